@@ -1,26 +1,47 @@
 """Where a text begins to repeat itself: pure functions of token ids.
 
-A text is in a loop where the same tokens come again and again, or where nearly all that it still
-says it has said before: stanzas that come back with a word changed. Tokens are looked at one by
-one, in their order, so that it does not matter how many of them a forward gave. A loop has to go on
-long enough to be none of the refrains, tables and listings that people write;
-``tools/human_loops.py`` counts those that are taken for one all the same.
+A text is in a loop where the same tokens come again and again, or where nearly all of them do:
+stanzas that come back with a word changed, a list whose lines differ in their number alone. Tokens
+are looked at one by one, in their order, so that it does not matter how many of them a forward
+gave. A loop has to go on long enough to be none of the refrains, tables and listings that people
+write; ``tools/human_loops.py`` counts those that are taken for one all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 MAX_PERIOD = 64
 MIN_REPEATED = 48
 
-WINDOW = 112  # tokens that are looked at for what was said before
-MOST_OLD = 102  # of them, that may end a phrase which stood earlier
-PHRASE = 12  # tokens
-REACH = 512  # tokens before the window in which a phrase counts as said
-EVERY = 16  # tokens between two looks
+EVERY = 16  # tokens between two looks for what nearly repeats
+
+
+class Nearly(NamedTuple):
+    """A loop too: of the last tokens, ``percent`` equal the one that stood one period before. There
+    are ``at_least`` such tokens, and ``halves`` half periods; a period has up to ``longest``."""
+
+    percent: int
+    at_least: int
+    halves: int
+    longest: int
+
+    def num_looked_at(self, period: int) -> int:
+        """Tokens of which so many must repeat."""
+        return max(self.at_least, period * self.halves // 2)
+
+
+NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
+"""A long stanza soon, if hardly a word of it is changed; a line that comes again and again also
+with a number in it that moves."""
+LONGEST = max(rule.longest for rule in NEARLY)
+MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
+REACH = LONGEST + MOST
+"""Tokens at most that say whether the last one ends a loop."""
 
 
 class Loop(NamedTuple):
@@ -41,7 +62,7 @@ def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
     """The first loop that is plain behind the first ``first`` tokens of a text, None where there is
     none."""
     for end in range(first + 1, len(ids) + 1):
-        kept = _repeated_from(ids, end) or (_said_from(ids, end) if end % EVERY == 0 else None)
+        kept = _repeated_from(ids, end) or (_nearly_from(ids, end) if end % EVERY == 0 else None)
         if kept is not None:
             return Loop(kept, end)
     return None
@@ -61,29 +82,41 @@ def _repeated_from(ids: Sequence[int], end: int) -> int | None:
     return None
 
 
-def _said_from(ids: Sequence[int], end: int) -> int | None:
-    """From where on nearly all of the last of the first ``end`` tokens were said before."""
-    if end < WINDOW:
-        return None
-    start = max(0, end - WINDOW - REACH)
-    behind = end - WINDOW - start - PHRASE + 1  # phrases that end before the window
-    some = ids[start:end]
-    phrases = list(zip(*(islice(some, i, None) for i in range(PHRASE)), strict=False))
-    said = set(phrases[: max(0, behind)])
-    if len(said.union(phrases)) - len(said) > WINDOW - MOST_OLD:
-        return None
-    for at in range(max(0, behind), len(phrases)):
-        if phrases[at] in said:
-            return start + at
-        said.add(phrases[at])
+def _nearly_from(ids: Sequence[int], end: int) -> int | None:
+    """From where on nearly all of the first ``end`` tokens repeat what stood one period before."""
+    start = max(0, end - REACH)
+    few = end - start
+    some = np.full(REACH, -1)
+    some[REACH - few :] = ids[start:end]
+    last = some[-MOST:]
+    # before[p - 1, i]: what stood p tokens before last[i].
+    before = np.lib.stride_tricks.sliding_window_view(some, MOST)[LONGEST - 1 :: -1]
+    repeats = (before == last) & (last >= 0)
+    for rule, counted in zip(NEARLY, _COUNTED, strict=True):
+        looked_at = counted.sum(axis=1)
+        enough = (repeats & counted).sum(axis=1) * 100 >= rule.percent * looked_at
+        enough &= looked_at + np.arange(1, LONGEST + 1) <= few
+        enough[rule.longest :] = False
+        if enough.any():
+            at = int(enough.argmax())
+            return end - MOST + int((repeats & counted)[at].argmax())
     return None
+
+
+def _counted(rule: Nearly) -> npt.NDArray[np.bool_]:
+    """[period - 1, place among the last MOST tokens]: whether that token is looked at."""
+    looked_at = [rule.num_looked_at(period) for period in range(1, LONGEST + 1)]
+    return np.arange(MOST) >= MOST - np.minimum(looked_at, MOST)[:, None]
+
+
+_COUNTED = tuple(map(_counted, NEARLY))
 
 
 def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:
     """How many of the tokens that come behind those ``written`` leave before the text ends for
     repeating itself, None where all do and it goes on."""
     # Whole steps of EVERY are left out, so that the looks stay where they were.
-    skipped = max(0, len(written) - WINDOW - REACH) // EVERY * EVERY
+    skipped = max(0, len(written) - REACH) // EVERY * EVERY
     behind = written[skipped:]
     loop = find_loop([*behind, *new], len(behind))
     return None if loop is None else loop.end - len(behind)

@@ -14,10 +14,7 @@ from mars_runtime.loops import (
     EVERY,
     MAX_PERIOD,
     MIN_REPEATED,
-    MOST_OLD,
-    PHRASE,
-    REACH,
-    WINDOW,
+    NEARLY,
     Loop,
     find_loop,
     num_repeated,
@@ -59,29 +56,43 @@ def test_a_long_sentence_must_come_twice_and_half_again() -> None:
     assert find_loop(sentence * 2 + sentence[:20]) == Loop(40, 100)
 
 
-def test_what_is_longer_than_the_longest_period_loops_once_nearly_all_of_it_was_said() -> None:
+def test_what_is_longer_than_the_longest_period_loops_by_the_third_copy() -> None:
     assert find_loop(list(range(MAX_PERIOD)) * 3) == Loop(64, 64 + 96)
-    assert find_loop(list(range(MAX_PERIOD + 1)) * 3) == Loop(69, 192)
+    assert find_loop(list(range(MAX_PERIOD + 1)) * 3) == Loop(192 - 112, 192)
     assert find_loop(list(range(MAX_PERIOD + 1)) * 2) is None
+    assert find_loop(list(range(160)) * 3) == Loop(160, 400)
+    assert find_loop(list(range(161)) * 9) is None
 
 
 def test_stanzas_that_come_back_with_a_word_changed_are_a_loop() -> None:
-    text = [token for number in range(3) for token in (*range(150), 1000 + number)]
-    # Token 163 is the first that ends a phrase of twelve as before; 110 of those 112 do.
-    assert find_loop(text) == Loop(151, 272)
-    assert find_loop(text[:271]) is None
+    text = [token for number in range(3) for token in (*range(99), 1000 + number)]
+    # Of the 150 tokens before the 256th all but one stood a hundred tokens before; 240 are too few.
+    assert find_loop(text) == Loop(106, 256)
+    assert find_loop(text[:255]) is None
+    changed = [
+        token
+        for number in range(3)
+        for token in (*range(80), *range(1000 * number, 1000 * number + 20))
+    ]
+    assert find_loop(changed) is None
+
+
+def test_lines_that_differ_in_their_number_alone_are_a_loop() -> None:
+    def lines(*about: int) -> list[int]:
+        return [t for n in range(10, 50) for t in (100, n // 10, n % 10, *about)]
+
+    # In each line one digit is new, in each tenth two.
+    assert find_loop(lines(200, 201)) == Loop(16, 128)
+    assert find_loop(lines(200)) is None
+    assert (
+        find_loop([t + 1000 * (t < 10) * (i // 5) for i, t in enumerate(lines(200, 201))]) is None
+    )
 
 
 def test_a_refrain_between_verses_is_no_loop() -> None:
     refrain = list(range(60))
     verses = [range(100 * number, 100 * number + 50) for number in range(1, 6)]
     assert find_loop([token for verse in verses for token in [*verse, *refrain]]) is None
-
-
-def test_what_was_said_long_ago_does_not_count() -> None:
-    said = list(range(1000, 1000 + WINDOW + PHRASE))
-    assert find_loop([*said, *range(REACH - len(said) - PHRASE), *said]) is not None
-    assert find_loop([*said, *range(REACH + WINDOW), *said]) is None
 
 
 @given(FEW)
@@ -103,20 +114,21 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
         for period in range(1, MAX_PERIOD + 1):
             if held[period] >= num_repeated(period):
                 return Loop(at + 1 - num_repeated(period), at + 1)
-        if (at + 1) % EVERY == 0 and at + 1 >= WINDOW:
-            old = [end for end in range(at + 1 - WINDOW, at + 1) if was_said(ids, end, at)]
-            if len(old) + max(0, PHRASE - 1 - (at + 1 - WINDOW)) >= MOST_OLD:
-                return Loop(old[0] + 1 - PHRASE, at + 1)
+        if (at + 1) % EVERY == 0 and (kept := nearly_by_definition(ids, at + 1)) is not None:
+            return Loop(kept, at + 1)
     return None
 
 
-def was_said(ids: Sequence[int], end: int, at: int) -> bool:
-    """Whether the phrase that ends with token ``end`` stood before, in reach of token ``at``."""
-    first = max(0, at + 1 - WINDOW - REACH)
-    start = end + 1 - PHRASE
-    return start >= first and any(
-        ids[other : other + PHRASE] == ids[start : end + 1] for other in range(first, start)
-    )
+def nearly_by_definition(ids: Sequence[int], end: int) -> int | None:
+    """The first of the last tokens that repeats, under the first rule and period that hold."""
+    for rule in NEARLY:
+        for period in range(1, rule.longest + 1):
+            num = max(rule.at_least, period * rule.halves // 2)
+            if end >= num + period:
+                repeat = [i for i in range(end - num, end) if ids[i] == ids[i - period]]
+                if len(repeat) * 100 >= rule.percent * num:
+                    return repeat[0]
+    return None
 
 
 @given(FEW)
@@ -137,6 +149,15 @@ def test_it_does_not_matter_how_many_tokens_come_at_once(ids: list[int], counts:
             return
         at += len(new)
     assert whole is None
+
+
+def test_what_stands_long_before_a_loop_changes_nothing() -> None:
+    stanzas = [token for number in range(4) for token in (*range(99), 1000 + number)]
+    ids = [*range(2000, 2737), *stanzas]
+    whole = find_loop(ids)
+    assert whole is not None
+    assert up_to_loop(ids[: whole.end - 3], ids[whole.end - 3 :]) == 3
+    assert up_to_loop(ids[: whole.end - 3], ids[whole.end - 3 : whole.end - 1]) is None
 
 
 def test_at_most_one_of_two_hundred_texts_by_people_is_stopped() -> None:

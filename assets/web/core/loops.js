@@ -3,11 +3,16 @@
 export const MAX_PERIOD = 64;
 export const MIN_REPEATED = 48;
 
-export const WINDOW = 112; // tokens that are looked at for what was said before
-const MOST_OLD = 102; // of them, that may end a phrase which stood earlier
-export const PHRASE = 12; // tokens
-export const REACH = 512; // tokens before the window in which a phrase counts as said
-const EVERY = 16; // tokens between two looks
+const EVERY = 16; // tokens between two looks for what nearly repeats
+
+/**
+ * Loops too: of the last tokens so many in a hundred equal the one that stood one period before. There are `atLeast`
+ * such tokens, and `halves` half periods; a period has up to `longest`.
+ */
+export const NEARLY = [
+  { percent: 90, atLeast: 112, halves: 3, longest: 160 },
+  { percent: 77, atLeast: 112, halves: 12, longest: 64 },
+];
 
 /**
  * Tokens that repeat what stood one period earlier before it counts as a loop.
@@ -25,7 +30,7 @@ export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floo
 export function findLoop(ids, first = 0) {
   for (let end = first + 1; end <= ids.length; end += 1) {
     const repeated = repeatedFrom(ids, end);
-    const kept = repeated < 0 && end % EVERY === 0 ? saidFrom(ids, end) : repeated;
+    const kept = repeated < 0 && end % EVERY === 0 ? nearlyFrom(ids, end) : repeated;
     if (kept >= 0) return { kept, end };
   }
   return null;
@@ -56,22 +61,25 @@ function isRepeated(ids, from, to, period) {
 }
 
 /**
- * From where on nearly all of the last of the first tokens were said before; -1 where they were not.
+ * From where on nearly all of the first tokens repeat what stood one period before; -1 where they do not.
  * @param {number[]} ids
  * @param {number} end
  */
-function saidFrom(ids, end) {
-  if (end < WINDOW) return -1;
-  const said = new Set();
-  let [fresh, kept] = [0, -1];
-  for (let at = Math.max(0, end - WINDOW - REACH); at + PHRASE <= end; at += 1) {
-    const phrase = ids.slice(at, at + PHRASE).join();
-    const isInside = at + PHRASE > end - WINDOW;
-    if (isInside && said.has(phrase)) kept = kept < 0 ? at : kept;
-    else if (isInside) fresh += 1;
-    said.add(phrase);
+function nearlyFrom(ids, end) {
+  for (const { percent, atLeast, halves, longest } of NEARLY) {
+    for (let period = 1; period <= longest; period += 1) {
+      const lookedAt = Math.max(atLeast, Math.floor((period * halves) / 2));
+      if (lookedAt + period > end) continue;
+      let [repeated, kept] = [0, end];
+      for (let i = end - 1; i >= end - lookedAt; i -= 1) {
+        if (ids[i] !== ids[i - period]) continue;
+        repeated += 1;
+        kept = i;
+      }
+      if (repeated * 100 >= percent * lookedAt) return kept;
+    }
   }
-  return fresh > WINDOW - MOST_OLD ? -1 : kept;
+  return -1;
 }
 
 /** @type {WeakMap<Lane, { seen: number, loop: { kept: number, end: number } | null }>} */
