@@ -52,7 +52,7 @@ TARGETS = {
     "AVX2": ("-march=haswell",),
     "plain": (),
 }
-NEEDED = {"AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
+NEEDED = {"no matrix unit": "amx_int8", "AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
 """What a processor has to offer, as Linux names it, to stand in for another."""
 
 
