@@ -10,7 +10,7 @@ write; ``tools/human_loops.py`` counts those that are taken for one all the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,24 +92,24 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
     # before[p - 1, i]: what stood p tokens before last[i].
     before = np.lib.stride_tricks.sliding_window_view(some, MOST)[LONGEST - 1 :: -1]
     repeats = (before == last) & (last >= 0)
-    for rule, counted in zip(NEARLY, _COUNTED, strict=True):
-        looked_at = counted.sum(axis=1)
-        enough = (repeats & counted).sum(axis=1) * 100 >= rule.percent * looked_at
-        enough &= looked_at + np.arange(1, LONGEST + 1) <= few
-        enough[rule.longest :] = False
+    for counted, needed, most in _RULES:
+        repeated = repeats[: len(counted)] & counted
+        enough = (repeated.sum(axis=1) * 100 >= needed) & (most <= few)
         if enough.any():
-            at = int(enough.argmax())
-            return end - MOST + int((repeats & counted)[at].argmax())
+            return end - MOST + int(repeated[enough.argmax()].argmax())
     return None
 
 
-def _counted(rule: Nearly) -> npt.NDArray[np.bool_]:
-    """[period - 1, place among the last MOST tokens]: whether that token is looked at."""
-    looked_at = [rule.num_looked_at(period) for period in range(1, LONGEST + 1)]
-    return np.arange(MOST) >= MOST - np.minimum(looked_at, MOST)[:, None]
+def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """For each period from 1 on: which of the last MOST tokens are looked at, a hundred times how
+    many of them must repeat, and how many tokens there must be for that."""
+    periods = np.arange(1, rule.longest + 1)
+    looked_at = np.array([rule.num_looked_at(int(period)) for period in periods])
+    counted = np.arange(MOST) >= MOST - looked_at[:, None]
+    return counted, rule.percent * looked_at, periods + looked_at
 
 
-_COUNTED = tuple(map(_counted, NEARLY))
+_RULES = tuple(map(_by_period, NEARLY))
 
 
 def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:

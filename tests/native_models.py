@@ -53,7 +53,8 @@ TARGETS = {
     "plain": (),
 }
 NEEDED = {"no matrix unit": "amx_int8", "AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
-"""What a processor has to offer, as Linux names it, to stand in for another."""
+"""What a processor has to offer, as Linux names it, to stand in for another: without a matrix unit
+it is such a processor itself."""
 
 
 @cache

@@ -9,7 +9,7 @@ const EVERY = 16; // tokens between two looks for what nearly repeats
  * Loops too: of the last tokens so many in a hundred equal the one that stood one period before. There are `atLeast`
  * such tokens, and `halves` half periods; a period has up to `longest`.
  */
-export const NEARLY = [
+const NEARLY = [
   { percent: 90, atLeast: 112, halves: 3, longest: 160 },
   { percent: 77, atLeast: 112, halves: 12, longest: 64 },
 ];
