@@ -97,7 +97,7 @@ class Desk:
                 if race:
                     RaceView(**self.named("race"))
         inputs = {each.name: self.controls[each.name] for each in posted}
-        wire_stream(page, self.handlers, [run.click], stop, inputs, shown)
+        wire_stream(page, self.handlers, [run.click], stop, inputs, [shown])
 
     def named(self, name: str) -> dict[str, Any]:
         """The argument that names a component of the tab."""

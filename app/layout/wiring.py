@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,20 +19,20 @@ from app.serving.settings import AppSettings
 from app.stream import TabHandlers, TabRun
 from mars_runtime.serving.limits import address_of
 
-IN_BROWSER: dict[str, Any] = {
-    "queue": False,
+_PRIVATE: dict[str, Any] = {
     "show_progress": "hidden",
+    # With each answer gradio draws the progress of all controls anew, and without what refuses one.
+    "show_progress_on": [],
     "api_visibility": "private",
 }
+IN_BROWSER: dict[str, Any] = {**_PRIVATE, "queue": False}
 AT_ONCE: dict[str, Any] = {**IN_BROWSER, "preprocess": False}
-STREAMED: dict[str, Any] = {
-    "show_progress": "hidden",
-    "api_visibility": "private",
-    "preprocess": False,
-}
+STREAMED: dict[str, Any] = {**_PRIVATE, "preprocess": False}
 RUN = "run"
 """What gradio calls the events that decode, of whatever tab or endpoint."""
 R = TypeVar("R", bound=TabRun[Any])
+Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
+"""What begins a run: a session, the controls and an owner -> what the outputs show, growing."""
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
 """A control: what a visitor types, moves or chooses."""
 
@@ -43,12 +43,18 @@ def wire_stream(
     triggers: Sequence[Any],
     stop_button: gr.Button,
     inputs: Mapping[str, Field],
-    view: gr.components.Component,
+    outputs: Sequence[gr.components.Component],
+    decode: Decode | None = None,
     js: str | None = None,
 ) -> None:
-    """A visitor's runs of one tab: checked and streamed into ``view``, ended by Stop or by a closed
-    tab. inputs: the controls by the names that the handlers know; js: what the browser does to
-    their values first."""
+    """A visitor's runs of one tab: checked and streamed, ended by Stop or by a closed tab.
+
+    inputs: the controls by the names that the handlers know; outputs: what ``decode`` yields
+    values of, the tab's view alone where it is ``handlers.run``; js: what the browser does to the
+    controls' values first. A refusal stands at its control until an event answers that reads it:
+    none does but those that Run or the control itself begins.
+    """
+    decode = decode or handlers.run
 
     def named(values: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(inputs, values, strict=True))
@@ -58,8 +64,8 @@ def wire_stream(
         at_fault = refusal.field if refusal else None
         return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
 
-    def run(request: gr.Request, *values: Any) -> Iterator[str]:
-        yield from handlers.run(session_of(request), named(values), owner_of(request))
+    def run(request: gr.Request, *values: Any) -> Iterator[Any]:
+        yield from decode(session_of(request), named(values), owner_of(request))
 
     def stop(request: gr.Request) -> None:
         handlers.stop(session_of(request))
@@ -68,7 +74,7 @@ def wire_stream(
         triggers,
         run,
         inputs=list(inputs.values()),
-        outputs=[view],
+        outputs=list(outputs),
         js=js,
         validator=check,
         **run_queue(handlers.engines.settings),

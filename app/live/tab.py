@@ -243,15 +243,15 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     history = gr.Textbox(visible="hidden", elem_id="history")
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
     inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
-    stop = tab.buttons["stop"]
-    wire_stream(page, handlers, triggers, stop, inputs, tab.race, js=ASK)
-    gr.on(
-        triggers,
-        handlers.remark,
-        inputs=[tab.controls["prompt"], tab.controls["checkpoint"]],
-        outputs=[tab.remark],
-        **AT_ONCE,
-    )
+
+    def decode(session: str, values: Mapping[str, Any], owner: str) -> Iterator[tuple[Any, Any]]:
+        remark: Any = handlers.remark(values["prompt"], values["checkpoint"])
+        for value in handlers.run(session, values, owner):
+            yield value, remark
+            remark = gr.skip()
+
+    outputs = [tab.race, tab.remark]
+    wire_stream(page, handlers, triggers, tab.buttons["stop"], inputs, outputs, decode, js=ASK)
 
 
 def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
@@ -310,17 +310,20 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
 
 def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
     """Before anything is run, who typed what a checkpoint of tasks does not know is offered the
-    nearest task."""
+    nearest task. Builds a copy of the prompt, hidden: what reads the box itself would take a
+    refusal away from it."""
     prompt, checkpoint = tab.controls["prompt"], tab.controls["checkpoint"]
+    typed = gr.Textbox(visible="hidden")
+    prompt.change(None, [prompt], [typed], js="(prompt) => prompt", **IN_BROWSER)
 
     def look(typed: Any, name: Any) -> Any:
         task = handlers.nearest(typed, name)
         return gr.update(value=offer(task), visible=True) if task else gr.update(visible=False)
 
     gr.on(
-        [prompt.change, checkpoint.change],
+        [typed.change, checkpoint.change],
         look,
-        [prompt, checkpoint],
+        [typed, checkpoint],
         [tab.nearest],
         trigger_mode="always_last",
         **AT_ONCE,
