@@ -91,7 +91,8 @@ describe("block diffusion", () => {
 });
 
 test("a lane says in words how it decodes", () => {
-  const words = (settings) => laneWords(laneOf([], { settings: { threshold: "fixed", ...settings } }).settings);
+  const whole = (settings) => laneOf([], { settings: { threshold: "fixed", ...settings } }).settings;
+  const words = (settings) => laneWords(whole(settings));
   assert.equal(words({ method: "ar" }), "one token per pass");
   assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, keeps what it is 95 % sure of");
   assert.equal(words({ tau: 0, block_size: 1 }), "unverified, keeps every proposal, up to 1 proposal per pass");
@@ -99,4 +100,9 @@ test("a lane says in words how it decodes", () => {
   assert.equal(words(lossless), "lossless, drafts by masks");
   assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, drafts by masks and look-up, up to 8 proposals per pass"); // prettier-ignore
   assert.equal(words({ tau: 0.5, metric: "margin" }), "unverified, τ 0.5, by margin, up to 4 proposals per pass");
+
+  // What auto chose for a forward is what stands there, not what the other settings would ask for.
+  const losslessText = (block_size, chosen) => settingsText(whole({ ...lossless, block_size }), chosen);
+  assert.equal(losslessText(4), "τ 0 · B 4 · lossless · masks after every draft");
+  assert.equal(losslessText("auto", 4), "τ 0 · B 4 (auto) · lossless");
 });

@@ -42,7 +42,9 @@ export function settingsText(settings, chosen) {
   const parts = [tauText(settings), blockText(settings, chosen)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
-  if (settings.lossless && settings.groups === "every") parts.push("masks after every draft");
+  // Where B is chosen for each forward, so is behind which drafts masks stand.
+  const hasAll = settings.groups === "every" && settings.block_size !== "auto";
+  if (settings.lossless && hasAll) parts.push("masks after every draft");
   if (settings.lossless && settings.lookup) parts.push("look-up");
   return parts.join(" · ");
 }
