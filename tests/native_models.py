@@ -47,14 +47,12 @@ LARGE = replace(
 """Large enough to be shared out among threads."""
 TARGETS = {
     "this processor": None,
-    "no matrix unit": ("-march=native", "-mno-amx-int8"),
     "AVX2 and VNNI": ("-march=alderlake",),
     "AVX2": ("-march=haswell",),
     "plain": (),
 }
-NEEDED = {"no matrix unit": "amx_int8", "AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
-"""What a processor has to offer, as Linux names it, to stand in for another: without a matrix unit
-it is such a processor itself."""
+NEEDED = {"AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
+"""What a processor has to offer, as Linux names it, to stand in for another."""
 
 
 @cache

@@ -331,7 +331,6 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
     team.each(thread, (int)count, [&](int i) {
       memcpy(out + (int64_t)m.places[i] * s.hidden, &m.x[i * s.hidden], sizeof(float) * s.hidden);
     });
-    amx_release();
   });
 }
 

@@ -5,9 +5,7 @@
 
 extern "C" {
 
-const char* mars_path() {
-  return rows_at_once() > ROWS_AT_ONCE ? SIMD_NAME " and AMX" : SIMD_NAME;
-}
+const char* mars_path() { return SIMD_NAME; }
 
 int64_t mars_sizes(int64_t which) {
   const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed),
@@ -22,7 +20,10 @@ int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64
   return run_quantise(rows, (Kind)kind, shape, (int)num_threads, out) ? 0 : 1;
 }
 
-void* mars_new(const Spec* spec) { return new Model(*spec); }
+void* mars_new(const Spec* spec) {
+  choose_fetch(spec->head);
+  return new Model(*spec);
+}
 
 void mars_free(void* model) { delete static_cast<Model*>(model); }
 

@@ -11,6 +11,9 @@
 // the same operations for every row whatever rows are beside it.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <new>
 #include <utility>
 #include <vector>
@@ -122,13 +125,16 @@ struct Rows {
 };
 
 // Bytes between what is multiplied and what is fetched: so many that memory is never waited for.
-// What is met once goes past the second cache, which others need; what further rows will meet goes
-// there, and from there into the first.
+// What further rows will meet goes into the second cache, and from there into the first. What is met
+// once goes past the second, which others need, but for processors that fetch so a few lines at a
+// time only (`choose_fetch`).
 constexpr int FAR = 8192, NEAR = 1024;
+constexpr double WORTH = 1.1;  // times the time, for what others gain by it
+static std::atomic<bool> goes_past{true};
 
 // Fetches what `bytes` at p will be followed by.
-INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_once) {
-  if (is_once) {
+INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
+  if (is_past) {
     for (int line = 0; line < bytes; line += 64) prefetch_once(p + FAR + line);
   } else {
     for (int line = 0; line < bytes; line += 64)
@@ -138,17 +144,17 @@ INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_once) {
 
 // 16 outputs of each of T tiles of a pair, of N rows from `first` on: out[t * stride + i] is that of
 // tile t and row first + i. Tiles that are multiplied together share what is loaded of the rows.
-// is_once: whether the tiles meet no rows but these.
+// is_past: how what follows is fetched.
 template <int BITS, int T, int N>
 static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int stride,
-                      bool is_once) {
+                      bool is_past) {
   constexpr int NUMBERS = BITS == 4 ? 256 : 512, BYTES = BITS == 4 ? BYTES_4 : BYTES_8;
   const auto [values, scales, sums, counts, width, groups] = x.from(first);
   F acc[T][N];
   for (int t = 0; t < T; t++)
     for (int i = 0; i < N; i++) acc[t][i] = all(0.0f);
   for (int g = 0; g < groups; g++, p += PAIR * BYTES) {
-    fetch_ahead(p, T * BYTES, is_once);
+    fetch_ahead(p, T * BYTES, is_past);
     F whole[T * N];
     if (BITS == 4) {
       products4<T, N>(p, values + g * GROUP, width, whole);
@@ -174,14 +180,13 @@ static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int st
 
 using TileRows = void (*)(const uint8_t*, const Rows&, int, F*, int, bool);
 
-// table[N]: the function for N rows.
-template <int BITS, int T, int... N>
-static inline TileRows rows_function(int count, std::integer_sequence<int, N...>) {
-  static const TileRows table[] = {nullptr, tile_rows<BITS, T, N + 1>...};
-  return table[count];
+// The function for one tile or for TILES_AT_ONCE, and for `count` rows.
+template <int BITS, int... N>
+static inline TileRows rows_function(int tiles, int count, std::integer_sequence<int, N...>) {
+  static const TileRows one[] = {tile_rows<BITS, 1, N + 1>...};
+  static const TileRows more[] = {tile_rows<BITS, TILES_AT_ONCE, N + 1>...};
+  return (tiles == 1 ? one : more)[count - 1];
 }
-
-#include "product_amx.h"
 
 // How many of `left` rows to take, at most `most` at once: pieces are made alike.
 static inline int share(int left, int most) {
@@ -194,25 +199,40 @@ static inline int share(int left, int most) {
 static inline void tile_product(const Matrix& w, int t, int num_tiles, const Rows& x, int first,
                                 int end, F* out, int stride) {
   constexpr std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
-  const int all = end - first;
+  const bool is_past = end - first <= ROWS_AT_ONCE && goes_past.load(std::memory_order_relaxed);
   for (int count; first < end; first += count, out += count) {
-    count = share(end - first, rows_at_once());
-    bool is_by_amx = takes_amx(w.bits, count, x.groups);
-    if (!is_by_amx) count = share(end - first, ROWS_AT_ONCE);
+    count = share(end - first, ROWS_AT_ONCE);
     for (int s = 0, some; s < num_tiles; s += some) {
       const uint8_t* p = w.tile(t + s);
       F* to = out + s * stride;
-      some = !is_by_amx && s + TILES_AT_ONCE <= num_tiles ? TILES_AT_ONCE : 1;
-      if (is_by_amx) {
-        tile_rows_amx(w.bits, count, p, x, first, to, count == all);
-      } else if (some == 1) {
-        (w.bits == 4 ? rows_function<4, 1>(count, sizes) : rows_function<8, 1>(count, sizes))(
-            p, x, first, to, stride, count == all);
-      } else {
-        (w.bits == 4 ? rows_function<4, TILES_AT_ONCE>(count, sizes)
-                     : rows_function<8, TILES_AT_ONCE>(count, sizes))(p, x, first, to, stride,
-                                                                      count == all);
-      }
+      some = s + TILES_AT_ONCE <= num_tiles ? TILES_AT_ONCE : 1;
+      auto function = w.bits == 4 ? rows_function<4>(some, count, sizes)
+                                  : rows_function<8>(some, count, sizes);
+      function(p, x, first, to, stride, is_past);
     }
   }
+}
+
+// Measures which way of fetching suits this processor, in a row's product with slices of a matrix,
+// each of them read once. Results are the same by either.
+static void choose_fetch(const Matrix& w) {
+  using Time = std::chrono::steady_clock;
+  constexpr int SLICES = 10;
+  const int tiles = w.tiles() / SLICES / PAIR * PAIR;
+  Rows row;
+  row.shape(1, (int)w.ins);
+  F out[PAIR];
+  std::vector<double> seconds[2];
+  for (int slice = 0; slice < SLICES; slice++) {
+    bool is_past = slice % 2;
+    goes_past = is_past;
+    auto start = Time::now();
+    for (int t = slice * tiles; t < (slice + 1) * tiles; t += PAIR) {
+      tile_product(w, t, PAIR, row, 0, 1, out, 1);
+      asm volatile("" ::"r"(out) : "memory");
+    }
+    seconds[is_past].push_back(std::chrono::duration<double>(Time::now() - start).count());
+  }
+  for (auto& times : seconds) std::sort(times.begin(), times.end());
+  goes_past = seconds[true][SLICES / 4] <= WORTH * seconds[false][SLICES / 4];
 }

@@ -20,7 +20,6 @@ static void prepare(Model& m, Team& team, int thread, int num_rows) {
     tile_product(state, t, 1, m.normed, 0, num_rows, out, num_rows);
     for (int i = 0; i < num_rows; i++) store(&m.prepared[i * state.outs + t * LANES], out[i]);
   });
-  amx_release();
 }
 
 // silu of what a slot gives and what the token before it does.

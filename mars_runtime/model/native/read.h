@@ -116,7 +116,6 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
     }
     done(piece, desk.wide.data());
   });
-  amx_release();
 }
 
 // For each of `count` rows the four best ids with their probabilities, the entropy over allowed
