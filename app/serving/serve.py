@@ -22,6 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from gradio import http_server, mcp, queueing, route_utils, routes
 from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -47,6 +48,8 @@ from mars_runtime.serving.server import configured
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
 """Without which no view finds plotly.js."""
+PACKED = 4
+"""How hard what gradio sends is compressed, its streams apart: as decoding takes the same cores."""
 TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 
@@ -116,9 +119,9 @@ def _write_document() -> None:
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """What a request passes before gradio sees it, the first one first: the endpoint for programs,
-    what is reviewed and the page's files, which answer at their own addresses; small requests
-    everywhere but where a recorded run is brought, which travels as JSON text; only to what is
-    used; and only so many runs, for whoever watches them."""
+    what is reviewed and the page's files, which answer at their own addresses; what packs gradio's
+    answers; small requests everywhere but where a recorded run is brought, which travels as JSON
+    text; only to what is used; and only so many runs, for whoever watches them."""
     engines = handlers.engines
     settings = engines.settings
     review = make_review(handlers.library, handlers.making, settings)
@@ -134,6 +137,7 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
         Middleware(Beside, endpoint=review, paths=REVIEW),
         FILES,
+        Middleware(GZipMiddleware, compresslevel=PACKED),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Routes, _takes(page), has_tools()),

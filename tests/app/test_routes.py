@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves
@@ -111,6 +112,15 @@ def test_what_the_page_uses_is_open(address: str) -> None:
     assert {file.split("/")[2] for file in files} == set(FILES)
     for file in files:
         assert ask(address, "GET", file)[0] == 200
+
+
+def test_the_document_travels_packed_and_a_stream_as_it_comes(address: str) -> None:
+    page = httpx.get(address)
+    assert page.headers["content-encoding"] == "gzip"
+    assert page.num_bytes_downloaded < len(page.content) / 4
+    with httpx.stream("GET", f"{address}gradio_api/heartbeat/one") as beat:
+        assert beat.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in beat.headers
 
 
 def file_data(url: str) -> dict[str, Any]:
