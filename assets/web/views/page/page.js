@@ -19,6 +19,7 @@ export function mountPage() {
   mountApi();
   mountAsks();
   whenThere(() => document.getElementById("go"), fold);
+  whenThere(() => document.querySelector(VIEWS.live), mountStates);
   mountHelp();
   mountPins();
   mountLens();
@@ -169,12 +170,12 @@ function mountPrompt() {
 // and running folds it again. Wider pages show everything and have no such button (page.css).
 /** @param {HTMLElement} row */
 function fold(row) {
-  const knobs = /** @type {HTMLElement} */ (document.getElementById("knobs"));
-  const given = { id: "fold", "aria-label": "Controls: τ, B, slow motion", "aria-controls": knobs.id };
-  const opener = button(given, "τ · B", () => open(!knobs.classList.contains("open")));
+  const live = /** @type {HTMLElement} */ (document.getElementById("live"));
+  const given = { id: "fold", "aria-label": "Controls: τ, B, slow motion", "aria-controls": "knobs" };
+  const opener = button(given, "τ · B", () => open(live.dataset.knobs !== "open"));
   /** @param {boolean} isOpen */
   const open = (isOpen) => {
-    knobs.classList.toggle("open", isOpen);
+    live.dataset.knobs = isOpen ? "open" : "folded";
     attribute(opener, { "aria-expanded": isOpen });
   };
   open(false);
@@ -182,6 +183,31 @@ function fold(row) {
     if (targetOf(event).closest("#run")) open(false);
   });
   row.append(opener);
+}
+
+// What runs, by the row with its Run and Stop.
+const RUNNING = {
+  go: "#race .mars-race:is([data-state=running], [data-state=slow], [data-state=waiting])",
+  "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
+  "grid-go": "#grid .mars-grid:is([data-phase=running], [data-phase=waiting])",
+  "load-go": "#load .mars-load:is([data-phase=running], [data-phase=waiting])",
+};
+const OPENING = "#race .mars-race[data-opening=true]";
+
+// Writes where style asks for it how the views stand: what runs, and whether the page still opens.
+function mountStates() {
+  /** @type {(id: string, name: string, selector: string) => void} */
+  const mark = (id, name, selector) => {
+    const [element, state] = [document.getElementById(id), String(Boolean(document.querySelector(selector)))];
+    if (element && element.dataset[name] !== state) element.dataset[name] = state;
+  };
+  const look = () => {
+    for (const [id, selector] of Object.entries(RUNNING)) mark(id, "running", selector);
+    mark("live", "opening", OPENING);
+  };
+  look();
+  const told = ["data-state", "data-phase", "data-opening"];
+  new MutationObserver(look).observe(document.body, { subtree: true, attributeFilter: told });
 }
 
 const PLACES = ["tau", "block_size", "aim", "lossless", "pace", "presets"]; // what is explained: ids of controls

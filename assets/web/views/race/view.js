@@ -473,14 +473,15 @@ class Opening {
     this.view.player.toggle();
   }
 
-  // It stays at its end for a moment, and as long as somebody reads in it.
+  // It stays at its end for a moment, and as long as somebody reads in it or another tab is open.
   again() {
     if (this.rest) return;
     this.rest = setTimeout(() => {
       this.rest = undefined;
       const { view } = this;
       if (!this.isDue || !view.playhead.isFollowing || view.player.isPlaying) return;
-      if (view.selected || view.panes.matches(":hover, :focus-within")) this.again();
+      const isRead = view.selected || view.panes.matches(":hover, :focus-within");
+      if (isRead || !view.panes.checkVisibility()) this.again();
       else view.player.toggle();
     }, BREAK);
   }
