@@ -9,6 +9,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from app.components import assets
 from app.components.files import ADDRESSES, FILES, FOR_GOOD, file_address, serve_file
 from app.recordings import recorded
 
@@ -59,3 +60,12 @@ def test_recordings_come_with_the_script_as_data() -> None:
     found = re.search(r'id: "mars-recorded", textContent: (".*"),\n', text)
     assert found is not None
     assert json.loads(found[1]) == recorded()
+
+
+def test_no_style_has_the_page_searched_with_each_token() -> None:
+    """What stands around the views asks nothing of what is in them by ``:has()``."""
+    searched = re.compile(r"(?:html|body|#live|#stage|\.mars-\w+):has\((?!>)")
+    styles = {path: path.read_text("utf-8") for path in assets.WEB.rglob("*.css")}
+    assert len(styles) > 20
+    found = [path.name for path, style in styles.items() if searched.search(style)]
+    assert found == []

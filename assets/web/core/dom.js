@@ -36,11 +36,15 @@ function filled(node, given, content) {
 }
 
 /**
+ * Writes what is not so already: who watches a node hears of changes alone.
  * @param {Element} node
  * @param {Attributes} attributes
  */
 export function attribute(node, attributes) {
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries(attributes)) {
+    const text = String(value);
+    if (node.getAttribute(name) !== text) node.setAttribute(name, text);
+  }
 }
 
 /**

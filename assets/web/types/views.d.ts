@@ -52,6 +52,7 @@ interface View {
   selected: Focus | null;
   playhead: Playhead;
   focus: Focus;
+  isMoving: boolean; // played, or followed while more of the run comes
   shown(lane: Lane): Lane;
   choose(lane: Lane | null, step?: number): void;
   goTo(lane: Lane, step: number): void;

@@ -134,6 +134,7 @@ def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
     panel = open_panel(page, "whatif")
     settle(page)
     assert len(cells(panel)) == 30
+    panel.scroll_into_view_if_needed()  # out of sight it is drawn once the run is over
     play(page, "stream", "running")
     page.wait_for_selector(".rv-wi-strip .rv-wi-cell")
     page.evaluate("window.kept = document.querySelector('.rv-wi-strip .rv-wi-cell')")
@@ -142,6 +143,18 @@ def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
     assert page.evaluate("window.kept === document.querySelector('.rv-wi-strip .rv-wi-cell')")
     steps = [step for step, _ in folds.row_steps(samples.run(race_scenes.PROSE).events)]
     assert [then for then, _ in cells(panel)] == [str(len(step.accepted)) for step in steps]
+
+
+def test_a_panel_out_of_sight_is_drawn_as_a_run_begins_and_once_it_stands_still(show: Show) -> None:
+    page = show("running", "slow")
+    panel = open_panel(page, "whatif")
+    page.set_viewport_size({"width": 1280, "height": 400})
+    page.evaluate("scrollTo(0, 0)")
+    play(page, "stream", "running")
+    page.wait_for_function(f"document.querySelector('{MARS}').dataset.steps >= 40")
+    assert 0 < len(cells(panel)) < 30
+    page.wait_for_selector(f"{ROOT}[data-state=finished]")
+    page.wait_for_function("document.querySelectorAll('.rv-wi-strip .rv-wi-cell').length === 69")
 
 
 def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright.Page) -> None:

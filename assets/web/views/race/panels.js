@@ -37,6 +37,11 @@ export class Panels {
     list.addEventListener("keydown", (event) => this.key(event));
     element.replaceChildren(list, ...this.tabs.map((tab) => tab.element));
     element.hidden = !kinds.length;
+    this.isInSight = false;
+    new IntersectionObserver((seen) => {
+      this.isInSight = seen.some((each) => each.isIntersecting);
+      this.later();
+    }).observe(element);
     if (kinds.length) this.open(this.tabs.find((tab) => tab.Kind.id === opened) || this.tabs[0], false);
   }
 
@@ -91,11 +96,13 @@ export class Panels {
     });
   }
 
-  // Draws the open panel if something changed that it may speak of.
+  // Draws the open panel if something changed that it may speak of; out of sight, as a run begins and once it stands still.
   draw() {
     const { view, current } = this;
     if (!current || !view.run || !view.run.lanes.length) return;
     const { run, selected } = view;
+    const isBegun = this.drawn.startsWith(`${run.id} `);
+    if (isBegun && view.isMoving && !this.isInSight) return;
     const lanes = run.lanes.map(
       (lane) => `${view.shown(lane).steps.length}/${lane.steps.length}${lane.end ? "." : ""}`,
     );

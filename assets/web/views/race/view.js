@@ -233,14 +233,20 @@ export class RaceView extends LineView {
     }
   }
 
+  get isMoving() {
+    return this.player.isMoving;
+  }
+
   draw() {
     const { root, run } = this;
     const [state, sentence] = statusOf(run, Boolean(run?.lanes.length) && !this.playhead.isFollowing);
-    root.dataset.run = run ? run.id : "";
-    root.dataset.state = state;
-    root.dataset.lanes = String(run ? run.lanes.length : 0);
-    root.dataset.steps = String(run && run.lanes.length ? mainLane(run).steps.length : 0);
-    root.dataset.clock = this.clock.name;
+    attribute(root, {
+      "data-run": run ? run.id : "",
+      "data-state": state,
+      "data-lanes": run ? run.lanes.length : 0,
+      "data-steps": run && run.lanes.length ? mainLane(run).steps.length : 0,
+      "data-clock": this.clock.name,
+    });
     this.clockSwitch.draw(this.clock);
     this.opening.follow();
     put(this.status, this.opening.sentence || sentence);
@@ -252,7 +258,7 @@ export class RaceView extends LineView {
       this.isFresh = false;
       if (!this.playhead.isLive) this.playhead.drawn = Infinity; // it came whole: nothing lands
     }
-    root.dataset.at = String(this.at);
+    attribute(root, { "data-at": this.at });
     const isBeat = this.clock === CLOCKS.passes && this.player.isMoving && !this.player.stillness.matches;
     this.entries.forEach((pane) => pane.draw(this.shown(pane.lane), isBeat));
     this.lens.draw();
