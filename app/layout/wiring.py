@@ -51,8 +51,8 @@ def wire_stream(
 
     inputs: the controls by the names that the handlers know; outputs: what ``decode`` yields
     values of, the tab's view alone where it is ``handlers.run``; js: what the browser does to the
-    controls' values first. A refusal stands at its control until an event answers that reads it:
-    none does but those that Run or the control itself begins.
+    controls' values first. A refusal stands at its control until an event answers that reads that
+    control too, so what follows a prompt as it is typed reads a copy.
     """
     decode = decode or handlers.run
 
