@@ -39,7 +39,7 @@ export class Panels {
     element.hidden = !kinds.length;
     this.isInSight = false;
     new IntersectionObserver((seen) => {
-      this.isInSight = seen.some((each) => each.isIntersecting);
+      this.isInSight = Boolean(seen.at(-1)?.isIntersecting); // the last word, where several came together
       this.later();
     }).observe(element);
     if (kinds.length) this.open(this.tabs.find((tab) => tab.Kind.id === opened) || this.tabs[0], false);
