@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
+import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { idleText } from "../../assets/web/core/folds.js";
+import { Playhead } from "../../assets/web/core/playhead.js";
+import { statusOf } from "../../assets/web/views/race/figures.js";
 import { headlineOf, secondsText } from "../../assets/web/views/race/headline.js";
 import { skylineOf } from "../../assets/web/views/race/skyline.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
@@ -37,6 +40,25 @@ describe("what a race by passes comes to", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
     assert.equal(secondsText(mars, ar), "In seconds, as measured: 1.00 s, ar 1.40 s: too short to time.");
     assert.equal(secondsText(mars, ar.at(3)), "");
+  });
+});
+
+describe("the sentence on the state of a run", () => {
+  const run = { lanes: [laneOf(PLAIN), arOf([1, 2, 3, 5, 6, 7, END])], note: {}, fault: "", pace: 0 };
+
+  test("is that it finished once all is shown, not while the last passes of a lane still land", () => {
+    const playhead = new Playhead(run, CLOCKS.passes);
+    const over = ["finished", "Finished: both reached the end of their texts."];
+    assert.deepEqual(statusOf(run, playhead), over);
+    playhead.drawn = 6;
+    assert.deepEqual(statusOf(run, playhead), [
+      "finished",
+      "Computed to its end: the last passes are still being shown.",
+    ]);
+    playhead.drawn = 7;
+    assert.deepEqual(statusOf(run, playhead), over);
+    playhead.seek(3);
+    assert.deepEqual(statusOf(run, playhead), ["finished", "An earlier moment of this run."]);
   });
 });
 

@@ -139,22 +139,26 @@ export function firstText(main, beside) {
 }
 
 const REPLAY = "An earlier moment of this run.";
+const LANDING = "Computed to its end: the last passes are still being shown.";
 const ALONE = "Running: the clock counts its passes.";
 const TURNS = "Running in turns: each clock counts its own passes.";
 
 /**
  * [state, sentence] of the whole run; states are what data-state of the root says.
  * @param {Run | null} run
- * @param {boolean} isReplay whether an earlier moment of the run is shown
+ * @param {Playhead} playhead how much of it is shown
  * @returns {[state: string, sentence: string]}
  */
-export function statusOf(run, isReplay) {
+export function statusOf(run, playhead) {
   if (!run) return ["empty", "Nothing has run yet. Write a prompt or take an example, then press Run."];
   const { lanes, note } = run;
   const failed = lanes.find((lane) => lane.end && lane.end.reason === "error");
   if (run.fault) return ["error", run.fault];
   if (failed) return ["error", failed.end?.message || "The run failed; run it again."];
-  if (lanes.length && lanes.every((lane) => lane.end)) return isReplay ? ["finished", REPLAY] : finished(run);
+  if (lanes.length && lanes.every((lane) => lane.end)) {
+    if (!playhead.isFollowing) return ["finished", REPLAY];
+    return playhead.isAtEnd ? finished(run) : ["finished", LANDING];
+  }
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || "Waiting for the first forward."];
   if (run.pace > 0) {
@@ -221,11 +225,11 @@ export class Voice {
    * @param {string} state
    * @param {string} sentence
    * @param {Lane} main as it is shown
-   * @param {boolean} isFollowing
+   * @param {Playhead} playhead
    */
-  say(state, sentence, main, isFollowing) {
+  say(state, sentence, main, playhead) {
     const now = performance.now();
-    const isEnd = isFollowing && !["running", "slow", "waiting"].includes(state);
+    const isEnd = playhead.isFollowing && playhead.isAtEnd && !["running", "slow", "waiting"].includes(state);
     if (!isEnd && now - this.saidAt < PAUSE) return;
     this.saidAt = now;
     const { steps, tokens } = main;

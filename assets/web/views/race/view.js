@@ -239,7 +239,7 @@ export class RaceView extends LineView {
 
   draw() {
     const { root, run } = this;
-    const [state, sentence] = statusOf(run, Boolean(run?.lanes.length) && !this.playhead.isFollowing);
+    const [state, sentence] = statusOf(run, this.playhead);
     attribute(root, {
       "data-run": run ? run.id : "",
       "data-state": state,
@@ -277,8 +277,7 @@ export class RaceView extends LineView {
     this.entries.forEach((pane) => pane.view.follow());
     if (this.entries.some((pane) => !pane.view.isWhole)) this.schedule();
     const isHeard = this.root.contains(document.activeElement) && this.pointing.isByKey;
-    if (!isHeard && !this.opening.sentence)
-      this.voice.say(state, sentence, this.shown(main), this.playhead.isFollowing);
+    if (!isHeard && !this.opening.sentence) this.voice.say(state, sentence, this.shown(main), this.playhead);
   }
 
   // The one time axis: what is zoomed or chosen anywhere is so in the charts, on the scrubber and in the text, and where the
