@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import close_shared
+from filelock import FileLock
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from gradio import Blocks
+
     from mars_runtime.model.load import Checkpoint
 
 # Of a property that says no more itself so many examples are tried.
@@ -80,6 +84,30 @@ def _examples_made_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nobody_speaks_tls() -> Iterator[None]:
+    """Every client of httpx reads all authorities that it would trust, 25 ms each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssl.create_default_context", cache(ssl.create_default_context))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _an_app_where_it_is_served() -> Iterator[None]:
+    """Gradio makes one of 150 routes as a page is built, one as it gets a queue, and a third as it
+    is launched, which alone is used."""
+    from gradio.routes import App
+
+    create = App.create_app
+
+    def made(blocks: Blocks, **options: Any) -> App | None:
+        return None if options == {"mcp_server": False} else create(blocks, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(App, "create_app", staticmethod(made))
+        yield
+
+
 @pytest.fixture(scope="session")
 def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint folder with random weights; do not write into it."""
@@ -102,10 +130,16 @@ def smollm2_file() -> Path:
 
 @pytest.fixture(scope="session")
 def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint folder whose model foresees some tokens; do not write into it."""
+    """A checkpoint folder whose model foresees some tokens, trained by the first process of a run
+    that needs it; do not write into it."""
     from helpers import train_foreseeing
 
-    return train_foreseeing(tmp_path_factory.mktemp("foreseeing"))
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "foreseeing"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            train_foreseeing(tmp_path_factory.mktemp("training")).rename(folder)
+    return folder
 
 
 @pytest.fixture(

@@ -41,7 +41,7 @@ EMPTY = "document.querySelectorAll('.tabitem').forEach((tab) => tab.replaceChild
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0, max_new_tokens=24)
+    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0, max_new_tokens=12)
     backend.forward_seconds = 0.005  # the lab runs for a second whatever it takes
     with page_served(handlers) as url:
         yield url
@@ -89,13 +89,11 @@ def violations_after_a_run(page: playwright.Page, tab: str) -> list[str]:
     if tab == "Grid":
         page.click("#grid [data-cell=r0c0]")
         page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
-    found = in_both_themes(page, f"{tab}, after a run", within=TAB)
     if tab == "Live":
         for panel in page.locator(INNER).all()[1:]:
             panel.click()
         page.evaluate(ALL_PANELS)
-        found += in_both_themes(page, f"{tab}, every panel", within="#race .rv-panels")
-    return found
+    return in_both_themes(page, f"{tab}, after a run", within=TAB)
 
 
 def test_no_serious_violation_where_runs_are_compared(page: playwright.Page) -> None:

@@ -435,6 +435,7 @@ def choose(page: playwright.Page, name: str, said: str) -> float:
     return taken
 
 
+@pytest.mark.timed
 def test_500_prompts_by_four_ways_open_and_turn_at_once(
     arrive: Arrive, address: str, handlers: Handlers
 ) -> None:
