@@ -239,6 +239,7 @@ export class RaceView extends LineView {
 
   draw() {
     const { root, run } = this;
+    this.opening.follow(); // it may move the playhead, of which all below speaks
     const [state, sentence] = statusOf(run, this.playhead);
     attribute(root, {
       "data-run": run ? run.id : "",
@@ -248,7 +249,6 @@ export class RaceView extends LineView {
       "data-clock": this.clock.name,
     });
     this.clockSwitch.draw(this.clock);
-    this.opening.follow();
     put(this.status, this.opening.sentence || sentence);
     put(this.note, run && run.note.kind === "note" ? run.note.text : "");
     this.asked.drawRun(run ? run.lanes : [], this.wanted);
