@@ -52,6 +52,11 @@ needs_browser = pytest.mark.skipif(
 )
 
 
+def called() -> str:
+    """Which browser it is: a whole one takes more of a machine than one without windows."""
+    return os.path.basename(CHROMIUM or "")
+
+
 @contextmanager
 def chromium() -> Iterator[playwright.Browser]:
     """A browser of its own, closed at the end."""

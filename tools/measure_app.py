@@ -16,6 +16,7 @@ from measure_page import (
     FORM,
     RACE,
     Tracing,
+    called,
     chromium,
     machine,
     measure_memory,
@@ -63,7 +64,7 @@ def main() -> None:
         view.goto(given.address)
         view.wait_for_selector(f"{RACE}[data-state=finished]")
         view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
-        print(f"Chromium {browser.version}, {view.locator('#footer').inner_text()}", flush=True)
+        print(f"{called()} {browser.version}, {view.locator('#footer').inner_text()}", flush=True)
         ask(view, SHORT_REQUEST)  # panels are drawn for the first time
         session = view.context.new_cdp_session(view)
         for line in measure_tasks(view, Tracing(session)):

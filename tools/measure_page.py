@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app/components")]
 
 import sample_traces as samples  # noqa: E402
-from browser import chromium, playwright  # noqa: E402
+from browser import called, chromium, playwright  # noqa: E402
 from race_page import LAUNCHED, head, interleaved, page, streamed  # noqa: E402
 
 from mars_runtime.settings import DecodeSettings  # noqa: E402
@@ -218,7 +218,7 @@ def main() -> None:
     print(machine(), flush=True)
     with chromium() as browser:
         streams = f"{given.tokens} tokens in {given.seconds:.0f} s"
-        print(f"Chromium {browser.version}, {streams}, {UPDATES} updates a second", flush=True)
+        print(f"{called()} {browser.version}, {streams}, {UPDATES} updates a second", flush=True)
         view = browser.new_page(viewport={"width": 1440, "height": 1000})
         view.set_default_timeout(300_000)
         view.goto(address)

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 from gradio_client import Client
 from measure_app import ask
-from measure_page import RACE, chromium, machine, playwright
+from measure_page import RACE, called, chromium, machine, playwright
 
 REQUEST = "Write a Python function that transposes a matrix given as a list of lists."
 SETTINGS = {"aim": "time", "repetition_penalty": 1.0}
@@ -79,7 +79,7 @@ def main() -> None:
             )
             found = [way() for way in (reversed(ways) if number % 2 else ways)]
             rounds.append((found[number % 2], found[1 - number % 2]))
-        print(f"Chromium {browser.version}, {given.rounds} rounds of “{given.request}”")
+        print(f"{called()} {browser.version}, {given.rounds} rounds of “{given.request}”")
     for lane in LANES:
         print(told(lane, rounds))
     leads = [
