@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from browser import close_shared
@@ -15,8 +15,6 @@ from filelock import FileLock
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from gradio import Blocks
-
     from mars_runtime.model.load import Checkpoint
 
 # Of a property that says no more itself so many examples are tried.
@@ -89,22 +87,6 @@ def _nobody_speaks_tls() -> Iterator[None]:
     """Every client of httpx reads all authorities that it would trust, 25 ms each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssl.create_default_context", cache(ssl.create_default_context))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _an_app_where_it_is_served() -> Iterator[None]:
-    """Gradio makes one of 150 routes as a page is built, one as it gets a queue, and a third as it
-    is launched, which alone is used."""
-    from gradio.routes import App
-
-    create = App.create_app
-
-    def made(blocks: Blocks, **options: Any) -> App | None:
-        return None if options == {"mcp_server": False} else create(blocks, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(App, "create_app", staticmethod(made))
         yield
 
 

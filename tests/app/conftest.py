@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import gradio as gr
 import pytest
 from browser import Arrive, origin_of, playwright, shared, visiting
+from gradio.routes import App
 from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _an_app_where_it_is_served() -> Iterator[None]:
+    """Gradio makes one of 150 routes as a page is built, one as it gets a queue, and a third as it
+    is launched, which alone is used."""
+    create = App.create_app
+
+    def made(blocks: gr.Blocks, **options: Any) -> App | None:
+        return None if options == {"mcp_server": False} else create(blocks, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(App, "create_app", staticmethod(made))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -89,11 +89,13 @@ def violations_after_a_run(page: playwright.Page, tab: str) -> list[str]:
     if tab == "Grid":
         page.click("#grid [data-cell=r0c0]")
         page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
+    found = in_both_themes(page, f"{tab}, after a run", within=TAB)
     if tab == "Live":
         for panel in page.locator(INNER).all()[1:]:
             panel.click()
         page.evaluate(ALL_PANELS)
-    return in_both_themes(page, f"{tab}, after a run", within=TAB)
+        found += in_both_themes(page, f"{tab}, every panel", within="#race .rv-panels")
+    return found
 
 
 def test_no_serious_violation_where_runs_are_compared(page: playwright.Page) -> None:

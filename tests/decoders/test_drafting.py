@@ -404,7 +404,7 @@ def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
     for real in (dearer, beside):
         speeds: dict[float, list[float]] = {0.0: [], 1.0: []}
         for seconds, found in speeds.items():  # at 0 nothing is learnt of what steps take
-            for seed in range(4 if seconds else 1):
+            for seed in range(4):
                 known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
                 drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
                 cost, _ = write(drafter, Text(chances, seed), real, 1500, known)
