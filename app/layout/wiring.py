@@ -67,7 +67,8 @@ def wire_stream(
     def run(request: gr.Request, *values: Any) -> Iterator[Any]:
         yield from decode(session_of(request), named(values), owner_of(request))
 
-    def stop(request: gr.Request) -> None:
+    # In the event loop: in a thread of its own a late Stop would end the run that began after it.
+    async def stop(request: gr.Request) -> None:
         handlers.stop(session_of(request))
 
     gr.on(

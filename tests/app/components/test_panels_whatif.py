@@ -23,7 +23,7 @@ from panel_browser import (
     settle,
     stream,
 )
-from race_browser import MARS, ROOT, Show, play
+from race_browser import MARS, ROOT, ByHand, Show
 from race_page import head, interleaved, value
 from race_scenes import CODE, LOSSLESS_RUN, PLAIN_RUN, PROSE
 
@@ -135,9 +135,11 @@ def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
     settle(page)
     assert len(cells(panel)) == 30
     panel.scroll_into_view_if_needed()  # out of sight it is drawn once the run is over
-    play(page, "stream", "running")
-    page.wait_for_selector(".rv-wi-strip .rv-wi-cell")
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(20)
+    page.wait_for_function("document.querySelectorAll('.rv-wi-strip .rv-wi-cell').length === 8")
     page.evaluate("window.kept = document.querySelector('.rv-wi-strip .rv-wi-cell')")
+    run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     page.wait_for_function("document.querySelectorAll('.rv-wi-strip .rv-wi-cell').length === 69")
     assert page.evaluate("window.kept === document.querySelector('.rv-wi-strip .rv-wi-cell')")
@@ -150,9 +152,13 @@ def test_a_panel_out_of_sight_is_drawn_as_a_run_begins_and_once_it_stands_still(
     panel = open_panel(page, "whatif")
     page.set_viewport_size({"width": 1280, "height": 400})
     page.evaluate("scrollTo(0, 0)")
-    play(page, "stream", "running")
-    page.wait_for_function(f"document.querySelector('{MARS}').dataset.steps >= 40")
-    assert 0 < len(cells(panel)) < 40
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(20)
+    page.wait_for_function("document.querySelectorAll('.rv-wi-strip .rv-wi-cell').length === 8")
+    run.send(80)
+    page.wait_for_selector(f"{MARS}[data-steps='48']")
+    assert len(cells(panel)) == 8
+    run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
     page.wait_for_function("document.querySelectorAll('.rv-wi-strip .rv-wi-cell').length === 69")
 

@@ -17,7 +17,7 @@ from panel_browser import (
     refused,
     settle,
 )
-from race_browser import MARS, ROOT, Show, play
+from race_browser import MARS, ROOT, ByHand, Show
 from race_page import head, interleaved, value
 
 from mars_runtime import folds
@@ -48,16 +48,16 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     assert {row["later"] for row in found[len(step.accepted) :]} == {"not written yet"}
     assert panel.locator(".rv-wh-hint").is_hidden()  # nobody answers on this page
     assert panel.locator("tbody button").count() == 0
-    play(page, "stream", "running")
-    page.wait_for_function("document.querySelector('.rv-wh-table tbody tr')")
+    run = ByHand(page, race_scenes.PROSE)
+    run.send(20)
+    where = panel.locator(".rv-wh-where")
+    where.get_by_text("forward 8 of 8").wait_for()
     panel.locator("tbody").hover()
-    held = panel.locator(".rv-wh-where").inner_text()
+    run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
-    assert panel.locator(".rv-wh-where").inner_text().split(" of ")[0] == held.split(" of ")[0]
+    assert where.inner_text().startswith("forward 8 of 69")
     page.mouse.move(2, 2)
-    page.wait_for_function(
-        "document.querySelector('.rv-wh-where').textContent.startsWith('forward 69 of 69')"
-    )
+    where.get_by_text("forward 69 of 69").wait_for()
     assert "The text ended here." in panel.inner_text()
 
 
