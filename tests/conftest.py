@@ -14,6 +14,8 @@ from browser import close_shared
 from filelock import FileLock
 from hypothesis import settings
 
+import app  # noqa: F401  # before gradio, which else spends seconds on stubs
+
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 

@@ -65,7 +65,7 @@ def start_worker(threads: int, device: str) -> None:
     torch.set_num_threads(threads)
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
 
 
 def start_folder(name: str) -> Path:

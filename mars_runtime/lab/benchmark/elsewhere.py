@@ -66,7 +66,7 @@ class Decoding:
 
     def config(self, **more: Any) -> Any:
         """A GenerationConfig: greedy, without the penalties that a card's defaults may hold."""
-        return transformers.GenerationConfig(  # type: ignore[no-untyped-call]
+        return transformers.GenerationConfig(
             do_sample=False,
             max_new_tokens=self.max_new_tokens,
             eos_token_id=list(self.eos_ids) or None,
@@ -184,7 +184,7 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
     as transformers itself makes them, in fp32."""
 
     def load() -> Any:
-        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would write into tables
+        transformers.utils.logging.disable_progress_bar()  # it would write into tables
         is_llama = checkpoint.model.config.model_type == "llama"
         kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
         gguf = gguf_of(checkpoint)
@@ -194,7 +194,7 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
             with redirect_stderr(io.StringIO()):  # it draws a bar of its own
                 model = kind.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # The card's defaults (sampling, penalties) would change greedy output.
-        model.generation_config = transformers.GenerationConfig()  # type: ignore[no-untyped-call]
+        model.generation_config = transformers.GenerationConfig()
         return model.to(checkpoint.model.device).eval()
 
     return load
@@ -409,7 +409,7 @@ def length_cache() -> Any:
     transformers 4 have it; transformers 5 wants the number to remove, as a negative one."""
     from transformers import DynamicCache
 
-    class LengthCache(DynamicCache):
+    class LengthCache(DynamicCache):  # type: ignore[misc]
         def crop(self, length: int) -> None:
             num_removed = self.get_seq_length() - length if length >= 0 else -length
             if num_removed > 0:

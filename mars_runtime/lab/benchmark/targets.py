@@ -130,7 +130,7 @@ def _shape(wanted: BenchmarkPlan, name: str) -> Target:
     def load_transformers() -> Any:
         import transformers
 
-        config = transformers.Qwen2Config(**SHAPES[name])  # type: ignore[arg-type]
+        config = transformers.Qwen2Config(**SHAPES[name])
         with model.device:
             kind: Any = transformers.AutoModelForCausalLM
             random = kind.from_config(config, dtype=model.dtype)
