@@ -187,12 +187,14 @@ def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> N
 
 
 def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], None]) -> None:
-    size, since = 0, time.monotonic()
+    size, told, since = 0, 0, time.monotonic()
     while process.poll() is None:
         now = max(_sizes(folder), default=0)
         if now != size:
             size, since = now, time.monotonic()
-            tell(size)
+            if size > told:  # a file that is being moved is nowhere for a moment
+                told = size
+                tell(told)
         elif time.monotonic() - since > STALL_SECONDS:
             raise _NoAnswerError("no answer")
         time.sleep(POLL_SECONDS)

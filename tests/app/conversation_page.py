@@ -51,8 +51,9 @@ def questions(page: playwright.Page) -> list[str]:
     return page.locator(f"{TURNS} .ct-question").all_inner_texts()
 
 
-def shown(page: playwright.Page) -> str:
-    return page.inner_text(f"{RACE} .rv-prompt")
+def wait_shown(page: playwright.Page, prompt: str) -> None:
+    """Until the run of this prompt is the one that is shown."""
+    playwright.expect(page.locator(f"{RACE} .rv-prompt")).to_have_text(prompt)
 
 
 def asked(backend: ScriptedBackend) -> tuple[int, ...]:

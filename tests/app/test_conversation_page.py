@@ -19,7 +19,7 @@ from conversation_page import (
     over,
     press,
     questions,
-    shown,
+    wait_shown,
 )
 from live_page import LOADED, SETTINGS, set_knob
 from scripted_page import ScriptedBackend, make_handlers
@@ -100,8 +100,7 @@ def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     page.wait_for_selector(f"{RACE} .rv-earlier li p")  # filled once it has opened
     assert page.locator(f"{RACE} .rv-earlier li p").all_inner_texts() == [ASKED, ANSWER]
     press(page, "show", 1)
-    page.wait_for_function(f"document.querySelector('{RACE} .rv-prompt').innerText.includes('img')")
-    assert shown(page) == ASKED
+    wait_shown(page, ASKED)
     assert page.get_attribute(RACE, "data-state") == "finished"
     assert page.get_attribute(f"{TURNS} >> nth=0", "aria-current") == "true"
     assert not page.locator(f"{RACE} .rv-foreign").is_visible()
@@ -118,7 +117,7 @@ def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     assert questions(page) == [ASKED, "And?", "So?"]
     assert page.locator(f"{TURNS} .ct-branches span").all_inner_texts() == ["2 of 2"]
     page.wait_for_selector(f"{RACE}[data-state=finished]")
-    assert shown(page) == "So?"
+    wait_shown(page, "So?")
     page.wait_for_function(LOADED)
     ask(page, "Why?")
     before = chat(ASKED, ANSWER, "And?", ANSWER, "So?", ANSWER, "Why?")
@@ -148,7 +147,7 @@ def test_an_edited_question_is_a_branch_beside_the_old_one_and_a_panel_keeps_the
     press(page, "‹", 2)
     page.wait_for_selector(f"{TURNS} >> nth=2")
     assert questions(page) == ["One?", "Two?", "Three?"]
-    assert shown(page) == "Two?"
+    wait_shown(page, "Two?")
 
     branch = {"lane": {"name": "mars"}, "token": 5, "id": 78}
     call = "([root, data]) => document.querySelector(root).lineView.ask('branch', data)"

