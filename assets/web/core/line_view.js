@@ -90,18 +90,21 @@ export class LineView {
   }
 
   schedule() {
-    if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = null;
-      let isMore = false;
-      try {
-        isMore = this.feed.work(FRAME_BUDGET);
-      } catch {
-        this.broken();
-      }
-      this.draw();
-      if (isMore) this.schedule();
-    });
+    if (!this.frame) this.frame = requestAnimationFrame(() => this.drawFrame());
+  }
+
+  // Reads what came and draws: for whoever is in a frame already, too, and need not ask for the next.
+  drawFrame() {
+    if (this.frame) cancelAnimationFrame(this.frame);
+    this.frame = null;
+    let isMore = false;
+    try {
+      isMore = this.feed.work(FRAME_BUDGET);
+    } catch {
+      this.broken();
+    }
+    this.draw();
+    if (isMore) this.schedule();
   }
 
   broken() {

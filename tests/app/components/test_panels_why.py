@@ -48,6 +48,7 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     assert {row["later"] for row in found[len(step.accepted) :]} == {"not written yet"}
     assert panel.locator(".rv-wh-hint").is_hidden()  # nobody answers on this page
     assert panel.locator("tbody button").count() == 0
+    panel.scroll_into_view_if_needed()  # out of sight it is drawn once the run is over
     run = ByHand(page, race_scenes.PROSE)
     run.send(20)
     where = panel.locator(".rv-wh-where")

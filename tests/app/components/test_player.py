@@ -171,6 +171,39 @@ def test_a_live_run_by_passes_shows_no_lane_ahead_of_the_slowest(show: Show) -> 
 
 
 @needs_browser
+def test_beats_that_cannot_be_told_apart_neither_land_nor_take_each_frame(show: Show) -> None:
+    """The machine that draws them decodes them too."""
+    page = show("prose")
+    page.click(".rv-clock button >> text=Passes")
+    page.evaluate(
+        f"""() => {{
+          const draw = {VIEW}.draw.bind({VIEW});
+          window.drawn = [];
+          {VIEW}.draw = () => {{
+            draw();
+            window.drawn.push([{VIEW}.at, document.querySelectorAll(".rv-landed").length]);
+          }};
+        }}"""
+    )
+    live = ByHand(page, race_scenes.PROSE)
+    live.send(
+        84
+    )  # 40 forwards of each lane at once: the first thirty come faster than 20 per second
+    wait_at(page, 40)
+    page.wait_for_timeout(100)  # what is at its end is drawn once more
+    drawn = page.evaluate("window.drawn")
+    hurried = [num_landed for at, num_landed in drawn if 0 < at < 30]
+    assert 1 < len(hurried) < 25
+    assert not any(hurried)
+    assert any(num_landed for at, num_landed in drawn if at > 31)
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.drawn.length") == len(drawn)  # while nothing comes, no frame
+    page.evaluate(f"delete {VIEW}.draw")
+    live.send(1000)
+    page.click(".rv-clock button >> text=Seconds")
+
+
+@needs_browser
 def test_a_run_plays_on_its_measured_clock(show: Show) -> None:
     page = show("prose")
     page.click(".pl-speeds button >> text=by step")

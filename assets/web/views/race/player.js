@@ -1,6 +1,7 @@
 // The bar that moves through a run: play and pause, step, to either end, a scrubber, which in passes stands on their skyline,
-// and how fast it goes: passes per second, or speeds of the measured clock. Moves one number (playhead.js) and tells `moved`,
-// or `landed` where a run that is followed comes on by a beat; draws itself from it. Knows no text, figures or charts.
+// and how fast it goes: passes per second, or speeds of the measured clock. Moves one number (playhead.js) and tells `moved`
+// where a reader or a replay did, and `landed`, in a frame, that the next place is to be drawn; draws itself from it. Knows no
+// text, figures or charts.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -34,6 +35,9 @@ const SPEEDS = {
 };
 const CATCH_UP = 2; // of the beats that wait, so many times per second: a live run is half a second behind at most
 const RUSH = 3; // in passes: so many times faster once the main lane has ended, for what is left is known
+const HURRY = 20; // passes per second beyond which nobody sees a single one land
+const FRAME = 45; // milliseconds at least between two beats that are drawn: the machine that draws them decodes too
+const AHEAD = 10; // milliseconds before one is due that its frame is asked for
 const REST = 0.7; // seconds that a forward is shown, by step
 const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden does not leap
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
@@ -43,6 +47,8 @@ export class Player {
   playhead; // shown only while there is one
   /** @type {number} */
   frame;
+  /** @type {number} */
+  timer;
   /** @type {number} */
   since;
   /** @type {number} */
@@ -58,6 +64,8 @@ export class Player {
     this.landed = landed;
     this.isPlaying = false;
     this.isShown = false;
+    this.rate = 0; // passes per second of late, 0 by step
+    this.place = -1; // the beat that was drawn last
     this.speeds = { passes: 8, seconds: 1 };
     this.skyline = new Skyline();
     attribute(element, { role: "group", "aria-label": "Replay" });
@@ -189,9 +197,23 @@ export class Player {
     this.moved();
   }
 
+  // Whether beats come faster than they can be told apart.
+  get isHurried() {
+    return this.rate > HURRY;
+  }
+
+  // In passes nothing moves between two beats, so that no frame is asked for before the next is due.
   nextTick() {
     cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame((now) => this.tick(now));
+    clearTimeout(this.timer);
+    const ask = () => {
+      this.frame = requestAnimationFrame((now) => this.tick(now));
+    };
+    const { clock, now } = this.playhead;
+    if (clock.name !== "passes") return ask();
+    const left = this.rate ? (1000 * (Math.floor(now) + 1 - now)) / this.rate : 0;
+    this.timer = window.setTimeout(ask, Math.min(1000 * LONGEST, Math.max(FRAME, left)) - AHEAD);
+    return undefined;
   }
 
   /** @param {number} now */
@@ -201,12 +223,20 @@ export class Player {
     if (!(this.isPlaying || isLanding) || !this.element.isConnected) return;
     const passed = Math.min(LONGEST, Math.max(0, now - this.since) / 1000);
     this.since = now;
-    const before = Math.floor(playhead.now);
     if (isLanding) this.comeOn(passed);
     else this.playOn(passed);
-    const isBeat = playhead.clock.name === "passes" && !playhead.isAtEnd;
-    if (!isBeat || Math.floor(playhead.now) !== before) (isLanding ? this.landed : this.moved)();
+    const place = Math.floor(playhead.now) + Number(playhead.isAtEnd) / 2;
+    const isLast = isLanding ? playhead.drawn === Infinity : !this.isPlaying;
+    if (isLast || place !== this.place || playhead.clock.name !== "passes") this.comeTo(isLanding);
+    this.place = place;
     this.nextTick();
+  }
+
+  // A run that comes on by itself leaves alone what a reader chose.
+  /** @param {boolean} isLanding */
+  comeTo(isLanding) {
+    if (!isLanding) this.moved();
+    this.landed();
   }
 
   /** @param {number} passed seconds */
@@ -216,6 +246,7 @@ export class Player {
     const main = mainLane(playhead.run);
     const isLeft = playhead.clock.name === "passes" && main.end !== null && playhead.shown(main) === main.steps.length;
     const speed = this.stillness.matches ? 0 : this.speed * (isLeft ? RUSH : 1);
+    this.rate = speed;
     if (speed) playhead.seek(playhead.time + passed * speed);
     else if (this.rested >= REST) {
       this.rested = 0;
@@ -228,8 +259,9 @@ export class Player {
   comeOn(passed) {
     const { playhead } = this;
     const waiting = playhead.length - playhead.drawn;
+    this.rate = Math.max(this.speeds.passes || 1, CATCH_UP * waiting);
     if (waiting <= 0 && !playhead.isLive) playhead.drawn = Infinity;
-    else playhead.drawn += Math.min(waiting, passed * Math.max(this.speeds.passes || 1, CATCH_UP * waiting));
+    else playhead.drawn += Math.min(waiting, passed * this.rate);
   }
 
   /**

@@ -62,7 +62,7 @@ export class RaceView extends LineView {
     this.player = new Player(
       find(root, ".rv-player"),
       () => this.moved(),
-      () => this.schedule(),
+      () => this.drawFrame(),
     );
     this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // "passes": of a file, which opens no page
     this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
@@ -259,7 +259,8 @@ export class RaceView extends LineView {
       if (!this.playhead.isLive) this.playhead.drawn = Infinity; // it came whole: nothing lands
     }
     attribute(root, { "data-at": this.at });
-    const isBeat = this.clock === CLOCKS.passes && this.player.isMoving && !this.player.stillness.matches;
+    const { isHurried, isMoving, stillness } = this.player;
+    const isBeat = this.clock === CLOCKS.passes && isMoving && !isHurried && !stillness.matches;
     this.entries.forEach((pane) => pane.draw(this.shown(pane.lane), isBeat));
     this.lens.draw();
     const found = this.compare();
