@@ -135,10 +135,14 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
     page.click("#stop")
     wait_state(page, "stopped")
 
+    hint = """getComputedStyle(
+      document.querySelector("#prompt [data-testid=block-info]"), "::after").content"""
+    assert "Ctrl+Enter runs" in page.evaluate(hint)
     page.fill("#prompt textarea", "  ")
     page.wait_for_timeout(200)  # no hand is there sooner
     page.click("#run")
     page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
+    assert page.evaluate(hint) == "none"  # the sentence stands in its place
     assert page.input_value("#prompt textarea") == "  "
     assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"
     set_knob(page, "pace", 9)
