@@ -21,7 +21,7 @@ from app.handlers import Handlers, make_handlers
 from app.serving.endpoint import PageModels
 from app.serving.remote import RemoteEngines
 from app.serving.settings import AppSettings, AppSettingsError
-from mars_runtime.events import End
+from mars_runtime.events import End, Step
 from mars_runtime.serving.remote import AWAY, LOST
 from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving
 
@@ -34,9 +34,9 @@ def handlers_at(address: str, **more: str) -> Handlers:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """A forward takes 20 ms."""
-    with serving(tmp_path, Oracle(forward_seconds=0.02)) as found:
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A forward takes 20 ms, or the seconds that a test names."""
+    with serving(tmp_path, Oracle(forward_seconds=getattr(request, "param", 0.02))) as found:
         yield found
 
 
@@ -61,6 +61,7 @@ def test_a_race_is_drawn_as_one_that_is_decoded_here(place: Place, handlers: Han
     assert len(mars.events) < len(ar.events)
 
 
+@pytest.mark.parametrize("place", [0.1], indirect=True)  # a run that a busy machine sees the end of
 def test_a_slider_and_stop_reach_the_machine(place: Place, handlers: Handlers) -> None:
     stream = begun(handlers.live.run("a", controls(tau=1.0)))
     handlers.live.steer("a", controls(tau=0.5))
@@ -68,7 +69,8 @@ def test_a_slider_and_stop_reach_the_machine(place: Place, handlers: Handlers) -
     assert run is not None
     mars = run.transcripts[0]
     for _ in stream:
-        if mars.events[-1].rows[0].settings.tau == 0.5:
+        rows = [row for event in mars.events if isinstance(event, Step) for row in event.rows]
+        if rows and rows[-1].settings.tau == 0.5:
             break
     handlers.live.stop("a")
     value = last(stream)

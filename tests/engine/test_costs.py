@@ -83,6 +83,25 @@ def test_waking_threads_is_no_part_of_what_one_token_takes(monkeypatch: pytest.M
     assert (found.seconds, found.rho[1][:3]) == (2.0, (1.0, 1.1, 1.2))
 
 
+class HeatedTimer(Timer):
+    """The four forwards behind one of 32 tokens take a second longer than others."""
+
+    hot = 0
+
+    def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
+        taken = super().seconds(length, num_masks, count) + (1.0 if self.hot else 0.0)
+        self.hot = 4 if length == 32 else max(0, self.hot - 1)
+        return taken
+
+
+def test_one_token_is_not_timed_behind_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "MANY", (*range(1, 9), 16, 32))
+    monkeypatch.setattr(costs, "_Timer", HeatedTimer)
+    monkeypatch.setattr(costs, "SHORT", 3.0)  # so that MANY lengths are timed
+    found = costs.measure_costs(CHECKPOINT)  # type: ignore[arg-type]
+    assert (found.seconds, found.rho[1][:4]) == (2.0, (1.0, 1.1, 1.2, 1.3))
+
+
 def test_a_captured_step_is_timed_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_Timer", CapturedTimer)
     assert costs.measure_costs(CHECKPOINT).masks == {1: 0.0}  # type: ignore[arg-type]
