@@ -38,11 +38,10 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
 
     Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
     of each the least time counts, because others on the machine can only add to it, and none may
-    cost less than a shorter one. The longest comes first: behind it a processor may be
-    slower for a while, which shows most in a forward of one token, that all others are held
-    against. Where the number of threads changes, a forward goes
-    untimed before the next: threads that had nothing to do for a while fell asleep, and what is
-    timed first would pay for waking them.
+    cost less than a shorter one. The longest comes first: behind it a processor may be slower for a
+    while, which shows most in a forward of one token, that all others are held against. Where the
+    number of threads changes, a forward goes untimed before the next: threads that had nothing to
+    do for a while fell asleep, and what is timed first would pay for waking them.
     """
     model = checkpoint.model
     threads = model.threads if isinstance(model, NativeModel) else None

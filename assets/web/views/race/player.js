@@ -65,7 +65,7 @@ export class Player {
     this.isPlaying = false;
     this.isShown = false;
     this.rate = 0; // passes per second of late, 0 by step
-    this.place = -1; // the beat that was drawn last
+    this.drawnAt = -1; // the place that was drawn last
     this.speeds = { passes: 8, seconds: 1 };
     this.skyline = new Skyline();
     attribute(element, { role: "group", "aria-label": "Replay" });
@@ -225,11 +225,14 @@ export class Player {
     this.since = now;
     if (isLanding) this.comeOn(passed);
     else this.playOn(passed);
-    const place = Math.floor(playhead.now) + Number(playhead.isAtEnd) / 2;
     const isLast = isLanding ? playhead.drawn === Infinity : !this.isPlaying;
-    if (isLast || place !== this.place || playhead.clock.name !== "passes") this.comeTo(isLanding);
-    this.place = place;
+    if (isLast || this.place !== this.drawnAt || playhead.clock.name !== "passes") this.comeTo(isLanding);
     this.nextTick();
+  }
+
+  // The beat that is there, a half further where nothing of what came is left to land.
+  get place() {
+    return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }
 
   // A run that comes on by itself leaves alone what a reader chose.
@@ -292,6 +295,7 @@ export class Player {
   draw() {
     const { playhead, scrubber, track } = this;
     if (!this.isShown) return;
+    this.drawnAt = this.place;
     const { clock, length, now } = playhead;
     const isByPass = clock.name === "passes";
     this.element.dataset.clock = clock.name;
