@@ -1,7 +1,7 @@
 """Keeps gradio from writing type stubs while it is imported.
 
 It writes one beside the source of every component, this app's own included (which mypy would then
-read instead), and compares them again at each start: more than half of what importing gradio takes.
+read instead), and compares them again at each start, which slows the import of gradio a good deal.
 """
 
 from __future__ import annotations
