@@ -156,12 +156,13 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
         max_lines=8,
         elem_id="prompt",
     )
-    tab.remark = gr.Markdown("", elem_id="remark")
-    tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
         tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
+    # Below Run, which must not move while a hand is on its way to it.
+    tab.remark = gr.Markdown("", elem_id="remark")
+    tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
 
 def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:

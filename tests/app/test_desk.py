@@ -56,8 +56,11 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
     page: playwright.Page, served_handlers
 ) -> None:
     known = served_handlers.book.prompt("symbolic", 0)
+    page.fill("#prompt textarea", known)
+    run = page.locator("#run").bounding_box()
     page.fill("#prompt textarea", f"Please, {known.lower()}")
     page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
+    assert page.locator("#run").bounding_box() == run  # under the hand that is on its way there
     page.click("#nearest")
     page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
     page.wait_for_selector("#nearest", state="hidden")
@@ -139,10 +142,11 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
       document.querySelector("#prompt [data-testid=block-info]"), "::after").content"""
     assert "Ctrl+Enter runs" in page.evaluate(hint)
     page.fill("#prompt textarea", "  ")
-    page.wait_for_timeout(200)  # no hand is there sooner
+    run = page.locator("#run").bounding_box()
     page.click("#run")
     page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
     assert page.evaluate(hint) == "none"  # the sentence stands in its place
+    assert page.locator("#run").bounding_box() == run
     assert page.input_value("#prompt textarea") == "  "
     assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"
     set_knob(page, "pace", 9)

@@ -6,6 +6,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,11 @@ def test_runs_that_nobody_watches_are_ended_and_forgotten(
     """Seventeen posts in the slowest motion, each of another session, no stream opened."""
     page, handlers = served
     backend.forward_seconds = 0.05
-    for _ in range(17):
-        assert Visitor(page.local_url).run(pace=100, max_new_tokens=512)[0] == 200
-    assert eventually(lambda: num_runs(handlers) > 4, 10)
+    visitors = [Visitor(page.local_url) for _ in range(17)]
+    with ThreadPoolExecutor(len(visitors)) as posts:
+        posted = [posts.submit(each.run, pace=100, max_new_tokens=512) for each in visitors]
+        assert eventually(lambda: num_runs(handlers) > 4, 10)
+        assert [each.result()[0] for each in posted] == [200] * len(visitors)
     assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
     queue = page._queue
     assert eventually(lambda: not queue.event_ids_to_events, 10)
