@@ -162,6 +162,11 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
     assert troubles + sent(foreign) == []
 
 
+def see(place: playwright.Locator) -> None:
+    """Scroll so that it stands at the top, where nothing above it that grows can push it away."""
+    place.evaluate("node => node.scrollIntoView()")
+
+
 @contextmanager
 def visiting() -> Iterator[Callable[[str], playwright.Page]]:
     """Blank pages of the shared browser for an address each, as by ``listening``; given back at the

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
-from browser import needs_browser, opened, playwright
+from browser import needs_browser, opened, playwright, see
 from live_page import assert_ends_when_left, over
 from scripted_page import page_served
 
@@ -141,6 +141,7 @@ def test_lanes_idle_marks_totals_and_both_figures(page: playwright.Page) -> None
     assert "block cache 16" in page.inner_text("#batch .rv-figure[data-key=idle] .rv-sub")
     assert "bytes" in page.inner_text("#batch .rv-small")  # a byte a slot
     assert "float32" in page.inner_text("#batch .rv-env")
+    see(page.locator(".bv-charts"))
     page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
     drawn = page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll('.bv-charts figure')].map(
@@ -162,6 +163,7 @@ def test_pointing_says_why_a_row_idled(page: playwright.Page) -> None:
 def test_a_phone_has_no_sideways_scroll(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     run_batch(page)
+    see(page.locator(".bv-charts"))
     page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
     for is_dark in (False, True):
         page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)

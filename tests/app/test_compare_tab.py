@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 import sample_traces as samples
-from browser import needs_browser, opened, playwright
+from browser import needs_browser, opened, playwright, see
 from compare_page import (
     MARS,
     PNG,
@@ -72,6 +72,7 @@ def worn(page: playwright.Page, live: list[str]) -> Worn:
     mars = PANE.format("mars")  # a lane keeps its colour
     assert page.eval_on_selector(mars, "node => node.dataset.colour") == found["Run 1"][0]
     page.click(f"{mars} .rv-pin")  # and only a pin whose colour is taken gets another
+    see(page.locator("#race [data-chart=time]"))
     page.wait_for_function(f"{LINE.format(0)} !== '{found['Run 1'][1]}'")  # drawn a frame later
     return {**found, "Run 3": worn_by(page, 0)}
 
@@ -80,6 +81,7 @@ def worn(page: playwright.Page, live: list[str]) -> Worn:
 def live(page: playwright.Page) -> list[str]:
     """The traces of a race's two lanes, as the Live tab exports them."""
     run(page, "Say <i>it</i>.")
+    see(page.locator("#race [data-chart=time]"))
     page.wait_for_function("document.querySelector('#race [data-chart=time] .rv-plot').data")
     menu, hint = "#race .rv-top .ex-menu", "trace, one line per forward"
     return [saved(page, menu, hint, line)[1].decode() for line in (0, 1)]
@@ -98,6 +100,7 @@ def assert_wears(page: playwright.Page, worn: Worn) -> None:
         assert row.get_attribute("data-colour") == worn[label][0]
     for box in page.locator(f"{ROW} .cv-tick input").all():
         box.check()
+    see(page.locator("#compare .rv-charts"))
     page.wait_for_function("document.querySelectorAll('#compare .js-plotly-plot').length === 2")
     drawn = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line.color)"
     assert page.evaluate(drawn) == [worn[label][1] for label in ("Run 3", "Run 2", "Run 1")]
@@ -204,6 +207,7 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
     page.keyboard.press("Home")
     assert page.locator("#compare .cv-texts .rv-pane >> nth=1 >> .cv-here").count() == 1
     assert "token 1" in page.inner_text("#compare .rv-card")
+    see(page.locator("#compare .rv-charts"))
     page.wait_for_function("document.querySelectorAll('#compare .js-plotly-plot').length === 2")
     page.evaluate("window.kept = [...document.querySelectorAll('#compare .rv-plot')]")
     boxes.nth(0).check()
@@ -212,7 +216,8 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
     row = table.locator("tr", has_text="tokens per second").locator("td").all_inner_texts()
     assert not any("best" in cell for cell in row)
     assert page.locator("#compare img").count() == 0
-    assert page.evaluate(
+    see(page.locator("#compare .rv-charts"))
+    page.wait_for_function(
         """[...document.querySelectorAll('#compare .rv-plot')].every((node, i) => (
           node === window.kept[i] && node.data.map((trace) => trace.name).join('') === 'ABC'))"""
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import needs_browser, opened, playwright
+from browser import needs_browser, opened, playwright, see
 from live_page import over
 from load_page import controls, make_page
 from scripted_page import ScriptedBackend, page_served
@@ -239,8 +239,10 @@ def test_a_visitor_compares_two_ways(lab) -> None:
         "nodes => nodes.map((node) => node.dataset.chart)"
     )
     assert shown == ["rate", "queue", "rows", "tau"]
+    see(page.locator("#load [data-chart=tau]"))
     page.wait_for_selector("#load [data-chart=tau] .scatterlayer .points path")
     assert page.inner_text("#load .lv-day h3") == "A simulation: a day of such requests"
+    see(page.locator("#load [data-chart=day]"))
     page.wait_for_selector("#load [data-chart=day] .bars path >> nth=5")
 
 
@@ -286,6 +288,7 @@ def test_a_curve_of_one_way_says_where_it_saturates(lab) -> None:
     page.get_by_label("τ by a controller", exact=True).uncheck()
     page.fill("#load-rate input[type=number]", "4")
     run_load(page)
+    see(page.locator("#load [data-chart=answered]"))
     page.wait_for_selector("#load [data-chart=answered]:visible .points path >> nth=4")
     said = page.inner_text("#load .lv-env")
     assert re.match(r"plain AR (kept up with|saturates at) [\d.]+ requests/s", said)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser import Arrive, needs_browser, playwright
+from browser import Arrive, needs_browser, playwright, see
 from scripted_page import page_served
 
 from app.controls import DEFAULTS, LIVE_SETTINGS, Steering, settings_for
@@ -98,6 +98,7 @@ def raced(address: str, arrive: Arrive) -> Callable[[str, str], playwright.Page]
         page.wait_for_selector(f"#footer:has-text('{checkpoint}:')")
         page.click("#run")
         page.wait_for_selector(f"{RACE}[data-state=finished][data-lanes='2']", timeout=90_000)
+        see(page.locator(f"{RACE} .rv-charts"))
         page.wait_for_function(f"document.querySelectorAll('{CHART}').length === 4")
         return page
 

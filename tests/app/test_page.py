@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser import needs_browser, opened, playwright
+from browser import needs_browser, opened, playwright, see
 from live_page import (
     HEAD_SAYS,
     SETTINGS,
@@ -136,6 +136,7 @@ def test_text_is_grouped_by_forward_and_charts_keep_their_node_and_their_zoom(
     set_knob(page, "tau", 0.5)
     start(page, "${HOME}<b>{{x}}")
     chart = page.locator("#race [data-chart=forwards]")
+    see(chart)
     chart.locator(".rv-plot.js-plotly-plot:not([data-is-stale])").wait_for()  # of this run
     chart.locator(".nsewdrag").scroll_into_view_if_needed()
     area = chart.locator(".nsewdrag").bounding_box()

@@ -126,7 +126,9 @@ def test_load_is_measured_anew_inside_the_talk_and_stops_when_left(
     page.wait_for_selector(f"{MARK}[data-kind=fallback]:has-text('did not begin within five')")
     assert page.locator(".pr-loads").inner_text() == recorded
 
-    page.evaluate("Document.prototype.getElementById = (id) => document.querySelector(`#${id}`)")
+    page.evaluate(
+        "Document.prototype.getElementById = (id) => document.querySelector(`#${CSS.escape(id)}`)"
+    )
     page.evaluate(f"delete document.querySelector('{MARK}').dataset.kind")
     go_live(page)
     page.wait_for_selector(f"{MARK}:has-text('Live, on this machine')")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import needs_browser, playwright, shared, visiting
+from browser import needs_browser, playwright, see, shared, visiting
 from scripted_page import TEXT, ScriptedBackend
 
 from app.recordings import RecordingsError, load, measured
@@ -69,6 +69,12 @@ def _note_stranger(troubles: list[str], url: str) -> None:
 
 def wait_until_shown(page: playwright.Page) -> None:
     page.wait_for_selector(".mars-race[data-state=finished]")
+
+
+def see_charts(page: playwright.Page) -> None:
+    """Bring the charts into sight, where they are drawn."""
+    see(page.locator(".mars-race .rv-charts"))
+    page.locator(".mars-race .rv-plot.js-plotly-plot").nth(2).wait_for()
 
 
 def shown_text(page: playwright.Page, lane: str) -> str:
@@ -142,7 +148,7 @@ def test_the_list_says_what_each_recording_measured_and_leads_to_it(
     page.emulate_media(color_scheme="light")
 
     assert page.inner_text("h1") == recordings[0].title
-    page.locator(".rv-plot.js-plotly-plot").nth(2).wait_for()
+    see_charts(page)
     assert page.evaluate(TAKE, PROBE) == [None, ["connect-src", "img-src", "script-src-elem"]]
     page.click(".rp-back")
     links.nth(len(recordings) - 1).wait_for()
@@ -170,7 +176,7 @@ def test_every_page_shows_its_recording(
         if recording.name == WITH_CHARTS[0]:
             look_on_a_phone(page)
         if recording.name == WITH_CHARTS[1]:
-            page.locator(".rv-plot.js-plotly-plot").nth(2).wait_for()
+            see_charts(page)
             serious = axe_in_both_themes(page, recording.name)
             assert not serious, "\n".join(serious)
 
@@ -253,6 +259,8 @@ AT_REST = """() => {
   return !charts.dirty.size && !charts.timer && !frame && !feed.lines.length;
 }"""
 
+TALL: Any = {"width": 1280, "height": 2400}  # charts are drawn where they are seen
+
 
 @pytest.fixture(scope="module")
 def live(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright.Page]:
@@ -260,7 +268,7 @@ def live(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright
     scripted_backend.text = TEXT[:160]
     with visiting() as take:
         page = take(address)
-        page.set_viewport_size({"width": 1280, "height": 900})
+        page.set_viewport_size(TALL)
         page.goto(address)
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
         page.fill("#tau input[type=number]", "0.5")
@@ -287,7 +295,7 @@ def saved(live: playwright.Page, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def replay(saved: Path) -> Iterator[playwright.Page]:
     """The file, opened without a network; fails the tests if it asks for anything or breaks."""
     asked: list[str] = []
-    context = shared().browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+    context = shared().browser.new_context(offline=True, viewport=TALL)
     context.set_default_timeout(90_000)
     page = context.new_page()
     page.on("pageerror", lambda error: asked.append(str(error)))
@@ -305,7 +313,8 @@ def wait_until_drawn(page: playwright.Page) -> None:
     assert page.get_attribute(".mars-race", "data-clock") == "passes"  # a file opens as the page
     assert "Plain AR: 182. The same text" in page.inner_text(".mars-race .rv-saying")
     page.click(".mars-race .rv-clock button >> text=Seconds")  # the clock that shows every figure
-    page.locator(".mars-race .rv-plot.js-plotly-plot").nth(2).wait_for()
+    page.mouse.move(0, 0)  # not over what is scrolled under it
+    see_charts(page)
 
 
 def shown(page: playwright.Page) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-// Plotly on nodes that live as long as the component: one newPlot each, then react on the same node.
+// Plotly on nodes that live as long as the component: one newPlot each, then react on the same node. A chart that nobody
+// sees is not drawn, and plotly not loaded before the first is seen.
 // Draws one chart at a time, at most eight per second, less when drawing is slow; never in the way of text. All share one
 // time axis: what is zoomed, pointed at or chosen in one is so in all.
 
@@ -8,7 +9,7 @@ import { CLOCKS } from "../core/clocks.js";
 import { mainLane, numUntil } from "../core/folds.js";
 import { settingsText } from "../text/card.js";
 import { timeSpan } from "./marks.js";
-import { chartFrame, loadPlotly, noCharts } from "./plots.js";
+import { chartFrame, loadPlotly, noCharts, watchSight } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
 /** @type {[key: string, title: string, isOfOne: boolean][]} */
@@ -60,16 +61,20 @@ export class Charts {
     for (const [key] of CHARTS) {
       const { frame, node, caption } = chartFrame(key);
       this.element.append(frame);
-      this.nodes[key] = { node, caption, overlay: new Overlay(node), isPlotted: false, isTall: false };
+      this.nodes[key] = { node, caption, overlay: new Overlay(node), isSeen: false, isPlotted: false, isTall: false };
     }
-    loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
+    watchSight([...this.element.querySelectorAll("figure")], (frame, isSeen) => {
+      this.nodes[frame.dataset.chart || ""].isSeen = isSeen;
+      if (isSeen && this.plotly) this.schedule();
+      else if (isSeen) loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
+    });
     new ResizeObserver(() => this.resized()).observe(this.element);
   }
 
   /** @param {Plotly | null} plotly */
   ready(plotly) {
     this.plotly = plotly;
-    if (plotly) this.refresh();
+    if (plotly) this.schedule();
     else this.element.replaceChildren(noCharts("text and figures are"));
   }
 
@@ -110,13 +115,16 @@ export class Charts {
       Object.values(this.nodes).forEach(({ node }) => this.plotly?.purge(node));
       return;
     }
+    const seen = () => [...this.dirty].find((key) => this.nodes[key].isSeen);
+    if (!seen()) return;
     this.timer = setTimeout(() => {
       this.timer = null;
-      const [key] = this.dirty;
+      const key = seen();
+      if (!key) return;
       this.dirty.delete(key);
       const began = performance.now();
       const isFirst = !this.nodes[key].isPlotted;
-      if (this.element.clientWidth > 0) this.draw(key);
+      this.draw(key);
       this.pause = isFirst ? PAUSE : Math.max(PAUSE, Math.min(1000, (performance.now() - began) * 10));
       this.schedule();
     }, this.pause);

@@ -1,5 +1,5 @@
-// Figures of plotly with their titles: nodes that live as long as their view, drawn again with react; where plotly did
-// not load one sentence stands in their place. Knows not what is drawn.
+// Figures of plotly with their titles: nodes that live as long as their view, drawn again with react, where somebody
+// sees them; where plotly did not load one sentence stands in their place. Knows not what is drawn.
 
 import { fileAddress, make } from "../core/dom.js";
 
@@ -41,9 +41,25 @@ export function chartFrame(key, ...title) {
 export const noCharts = (rest) =>
   make("p", "rv-noplot", `The charts need plotly.js, which did not load; ${rest} complete without them.`);
 
+/**
+ * Whether a node is on the screen, told now and whenever that changes.
+ * @template {Element} E
+ * @param {E[]} nodes
+ * @param {(node: E, isSeen: boolean) => void} tell
+ */
+export function watchSight(nodes, tell) {
+  const sight = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) tell(/** @type {E} */ (target), isIntersecting);
+  });
+  for (const node of nodes) sight.observe(node);
+}
+
 export class Plots {
   /** @type {Plotly | null} */
   plotly = null;
+  isShown = false;
+  /** @type {Set<Element>} */
+  seen = new Set();
 
   /**
    * figure: of a chart by its key and frame as it is now, null where it is not drawn; rest: what is complete without them.
@@ -61,23 +77,39 @@ export class Plots {
     this.config = { displaylogo: false, responsive: false, modeBarButtons: [[...tools, "resetScale2d"]] };
     element.append(...charts.map(({ frame }) => frame));
     new ResizeObserver(() => this.draw()).observe(element);
+    this.watch(element);
   }
 
-  async show() {
-    this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
-    if (this.plotly) this.draw();
-    else this.element.replaceChildren(noCharts(this.rest));
+  /**
+   * Draw where a node is seen that holds charts.
+   * @param {Element} holder
+   */
+  watch(holder) {
+    watchSight([holder], (_, isSeen) => {
+      if (isSeen) this.seen.add(holder);
+      else this.seen.delete(holder);
+      this.draw();
+    });
+  }
+
+  show() {
+    this.isShown = true;
+    this.draw();
   }
 
   clear() {
+    this.isShown = false;
     for (const { node, frame } of this.charts) {
       frame.hidden = true;
       this.plotly?.purge(node);
     }
   }
 
-  draw() {
-    if (!this.plotly || !this.element.clientWidth) return;
+  async draw() {
+    if (!this.isShown || !this.seen.size) return;
+    this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
+    if (!this.plotly) this.element.replaceChildren(noCharts(this.rest));
+    if (!this.plotly || !this.isShown || !this.element.clientWidth) return;
     for (const { key, node, frame } of this.charts) {
       const figure = this.figure(key, frame);
       if (!figure) continue;

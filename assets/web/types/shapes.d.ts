@@ -37,6 +37,7 @@ interface ChartEntry {
   node: PlotNode;
   caption: HTMLElement;
   overlay: import("../charts/charts.js").Overlay;
+  isSeen: boolean; // on the screen, or a part of it
   isPlotted: boolean;
   isTall: boolean; // zoomed by the reader in height
   config?: Json;

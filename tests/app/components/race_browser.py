@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sample_traces as samples
-from browser import playwright
+from browser import playwright, see
 from race_page import head, interleaved
 
 from app.run_log import RunLog
@@ -59,6 +59,7 @@ class ByHand:
 
 
 def wait_for_charts(page: playwright.Page) -> None:
-    """Until all four show the run on show."""
+    """Until all four, brought into sight, show the run on show."""
+    see(page.locator(".rv-charts"))
     drawn = ".rv-plot.js-plotly-plot:not([data-is-stale])"
     page.wait_for_function(f"document.querySelectorAll('{drawn}').length === 4")

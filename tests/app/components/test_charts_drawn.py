@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser, playwright
+from browser import needs_browser, playwright, see
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from panel_browser import ROOT, VIEW, put, put_scene, settle, still_page
@@ -224,6 +224,7 @@ def race() -> Iterator[playwright.Page]:
     """A finished race with its charts."""
     with still_page(plotly=assets.plotly_file()) as made:
         put_scene(made, "prose")
+        see(made.locator(f"{ROOT} .rv-charts"))
         made.wait_for_function(AT_REST)
         yield made
 

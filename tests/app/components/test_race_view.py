@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import race_scenes
 import sample_traces as samples
-from browser import needs_browser, playwright, visiting
+from browser import needs_browser, playwright, see, visiting
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
 from app import run_log
@@ -436,6 +436,19 @@ def test_no_chart_shows_the_run_before_while_it_waits_for_its_turn(show: Show) -
 
 
 @needs_browser
+def test_a_chart_that_nobody_sees_is_drawn_when_it_is_scrolled_to(show: Show) -> None:
+    page = show("maths")
+    page.set_viewport_size({"width": 1280, "height": 400})
+    page.evaluate("scrollTo(0, 0)")
+    play(page, "prose")
+    at_rest = "(({ charts, frame }) => !charts.timer && !frame)"
+    page.wait_for_function(f"{at_rest}(document.querySelector('{ROOT}').lineView)")
+    page.wait_for_timeout(300)
+    assert page.locator(f"{ROOT} .rv-plot[data-is-stale]").count() == 4
+    wait_for_charts(page)
+
+
+@needs_browser
 def test_without_plotly_text_and_figures_are_complete(address: str) -> None:
     with visiting() as take:
         page = take(address)
@@ -444,7 +457,8 @@ def test_without_plotly_text_and_figures_are_complete(address: str) -> None:
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
         play(page, "prose")
         assert shown_text(page, MARS) == folds.text(samples.run(race_scenes.PROSE))
-        assert "did not load" in page.inner_text(f"{ROOT} .rv-charts")
+        see(page.locator(f"{ROOT} .rv-charts"))
+        page.wait_for_selector(f"{ROOT} .rv-charts :text('did not load')")
         assert "times as fast" in page.inner_text(f"{ROOT} .rv-figures")
         page.unroute("**/files/plotly.js/*", _abort)
 

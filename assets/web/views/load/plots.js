@@ -18,6 +18,7 @@ export class LoadPlots extends Plots {
     super(root, element, charts, { figure: (key, frame) => this.figureOf(key, frame), rest: "the figures are" });
     this.day = chartFrame("day", "Simulated: 99 of 100 answers within so many seconds, by the number of machines");
     this.charts.push(this.day); // it stands beside them, in a place of its own
+    this.watch(this.day.frame);
   }
 
   /** @param {LoadModel} model */
