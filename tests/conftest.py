@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import ssl
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import app  # noqa: F401  # before gradio, which else spends seconds on stubs
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
+gc.disable()  # until all is imported
 # Of a property that says no more itself so many examples are tried.
 # ``--hypothesis-profile thorough`` tries hypothesis' own hundred.
 settings.register_profile("shared machine", deadline=None, max_examples=25)
@@ -36,6 +38,12 @@ os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: each full collection of garbage would walk through all of it."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
