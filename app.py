@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import gc
 import os
 import signal
 import socket
@@ -118,6 +119,7 @@ def serve(settings: AppSettings) -> None:
 
     Raises AppSettingsError where the page cannot be served at the host and port.
     """
+    gc.disable()  # what is imported is no garbage, and looking for some is a good part of the start
     engines = make_engines(settings)
     engines.open()
 
@@ -125,6 +127,7 @@ def serve(settings: AppSettings) -> None:
     from app.recordings import first
     from app.serving.serve import serve as serve_page
 
+    gc.enable()
     try:
         serve_page(make_handlers(engines), first=first())
     finally:
