@@ -120,7 +120,7 @@ export class Charts {
     this.timer = setTimeout(() => {
       this.timer = null;
       const key = seen();
-      if (!key) return;
+      if (!key || !this.element.clientWidth) return; // it comes back when it is seen again
       this.dirty.delete(key);
       const began = performance.now();
       const isFirst = !this.nodes[key].isPlotted;

@@ -449,6 +449,29 @@ def test_a_chart_that_nobody_sees_is_drawn_when_it_is_scrolled_to(show: Show) ->
 
 
 @needs_browser
+def test_a_chart_that_is_hidden_before_its_turn_is_drawn_when_it_is_back(show: Show) -> None:
+    page = show("prose")
+    wait_for_charts(page)
+    shown, stale = (
+        f"document.querySelector('{ROOT}').style.display",
+        f"{ROOT} .rv-plot[data-is-stale]",
+    )
+    page.evaluate(
+        f"""() => {{
+          const {{ charts }} = document.querySelector('{ROOT}').lineView;
+          for (const {{ node }} of Object.values(charts.nodes)) node.dataset.isStale = "true";
+          charts.refresh();
+          {shown} = "none";
+          for (const until = performance.now() + 300; performance.now() < until; ); // it is due now
+        }}"""
+    )
+    page.wait_for_timeout(300)
+    assert page.locator(stale).count() == 4
+    page.evaluate(f"() => {{ {shown} = ''; }}")
+    wait_for_charts(page)
+
+
+@needs_browser
 def test_without_plotly_text_and_figures_are_complete(address: str) -> None:
     with visiting() as take:
         page = take(address)
