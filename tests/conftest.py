@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 gc.disable()  # until all is imported
+
 # Of a property that says no more itself so many examples are tried.
 # ``--hypothesis-profile thorough`` tries hypothesis' own hundred.
 settings.register_profile("shared machine", deadline=None, max_examples=25)

@@ -4,12 +4,12 @@
 // time axis: what is zoomed, pointed at or chosen in one is so in all.
 
 import { coloursOf, runColours } from "../core/colours.js";
-import { find, make, put } from "../core/dom.js";
+import { find, make, put, watchSight } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
 import { mainLane, numUntil } from "../core/folds.js";
 import { settingsText } from "../text/card.js";
 import { timeSpan } from "./marks.js";
-import { chartFrame, loadPlotly, noCharts, watchSight } from "./plots.js";
+import { chartFrame, loadPlotly, noCharts } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
 /** @type {[key: string, title: string, isOfOne: boolean][]} */
@@ -61,13 +61,13 @@ export class Charts {
     for (const [key] of CHARTS) {
       const { frame, node, caption } = chartFrame(key);
       this.element.append(frame);
-      this.nodes[key] = { node, caption, overlay: new Overlay(node), isSeen: false, isPlotted: false, isTall: false };
+      const entry = { node, caption, overlay: new Overlay(node), isInSight: false, isPlotted: false, isTall: false };
+      this.nodes[key] = entry;
+      watchSight(frame, (isInSight) => {
+        entry.isInSight = isInSight;
+        if (isInSight) loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
+      });
     }
-    watchSight([...this.element.querySelectorAll("figure")], (frame, isSeen) => {
-      this.nodes[frame.dataset.chart || ""].isSeen = isSeen;
-      if (isSeen && this.plotly) this.schedule();
-      else if (isSeen) loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
-    });
     new ResizeObserver(() => this.resized()).observe(this.element);
   }
 
@@ -115,12 +115,12 @@ export class Charts {
       Object.values(this.nodes).forEach(({ node }) => this.plotly?.purge(node));
       return;
     }
-    const seen = () => [...this.dirty].find((key) => this.nodes[key].isSeen);
-    if (!seen()) return;
+    const next = () => [...this.dirty].find((key) => this.nodes[key].isInSight);
+    if (!next()) return;
     this.timer = setTimeout(() => {
       this.timer = null;
-      const key = seen();
-      if (!key || !this.element.clientWidth) return; // it comes back when it is seen again
+      const key = next();
+      if (!key || !this.element.clientWidth) return; // it comes back when it is in sight again
       this.dirty.delete(key);
       const began = performance.now();
       const isFirst = !this.nodes[key].isPlotted;

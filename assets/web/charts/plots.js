@@ -1,7 +1,7 @@
 // Figures of plotly with their titles: nodes that live as long as their view, drawn again with react, where somebody
 // sees them; where plotly did not load one sentence stands in their place. Knows not what is drawn.
 
-import { fileAddress, make } from "../core/dom.js";
+import { fileAddress, make, watchSight } from "../core/dom.js";
 
 /** @type {Promise<Plotly | null> | null} */
 let loading = null;
@@ -41,25 +41,12 @@ export function chartFrame(key, ...title) {
 export const noCharts = (rest) =>
   make("p", "rv-noplot", `The charts need plotly.js, which did not load; ${rest} complete without them.`);
 
-/**
- * Whether a node is on the screen, told now and whenever that changes.
- * @template {Element} E
- * @param {E[]} nodes
- * @param {(node: E, isSeen: boolean) => void} tell
- */
-export function watchSight(nodes, tell) {
-  const sight = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) tell(/** @type {E} */ (target), isIntersecting);
-  });
-  for (const node of nodes) sight.observe(node);
-}
-
 export class Plots {
   /** @type {Plotly | null} */
   plotly = null;
   isShown = false;
   /** @type {Set<Element>} */
-  seen = new Set();
+  inSight = new Set();
 
   /**
    * figure: of a chart by its key and frame as it is now, null where it is not drawn; rest: what is complete without them.
@@ -85,9 +72,9 @@ export class Plots {
    * @param {Element} holder
    */
   watch(holder) {
-    watchSight([holder], (_, isSeen) => {
-      if (isSeen) this.seen.add(holder);
-      else this.seen.delete(holder);
+    watchSight(holder, (isInSight) => {
+      if (isInSight) this.inSight.add(holder);
+      else this.inSight.delete(holder);
       this.draw();
     });
   }
@@ -106,7 +93,7 @@ export class Plots {
   }
 
   async draw() {
-    if (!this.isShown || !this.seen.size) return;
+    if (!this.isShown || !this.inSight.size) return;
     this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
     if (!this.plotly) this.element.replaceChildren(noCharts(this.rest));
     if (!this.plotly || !this.isShown || !this.element.clientWidth) return;

@@ -221,3 +221,13 @@ export async function copied(text) {
     return isDone;
   }
 }
+
+/**
+ * Whether a node is on the screen, told now and whenever that changes.
+ * @param {Element} node
+ * @param {(isInSight: boolean) => void} tell
+ */
+export function watchSight(node, tell) {
+  // The last word counts, where several came together.
+  new IntersectionObserver((entries) => tell(Boolean(entries.at(-1)?.isIntersecting))).observe(node);
+}

@@ -37,7 +37,7 @@ interface ChartEntry {
   node: PlotNode;
   caption: HTMLElement;
   overlay: import("../charts/charts.js").Overlay;
-  isSeen: boolean; // on the screen, or a part of it
+  isInSight: boolean; // or a part of it
   isPlotted: boolean;
   isTall: boolean; // zoomed by the reader in height
   config?: Json;

@@ -1,7 +1,7 @@
 // The panels below the charts: a list of tabs, of which one is open. Knows when a panel has to draw again, not what.
 // A panel is a class of assets/web/panels/: static id, static title, constructor(element, view), draw().
 
-import { attribute, button, isModified, make } from "../../core/dom.js";
+import { attribute, button, isModified, make, watchSight } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
 import { CachePanel } from "../../panels/cache.js";
 import { LayersPanel } from "../../panels/layers.js";
@@ -38,10 +38,10 @@ export class Panels {
     element.replaceChildren(list, ...this.tabs.map((tab) => tab.element));
     element.hidden = !kinds.length;
     this.isInSight = false;
-    new IntersectionObserver((seen) => {
-      this.isInSight = Boolean(seen.at(-1)?.isIntersecting); // the last word, where several came together
+    watchSight(element, (isInSight) => {
+      this.isInSight = isInSight;
       this.later();
-    }).observe(element);
+    });
     if (kinds.length) this.open(this.tabs.find((tab) => tab.Kind.id === opened) || this.tabs[0], false);
   }
 
