@@ -64,6 +64,12 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
     page.click("#nearest")
     page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
     page.wait_for_selector("#nearest", state="hidden")
+    size = page.viewport_size
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.fill("#prompt textarea", f"Please, {known.lower()}")
+    page.click("#nearest")  # which a phone shows while one types, and under the finger
+    page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
+    page.set_viewport_size(size)
 
 
 def test_what_a_control_means_is_told_where_it_stands(page: playwright.Page) -> None:
