@@ -1,7 +1,8 @@
 """Where a text begins to repeat itself: pure functions of token ids.
 
 A text is in a loop where the same tokens come again and again, or where nearly all of them do:
-stanzas that come back with a word changed, a list whose lines differ in their number alone. Tokens
+stanzas that come back with a word changed, a list whose lines differ in their number alone, a few
+sentences in ever another order. Tokens
 are looked at one by one, in their order, so that it does not matter how many of them a forward
 gave. A loop has to go on long enough to be none of the refrains, tables and listings that people
 write; ``tools/human_loops.py`` counts those that are taken for one all the same.
@@ -40,6 +41,20 @@ NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
 with a number in it that moves."""
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
+
+
+class Phrases(NamedTuple):
+    """A loop too: of the last ``among`` tokens, which are of at most ``kinds`` kinds, ``at_least``
+    end a phrase of ``length`` tokens that stood in the text before."""
+
+    length: int
+    among: int
+    at_least: int
+    kinds: int
+
+
+PHRASES = Phrases(4, 96, 86, 41)
+"""A refrain has more kinds of tokens in it, or verses between."""
 REACH = LONGEST + MOST
 """Tokens at most that say whether the last one ends a loop."""
 
@@ -62,7 +77,9 @@ def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
     """The first loop that is plain behind the first ``first`` tokens of a text, None where there is
     none."""
     for end in range(first + 1, len(ids) + 1):
-        kept = _repeated_from(ids, end) or (_nearly_from(ids, end) if end % EVERY == 0 else None)
+        kept = _repeated_from(ids, end)
+        if kept is None and end % EVERY == 0:
+            kept = _nearly_from(ids, end) or _phrases_from(ids, end)
         if kept is not None:
             return Loop(kept, end)
     return None
@@ -98,6 +115,22 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
         if enough.any():
             return end - MOST + int(repeated[enough.argmax()].argmax())
     return None
+
+
+def _phrases_from(ids: Sequence[int], end: int) -> int | None:
+    """From where on nearly all phrases of the first ``end`` tokens stood there before."""
+    start = max(0, end - REACH)
+    some = ids[start:end]
+    if len(some) < PHRASES.among or len(set(some[-PHRASES.among :])) > PHRASES.kinds:
+        return None
+    seen: set[tuple[int, ...]] = set()
+    repeats = []
+    for first in range(len(some) - PHRASES.length + 1):
+        phrase = tuple(some[first : first + PHRASES.length])
+        if phrase in seen and first + PHRASES.length > len(some) - PHRASES.among:
+            repeats.append(start + first)
+        seen.add(phrase)
+    return repeats[0] if len(repeats) >= PHRASES.at_least else None
 
 
 def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:

@@ -15,6 +15,8 @@ from mars_runtime.loops import (
     MAX_PERIOD,
     MIN_REPEATED,
     NEARLY,
+    PHRASES,
+    REACH,
     Loop,
     find_loop,
     num_repeated,
@@ -88,6 +90,29 @@ def test_lines_that_differ_in_their_number_alone_are_a_loop() -> None:
     assert find_loop([token for line in two_new for token in line]) is None
 
 
+def sentences(order: str) -> list[int]:
+    """Twelve tokens for each letter."""
+    return [token for letter in order for token in range(20 * ord(letter), 20 * ord(letter) + 12)]
+
+
+def test_a_few_sentences_in_ever_another_order_are_a_loop() -> None:
+    # Where a sentence follows another for the first time, three phrases are new. Of the last 96 of
+    # 144 tokens that happens three times, which leaves 87, in the second order five times.
+    text = sentences("abcacbabcbacabc")
+    assert find_loop(text) == Loop(48, 144)
+    assert find_loop(text[:143]) is None
+    assert find_loop(sentences("abcacbbaccab")) is None
+    with_new = [9000 + at if at % 12 == 5 else token for at, token in enumerate(text)]
+    assert find_loop(with_new) is None
+
+
+def test_phrases_of_many_kinds_of_tokens_are_no_loop() -> None:
+    text = [
+        t for letter in "abcacbabcbacabc" for t in range(20 * ord(letter), 20 * ord(letter) + 14)
+    ]
+    assert find_loop(text) is None
+
+
 def test_a_refrain_between_verses_is_no_loop() -> None:
     refrain = list(range(60))
     verses = [range(100 * number, 100 * number + 50) for number in range(1, 6)]
@@ -113,8 +138,9 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
         for period in range(1, MAX_PERIOD + 1):
             if held[period] >= num_repeated(period):
                 return Loop(at + 1 - num_repeated(period), at + 1)
-        if (at + 1) % EVERY == 0 and (kept := nearly_by_definition(ids, at + 1)) is not None:
-            return Loop(kept, at + 1)
+        for definition in (nearly_by_definition, phrases_by_definition):
+            if (at + 1) % EVERY == 0 and (kept := definition(ids, at + 1)) is not None:
+                return Loop(kept, at + 1)
     return None
 
 
@@ -128,6 +154,19 @@ def nearly_by_definition(ids: Sequence[int], end: int) -> int | None:
                 if len(repeat) * 100 >= rule.percent * num:
                     return repeat[0]
     return None
+
+
+def phrases_by_definition(ids: Sequence[int], end: int) -> int | None:
+    """The first of the last phrases that stood somewhere before."""
+    phrases = {first: list(ids[first : first + PHRASES.length]) for first in range(end)}
+    old = [
+        first
+        for first in range(max(0, end - REACH), end - PHRASES.length + 1)
+        if first + PHRASES.length > end - PHRASES.among
+        and phrases[first] in [phrases[i] for i in range(max(0, end - REACH), first)]
+    ]
+    few = len(set(ids[max(0, end - PHRASES.among) : end])) <= PHRASES.kinds
+    return old[0] if end >= PHRASES.among and few and len(old) >= PHRASES.at_least else None
 
 
 @given(FEW)

@@ -40,6 +40,11 @@ test("what nearly repeats is found where Python finds it", () => {
   const lines = (...about) => counting(40).flatMap((line) => [100, 1 + Math.floor(line / 10), line % 10, ...about]);
   assert.deepEqual(findLoop(lines(200, 201)), { kept: 16, end: 128 });
   assert.equal(findLoop(lines(200)), null);
+  /** @param {string} order */
+  const sentences = (order) => [...order].flatMap((letter) => counting(12).map((i) => 20 * letter.charCodeAt(0) + i));
+  assert.deepEqual(findLoop(sentences("abcacbabcbacabc")), { kept: 48, end: 144 });
+  assert.equal(findLoop(sentences("abcacbabcbacabc").slice(0, 143)), null);
+  assert.equal(findLoop(sentences("abcacbbaccab")), null);
 });
 
 /**

@@ -15,6 +15,12 @@ const NEARLY = [
 ];
 
 /**
+ * Loops too: of the last `among` tokens, which are of at most `kinds` kinds, `atLeast` end a phrase of `length` tokens
+ * that stood before among the last `reach`.
+ */
+const PHRASES = { length: 4, among: 96, atLeast: 86, kinds: 41, reach: 400 };
+
+/**
  * Tokens that repeat what stood one period earlier before it counts as a loop.
  * @param {number} period
  */
@@ -29,8 +35,9 @@ export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floo
  */
 export function findLoop(ids, first = 0) {
   for (let end = first + 1; end <= ids.length; end += 1) {
-    const repeated = repeatedFrom(ids, end);
-    const kept = repeated < 0 && end % EVERY === 0 ? nearlyFrom(ids, end) : repeated;
+    let kept = repeatedFrom(ids, end);
+    if (kept < 0 && end % EVERY === 0) kept = nearlyFrom(ids, end);
+    if (kept < 0 && end % EVERY === 0) kept = phrasesFrom(ids, end);
     if (kept >= 0) return { kept, end };
   }
   return null;
@@ -80,6 +87,24 @@ function nearlyFrom(ids, end) {
     }
   }
   return -1;
+}
+
+/**
+ * From where on nearly all phrases of the first tokens stood there before; -1 where they did not.
+ * @param {number[]} ids
+ * @param {number} end
+ */
+function phrasesFrom(ids, end) {
+  const { length, among, atLeast, kinds, reach } = PHRASES;
+  if (end < among || new Set(ids.slice(end - among, end)).size > kinds) return -1;
+  const seen = new Set();
+  const repeats = [];
+  for (let first = Math.max(0, end - reach); first + length <= end; first += 1) {
+    const phrase = ids.slice(first, first + length).join();
+    if (seen.has(phrase) && first + length > end - among) repeats.push(first);
+    seen.add(phrase);
+  }
+  return repeats.length >= atLeast ? repeats[0] : -1;
 }
 
 /** @type {WeakMap<Lane, { seen: number, loop: { kept: number, end: number } | null }>} */
