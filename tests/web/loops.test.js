@@ -6,6 +6,7 @@ import { folds, loopRemark } from "../../assets/web/core/folds.js";
 import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED } from "../../assets/web/core/loops.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
+import { paceText } from "../../assets/web/views/race/headline.js";
 
 /** @param {number} num */
 const counting = (num) => Array.from({ length: num }, (_, i) => i);
@@ -77,10 +78,13 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(loopsAt(lane), 5);
   assert.equal(folds.perForward(lane), 5 / 3);
   assert.match(loopRemark(lane), /up to token 5, where it begins to repeat itself/);
+  assert.equal(paceText(lane), "1.67 tokens per pass up to token 5, where it begins to repeat itself");
   const cut = lane.at(3);
   assert.equal(loopsAt(cut), -1);
   assert.equal(folds.perForward(cut), 11 / 3);
   assert.equal(loopRemark(cut), "");
+  assert.equal(paceText(cut), "3.67 tokens per pass");
+  assert.equal(paceText(lane.at(0)), "");
 });
 
 test("a cell that goes round in circles is never the fastest, and says what it does", () => {

@@ -2,7 +2,7 @@
 // alone; every number is a fold of the lanes as they are shown.
 
 import { make, put } from "../../core/dom.js";
-import { folds } from "../../core/folds.js";
+import { folds, loopRemark } from "../../core/folds.js";
 import { savedText } from "../../core/sources.js";
 import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
@@ -48,6 +48,16 @@ export function secondsText(main, other) {
   return `In seconds, as measured: ${own}, ${theirs}${found.kind === "none" ? "" : `: ${speedupText(found)}`}.`;
 }
 
+/**
+ * How many tokens a pass gave; of a text that goes round in circles up to there, since that is easy to foresee.
+ * @param {Lane} main
+ */
+export function paceText(main) {
+  if (!main.steps.length) return "";
+  const looped = loopRemark(main);
+  return `${figure(folds.perForward(main))} tokens per pass${looped && ` ${looped}`}`;
+}
+
 export class Headline {
   /** @param {HTMLElement} element */
   constructor(element) {
@@ -66,7 +76,7 @@ export class Headline {
     const [first, rest] = headlineOf(main, others, found);
     put(this.first, first);
     put(this.rest, rest);
-    const each = main.steps.length ? `${figure(folds.perForward(main))} tokens per pass` : "";
-    put(this.because, joined(savedText(main), each, secondsText(main, others.find((lane) => lane.isAr) || others[0])));
+    const seconds = secondsText(main, others.find((lane) => lane.isAr) || others[0]);
+    put(this.because, joined(savedText(main), paceText(main), seconds));
   }
 }
