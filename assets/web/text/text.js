@@ -213,6 +213,10 @@ export class TokenView {
       },
       { passive: true },
     );
+    new ResizeObserver(() => {
+      this.isBehind ||= this.isStuck; // a line that is wrapped anew has moved the end
+      this.follow();
+    }).observe(element);
     element.addEventListener("click", (event) => {
       const index = targetOf(event).rvToken;
       if (index !== undefined && window.getSelection()?.isCollapsed) this.press(index, targetOf(event));

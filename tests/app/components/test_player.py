@@ -322,6 +322,24 @@ def test_back_to_live_follows_the_text_again(show: Show) -> None:
 
 
 @needs_browser
+def test_a_pane_of_another_size_shows_the_end_as_before(show: Show) -> None:
+    """The recording of the first visit gives way to larger panes with larger letters."""
+    page = show("prose")
+    ByHand(page, race_scenes.PROSE).send(80)
+    text = page.locator(f"{AR} .rv-text")
+    below = f"(n => n.scrollHeight - n.scrollTop - n.clientHeight)({VIEW}.entries[1].view.element)"
+    for height, size in ((80, 16), (120, 30)):
+        text.evaluate(f"n => {{ n.style.height = '{height}px'; n.style.fontSize = '{size}px' }}")
+        page.wait_for_function(f"{VIEW}.entries[1].view.element.clientHeight < 160 && {below} < 3")
+        assert text.evaluate("n => n.scrollTop") > 28
+    text.evaluate("n => { n.scrollTop = 0 }")
+    page.wait_for_function(f"!{VIEW}.entries[1].view.isStuck")
+    text.evaluate("n => { n.style.height = '100px' }")
+    page.evaluate("new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)))")
+    assert text.evaluate("n => n.scrollTop") == 0
+
+
+@needs_browser
 def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Show) -> None:
     page = show("recorded")
     page.emulate_media(reduced_motion="reduce")
