@@ -2,10 +2,10 @@
 
 A text is in a loop where the same tokens come again and again, or where nearly all of them do:
 stanzas that come back with a word changed, a list whose lines differ in their number alone, a few
-sentences in ever another order. Tokens
-are looked at one by one, in their order, so that it does not matter how many of them a forward
-gave. A loop has to go on long enough to be none of the refrains, tables and listings that people
-write; ``tools/human_loops.py`` counts those that are taken for one all the same.
+sentences in ever another order. Tokens are looked at one by one, in their order, so that it does
+not matter how many of them a forward gave. A loop has to go on long enough to be none of the
+refrains, tables and listings that people write; ``tools/human_loops.py`` counts those that are
+taken for one all the same.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
 with a number in it that moves."""
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
+REACH = LONGEST + MOST
+"""Tokens at most that say whether the last one ends a loop."""
 
 
 class Phrases(NamedTuple):
     """A loop too: of the last ``among`` tokens, which are of at most ``kinds`` kinds, ``at_least``
-    end a phrase of ``length`` tokens that stood in the text before."""
+    end a phrase of ``length`` tokens that stood before, in the last ``REACH`` of the text."""
 
     length: int
     among: int
@@ -55,8 +57,6 @@ class Phrases(NamedTuple):
 
 PHRASES = Phrases(4, 96, 86, 41)
 """A refrain has more kinds of tokens in it, or verses between."""
-REACH = LONGEST + MOST
-"""Tokens at most that say whether the last one ends a loop."""
 
 
 class Loop(NamedTuple):

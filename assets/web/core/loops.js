@@ -36,8 +36,10 @@ export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floo
 export function findLoop(ids, first = 0) {
   for (let end = first + 1; end <= ids.length; end += 1) {
     let kept = repeatedFrom(ids, end);
-    if (kept < 0 && end % EVERY === 0) kept = nearlyFrom(ids, end);
-    if (kept < 0 && end % EVERY === 0) kept = phrasesFrom(ids, end);
+    if (kept < 0 && end % EVERY === 0) {
+      kept = nearlyFrom(ids, end);
+      if (kept < 0) kept = phrasesFrom(ids, end);
+    }
     if (kept >= 0) return { kept, end };
   }
   return null;
