@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 gc.disable()  # until all is imported
+os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start
 
 # Of a property that says no more itself so many examples are tried.
 # ``--hypothesis-profile thorough`` tries hypothesis' own hundred.
@@ -73,11 +74,14 @@ def is_full_attack(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _measured_in_a_moment() -> Iterator[None]:
+def _warm_in_a_moment() -> Iterator[None]:
     """What a forward costs is measured once, not for seconds at each load: here it only has to be
-    some number."""
+    some number. Each method runs once at each load, here for a few tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 8, 32))
+        patch.setattr("mars_runtime.engine.backend.WARM_UP_TOKENS", 3)
+        patch.setattr("mars_runtime.engine.costs.MANY", (1, 2, 32))
+        patch.setattr("mars_runtime.engine.costs.FEW", (1, 2))
+        patch.setattr("mars_runtime.engine.costs.MASKED", range(2, 3))
         patch.setattr("mars_runtime.engine.costs.BUDGET", 0.0)
         patch.setattr("mars_runtime.engine.costs.ROUNDS", range(1, 2))
         yield

@@ -125,9 +125,11 @@ class TrafficRun(TabRun[TrafficOrder]):
 
         thread = threading.Thread(target=work, name="traffic", daemon=True)
         thread.start()
+        is_alive = True
         try:
-            while thread.is_alive() and not self.is_cancelled:
+            while is_alive and not self.is_cancelled:
                 yield partial(thread.join, TICK_SECONDS)
+                is_alive = thread.is_alive()  # before its progress is read, so that all is told
                 tell(drive.progress)
         finally:
             drive.stop()

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from scripted_page import ScriptedBackend, page_served
 
 from app.controls import Limits
 from app.traffic.order import MAX_REQUESTS, read_traffic_order
-from app.traffic.run import TrafficHandlers
+from app.traffic.run import TrafficHandlers, TrafficRun
 from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -87,8 +88,17 @@ def test_agreement_is_sampled_where_ar_was_not_asked_for(page) -> None:
     assert line == {"way": "fixed", "share": 1.0, "num_requests": 2, "sampled": True}
 
 
-def test_a_curve_has_a_point_for_each_rate(page) -> None:
+def test_a_curve_has_a_point_for_each_rate(page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each load ends while what it had come to is told."""
     load, _ = page
+    tell = TrafficRun._tell
+
+    def tell_until_it_ends(run: TrafficRun, *told: Any) -> None:
+        tell(run, *told)
+        while not run._drive.progress.is_over:
+            time.sleep(0.001)
+
+    monkeypatch.setattr(TrafficRun, "_tell", tell_until_it_ends)
     *_, last = load.run("visitor", controls(question="curve", ways=["ar"], rate=8))
     points = of_tag(whole(load, last), "point")
     assert len(points) == 5
