@@ -7,8 +7,8 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import needs_browser, opened, playwright, see
