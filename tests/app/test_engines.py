@@ -44,6 +44,15 @@ from tests.serving.scripted_server import NAME, Oracle, serving
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def _all_that_was_imported_stays_frozen(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a quarter of a second is spent on it whenever a checkpoint is freed."""
+    if request.function is not test_a_freed_checkpoint_leaves_nothing_behind:
+        monkeypatch.setattr(gc, "unfreeze", lambda: None)
+
+
 @pytest.fixture
 def source() -> Iterator[FakeSource]:
     made = FakeSource()
