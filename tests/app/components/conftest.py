@@ -57,7 +57,7 @@ def show(address: str, opened: list[playwright.Page]) -> Iterator[Show]:
             used.append(page)
             listen(page, address)
             page.emulate_media(reduced_motion="no-preference")
-            page.set_viewport_size({"width": width, "height": 720})
+            page.set_viewport_size({"width": width, "height": 1000})
             is_new = page.url == "about:blank"
             if is_new:
                 page.goto(f"{address}?__theme=light")

@@ -334,7 +334,6 @@ def test_charts_keep_their_node_and_zoom_and_answer_to_the_text(show: Show) -> N
     page.evaluate("window.kept = [...document.querySelectorAll('.rv-plot')]")
     assert page.evaluate("Plotly.version") == "4.1.1"
     play(page, "prose")
-    wait_for_charts(page)
     page.wait_for_function(
         "(() => { const { playhead, charts } = document.querySelector('#race .mars-race').lineView;"
         "return charts.nodes.forwards.node.layout.xaxis.range[1] === playhead.length })()"
