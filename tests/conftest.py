@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,15 @@ os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give whole files to a process, and those that run transformers' models to the same one, for
+    to import these takes three seconds."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 def pytest_collection_finish() -> None:
@@ -105,12 +114,24 @@ def _nobody_speaks_tls() -> Iterator[None]:
         yield
 
 
+def _made_once(
+    name: str, tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], Path]
+) -> Path:
+    """A folder that the first process of a run makes that needs it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            make(tmp_path_factory.mktemp("making")).rename(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint folder with random weights; do not write into it."""
     from helpers import write_checkpoint
 
-    return write_checkpoint(tmp_path_factory.mktemp("random"))
+    return _made_once("random", tmp_path_factory, write_checkpoint)
 
 
 @pytest.fixture(scope="session")
@@ -127,16 +148,10 @@ def smollm2_file() -> Path:
 
 @pytest.fixture(scope="session")
 def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint folder whose model foresees some tokens, trained by the first process of a run
-    that needs it; do not write into it."""
+    """A checkpoint folder whose model foresees some tokens; do not write into it."""
     from helpers import train_foreseeing
 
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "foreseeing"
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            train_foreseeing(tmp_path_factory.mktemp("training")).rename(folder)
-    return folder
+    return _made_once("foreseeing", tmp_path_factory, train_foreseeing)
 
 
 @pytest.fixture(

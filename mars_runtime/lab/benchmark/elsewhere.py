@@ -33,7 +33,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
-import transformers
 
 from mars_runtime.lab.benchmark.paired import (
     Ask,
@@ -66,6 +65,8 @@ class Decoding:
 
     def config(self, **more: Any) -> Any:
         """A GenerationConfig: greedy, without the penalties that a card's defaults may hold."""
+        import transformers  # which takes a second
+
         return transformers.GenerationConfig(
             do_sample=False,
             max_new_tokens=self.max_new_tokens,
@@ -128,6 +129,8 @@ class ContinuousBatching:
     """
 
     def __init__(self, model: Any, decoding: Decoding, num_rows: int, max_prompt: int) -> None:
+        import transformers
+
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
         pages = -(-(max_prompt + decoding.max_new_tokens) // PAGE) + 1
         config = transformers.ContinuousBatchingConfig(
@@ -173,6 +176,8 @@ class ContinuousBatching:
 
 def has_continuous_batching() -> bool:
     """Whether this transformers has it with what is asked of it here."""
+    import transformers
+
     config = getattr(transformers, "ContinuousBatchingConfig", None)
     wanted = {"page_size", "num_blocks", "max_batch_tokens", "max_requests_per_batch"}
     known = set(getattr(config, "__dataclass_fields__", ()))
@@ -184,6 +189,8 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
     as transformers itself makes them, in fp32."""
 
     def load() -> Any:
+        import transformers
+
         transformers.utils.logging.disable_progress_bar()  # it would write into tables
         is_llama = checkpoint.model.config.model_type == "llama"
         kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
