@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import close_shared
@@ -37,18 +37,42 @@ WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 os.environ["GRADIO_SERVER_PORT"] = str(7900 + 100 * WORKER)
 
 
+# Files that run its models, which take three seconds to import.
+TRANSFORMERS = {
+    "ablation/test_ablation_command.py",
+    "ablation/test_ablation_decode.py",
+    "benchmark/test_benchmark.py",
+    "benchmark/test_peers.py",
+    "model/test_adapter.py",
+    "model/test_gguf.py",
+    "model/test_load.py",
+    "model/test_qwen2.py",
+    "model/test_smollm2.py",
+    "test_law_penalty.py",
+    "test_laws.py",
+    "training/test_adapter_training.py",
+    "training/test_distill.py",
+    "training/test_streams.py",
+    "training/test_train.py",
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--attack-full``: what is tried at random, thousands of times instead of some."""
     parser.addoption("--attack-full", action="store_true", help="tests/attack in full length")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads them
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give whole files to a process, and those that run transformers' models to the same one, for
-    to import these takes three seconds."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file goes to one process, and ``TRANSFORMERS`` all to the same."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "transformers" if file.removeprefix("tests/") in TRANSFORMERS else file
+
+    return Scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:

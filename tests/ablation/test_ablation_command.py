@@ -19,7 +19,7 @@ from mars_runtime.lab.training.tokenizer import save_tokenizer, train_tokenizer
 from mars_runtime.lab.training.train import new_model
 from mars_runtime.text import Tokenizer
 
-pytestmark = [pytest.mark.usefixtures("toy"), pytest.mark.xdist_group("transformers")]
+pytestmark = pytest.mark.usefixtures("toy")
 
 MIXTURE = (("formats", 0.5), ("symbolic", 0.5))
 TOY = dataclasses.replace(

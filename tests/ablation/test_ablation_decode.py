@@ -12,8 +12,6 @@ from mars_runtime.lab.ablation.decode import GreedyBatch, SpecialIds
 from mars_runtime.lab.training.recipe import Noise
 from mars_runtime.settings import DecodeSettings
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 MASK, EOS, PAD = 3, 2, 0
 PROMPTS = ([5, 6, 7], [8, 9, 10, 11, 12, 13], [14], [5, 5, 5, 20])
 LIMIT = 14

@@ -37,8 +37,6 @@ from mars_runtime.lab.benchmark.targets import read_acceptance
 from mars_runtime.model import shapes
 from tests.tiny_gguf import transformers_name
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 EVIL = "<script>alert(1)</script>"
 TINY = {
     **shapes.SHAPES["qwen2.5-0.5b"],

@@ -28,8 +28,6 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import DecodeSettings
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 LIMIT = 20
 TEXTS = ("fox", "A small fox ran over the hills.", "a b c a b c")
 

@@ -16,8 +16,6 @@ from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.forward import Branches, Layout
 from mars_runtime.model.qwen2 import Qwen2
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 MASK, RANK = 3, 2
 SAID: dict[str, Any] = {"format": 1, "block_size": 4, "mask_token": "<m>", "base": "tiny"}
 

@@ -29,8 +29,6 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 from tests.helpers import tokens_of
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 GATE = "model.layers.1.mlp.gate_proj.weight"
 
 

@@ -19,8 +19,6 @@ from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.settings import DecodeSettings
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 
 @pytest.fixture
 def folder(random_folder: Path, tmp_path: Path) -> Path:

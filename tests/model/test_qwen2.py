@@ -23,8 +23,6 @@ from mars_runtime.model.shapes import (
     shape_config,
 )
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 SIZES = SimpleNamespace(size=93)
 LLAMA3 = {
     "rope_type": "llama3",

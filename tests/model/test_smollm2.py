@@ -27,8 +27,6 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 from tests.helpers import tokens_of
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 NAME = "mars-smollm2"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 KINDS_OF_DRAFTS = ((False, "one"), (False, "every"), (True, "every"))

@@ -43,8 +43,6 @@ from mars_runtime.lab.training.backbone import Backbone, read_base
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 RECIPE = AdapterRecipe(
     steps=40,
     form=Form(4),

@@ -32,8 +32,6 @@ from mars_runtime.lab.training.distill.mixture import (
 from mars_runtime.lab.training.distill.run import open_user_turn, with_roles
 from mars_runtime.model.config import CheckpointError
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 FOURTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
 

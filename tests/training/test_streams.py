@@ -17,8 +17,6 @@ from mars_runtime.lab.training.recipe import BLOCK_DIFFUSION_NOISE, Noise
 from mars_runtime.lab.training.streams import TwoStreams, block_ids, two_stream_mask
 from mars_runtime.lab.training.train import mars_loss
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 MASK, EOS = 3, 2
 
 

@@ -25,8 +25,6 @@ from mars_runtime.lab.training.tokenizer import (
 )
 from mars_runtime.text import Tokenizer
 
-pytestmark = pytest.mark.xdist_group("transformers")
-
 TOY = dataclasses.replace(
     CPU,
     name="toy",
