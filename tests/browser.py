@@ -21,6 +21,7 @@ each window that a test opens there takes a second of a processor before its pag
 ARGS = [
     "--no-sandbox",
     "--disable-gpu",
+    "--in-process-gpu",  # what is drawn by the processor needs no process of its own
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
