@@ -189,7 +189,7 @@ def visiting() -> Iterator[Callable[[str], playwright.Page]]:
 
 
 @contextmanager
-def opened(url: str, width: int = 1440, height: int = 720) -> Iterator[playwright.Page]:
+def opened(url: str, width: int = 1440, height: int = 1000) -> Iterator[playwright.Page]:
     """An address as a new visitor has it open; for a page that tests share, each of which leaves it
     as the next one needs it."""
     with visiting() as take:

@@ -67,7 +67,7 @@ def arrive() -> Iterator[Arrive]:
     addresses."""
     with visiting() as take:
 
-        def open_page(url: str, width: int = 1440, height: int = 720) -> playwright.Page:
+        def open_page(url: str, width: int = 1440, height: int = 1000) -> playwright.Page:
             page = take(origin_of(url))
             page.set_viewport_size({"width": width, "height": height})
             page.goto(url)
@@ -80,7 +80,7 @@ def arrive() -> Iterator[Arrive]:
 def visit(arrive: Arrive, address: str) -> Arrive:
     """Open the page as a new visitor, and wait until its checkpoint is there."""
 
-    def open_page(query: str = "", width: int = 1280, height: int = 720) -> playwright.Page:
+    def open_page(query: str = "", width: int = 1280, height: int = 900) -> playwright.Page:
         page = arrive(address + query, width, height)
         wait_loaded(page)
         return page

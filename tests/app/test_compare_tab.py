@@ -48,7 +48,7 @@ def page(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright
 @pytest.fixture
 def tray(page: playwright.Page) -> playwright.Page:
     """The page at the tab, without a run in it."""
-    page.set_viewport_size({"width": 1440, "height": 720})
+    page.set_viewport_size({"width": 1440, "height": 1000})
     page.evaluate("document.body.classList.remove('dark')")
     empty_tray(page)
     return page

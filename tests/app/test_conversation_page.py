@@ -60,7 +60,7 @@ def open_page(address: str) -> Iterator[playwright.Page]:
     """The page, at full speed; fails on script errors and strangers."""
     with visiting() as take:
         made = take(address)
-        made.set_viewport_size({"width": 1440, "height": 720})
+        made.set_viewport_size({"width": 1440, "height": 1000})
         made.goto(f"{address}?max_new_tokens=32")
         made.wait_for_selector(f"{RACE}[data-state=empty]")
         made.wait_for_function(LOADED)
