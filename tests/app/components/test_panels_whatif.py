@@ -149,6 +149,7 @@ def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
 
 def test_a_panel_out_of_sight_is_drawn_as_a_run_begins_and_once_it_stands_still(show: Show) -> None:
     page = show("running", "slow")
+    page.wait_for_selector(f"{MARS}[data-steps='30']")  # the scene has come to its end
     panel = open_panel(page, "whatif")
     page.set_viewport_size({"width": 1280, "height": 400})
     page.evaluate("scrollTo(0, 0)")
