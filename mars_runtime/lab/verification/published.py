@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -271,14 +272,24 @@ def _timed(asks: Mapping[str, Ask], questions: Sequence[Question], begin: Begin)
         bar(1)
     lines = []
     for name in asks:
-        rates = [one.answer.rate("decode") for one in samples if one.peer == name]
-        told = sorted(rate for rate in rates if rate is not None)
-        median = f"{told[len(told) // 2]:.1f}" if told else "–"
+        answers = [one.answer for one in samples if one.peer == name]
+        figures = [
+            _median([answer.effective_tpf("decode") for answer in answers], 2),
+            _median([answer.rate("decode") for answer in answers], 1),
+        ]
         over = [
             number(ratio(samples, name, base, ["requests"], "decode")) if base in asks else "–"
             for base in (plan.AR, plan.LLAMA_CPP)
         ]
-        lines.append((name, median, *over))
-    columns = ("way", "tokens/s", "times AR", "times llama.cpp")
-    where = f"{len(questions)} requests, {NUM_ROUNDS} rounds, {peers[0].threads} threads; medians."
+        lines.append((name, *figures, *over))
+    columns = ("way", "tokens per forward", "tokens/s", "times AR", "times llama.cpp")
+    where = (
+        f"{len(questions)} requests, {NUM_ROUNDS} rounds, {peers[0].threads} threads; medians over "
+        "answers, from their second forward on: prefill, and what came with it, is left out."
+    )
     return Table("", columns, tuple(lines)).rows_to_markdown() + f"\n\n{where}"
+
+
+def _median(figures: Sequence[float | None], digits: int) -> str:
+    told = [one for one in figures if one is not None]
+    return f"{median(told):.{digits}f}" if told else "–"
