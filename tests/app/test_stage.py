@@ -135,8 +135,11 @@ def test_a_result_carries_its_prompt_and_says_when_another_is_typed_or_chosen(
 def test_nothing_jumps_when_run_is_pressed(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:
-    """The lanes stand where they stood: while a prompt is typed, its run begins, and after."""
-    place = f"document.querySelector('{ROOT} .rv-panes').offsetTop"
+    """The lanes and their texts stand where they stood: while a prompt is typed, its run begins,
+    and after; a pane in which no drafts are made says so where it says how they are."""
+    tops = "['.rv-panes', '.rv-body'].map((one) => root.querySelector(one).offsetTop).join()"
+    place = f"(() => {{ const root = document.querySelector('{ROOT}'); return {tops}; }})()"
+    idle = f"document.querySelector('{ROOT} .rv-idle').textContent = "
     for width in (390, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         scripted_backend.forward_seconds = 0.001
@@ -162,6 +165,9 @@ def test_nothing_jumps_when_run_is_pressed(
         run(page)
         places += page.evaluate("[...window.places]")
         page.evaluate("window.places = null")
+        if width == 1440:
+            page.evaluate(f"{idle}'not drafting now: it would not pay here'")
+            places.append(page.evaluate(place))
         assert set(places) == {before}
 
 
