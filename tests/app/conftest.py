@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import gradio as gr
@@ -13,6 +13,25 @@ from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
+
+SHOWN = """() => {
+  const boxes = [...document.querySelectorAll("textarea")].map((box) => JSON.stringify(box.value));
+  return [location.href, document.body.innerText, ...boxes].join("\\n");
+}"""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    """Where a test fails that has a page, its report holds what stood on it."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("page")
+    if report.when == "call" and report.failed and hasattr(page, "evaluate"):
+        try:
+            shown = page.evaluate(SHOWN)[:4000]
+        except playwright.Error as error:
+            shown = str(error)
+        report.sections.append(("what the page shows", shown))
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
