@@ -28,7 +28,7 @@ from mars_runtime.lab.benchmark.run import use_threads
 from mars_runtime.lab.benchmark.targets import write_gguf
 from mars_runtime.lab.evaluation.measure import Decode, RowOutput, decode_in_batches
 from mars_runtime.lab.evaluation.run import eval_model_of
-from mars_runtime.lab.tables import Table, number, share
+from mars_runtime.lab.tables import NONE, Table, number, share
 from mars_runtime.lab.verification import laws
 from mars_runtime.lab.verification.evidence import Begin, Case
 from mars_runtime.machine import device_name, versions
@@ -278,7 +278,7 @@ def _timed(asks: Mapping[str, Ask], questions: Sequence[Question], begin: Begin)
             _median([answer.rate("decode") for answer in answers], 1),
         ]
         over = [
-            number(ratio(samples, name, base, ["requests"], "decode")) if base in asks else "–"
+            number(ratio(samples, name, base, ["requests"], "decode"))
             for base in (plan.AR, plan.LLAMA_CPP)
         ]
         lines.append((name, *figures, *over))
@@ -292,4 +292,4 @@ def _timed(asks: Mapping[str, Ask], questions: Sequence[Question], begin: Begin)
 
 def _median(figures: Sequence[float | None], digits: int) -> str:
     told = [one for one in figures if one is not None]
-    return f"{median(told):.{digits}f}" if told else "–"
+    return f"{median(told):.{digits}f}" if told else NONE
