@@ -3,7 +3,6 @@
 
 import { shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
-import { CLOCKS } from "../core/clocks.js";
 import { lastOf, sourcesOf } from "../core/folds.js";
 import { SOURCES } from "../core/sources.js";
 import { moveText } from "./card.js";
@@ -433,58 +432,61 @@ function hide(node, isHidden) {
   if (node.hidden !== isHidden) node.hidden = isHidden;
 }
 
-// What the time axis says of a text: forwards outside of what is zoomed are dimmed, and where the other lane had ended a
-// mark stands behind the token that this one had come to. Classes and attributes on nodes that are there: nothing moves.
+// Marks of the time axis in a text: forward passes outside the zoomed span are dimmed, and a bar marks the token that this
+// lane had written when the other lane ended. Only classes and attributes change, so nothing moves.
 class TextRange {
   /** @param {TokenView} view */
   constructor(view) {
     this.view = view;
     /** @type {Span | null} */
     this.drawn = null;
-    this.num = 0; // forwards that were looked at
-    /** @type {Clock} */
-    this.clock = CLOCKS.seconds;
+    this.num = 0; // forward passes whose class is up to date
     /** @type {HTMLElement | undefined} */
     this.marked = undefined;
   }
 
-  /** @param {Span | null} span */
-  draw(span) {
+  /**
+   * Dims the forward passes outside the span; null dims none.
+   * @param {Span | null} span
+   * @param {Clock} clock the clock that the span is measured on
+   */
+  draw(span, clock) {
     const { chunks, lane } = this.view;
     if (span === this.drawn && (!span || this.num === chunks.length)) return;
     const from = span === this.drawn ? this.num : 0;
-    for (let i = from; i < chunks.length; i += 1)
-      chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span, this.clock));
+    for (let i = from; i < chunks.length; i += 1) chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span, clock));
     this.drawn = span;
     this.num = chunks.length;
   }
 
   /**
-   * Brings the first forward of what is zoomed into sight.
+   * Scrolls the first forward pass of the span into view.
    * @param {Span | null} span
+   * @param {Clock} clock
    */
-  reveal(span) {
+  reveal(span, clock) {
     const { chunks, lane } = this.view;
-    const first = span ? lane.steps.findIndex((step) => !isOut(step, span, this.clock)) : -1;
+    const first = span ? lane.steps.findIndex((step) => !isOut(step, span, clock)) : -1;
     if (first >= 0 && chunks[first]?.offsetParent) this.view.reveal(chunks[first]);
   }
 
-  // Another clock: what stood for a span of the one before goes.
-  /** @param {Clock} clock */
-  goBy(clock) {
-    if (clock === this.clock) return;
-    this.draw(null);
-    this.clock = clock;
-  }
-
-  /** @param {{ first: Lane, tokens: number, time: number }} finish */
-  finish({ first, tokens, time }) {
+  /**
+   * Marks the token that this lane had written when the other lane ended.
+   * @param {{ first: Lane, tokens: number, time: number }} finish
+   * @param {Clock} clock the clock of `time`
+   */
+  finish({ first, tokens, time }, clock) {
     const node = this.view.tokens[tokens - 1];
-    if (node === this.marked || !node) return;
-    if (this.marked) delete this.marked.dataset.finish;
+    if (!node) return;
+    if (this.marked && this.marked !== node) {
+      delete this.marked.dataset.finish;
+      this.marked.removeAttribute("title");
+    }
     this.marked = node;
+    const title = `${first.title} ended here, at ${clock.write(time)}`;
+    if (node.title === title) return;
     node.dataset.finish = `${first.title} ended`;
-    node.title = `${first.title} had ended here, at ${this.clock.write(time)}`;
+    node.title = title;
   }
 }
 

@@ -318,6 +318,22 @@ def test_where_the_faster_lane_ended_the_others_place_is_kept(race: playwright.P
     assert left == pytest.approx(100 * end / whole, abs=0.01)
 
 
+def test_the_finish_names_the_clock_on_show(race: playwright.Page) -> None:
+    """The tooltip gives passes on the clock of passes, also for a run that began on that clock."""
+    title = race.locator(f"{ROOT} [data-finish]")
+    end = sum(step.seconds for step in steps("mars"))
+    race.click(".rv-clock button >> text=Passes")
+    settle(race)
+    num = len(steps("mars"))
+    assert title.get_attribute("title") == f"MARS ended here, at pass {num}"
+    put(race, value("long"))
+    settle(race)
+    assert title.get_attribute("title") == f"MARS ended here, at pass {num}"
+    race.click(".rv-clock button >> text=Seconds")
+    settle(race)
+    assert title.get_attribute("title") == f"MARS ended here, at {end:.3f} s"
+
+
 def test_without_a_winner_nothing_is_marked(race: playwright.Page) -> None:
     *_, running = race_scenes.running(race_scenes.PROSE, 30)()
     put(race, running)

@@ -145,7 +145,6 @@ export class RaceView extends LineView {
     if (!this.run) return this.draw();
     this.player.isPlaying = false;
     this.playhead.goBy(clock);
-    for (const { view } of this.entries) view.range.goBy(clock);
     this.charts.show(this.run, clock);
     return this.moved();
   }
@@ -290,8 +289,8 @@ export class RaceView extends LineView {
     const finish = photoFinish(now.lanes, clock);
     charts.select(selected);
     for (const { lane, view: text } of entries) {
-      text.range.draw(zoom);
-      if (finish && lane === finish.other) text.range.finish(finish);
+      text.range.draw(zoom, clock);
+      if (finish && lane === finish.other) text.range.finish(finish, clock);
     }
     const chosen = selected && selected.lane.steps[selected.step];
     player.mark("zoom", zoom);
@@ -301,7 +300,7 @@ export class RaceView extends LineView {
   }
 
   zoomed() {
-    for (const { view } of this.entries) view.range.reveal(this.charts.zoom);
+    for (const { view } of this.entries) view.range.reveal(this.charts.zoom, this.clock);
     this.schedule();
   }
 
