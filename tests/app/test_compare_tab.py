@@ -234,6 +234,39 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
     page.wait_for_selector("#opened .mars-race", state="hidden")
 
 
+OUTSIDE = """() => {
+  const outside = [...document.querySelectorAll("#compare .cv-texts .rv-pane")].flatMap((pane) => {
+    const edge = pane.getBoundingClientRect().right + 1;
+    return [...pane.querySelectorAll("*")].filter((node) => node.checkVisibility()
+      && !node.closest(".rv-card") && node.getBoundingClientRect().right > edge);
+  });
+  return outside.map((node) => node.className);
+}"""
+"""The classes of what reaches out of its pane to the right."""
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
+def test_texts_of_three_runs_stay_in_their_panes(tray: playwright.Page, width: int) -> None:
+    page = tray
+    words = "An answer with a_name_that_has_no_space_at_all_and_goes_past_any_edge " * 6
+    scripts = [replace(samples.Script(words), seed=seed, change=(3, " other")) for seed in (1, 2, 3)]
+    files = [
+        trace_file(f"{seed}.jsonl", script, date=f"2026-11-20T09:0{seed}")
+        for seed, script in enumerate(scripts)
+    ]
+    bring(page, *files)
+    unfold(page)
+    for place, name in enumerate(("MARS, lossless, B auto, prompt lookup, penalty 1.05", "x" * 90)):
+        page.locator(".cv-name").nth(place).fill(name)
+        page.locator(".cv-name").nth(place).blur()
+    for box in page.locator(f"{ROW} .cv-tick input").all():
+        box.check()
+    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=2")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate(OUTSIDE) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_runs_of_the_same_text_are_one_row_that_opens(tray: playwright.Page) -> None:
     page = tray
     plain = replace(MARS, settings=DecodeSettings(method="ar"))
