@@ -142,6 +142,26 @@ def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show)
 
 
 @needs_browser
+@pytest.mark.parametrize("width", [1440, 1280, 1024, 800])
+def test_figures_of_a_looping_race_fit_the_view(show: Show, width: int) -> None:
+    """The remark on the loop, the range of the speedup and all small figures stay inside."""
+    page = show("looping")
+    page.set_viewport_size({"width": width, "height": 900})
+    edge, outside = page.evaluate(
+        """root => {
+      const edge = document.querySelector(`${root} .rv-panes`).getBoundingClientRect().right;
+      const nodes = [...document.querySelectorAll(`${root} .rv-figures *`)];
+      const outside = nodes.filter((node) => node.getBoundingClientRect().right > edge + 1);
+      return [edge, outside.map((node) => node.textContent)];
+    }""",
+        ROOT,
+    )
+    page.set_viewport_size({"width": 1280, "height": 720})
+    assert edge <= width
+    assert outside == []
+
+
+@needs_browser
 def test_the_place_where_the_texts_part_is_marked_in_both(show: Show) -> None:
     page = show("prose")
     place = race_scenes.PROSE.change[0]
