@@ -128,6 +128,22 @@ def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     page.wait_for_function(LOADED)
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_the_answer_to_a_follow_up_is_in_the_window(
+    page: playwright.Page, width: int, height: int
+) -> None:
+    ask(page, "One?")
+    page.set_viewport_size({"width": width, "height": height})
+    box = page.locator(ASK)
+    box.evaluate("box => box.scrollIntoView({ block: 'start' })")
+    panes = page.locator(f"{RACE} .rv-panes")
+    assert panes.evaluate("panes => panes.getBoundingClientRect().top") < 0
+    ask(page, "And?")
+    top = panes.evaluate("panes => panes.getBoundingClientRect().top")
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    assert 0 <= top <= height / 2 + 100
+
+
 def test_an_edited_question_is_a_branch_beside_the_old_one_and_a_panel_keeps_the_place(
     page: playwright.Page, scripted_backend: ScriptedBackend
 ) -> None:

@@ -103,6 +103,7 @@ class ConversationView {
     if (before) this.end(before);
     this.before = box()?.value ?? "";
     if (this.ask.value === prompt) this.ask.value = "";
+    showAnswer();
   }
 
   // What the run that goes on has written so far is what a question asked meanwhile goes on from, even if more follows.
@@ -328,6 +329,12 @@ export function wantedOf(prompt) {
 }
 
 export const questionOnShow = () => current?.shown?.prompt || "";
+
+// Scrolls to the answer where its upper edge is above the window, as it is when the visitor writes a follow-up below it.
+function showAnswer() {
+  const view = race();
+  if (view && view.panes.getBoundingClientRect().top < 0) view.root.scrollIntoView({ block: "start" });
+}
 
 const GONE = "Too long ago to be shown again; it still is part of the conversation.";
 
