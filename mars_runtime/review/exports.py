@@ -47,7 +47,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 1200px; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
 article { border-top: 1px solid var(--line); padding: 1rem 0; }
-.prompt, .text { white-space: pre-wrap; }
+.prompt, .text { white-space: pre-wrap; unicode-bidi: plaintext; text-align: start; }
 .prompt { background: var(--sunken); padding: .5rem .75rem; }
 .answers { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
 h3 { font-size: .95rem; margin: .8rem 0 .2rem; }

@@ -248,11 +248,11 @@ OUTSIDE = """() => {
 @pytest.mark.parametrize("width", [1440, 1280, 390])
 def test_texts_of_three_runs_stay_in_their_panes(tray: playwright.Page, width: int) -> None:
     page = tray
-    words = "An answer with a_name_that_has_no_space_at_all_and_goes_past_any_edge " * 6
-    scripts = [replace(samples.Script(words), seed=seed, change=(3, " other")) for seed in (1, 2, 3)]
+    text = "An answer with a_name_that_has_no_space_at_all_and_goes_past_any_edge " * 6
+    script = replace(samples.Script(text), change=(3, " other"))
     files = [
-        trace_file(f"{seed}.jsonl", script, date=f"2026-11-20T09:0{seed}")
-        for seed, script in enumerate(scripts)
+        trace_file(f"{seed}.jsonl", replace(script, seed=seed), date=f"2026-11-20T09:0{seed}")
+        for seed in (1, 2, 3)
     ]
     bring(page, *files)
     unfold(page)

@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { aloneText, bytesOf, incompleteTail, joinBytes, shown, visible } from "../../assets/web/core/bytes.js";
+import {
+  aloneText,
+  bytesOf,
+  incompleteTail,
+  isRightToLeft,
+  joinBytes,
+  shown,
+  visible,
+} from "../../assets/web/core/bytes.js";
 import * as words from "../../assets/web/core/words.js";
 import { beginsWithSpace, countPlace } from "../../assets/web/text/text.js";
 
@@ -37,6 +45,13 @@ describe("bytes", () => {
   test("what has no ink is made visible, and nothing turns the reading direction around", () => {
     assert.equal(visible(" a\n\u200b"), "␣a⏎‹200B›");
     assert.equal(shown("a\u202eb"), "a\ufffdb");
+  });
+});
+
+describe("direction", () => {
+  test("the first letter decides; digits, marks and spaces have no direction", () => {
+    const texts = ["שלום abc", " - مرحبا", "2024, ثم", "abc שלום", "Ω א", "12 + 3", ""];
+    assert.deepEqual(texts.map(isRightToLeft), [true, true, true, false, false, false, false]);
   });
 });
 

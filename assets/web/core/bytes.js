@@ -59,6 +59,14 @@ export function visible(text) {
     .replace(HIDDEN, (c) => "‹" + c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "›");
 }
 
+const FROM_THE_RIGHT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
+/**
+ * Whether the first letter of a text belongs to a script that is written from right to left.
+ * @param {string} text
+ */
+export const isRightToLeft = (text) => FROM_THE_RIGHT.test(/\p{L}/u.exec(text)?.[0] ?? "");
+
 /**
  * Text for the page: as written, save characters that would turn the reading direction around.
  * @param {string} text

@@ -60,7 +60,7 @@ export class Rendered {
     this.body.hidden = Boolean(page);
     this.frame.hidden = !page;
     if (page) this.frame.srcdoc = POLICY + page;
-    else this.body.replaceChildren(...markdown(text).map((each) => elementOf(each, text, endsOf(shown))));
+    else this.body.replaceChildren(...markdown(text).map((each) => blockOf(each, text, endsOf(shown))));
     this.light(this.lit);
   }
 
@@ -112,6 +112,18 @@ export function endsOf(lane) {
     else found.push({ to, step });
   }
   return found;
+}
+
+/**
+ * A block of the answer, in the direction of its first letter; code is always written from left to right.
+ * @param {MarkdownNode} given
+ * @param {string} text
+ * @param {Stretch[]} ends
+ */
+function blockOf(given, text, ends) {
+  const block = elementOf(given, text, ends);
+  if (given.tag !== "pre") block.dir = "auto";
+  return block;
 }
 
 /**

@@ -1,7 +1,7 @@
 // The token view of one lane: appends spans, never rebuilds, hides what is later than the step shown; one tab stop,
 // arrows inside. Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
 
-import { shown } from "../core/bytes.js";
+import { isRightToLeft, shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
 import { lastOf, sourcesOf } from "../core/folds.js";
 import { SOURCES } from "../core/sources.js";
@@ -126,12 +126,13 @@ export class TokenView {
       const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", shown(token.text));
       const source = sources[i - step.first];
       if (source !== "ar") child.classList.add("rv-by", `rv-by-${SOURCES[source].mark}`);
-      if (token.joins >= 0) put(this.tokens[token.joins], shown(this.lane.tokens[token.joins].text));
+      if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
       node.append(child);
       this.tokens.push(child);
     }
+    markDirection(node);
     if (step.count > 1) {
       const place = countPlace(this.lane.tokens, step.first, step.count, this.counted);
       node.dataset.n = String(step.count);
@@ -142,6 +143,16 @@ export class TokenView {
       }
     }
     return node;
+  }
+
+  /**
+   * Shows a token again whose last character was completed by a later token.
+   * @param {number} place
+   */
+  complete(place) {
+    const node = this.tokens[place];
+    put(node, shown(this.lane.tokens[place].text));
+    if (node.parentElement) markDirection(node.parentElement);
   }
 
   /**
@@ -425,6 +436,14 @@ class Groups {
 }
 
 /**
+ * Marks a group that is written from right to left, so that its gap and its count are drawn on the other side.
+ * @param {HTMLElement} group
+ */
+function markDirection(group) {
+  group.classList.toggle("rv-rtl", isRightToLeft(group.textContent || ""));
+}
+
+/**
  * @param {HTMLElement} node
  * @param {boolean} isHidden
  */
@@ -454,7 +473,8 @@ class TextRange {
     const { chunks, lane } = this.view;
     if (span === this.drawn && (!span || this.num === chunks.length)) return;
     const from = span === this.drawn ? this.num : 0;
-    for (let i = from; i < chunks.length; i += 1) chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span, clock));
+    for (let i = from; i < chunks.length; i += 1)
+      chunks[i].classList.toggle("rv-out", isOut(lane.steps[i], span, clock));
     this.drawn = span;
     this.num = chunks.length;
   }

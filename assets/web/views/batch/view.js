@@ -115,7 +115,7 @@ export const mountBatchView = mountOf(BatchView);
  */
 function laneOf(row) {
   const parts = ["committed", "filling", "scratch"].map((name) => make("i", `bv-${name}`));
-  const [strip, text] = [make("div", "bv-strip"), make("div", "bv-text")];
+  const [strip, text] = [make("div", "bv-strip"), make("div", { class: "bv-text", dir: "auto" })];
   const [slots, state] = [make("span", "bv-slots", ...parts), make("span", "bv-state rv-num")];
   const [tokens, verdict] = [make("span", "bv-tokens rv-num"), make("span", "bv-verdict")];
   const beside = make("span", "bv-beside rv-num");
@@ -123,7 +123,7 @@ function laneOf(row) {
     "div",
     "bv-label",
     make("b", "bv-number rv-num", String(row.number + 1)),
-    make("span", "bv-ask", row.prompt.replace(/\s+/g, " ")),
+    make("span", { class: "bv-ask", dir: "auto" }, row.prompt.replace(/\s+/g, " ")),
     beside,
     verdict,
     tokens,

@@ -158,7 +158,7 @@ export class Fold {
     this.pins = [];
     this.box = tickBox((isOn) => this.pins.forEach((pin) => tick(pin, isOn)));
     this.button = button("cv-foldbutton", "", () => this.open(Boolean(this.rows.hidden)));
-    this.what = make("span", "cv-foldprompt");
+    this.what = make("span", { class: "cv-foldprompt", dir: "auto" });
     this.settings = make("ul", "cv-foldruns rv-num");
     this.rows = make("ul", "cv-foldrows");
     const compare = make("label", "cv-tick", this.box, "compare all");

@@ -332,8 +332,8 @@ export const questionOnShow = () => current?.shown?.prompt || "";
 
 // Scrolls to the answer where its upper edge is above the window, as it is when the visitor writes a follow-up below it.
 function showAnswer() {
-  const view = race();
-  if (view && view.panes.getBoundingClientRect().top < 0) view.root.scrollIntoView({ block: "start" });
+  const root = race()?.root;
+  if (root && find(root, ".rv-panes").getBoundingClientRect().top < 0) root.scrollIntoView({ block: "start" });
 }
 
 const GONE = "Too long ago to be shown again; it still is part of the conversation.";
@@ -377,8 +377,12 @@ class TurnRow {
     const title = turn.isOver && !turn.value ? GONE : isShown ? "This turn is shown above" : "Show this turn above";
     const answer = turn.told ? answerOf(turn.told, isOwn) : "";
     const parts = [
-      make("span", "ct-question", shown(turn.prompt)),
-      make("span", "ct-answer", shown(answer).trim() || (turn.isOver ? "(nothing was written)" : "Writing…")),
+      make("span", { class: "ct-question", dir: "auto" }, shown(turn.prompt)),
+      make(
+        "span",
+        { class: "ct-answer", dir: "auto" },
+        shown(answer).trim() || (turn.isOver ? "(nothing was written)" : "Writing…"),
+      ),
     ];
     const made = button({ class: "ct-show", "data-key": `show ${number}`, title }, parts, () => act.show(turn));
     made.disabled = isBusy || !turn.value;

@@ -241,7 +241,8 @@ export class Table {
   row(line, place) {
     const cells = COLUMNS.map(([name, group, cell]) => {
       const text = cell(line);
-      const content = name === "prompt" ? button("rw-goto", text, () => this.report.go(line.number)) : text;
+      const content =
+        name === "prompt" ? button({ class: "rw-goto", dir: "auto" }, text, () => this.report.go(line.number)) : text;
       return make("span", { class: "rw-cell", role: "cell", "data-group": group, title: text }, content);
     });
     const row = make("div", { class: "rw-row", role: "row", "aria-rowindex": place + 2 }, ...cells);
