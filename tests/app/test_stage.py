@@ -86,6 +86,17 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -
     refusal.wait_for(state="detached")
 
 
+def test_every_box_follows_the_script_that_is_typed(page: playwright.Page) -> None:
+    boxes = page.locator("textarea").evaluate_all(
+        """boxes => boxes.map((box) => {
+      const { unicodeBidi, textAlign } = getComputedStyle(box);
+      return [unicodeBidi, textAlign];
+    })"""
+    )
+    assert len(boxes) > 3
+    assert {tuple(box) for box in boxes} == {("plaintext", "start")}
+
+
 def test_a_refusal_leaves_the_stage_with_the_next_action(page: playwright.Page) -> None:
     page.click("#more > button")
     page.click("#checkpoint input")
