@@ -1,6 +1,7 @@
 // A race as a clip of six seconds, WebM or GIF, made by the browser alone: beat by beat every lane makes one forward pass,
 // and the last picture says what came of it, by which model, on what, and where. Passes only: no clock is in it.
 
+import { isRightToLeft, shown } from "../core/bytes.js";
 import { coloursOf } from "../core/colours.js";
 import { make } from "../core/dom.js";
 import { headerOf, mainLane } from "../core/folds.js";
@@ -19,7 +20,7 @@ const LEADING = 1.5; // times that
 const [TEXT_TOP, TEXT_BOTTOM] = [232, 650];
 const NO_VIDEO = "This browser records no video: take the GIF.";
 
-/** @typedef {{ text: string, x: number, width: number, line: number, count: number }} Word */
+/** @typedef {{ text: string, x: number, width: number, line: number, count: number, isRtl: boolean }} Word */
 /** @typedef {{ lane: Lane, pieces: Word[][], left: number, width: number }} Side */
 
 export const seconds = RACE_SECONDS + CARD_SECONDS;
@@ -53,7 +54,8 @@ class Film {
   }
 
   /**
-   * The pieces of a lane's text by forward, each where it stands.
+   * The pieces of a lane's text by forward pass, each at its place: from the left, or from the right in a paragraph of a
+   * script that is written so. A piece is as wide as it makes its line longer, since letters may join across pieces.
    * @param {Lane} lane
    * @param {number} left
    * @param {number} width
@@ -61,24 +63,31 @@ class Film {
    */
   laidOut(lane, left, width) {
     this.font(this.size);
-    let [x, line] = [0, 0];
+    const whole = lane.tokens.map(({ text }) => text).join("");
+    const isRtl = whole.split("\n").map(isRightToLeft); // by paragraph
+    /** @param {string} text */
+    const measure = (text) => this.pen.measureText(text).width;
+    let [written, line, paragraph] = ["", 0, 0];
     /** @type {Word[][]} */
     const pieces = lane.steps.map(() => []);
     for (const { text, step } of lane.tokens) {
-      for (const part of text.split(/(\n)/)) {
-        if (part === "\n") [x, line] = [0, line + 1];
+      for (const part of shown(text).split(/(\n)/)) {
+        if (part === "\n") [written, line, paragraph] = ["", line + 1, paragraph + 1];
         else if (part) {
-          const wide = this.pen.measureText(part).width;
-          if (x && x + wide > width) [x, line] = [0, line + 1];
-          const drawn = x ? part : part.trimStart();
+          if (written && measure(written + part) > width) [written, line] = ["", line + 1];
+          const drawn = written ? part : part.trimStart();
+          const from = measure(written);
+          const to = measure(written + drawn);
+          const x = isRtl[paragraph] ? width - to : from;
           pieces[step.index].push({
             text: drawn,
             x,
-            width: this.pen.measureText(drawn).width,
+            width: to - from,
             line,
             count: step.count,
+            isRtl: isRtl[paragraph],
           });
-          x += this.pen.measureText(drawn).width;
+          written += drawn;
         }
       }
     }
@@ -107,10 +116,25 @@ class Film {
    * @param {number} [width]
    */
   words(words, x, y, colour, width = WIDTH - 2 * MARGIN) {
-    let shown = words.replace(/\s+/g, " ");
-    while (shown.length > 1 && this.pen.measureText(shown).width > width) shown = `${shown.slice(0, -2).trimEnd()}…`;
+    let line = shown(words).replace(/\s+/g, " ");
+    while (line.length > 1 && this.pen.measureText(line).width > width) line = `${line.slice(0, -2).trimEnd()}…`;
     this.pen.fillStyle = colour;
-    this.pen.fillText(shown, x, y);
+    this.line(line, x, y, width);
+  }
+
+  /**
+   * One line of text, from the right where its script is written so.
+   * @param {string} text
+   * @param {number} x
+   * @param {number} y
+   * @param {number} width
+   * @param {boolean} [isRtl]
+   */
+  line(text, x, y, width, isRtl = isRightToLeft(text)) {
+    const { pen } = this;
+    pen.direction = isRtl ? "rtl" : "ltr";
+    pen.textAlign = isRtl ? "right" : "left";
+    pen.fillText(text, isRtl ? x + width : x, y);
   }
 
   /** @param {number} time in seconds */
@@ -129,43 +153,51 @@ class Film {
   /**
    * A lane after so many of its forwards.
    * @param {Side} side
-   * @param {number} shown
+   * @param {number} numShown
    * @param {number} beat
    */
-  side({ lane, pieces, left, width }, shown, beat) {
+  side({ lane, pieces, left, width }, numShown, beat) {
     const { pen, colours } = this;
     const own = lane.isAr ? colours.ar : colours.mars;
     this.font(22, 600);
     this.words(lane.title, left, 116, own, width);
     this.font(64, 700);
-    this.words(whole(shown), left, 188, own, width);
-    const past = pen.measureText(whole(shown)).width + 12;
+    this.words(whole(numShown), left, 188, own, width);
+    const past = pen.measureText(whole(numShown)).width + 12;
     this.font(22);
-    const last = lane.steps[shown - 1];
+    const last = lane.steps[numShown - 1];
     const num = last ? last.first + last.count : 0;
     this.words(`passes, ${counted(num, "token")}`, left + past, 188, colours.muted, width - past);
     pen.fillStyle = colours.grid;
     pen.fillRect(left, 202, width, 6);
     pen.fillStyle = own;
-    pen.fillRect(left, 202, (width * shown) / this.beats, 6);
-    const lines = pieces.slice(0, shown).flat();
+    pen.fillRect(left, 202, (width * numShown) / this.beats, 6);
+    const lines = pieces.slice(0, numShown).flat();
     const first = Math.max(0, (lines.at(-1)?.line ?? 0) - this.numLines + 1);
     this.font(this.size);
-    pieces.slice(0, shown).forEach((group, index) => {
+    pieces.slice(0, numShown).forEach((group, index) => {
       for (const piece of group)
         if (piece.line >= first)
-          this.piece(piece, left, piece.line - first, index === shown - 1 && shown === beat, own);
+          this.ground(piece, left, piece.line - first, index === numShown - 1 && numShown === beat, own);
     });
+    pen.fillStyle = colours.ink;
+    for (let line = first; line < first + this.numLines; line += 1) {
+      const words = lines.filter((piece) => piece.line === line);
+      if (!words.length) continue;
+      const y = TEXT_TOP + (line - first) * this.size * LEADING + this.size * 1.05;
+      this.line(words.map(({ text }) => text).join(""), left, y, width, words[0].isRtl);
+    }
   }
 
   /**
+   * What is behind a piece: its fill, and a bar below what came in the latest pass.
    * @param {Word} piece
    * @param {number} left
    * @param {number} line
    * @param {boolean} isNew
    * @param {string} own
    */
-  piece({ text, x, width, count }, left, line, isNew, own) {
+  ground({ x, width, count }, left, line, isNew, own) {
     const { pen, colours } = this;
     const leading = this.size * LEADING;
     const y = TEXT_TOP + line * leading;
@@ -175,10 +207,9 @@ class Film {
       pen.fillRect(left + x, y, width, leading - 5);
       pen.globalAlpha = 1;
     }
-    pen.fillStyle = isNew ? own : colours.ink;
-    if (isNew) pen.fillRect(left + x, y + leading - 6, width, 3);
-    pen.fillStyle = colours.ink;
-    pen.fillText(text, left + x, y + this.size * 1.05);
+    if (!isNew) return;
+    pen.fillStyle = own;
+    pen.fillRect(left + x, y + leading - 6, width, 3);
   }
 
   // The last picture.

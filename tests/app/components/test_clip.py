@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import race_scenes
+import sample_traces as samples
 from browser import needs_browser, playwright
-from panel_browser import ROOT, still_page
+from panel_browser import ROOT, put, still_page
 from PIL import Image
 
 pytestmark = needs_browser
@@ -72,6 +74,21 @@ def num_in_mars(frame: bytes) -> int:
     colour = (0x1B, 0x75, 0x99)
     pixels = zip(*[iter(box.tobytes())] * 3, strict=True)
     return sum(max(abs(a - b) for a, b in zip(p, colour, strict=True)) < 20 for p in pixels)
+
+
+def test_text_from_the_right_is_drawn_from_the_right(page: playwright.Page) -> None:
+    script = samples.Script("كتب الولد رسالة", race_scenes.START)
+    (value,) = race_scenes.finished(script, recorded="2026-11-20")()
+    put(page, value)
+    _, content = clip(page, "GIF")
+    with Image.open(io.BytesIO(content)) as picture:
+        picture.seek(picture.n_frames - 2)  # the last one before the card
+        lane = picture.convert("L").crop((44, 240, 578, 275))
+    background = lane.getpixel((0, 0))
+    ink = Image.eval(lane, lambda value: 255 if abs(value - background) > 60 else 0).getbbox()
+    assert ink is not None
+    assert lane.width - ink[2] < 10
+    assert ink[0] > 200
 
 
 def test_the_video_plays(page: playwright.Page) -> None:
