@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
     Answer,
     Envelope,
@@ -54,7 +55,7 @@ from mars_runtime.serving.requests import (
 )
 from mars_runtime.serving.runs import Lanes, RunRegistry, lane_requests, lanes_of, steer
 
-PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json")
+PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
 """What is served here, for whoever serves other things beside it."""
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatBody,
@@ -83,8 +84,10 @@ def make_app(
     caps: Caps = DEFAULT_CAPS,
     key: str = "",
     expose: Expose | None = None,
+    origins: Sequence[str] = (),
 ) -> Starlette:
-    """An ASGI app over ``models``. key: asked for under ``/v1``, empty for none."""
+    """Return an ASGI app over ``models``. key: required under ``/v1``, empty for none. origins:
+    those whose pages may call it from a browser (``addresses.cors``)."""
     endpoint = Endpoint(models, caps, key)
     routes = [
         Route("/v1/models", endpoint.models),
@@ -107,7 +110,9 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
+            *cors(origins),  # outermost: scripts are to read refusals too
             Middleware(Faults, respond=attrgetter("response")),
+            Middleware(TrailingSlash),
             Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
                 RateLimit,

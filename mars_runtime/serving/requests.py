@@ -250,7 +250,9 @@ def parse(body: bytes) -> dict[str, Any]:
     """The object that a request brings, without what is null. Raises ApiError."""
     try:
         value = json.loads(
-            body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_nulls
+            body.decode("utf-8-sig"),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_without_nulls,
         )
     except (ValueError, RecursionError):
         raise ApiError(400, NO_JSON) from None
