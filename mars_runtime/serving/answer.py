@@ -29,6 +29,7 @@ from mars_runtime.folds import visible_tokens
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import Completion
+from mars_runtime.serving.speculation import metrics
 from mars_runtime.text import Detokenizer, Tokenizer
 
 OBJECTS = {"chat": "chat.completion", "text": "text_completion"}
@@ -192,6 +193,7 @@ class Envelope:
             **self._head(OBJECTS[self._asked.kind], [choice]),
             "usage": self._usage(answer),
             "mars": self._figures(answer),
+            "metrics": metrics(answer.events),
         }
 
     def first(self) -> Json:
@@ -207,10 +209,11 @@ class Envelope:
         """The chunks behind the text: why it ended, and where it was asked for what was used."""
         shown: Json = {"delta": {}} if self._is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
+        figures = {"mars": self._figures(answer), "metrics": metrics(answer.events)}
         if not self._asked.has_usage:
-            return [{**ended, "mars": self._figures(answer)}]
+            return [{**ended, **figures}]
         used = {**self._head(ended["object"], []), "usage": self._usage(answer)}
-        return [ended, {**used, "mars": self._figures(answer)}]
+        return [ended, {**used, **figures}]
 
     def _chunk(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
         name = OBJECTS[self._asked.kind] + (".chunk" if self._is_chat else "")
