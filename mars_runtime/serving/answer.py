@@ -258,7 +258,7 @@ class Envelope:
         return {"token": self._spelled(token), "logprob": _log(share), "bytes": list(spelled)}
 
     def _spelled(self, token: int) -> str:
-        return self._tokenizer.token_bytes(token).decode("utf-8", "replace")
+        return spelled(self._tokenizer.token_bytes(token))
 
     def _usage(self, answer: Answer) -> Json:
         num_prompt = self._num_prompt_tokens
@@ -287,6 +287,20 @@ class Envelope:
             "drafted_tokens": sum(num_drafted for num_drafted, _ in drafting),
             "accepted_tokens": sum(num_accepted for _, num_accepted in drafting),
         }
+
+
+def spelled(token_bytes: bytes) -> str:
+    """Return the text of a token, or its bytes where they are not valid UTF-8, escaped as OpenAI
+    escapes them: ``bytes:\\xe2\\x80``. Other bytes never give the same spelling."""
+    try:
+        return token_bytes.decode("utf-8")
+    except UnicodeDecodeError:
+        plain = range(0x20, 0x7F)
+        shown = (
+            chr(byte) if byte in plain and byte != 0x5C else f"\\x{byte:02x}"
+            for byte in token_bytes
+        )
+        return "bytes:" + "".join(shown)
 
 
 def _best(each: Told, most: int) -> list[tuple[int, float]]:
