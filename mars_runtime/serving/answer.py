@@ -181,7 +181,7 @@ class Envelope:
         self._seed = seed
         self._is_chat = asked.kind == "chat"
         self.name = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
-        self._created = int(time.time())
+        self.created = int(time.time())
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
         """An answer that was not streamed."""
@@ -224,7 +224,7 @@ class Envelope:
         return {
             "id": self.name,
             "object": name,
-            "created": self._created,
+            "created": self.created,
             "model": self._asked.model,
             "choices": choices,
         }

@@ -135,6 +135,13 @@ NumTokens = Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)]
 NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
 
 
+Stops = Annotated[
+    list[Text],
+    BeforeValidator(_stops),
+    Field(description=f"up to {MAX_STOPS} texts at which the answer ends"),
+]
+
+
 class Body(BaseModel):
     """A posted object."""
 
@@ -163,9 +170,7 @@ class AnswerBody(Body):
     model: Text = Field(description="a name of /v1/models")
     max_tokens: NumTokens = RECOMMENDED.max_new_tokens
     max_completion_tokens: NumTokens = RECOMMENDED.max_new_tokens
-    stop: Annotated[list[Text], BeforeValidator(_stops)] = Field(
-        default=[], description="up to 4 texts at which the answer ends"
-    )
+    stop: Stops = Field(default=[])
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
 
@@ -206,7 +211,7 @@ class SteerFields(Body):
     max_new_tokens: Any = None
 
 
-def _with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
+def with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
     """The body with these settings of the table. is_change: what is left out stays as it is."""
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
@@ -220,10 +225,10 @@ def _with_settings(base: type[B], names: Collection[str], *, is_change: bool = F
     return create_model(name, __base__=base, __doc__=base.__doc__, **chosen)
 
 
-ChatBody = _with_settings(ChatFields, SERVED)
-TextBody = _with_settings(TextFields, SERVED)
-LaneBody = _with_settings(LaneFields, (*SERVED, "max_new_tokens"))
-SteerBody = _with_settings(SteerFields, STEERED, is_change=True)
+ChatBody = with_settings(ChatFields, SERVED)
+TextBody = with_settings(TextFields, SERVED)
+LaneBody = with_settings(LaneFields, (*SERVED, "max_new_tokens"))
+SteerBody = with_settings(SteerFields, STEERED, is_change=True)
 
 
 def _lane(value: Any) -> Any:
@@ -352,7 +357,11 @@ class Completion:
 
 def read_completion(kind: Kind, body: bytes) -> Completion:
     """The request. Raises ApiError."""
-    posted = parse(body)
+    return completion_of(kind, parse(body))
+
+
+def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
+    """Return the request that these fields make. Raises ApiError."""
     for name, neutral in NEUTRAL.items():
         if name in posted and not any(_is_same(posted[name], each) for each in neutral):
             raise ApiError(400, f"{name} is not supported here: leave it out.", name)

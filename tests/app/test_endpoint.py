@@ -37,6 +37,14 @@ def test_an_answer_and_a_stream(client: openai.OpenAI) -> None:
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == TEXT[:40]
 
 
+def test_a_response_and_its_stream(client: openai.OpenAI) -> None:
+    create = client.responses.create
+    whole = create(model="scripted", input="Say it.", max_output_tokens=40)
+    assert whole.output_text == TEXT[:40]
+    events = list(create(model="scripted", input="Say it.", max_output_tokens=40, stream=True))
+    assert events[-1].response.output_text == TEXT[:40]
+
+
 def test_the_caps_of_the_page_hold(client: openai.OpenAI, served_handlers: Handlers) -> None:
     most = served_handlers.engines.settings.max_new_tokens
     with pytest.raises(openai.BadRequestError, match=f"at most {most} tokens"):

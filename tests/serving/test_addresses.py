@@ -26,6 +26,7 @@ CHAT: dict[str, Any] = {"model": NAME, "messages": [{"role": "user", "content": 
 POSTED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"model": NAME, "prompt": "Once"},
+    "/v1/responses": {"model": NAME, "input": "Hello"},
     "/v1/runs": {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
 READ = [
