@@ -24,13 +24,13 @@ class OriginsError(ValueError):
 
 def read_origins(text: str) -> tuple[str, ...]:
     """The origins of a comma-separated list, spelled as browsers send them. Raises OriginsError."""
-    found = tuple(part for each in text.split(",") if (part := each.strip().lower()))
-    if not all(each == "*" or _ORIGIN.fullmatch(each) for each in found):
+    origins = tuple(part for each in text.split(",") if (part := each.strip().lower()))
+    if not all(each == "*" or _ORIGIN.fullmatch(each) for each in origins):
         raise OriginsError(
             f"{ORIGINS} must be * or origins such as https://example.org, separated by commas and "
             f"without a path, got {text!r}."
         )
-    return found
+    return origins
 
 
 def cors(origins: Sequence[str]) -> list[Middleware]:

@@ -233,12 +233,12 @@ class Endpoint:
         return JSONResponse(envelope.whole(answer, piece))
 
     async def _respond(self, request: Request) -> Response:
-        asked = read_request(await request.body(), self._caps)
-        chat = asked.chat
+        parsed = read_request(await request.body(), self._caps)
+        chat = parsed.chat
         model = self._models.find(chat.model)
         made = await self._aside(partial(make_request, chat, model, self._caps))
-        told = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings.seed)
-        envelope = ResponseEnvelope(asked, told)
+        completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings.seed)
+        envelope = ResponseEnvelope(parsed, completion)
         answer = Answer(model.tokenizer, chat.stops)
         run = await model.submit(replace(made, owner=_owner(request)))
         self._registry.add(envelope.name, model.block_size, [run])

@@ -44,6 +44,8 @@ from mars_runtime.text import Said, Tokenizer
 NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
 NO_TEXT = "Remove the characters that are no valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
+TEXT_PARTS = ("text", "input_text", "output_text")
+"""Types of the parts of a message that hold text, in chats and in the Responses API."""
 MAX_STOPS, MAX_STOP_CHARS = 4, 200
 MAX_RUNNERS_UP = 3  # that events carry
 SERVED = (
@@ -93,7 +95,7 @@ def _content(value: Any) -> Any:
     if not 1 <= len(value) <= MAX_PARTS:
         refuse(f"must be a list of 1 to {MAX_PARTS} values")
     for part in value:
-        is_text = isinstance(part, dict) and part.get("type") == "text"
+        is_text = isinstance(part, dict) and part.get("type") in TEXT_PARTS
         if not is_text or not isinstance(part.get("text"), str):
             refuse("must be a text, or parts of the type text")
     return "".join(part["text"] for part in value)

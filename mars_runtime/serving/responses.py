@@ -20,13 +20,12 @@ from mars_runtime.serving.errors import ApiError, refusal_of
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import (
     MAX_MESSAGES,
-    MAX_PARTS,
     SERVED,
     Body,
     Caps,
     Completion,
+    Message,
     NumTokens,
-    Role,
     Stops,
     Text,
     checked,
@@ -37,7 +36,6 @@ from mars_runtime.serving.requests import (
 )
 from mars_runtime.settings import RECOMMENDED
 
-PARTS = ("input_text", "output_text", "text")
 UNSTORED = "No response is stored here: send the whole conversation as input."
 UNSUPPORTED = "{field} is not supported here: leave it out."
 WANTED = f"a text or a list of 1 to {MAX_MESSAGES} messages"
@@ -68,33 +66,11 @@ def _is_message(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type", "message") == "message"
 
 
-def _content(value: Any) -> Any:
-    """A text, or the texts of its parts joined."""
-    if not isinstance(value, list):
-        return value
-    if not 1 <= len(value) <= MAX_PARTS:
-        refuse(f"must be a list of 1 to {MAX_PARTS} values")
-    for part in value:
-        is_text = isinstance(part, dict) and part.get("type") in PARTS
-        if not is_text or not isinstance(part.get("text"), str):
-            refuse(f"must be a text, or parts of the type {PARTS[0]} or {PARTS[1]}")
-    return "".join(part["text"] for part in value)
-
-
-class InputMessage(Body):
-    """A message of the conversation."""
-
-    role: Role
-    content: Annotated[Text, BeforeValidator(_content)] = Field(
-        description="a text, or parts of the type input_text or output_text"
-    )
-
-
 class ResponsesFields(Body):
     """A text or a conversation to respond to."""
 
     model: Text = Field(description="a name of /v1/models")
-    input: Annotated[list[InputMessage], BeforeValidator(_messages)] = Field(description=WANTED)
+    input: Annotated[list[Message], BeforeValidator(_messages)] = Field(description=WANTED)
     instructions: Text = Field(default="", description="a system message before the input")
     max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
     stop: Stops = Field(default=[])
@@ -127,7 +103,7 @@ def read_request(body: bytes, caps: Caps) -> ResponseRequest:
         raise ApiError(400, sentence, "max_output_tokens")
     if posted.input[-1].role != "user":
         raise ApiError(400, LAST, "input")
-    messages = [message.model_dump() for message in posted.input]
+    messages = [{"role": each.role, "content": each.content} for each in posted.input]
     if posted.instructions:
         messages.insert(0, {"role": "system", "content": posted.instructions})
     chat = {name: values[name] for name in (*SERVED, "model", "stop", "stream") if name in values}
@@ -152,31 +128,32 @@ def _check_supported(values: Json) -> None:
 class ResponseEnvelope:
     """What the events of one response have in common, and the response as a whole."""
 
-    def __init__(self, asked: ResponseRequest, chat: Envelope) -> None:
+    def __init__(self, request: ResponseRequest, chat: Envelope) -> None:
         self.name = f"resp_{uuid.uuid4().hex}"
         self._item = f"msg_{uuid.uuid4().hex}"
-        self._asked = asked
+        self._request = request
         self._chat = chat
         self._numbers = count()
 
     def whole(self, answer: Answer, text: str) -> Json:
         """Return a response that is complete or was cut at its limit."""
-        told = self._chat.whole(answer, Piece(text))
+        completion = self._chat.whole(answer, Piece(text))
         status = ENDED[answer.finish_reason]
-        used, cached = told["usage"], told["usage"]["prompt_tokens_details"]["cached_tokens"]
+        usage = completion["usage"]
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
         is_cut = status == "incomplete"
         return {
             **self._response(status, [self._message(status, text)]),
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
             "usage": {
-                "input_tokens": used["prompt_tokens"],
+                "input_tokens": usage["prompt_tokens"],
                 "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
-                "output_tokens": used["completion_tokens"],
+                "output_tokens": usage["completion_tokens"],
                 "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": used["total_tokens"],
+                "total_tokens": usage["total_tokens"],
             },
-            "mars": told["mars"],
-            "metrics": told["metrics"],
+            "mars": completion["mars"],
+            "metrics": completion["metrics"],
         }
 
     async def events(self, run: Answering, answer: Answer) -> AsyncIterator[str]:
@@ -184,10 +161,9 @@ class ResponseEnvelope:
         begun = self._response("in_progress", [])
         yield self._event("created", response=begun)
         yield self._event("in_progress", response=begun)
-        item, part = {"output_index": 0}, {"item_id": self._item, "output_index": 0}
-        part["content_index"] = 0
+        part: Json = {"item_id": self._item, "output_index": 0, "content_index": 0}
         empty = {**self._message("in_progress", ""), "content": []}
-        yield self._event("output_item.added", **item, item=empty)
+        yield self._event("output_item.added", output_index=0, item=empty)
         yield self._event("content_part.added", **part, part=_part(""))
         text = ""
         try:
@@ -197,28 +173,32 @@ class ResponseEnvelope:
                     yield self._event("output_text.delta", **part, delta=piece.text, logprobs=[])
         except Exception as error:
             failed = self._response("failed", [self._message("incomplete", text)])
-            why = {"code": "server_error", "message": str(refusal_of(error))}
-            yield self._event("failed", response={**failed, "error": why})
+            failed["error"] = {"code": "server_error", "message": str(refusal_of(error))}
+            yield self._event("failed", response=failed)
             return
         whole = self.whole(answer, text)
         (message,) = whole["output"]
         yield self._event("output_text.done", **part, text=text, logprobs=[])
         yield self._event("content_part.done", **part, part=_part(text))
-        yield self._event("output_item.done", **item, item=message)
+        yield self._event("output_item.done", output_index=0, item=message)
         yield self._event(whole["status"], response=whole)
 
     def _event(self, name: str, **fields: Any) -> str:
-        told = {"type": f"response.{name}", "sequence_number": next(self._numbers), **fields}
-        data = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        event = {"type": f"response.{name}", "sequence_number": next(self._numbers), **fields}
+        data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
         return f"event: response.{name}\ndata: {data}\n\n"
 
     def _message(self, status: str, text: str) -> Json:
-        content = [_part(text)]
-        kind = {"id": self._item, "type": "message", "role": "assistant"}
-        return {**kind, "status": status, "content": content}
+        return {
+            "id": self._item,
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": [_part(text)],
+        }
 
     def _response(self, status: str, output: list[Json]) -> Json:
-        posted, settings = self._asked.posted, self._asked.chat.settings
+        posted, settings = self._request.posted, self._request.chat.settings
         return {
             "id": self.name,
             "object": "response",
@@ -227,7 +207,7 @@ class ResponseEnvelope:
             "error": None,
             "incomplete_details": None,
             "instructions": posted.instructions or None,
-            "max_output_tokens": self._asked.chat.max_tokens,
+            "max_output_tokens": self._request.chat.max_tokens,
             "metadata": posted.metadata,
             "model": posted.model,
             "output": output,

@@ -220,7 +220,7 @@ MESSAGE = {"role": "user", "content": "Hello"}
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input.0.content",
-            "input.0.content must be a text, or parts of the type input_text or output_text.",
+            "input.0.content must be a text, or parts of the type text.",
         ),
         ({"input": [MESSAGE, {"role": "assistant", "content": "Hi"}]}, "input", LAST),
         ({"input": "\ud800"}, "input.0.content", "Remove the characters that are no valid text."),
