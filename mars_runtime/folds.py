@@ -15,12 +15,16 @@ from typing import Literal
 
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.loops import find_loop
+from mars_runtime.methods import Method
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
 
 Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
 """Who proposed a token: the slot that AR itself would have read (``ar``), masks, the text behind an
 earlier occurrence of its last tokens, a draft model, or Jacobi's guesses."""
+
+UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
+"""Methods that judge no drafts: each token is the model's own."""
 
 MIN_TIMED_TOKENS = 20
 """What a run has to have written before its speed is held against another's."""
@@ -104,7 +108,7 @@ def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]
 
 def drafted(step: RowStep, waiting: int) -> int:
     """How many drafts a forward judged, given how many waited for verification before it."""
-    if step.settings.method in ("ar", "block_diffusion"):
+    if step.settings.method in UNDRAFTED:
         return 0
     if step.settings.is_verified:
         return min(waiting, step.num_pending - 1)

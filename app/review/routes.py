@@ -32,6 +32,7 @@ from mars_runtime.review.judgements import JudgementError
 from mars_runtime.review.masked import SealError
 from mars_runtime.review.prompts import PromptError
 from mars_runtime.review.sets import SetError
+from mars_runtime.serving.addresses import TrailingSlash
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, RateLimit, Window, address_of, is_json
 from mars_runtime.settings import SettingsError
@@ -105,6 +106,7 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
         ],
         middleware=[
             Middleware(Faults, respond=_respond),
+            Middleware(TrailingSlash),
             Middleware(
                 BodyLimit,
                 max_bytes=4 * settings.max_import_bytes,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from app.controls import RefusalError
 from app.serving.engines import Engines, UnavailableError
+from mars_runtime.serving.addresses import read_origins
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
@@ -69,4 +70,5 @@ def make_endpoint(engines: Engines) -> Application:
         settings.max_body_bytes,
         settings.max_runs_per_address,
     )
-    return make_app(PageModels(engines), caps, settings.api_key, engines.metrics.expose)
+    origins = read_origins(settings.allowed_origins)
+    return make_app(PageModels(engines), caps, settings.api_key, engines.metrics.expose, origins)

@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from mars_runtime.serving.addresses import OriginsError, read_origins
+
 PREFIX = "MARS_"
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -47,6 +49,8 @@ class AppSettings:
     review_key: whoever has it judges in the Review tab so that it is kept in ``data``, and makes
         sets as large as the command's; empty: every browser keeps its own.
     api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
+    allowed_origins: origins whose pages may call that endpoint from a browser, separated by commas,
+        or ``*`` for all; empty allows none.
     """
 
     host: str = "127.0.0.1"
@@ -70,6 +74,7 @@ class AppSettings:
     remote: str = ""
     remote_key: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
+    allowed_origins: str = ""
 
     def __post_init__(self) -> None:
         for name in (
@@ -85,6 +90,10 @@ class AppSettings:
             raise AppSettingsError(f"{PREFIX}MAX_SECONDS must be above 0.")
         if not 0 <= self.port <= 65535:
             raise AppSettingsError(f"{PREFIX}PORT must be a port number, or 0 for any free one.")
+        try:
+            read_origins(self.allowed_origins)
+        except OriginsError as error:
+            raise AppSettingsError(str(error)) from None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:

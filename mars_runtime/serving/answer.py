@@ -29,6 +29,7 @@ from mars_runtime.folds import visible_tokens
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import Completion
+from mars_runtime.serving.speculation import metrics
 from mars_runtime.text import Detokenizer, Tokenizer
 
 OBJECTS = {"chat": "chat.completion", "text": "text_completion"}
@@ -180,7 +181,7 @@ class Envelope:
         self._seed = seed
         self._is_chat = asked.kind == "chat"
         self.name = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
-        self._created = int(time.time())
+        self.created = int(time.time())
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
         """An answer that was not streamed."""
@@ -192,6 +193,7 @@ class Envelope:
             **self._head(OBJECTS[self._asked.kind], [choice]),
             "usage": self._usage(answer),
             "mars": self._figures(answer),
+            "metrics": metrics(answer.events),
         }
 
     def first(self) -> Json:
@@ -207,10 +209,11 @@ class Envelope:
         """The chunks behind the text: why it ended, and where it was asked for what was used."""
         shown: Json = {"delta": {}} if self._is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
+        figures = {"mars": self._figures(answer), "metrics": metrics(answer.events)}
         if not self._asked.has_usage:
-            return [{**ended, "mars": self._figures(answer)}]
+            return [{**ended, **figures}]
         used = {**self._head(ended["object"], []), "usage": self._usage(answer)}
-        return [ended, {**used, "mars": self._figures(answer)}]
+        return [ended, {**used, **figures}]
 
     def _chunk(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
         name = OBJECTS[self._asked.kind] + (".chunk" if self._is_chat else "")
@@ -221,7 +224,7 @@ class Envelope:
         return {
             "id": self.name,
             "object": name,
-            "created": self._created,
+            "created": self.created,
             "model": self._asked.model,
             "choices": choices,
         }
@@ -255,7 +258,7 @@ class Envelope:
         return {"token": self._spelled(token), "logprob": _log(share), "bytes": list(spelled)}
 
     def _spelled(self, token: int) -> str:
-        return self._tokenizer.token_bytes(token).decode("utf-8", "replace")
+        return spelled(self._tokenizer.token_bytes(token))
 
     def _usage(self, answer: Answer) -> Json:
         num_prompt = self._num_prompt_tokens
@@ -284,6 +287,20 @@ class Envelope:
             "drafted_tokens": sum(num_drafted for num_drafted, _ in drafting),
             "accepted_tokens": sum(num_accepted for _, num_accepted in drafting),
         }
+
+
+def spelled(token_bytes: bytes) -> str:
+    """Return the text of a token, or its bytes where they are not valid UTF-8, escaped as OpenAI
+    escapes them: ``bytes:\\xe2\\x80``. Other bytes never give the same spelling."""
+    try:
+        return token_bytes.decode("utf-8")
+    except UnicodeDecodeError:
+        plain = range(0x20, 0x7F)
+        shown = (
+            chr(byte) if byte in plain and byte != 0x5C else f"\\x{byte:02x}"
+            for byte in token_bytes
+        )
+        return "bytes:" + "".join(shown)
 
 
 def _best(each: Told, most: int) -> list[tuple[int, float]]:

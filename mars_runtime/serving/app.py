@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
     Answer,
     Envelope,
@@ -52,13 +53,15 @@ from mars_runtime.serving.requests import (
     read,
     read_completion,
 )
+from mars_runtime.serving.responses import ResponseEnvelope, ResponsesBody, read_request
 from mars_runtime.serving.runs import Lanes, RunRegistry, lane_requests, lanes_of, steer
 
-PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json")
+PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
 """What is served here, for whoever serves other things beside it."""
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": TextBody,
+    "/v1/responses": ResponsesBody,
     "/v1/runs": RunBody,
     "/v1/runs/{run}/settings": SteerBody,
 }
@@ -83,13 +86,16 @@ def make_app(
     caps: Caps = DEFAULT_CAPS,
     key: str = "",
     expose: Expose | None = None,
+    origins: Sequence[str] = (),
 ) -> Starlette:
-    """An ASGI app over ``models``. key: asked for under ``/v1``, empty for none."""
+    """Return an ASGI app over ``models``. key: required under ``/v1``, empty for none. origins:
+    those whose pages may call it from a browser (``addresses.cors``)."""
     endpoint = Endpoint(models, caps, key)
     routes = [
         Route("/v1/models", endpoint.models),
         Route("/v1/chat/completions", partial(endpoint.complete, "chat"), methods=["POST"]),
         Route("/v1/completions", partial(endpoint.complete, "text"), methods=["POST"]),
+        Route("/v1/responses", endpoint.respond, methods=["POST"]),
         Route("/v1/runs", endpoint.run, methods=["POST"]),
         Route("/v1/runs/{run}/settings", endpoint.steer, methods=["POST"]),
         Route("/v1/runs/{run}", endpoint.stop, methods=["DELETE"]),
@@ -107,7 +113,9 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
+            *cors(origins),  # outermost: scripts are to read refusals too
             Middleware(Faults, respond=attrgetter("response")),
+            Middleware(TrailingSlash),
             Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
             Middleware(
                 RateLimit,
@@ -152,6 +160,10 @@ class Endpoint:
     async def complete(self, kind: Kind, request: Request) -> Response:
         """The answer to a conversation, or what a text goes on with; whole or as a stream."""
         return await self._guarded(request, partial(self._answer, kind))
+
+    async def respond(self, request: Request) -> Response:
+        """Respond to a text or a conversation, whole or as a stream of events; store nothing."""
+        return await self._guarded(request, self._respond)
 
     async def run(self, request: Request) -> Response:
         """One run or a race as it goes: server-sent events named by the numbers of the lanes, each
@@ -219,6 +231,24 @@ class Endpoint:
         finally:
             run.cancel()
         return JSONResponse(envelope.whole(answer, piece))
+
+    async def _respond(self, request: Request) -> Response:
+        parsed = read_request(await request.body(), self._caps)
+        chat = parsed.chat
+        model = self._models.find(chat.model)
+        made = await self._aside(partial(make_request, chat, model, self._caps))
+        completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings.seed)
+        envelope = ResponseEnvelope(parsed, completion)
+        answer = Answer(model.tokenizer, chat.stops)
+        run = await model.submit(replace(made, owner=_owner(request)))
+        self._registry.add(envelope.name, model.block_size, [run])
+        if chat.is_stream:
+            return EventStream(envelope.events(run, answer), run)
+        try:
+            piece = await unless_gone(request.receive, _whole(run, answer))
+        finally:
+            run.cancel()
+        return JSONResponse(envelope.whole(answer, piece.text))
 
     async def _aside(self, work: Callable[[], T]) -> T:
         """What takes a while, done by another thread."""

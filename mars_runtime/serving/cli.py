@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 import threading
+from collections.abc import Sequence
 
 from mars_runtime.serving.server import (
     KEY,
@@ -16,6 +17,7 @@ from mars_runtime.serving.server import (
     PlanError,
     ServePlan,
     Server,
+    allowed_origins,
     bound,
     bring,
     num_proxies,
@@ -42,7 +44,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
     try:
-        plan, proxies = ServePlan.of(args), num_proxies()
+        plan, proxies, origins = ServePlan.of(args), num_proxies(), allowed_origins()
     except PlanError as error:
         print(error, file=sys.stderr)
         return 2
@@ -50,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
         from mars_runtime.serving.replicas import serve
 
         return serve(plan, args.host, args.port)
-    return serve_here(plan, args.host, args.port, proxies)
+    return serve_here(plan, args.host, args.port, proxies, origins)
 
 
-def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int) -> int:
+def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int, origins: Sequence[str]) -> int:
     """Serve from this process alone, behind so many proxies; the exit code."""
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies
@@ -68,7 +70,7 @@ def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int) -> int:
     host, port = listener.getsockname()[:2]
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
-    app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose)
+    app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose, origins=origins)
     server = Server(Proxies(app, proxies), models.close)
 
     def tell() -> None:

@@ -44,6 +44,8 @@ from mars_runtime.text import Said, Tokenizer
 NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
 NO_TEXT = "Remove the characters that are no valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
+TEXT_PARTS = ("text", "input_text", "output_text")
+"""Types of the parts of a message that hold text, in chats and in the Responses API."""
 MAX_STOPS, MAX_STOP_CHARS = 4, 200
 MAX_RUNNERS_UP = 3  # that events carry
 SERVED = (
@@ -93,7 +95,7 @@ def _content(value: Any) -> Any:
     if not 1 <= len(value) <= MAX_PARTS:
         refuse(f"must be a list of 1 to {MAX_PARTS} values")
     for part in value:
-        is_text = isinstance(part, dict) and part.get("type") == "text"
+        is_text = isinstance(part, dict) and part.get("type") in TEXT_PARTS
         if not is_text or not isinstance(part.get("text"), str):
             refuse("must be a text, or parts of the type text")
     return "".join(part["text"] for part in value)
@@ -135,6 +137,13 @@ NumTokens = Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)]
 NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
 
 
+Stops = Annotated[
+    list[Text],
+    BeforeValidator(_stops),
+    Field(description=f"up to {MAX_STOPS} texts at which the answer ends"),
+]
+
+
 class Body(BaseModel):
     """A posted object."""
 
@@ -163,9 +172,7 @@ class AnswerBody(Body):
     model: Text = Field(description="a name of /v1/models")
     max_tokens: NumTokens = RECOMMENDED.max_new_tokens
     max_completion_tokens: NumTokens = RECOMMENDED.max_new_tokens
-    stop: Annotated[list[Text], BeforeValidator(_stops)] = Field(
-        default=[], description="up to 4 texts at which the answer ends"
-    )
+    stop: Stops = Field(default=[])
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
 
@@ -206,7 +213,7 @@ class SteerFields(Body):
     max_new_tokens: Any = None
 
 
-def _with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
+def with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
     """The body with these settings of the table. is_change: what is left out stays as it is."""
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
@@ -220,10 +227,10 @@ def _with_settings(base: type[B], names: Collection[str], *, is_change: bool = F
     return create_model(name, __base__=base, __doc__=base.__doc__, **chosen)
 
 
-ChatBody = _with_settings(ChatFields, SERVED)
-TextBody = _with_settings(TextFields, SERVED)
-LaneBody = _with_settings(LaneFields, (*SERVED, "max_new_tokens"))
-SteerBody = _with_settings(SteerFields, STEERED, is_change=True)
+ChatBody = with_settings(ChatFields, SERVED)
+TextBody = with_settings(TextFields, SERVED)
+LaneBody = with_settings(LaneFields, (*SERVED, "max_new_tokens"))
+SteerBody = with_settings(SteerFields, STEERED, is_change=True)
 
 
 def _lane(value: Any) -> Any:
@@ -250,7 +257,9 @@ def parse(body: bytes) -> dict[str, Any]:
     """The object that a request brings, without what is null. Raises ApiError."""
     try:
         value = json.loads(
-            body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_without_nulls
+            body.decode("utf-8-sig"),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_without_nulls,
         )
     except (ValueError, RecursionError):
         raise ApiError(400, NO_JSON) from None
@@ -350,7 +359,11 @@ class Completion:
 
 def read_completion(kind: Kind, body: bytes) -> Completion:
     """The request. Raises ApiError."""
-    posted = parse(body)
+    return completion_of(kind, parse(body))
+
+
+def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
+    """Return the request that these fields make. Raises ApiError."""
     for name, neutral in NEUTRAL.items():
         if name in posted and not any(_is_same(posted[name], each) for each in neutral):
             raise ApiError(400, f"{name} is not supported here: leave it out.", name)

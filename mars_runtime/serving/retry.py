@@ -13,10 +13,12 @@ import json
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mars_runtime.serving.addresses import cors
 from mars_runtime.serving.app import PATHS, too_large
 from mars_runtime.serving.errors import BUSY_SECONDS, ApiError
 from mars_runtime.serving.limits import BodyLimit, replayed, whole_body
 from mars_runtime.serving.requests import DEFAULT_CAPS
+from mars_runtime.serving.server import allowed_origins
 
 NUM_TRIES = 3
 EVENTS = b"text/event-stream"
@@ -30,7 +32,7 @@ HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a 
 def middlewares() -> list[Middleware]:
     """What every proxy puts before its replicas: Ray imports this by its name."""
     limit = Middleware(BodyLimit, max_bytes=DEFAULT_CAPS.max_body_bytes, refusal=too_large())
-    return [limit, Middleware(Retry)]
+    return [*cors(allowed_origins()), limit, Middleware(Retry)]
 
 
 class Retry:

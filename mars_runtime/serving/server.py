@@ -21,6 +21,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
+
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
@@ -47,6 +49,14 @@ def num_proxies() -> int:
     if not re.fullmatch(r"[0-9]{1,3}", text):
         raise PlanError(f"{PROXIES} must be a whole number, such as 1.")
     return int(text)
+
+
+def allowed_origins() -> tuple[str, ...]:
+    """The origins whose pages may call the endpoint. Raises PlanError."""
+    try:
+        return read_origins(os.environ.get(ORIGINS, ""))
+    except OriginsError as error:
+        raise PlanError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from app.serving.engines import read_entries
 from app.serving.settings import PREFIX, AppSettings
 from app.serving.zerogpu import MAX_LOADED
 from mars_runtime.machine import cache_folder
+from tests.environments import make_environment
 from tests.published import in_hub_cache, write_published
 
 ROOT = Path(__file__).parents[2]
@@ -288,18 +289,5 @@ def test_one_variable_opens_the_cpu_space_with_the_authors_checkpoint_in_int8(
 def test_the_cpu_space_starts_in_an_environment_made_of_its_requirements(
     cpu_folder: Path, tmp_path: Path
 ) -> None:
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    install = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--retries",
-        "0",
-        "-r",
-        "requirements.txt",
-    ]
-    subprocess.run(install, cwd=cpu_folder, check=True)
+    python = make_environment(tmp_path / "venv", "-r", "requirements.txt", at=cpu_folder)
     serve_and_ask(cpu_folder, python, tmp_path)

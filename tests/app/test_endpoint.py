@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
-from scripted_page import TEXT, ScriptedBackend
+from browser import needs_browser, playwright
+from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
+from test_launch import free_port
 from visitor import Visitor, assert_serves
 
 from app.handlers import Handlers
@@ -32,6 +35,14 @@ def test_an_answer_and_a_stream(client: openai.OpenAI) -> None:
     assert whole.choices[0].message.content == TEXT[:40]
     chunks = create(model="scripted", messages=ASK, max_tokens=40, stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == TEXT[:40]
+
+
+def test_a_response_and_its_stream(client: openai.OpenAI) -> None:
+    create = client.responses.create
+    whole = create(model="scripted", input="Say it.", max_output_tokens=40)
+    assert whole.output_text == TEXT[:40]
+    events = list(create(model="scripted", input="Say it.", max_output_tokens=40, stream=True))
+    assert events[-1].response.output_text == TEXT[:40]
 
 
 def test_the_caps_of_the_page_hold(client: openai.OpenAI, served_handlers: Handlers) -> None:
@@ -75,3 +86,47 @@ def test_health_and_metrics_see_the_runs_of_the_page(address: str, client: opena
 @pytest.mark.parametrize("path", ["v1", "v1/", "v1/files", "v1/embeddings", "health/x", "metrics2"])
 def test_nothing_else_is_opened(address: str, path: str) -> None:
     assert httpx.get(address + path).status_code == 404
+
+
+CALL = """async address => {
+  const options = {
+    method: "POST",
+    headers: {
+      "content-type": "application/json", authorization: "Bearer secret", "x-stainless-os": "Linux",
+    },
+    body: JSON.stringify({
+      model: "scripted", max_tokens: 8, messages: [{role: "user", content: "Say it."}],
+    }),
+  };
+  try {
+    const answer = await fetch(address, options);
+    return (await answer.json()).choices[0].message.content;
+  } catch (error) {
+    return error.name;
+  }
+}"""
+"""A call of the endpoint from a script, as OpenAI's client makes it."""
+
+
+@needs_browser
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_a_page_of_another_origin_calls_where_its_origin_is_allowed(
+    browser: playwright.Browser, tmp_path: Path, is_allowed: bool
+) -> None:
+    """A browser takes another name of this machine for another origin."""
+    port = free_port()
+    origins = f"http://localhost:{port}" if is_allowed else ""
+    handlers = make_handlers(
+        tmp_path, ScriptedBackend(TEXT), port=port, api_key="secret", allowed_origins=origins
+    )
+    with page_served(handlers):
+        page = browser.new_page()
+        page.goto(f"http://localhost:{port}/docs")
+        found = page.evaluate(CALL, f"http://127.0.0.1:{port}/v1/chat/completions")
+        page.close()
+    assert found == (TEXT[:8] if is_allowed else "TypeError")
+
+
+@pytest.mark.parametrize("path", ["v1/models/", "health/", "metrics/", "docs/", "openapi.json/"])
+def test_a_trailing_slash_is_served_without_a_redirect(address: str, path: str) -> None:
+    assert httpx.get(address + path).status_code == 200

@@ -152,7 +152,13 @@ def test_settings_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PORT", "70000"), ("MAX_RUNS", "0"), ("MAX_WAITING", "-1"), ("MAX_SECONDS", "nan")],
+    [
+        ("PORT", "70000"),
+        ("MAX_RUNS", "0"),
+        ("MAX_WAITING", "-1"),
+        ("MAX_SECONDS", "nan"),
+        ("ALLOWED_ORIGINS", "app.example"),
+    ],
 )
 def test_settings_out_of_range_are_a_sentence(name: str, value: str) -> None:
     with pytest.raises(AppSettingsError, match=name):

@@ -104,6 +104,14 @@ def test_the_study_and_the_owners_sets_open(client: TestClient) -> None:
     assert client.get("/review/sets/small/items/0/1").text == ""
 
 
+def test_a_trailing_slash_is_served_without_a_redirect(client: TestClient) -> None:
+    client.follow_redirects = False
+    for path in ("/review/sets", "/review/sets/study"):
+        assert client.get(f"{path}/").json() == client.get(path).json()
+    bare = client.post("/review/sets/", json={})
+    assert (bare.status_code, bare.json()) == (400, client.post("/review/sets", json={}).json())
+
+
 def test_what_is_not_there_is_a_sentence(client: TestClient) -> None:
     for path in ("sets/absent", "sets/..%2Fsmall", "sets/small/items/8", "sets/small/masked/0-9"):
         answer = client.get(f"/review/{path}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 CHAT, TEXT, RUNS = "/v1/chat/completions", "/v1/completions", "/v1/runs"
+RESPONSES = "/v1/responses"
 MODEL = "scripted"
 LANE = {"prompt_ids": [1, 2], "max_new_tokens": 4}
 MESSAGES: list[Any] = [{"role": "user", "content": "Hello"}]
@@ -69,6 +70,26 @@ BAD_LANES: dict[str, list[Any]] = {
     **{name: BAD_VALUES[name] for name in ("tau", "block_size", "metric", "groups", "method",
                                            "lossless", "lookup", "temperature", "seed")},
 }  # fmt: skip
+BAD_RESPONSES: dict[str, list[Any]] = {
+    "input": [
+        None, 1, [], {}, [[]], [None], ["Hello"], DEEP, MESSAGES * 1001, HALF, "", " ",
+        [{"role": "user"}], [{"role": "tool", "content": "x"}], [{"role": "user", "content": HALF}],
+        [{"role": "assistant", "content": "x"}], [{"type": "item_reference", "id": "x"}],
+        [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}],
+        [{"role": "user", "content": [{"type": "input_text"}]}], [{"type": [], "content": "x"}],
+    ],
+    "instructions": [1, [], {}, HALF, "x" * 250_000],
+    "max_output_tokens": [0, -1, 1.5, "5", 10**400, True, [], 4097],
+    "metadata": [1, [], "x", {"a": 1}, {"a": HALF}, {HALF: "a"}, {"a": {}}],
+    "previous_response_id": ["resp_1", 1, {}],
+    "conversation": ["conv_1", {}],
+    "background": [True, "x"],
+    "include": [["message.output_text.logprobs"]],
+    "text": [{"format": {"type": "json_object"}}, {"format": 1}],
+    "top_logprobs": [1, "x", DEEP],
+    **{name: BAD_VALUES[name] for name in ("model", "tools", "stream", "stop", "tau", "block_size",
+                                           "method", "temperature", "seed", "top_p")},
+}  # fmt: skip
 ONLY = {"messages": CHAT, "top_logprobs": CHAT, "prompt": TEXT, "best_of": TEXT}
 BODIES = [
     b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe\x00", b"{}", b"[" * 100_000,
@@ -82,6 +103,8 @@ def good(path: str, model: str = MODEL) -> dict[str, Any]:
     """A request that is answered."""
     if path == RUNS:
         return {"model": model, "lanes": [LANE]}
+    if path == RESPONSES:
+        return {"model": model, "input": "Hello", "max_output_tokens": 4}
     asked: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
     return {"model": model, "max_tokens": 4, **asked}
 
@@ -89,6 +112,7 @@ def good(path: str, model: str = MODEL) -> dict[str, Any]:
 def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
     """(path, body): each field with each bad value, and broken bodies."""
     yield from bad_runs(model)
+    yield from bad_responses(model)
     for path in (CHAT, TEXT):
         for body in BODIES:
             yield path, body
@@ -121,6 +145,15 @@ def bad_runs(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
             yield RUNS, dumped({**good(RUNS, model), "lanes": [{**LANE, name: value}]})
 
 
+def bad_responses(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
+    """The same for the Responses API."""
+    for body in BODIES:
+        yield RESPONSES, body
+    for name, values in BAD_RESPONSES.items():
+        for value in values:
+            yield RESPONSES, dumped({**good(RESPONSES, model), name: value})
+
+
 def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]]:
     """Without end: some fields bad at once, and bodies with bytes changed or cut."""
     rng = random.Random(seed)
@@ -131,7 +164,7 @@ def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]
             at = rng.randrange(len(body))
             body = body[:at] + rng.randbytes(rng.randrange(4)) + body[at + rng.randrange(4) :]
         else:
-            values = BAD_RUNS if path == RUNS else BAD_VALUES
+            values = {RUNS: BAD_RUNS, RESPONSES: BAD_RESPONSES}.get(path, BAD_VALUES)
             fields = rng.sample([n for n in values if ONLY.get(n, path) == path], 3)
             body = dumped({**good(path, model), **{n: rng.choice(values[n]) for n in fields}})
         yield path, body

@@ -77,6 +77,7 @@ def serving(
     max_turn_seconds: float = 60.0,
     caps: Caps = DEFAULT_CAPS,
     key: str = "",
+    origins: Sequence[str] = (),
     held: threading.Event | None = None,
     port: int = 0,
 ) -> Iterator[Place]:
@@ -93,7 +94,7 @@ def serving(
     models = SingleModel(NAME, bring)
     listener = bound("127.0.0.1", port)
     address = "http://127.0.0.1:{1}".format(*listener.getsockname())
-    server = Server(make_app(models, caps, key, metrics.expose), models.close)
+    server = Server(make_app(models, caps, key, metrics.expose, origins), models.close)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     place = Place(address, models, backend)

@@ -4,6 +4,7 @@ checkpoint behind the endpoint: over the wire comes what its engine writes.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from mars_runtime.__main__ import main
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.serving.addresses import ORIGINS
 from mars_runtime.serving.server import bound
 from mars_runtime.settings import DecodeSettings
 
@@ -106,11 +108,18 @@ QUESTION = "Sort these numbers: 7, 3, 5"
 def server() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """``python -m mars_runtime serve`` and its address."""
     command = [sys.executable, "-m", "mars_runtime", "serve", "--checkpoint", NAME, "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, ORIGINS: "*"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     yield process, process.stdout.readline().split()[-1]
     process.kill()
     process.wait()
+
+
+def test_the_command_reads_the_allowed_origins(server: tuple[subprocess.Popen[str], str]) -> None:
+    headers = {"origin": "https://app.example", "access-control-request-method": "POST"}
+    answer = httpx.options(f"{server[1]}/chat/completions", headers=headers)
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
 
 
 def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], str]) -> None:

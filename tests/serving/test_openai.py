@@ -11,6 +11,7 @@ from typing import Any
 
 import openai
 import pytest
+from openai.types.responses import ResponseCreatedEvent
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.engine import Request
@@ -289,6 +290,9 @@ def kind_of(value: Any) -> str:
 
 def of_stream(items: list[Any]) -> str:
     """What a stream that gave these is called, whose text is whole."""
+    if isinstance(items[0], ResponseCreatedEvent):
+        assert items[-1].response.output_text
+        return "Stream[ResponseStreamEvent]"
     kind = type(items[0]).__name__
     pieces = (item.choices[0] for item in items if item.choices)
     is_chat = kind == "ChatCompletionChunk"
@@ -331,8 +335,8 @@ async def made_async(call: str, address: str) -> str:
 
 
 def test_the_table_has_all_that_is_claimed() -> None:
-    assert len(ROWS) == 25
-    assert {wanted for _, wanted in ROWS} >= {"SyncPage[Model]", "Model", "Stream[Completion]"}
+    assert len(ROWS) == 29
+    assert {wanted for _, wanted in ROWS} >= {"SyncPage[Model]", "Response", "Stream[Completion]"}
 
 
 @pytest.mark.parametrize(("call", "wanted"), ROWS)

@@ -20,9 +20,11 @@ from tests.serving.scripted_server import NAME, Oracle, Place, serving
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT, TEXT, RUN = "/v1/chat/completions", "/v1/completions", "/v1/runs"
+RESPONSES = "/v1/responses"
 GOOD: dict[str, dict[str, Any]] = {
     CHAT: {"model": NAME, "messages": HELLO},
     TEXT: {"model": NAME, "prompt": "Once"},
+    RESPONSES: {"model": NAME, "input": "Once"},
     RUN: {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
 TURN = {"role": "user"}
@@ -53,6 +55,7 @@ def test_the_document_is_valid_and_names_every_body(place: Place) -> None:
     [
         ("ChatBody", SERVED),
         ("TextBody", SERVED),
+        ("ResponsesBody", SERVED),
         ("LaneBody", (*SERVED, "max_new_tokens")),
         ("SteerBody", STEERED),
     ],
@@ -75,7 +78,7 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
     answer = place.http.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert not re.search(r"https?:|<script|<link|<img|@import|url\(", answer.text)
-    for name in (*SERVED, "messages", "prompt", "top_logprobs", "lanes"):
+    for name in (*SERVED, "messages", "prompt", "top_logprobs", "input", "lanes"):
         assert f"<code>{name}</code>" in answer.text
     for path in BODIES:
         assert f"POST {path}</code>" in answer.text

@@ -1,0 +1,67 @@
+"""How requests reach an ASGI app: trailing slashes, and pages of other origins (CORS)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from mars_runtime.serving.limits import Application, Message, Receive, Send
+
+ORIGINS = "MARS_ALLOWED_ORIGINS"
+"""The environment variable with the origins whose pages may call the endpoint from a browser."""
+EXPOSED = ("retry-after", "x-run-id")
+"""Response headers that scripts of these pages may read, besides those that all may."""
+METHODS = ("GET", "POST", "DELETE")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
+
+
+class OriginsError(ValueError):
+    """A list of origins that browsers would never match; the message is one sentence."""
+
+
+def read_origins(text: str) -> tuple[str, ...]:
+    """The origins of a comma-separated list, spelled as browsers send them. Raises OriginsError."""
+    origins = tuple(part for each in text.split(",") if (part := each.strip().lower()))
+    if not all(each == "*" or _ORIGIN.fullmatch(each) for each in origins):
+        raise OriginsError(
+            f"{ORIGINS} must be * or origins such as https://example.org, separated by commas and "
+            f"without a path, got {text!r}."
+        )
+    return origins
+
+
+def cors(origins: Sequence[str]) -> list[Middleware]:
+    """Middleware that lets pages of these origins call the app, never with cookies: the key of the
+    endpoint travels in a header that their scripts set. Without origins there is none."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=METHODS,
+            allow_headers=["*"],
+            allow_private_network=True,
+            expose_headers=EXPOSED,
+        )
+    ]
+
+
+class TrailingSlash:
+    """ASGI middleware: ignore a slash at the end of the path.
+
+    Starlette would redirect to an absolute address, whose scheme is wrong behind a proxy that
+    speaks TLS, and many clients do not repeat a POST.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, under the path without the slash."""
+        if scope["type"] == "http" and scope["path"].endswith("/"):
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+        await self._app(scope, receive, send)

@@ -1,0 +1,228 @@
+"""OpenAI's Responses API (``POST /v1/responses``), text in and text out.
+
+A request is translated into one for a chat, and the chat's answer into a response or its stream of
+events. No response is stored, so each request brings its whole conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from mars_runtime.serving.answer import Answer, Envelope, Json, Piece, pieces
+from mars_runtime.serving.errors import ApiError, refusal_of
+from mars_runtime.serving.models import Answering
+from mars_runtime.serving.requests import (
+    MAX_MESSAGES,
+    SERVED,
+    Body,
+    Caps,
+    Completion,
+    Message,
+    NumTokens,
+    Stops,
+    Text,
+    checked,
+    completion_of,
+    parse,
+    refuse,
+    with_settings,
+)
+from mars_runtime.settings import RECOMMENDED
+
+UNSTORED = "No response is stored here: send the whole conversation as input."
+UNSUPPORTED = "{field} is not supported here: leave it out."
+WANTED = f"a text or a list of 1 to {MAX_MESSAGES} messages"
+LAST = "input must end with a message of the role user."
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "background": (False,),
+    "tools": ([],),
+    "prompt": (),
+    "top_logprobs": (0,),
+}
+"""Fields that this server cannot obey, and their values that change nothing."""
+LOGPROBS = "message.output_text.logprobs"
+ENDED = {"stop": "completed", "length": "incomplete"}
+"""Statuses of a response by the reason for which the chat's answer ended."""
+
+
+def _messages(value: Any) -> Any:
+    """A text as the only message; of a list, every item has to be a message."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
+    if not is_list or not all(map(_is_message, value)):
+        refuse(f"must be {WANTED}")
+    return value
+
+
+def _is_message(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type", "message") == "message"
+
+
+class ResponsesFields(Body):
+    """A text or a conversation to respond to."""
+
+    model: Text = Field(description="a name of /v1/models")
+    input: Annotated[list[Message], BeforeValidator(_messages)] = Field(description=WANTED)
+    instructions: Text = Field(default="", description="a system message before the input")
+    max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
+    stop: Stops = Field(default=[])
+    stream: bool = False
+    metadata: dict[Text, Text] = Field(default={}, description="texts that are returned as sent")
+
+
+ResponsesBody = with_settings(ResponsesFields, SERVED)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRequest:
+    """A request as posted, and the chat that answers it."""
+
+    posted: ResponsesFields
+    chat: Completion
+
+
+def read_request(body: bytes, caps: Caps) -> ResponseRequest:
+    """Parse a request. Raises ApiError."""
+    values = parse(body)
+    for field in ("previous_response_id", "conversation"):
+        if field in values:
+            raise ApiError(400, f"{field} is not supported. {UNSTORED}", field)
+    _check_supported(values)
+    posted = checked(ResponsesBody, values)
+    limit = caps.max_new_tokens
+    if posted.max_output_tokens > limit and "max_output_tokens" in values:
+        sentence = f"max_output_tokens must be at most {limit}, got {posted.max_output_tokens}."
+        raise ApiError(400, sentence, "max_output_tokens")
+    if posted.input[-1].role != "user":
+        raise ApiError(400, LAST, "input")
+    messages = [{"role": each.role, "content": each.content} for each in posted.input]
+    if posted.instructions:
+        messages.insert(0, {"role": "system", "content": posted.instructions})
+    chat = {name: values[name] for name in (*SERVED, "model", "stop", "stream") if name in values}
+    if "max_output_tokens" in values:
+        chat["max_completion_tokens"] = posted.max_output_tokens
+    return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}))
+
+
+def _check_supported(values: Json) -> None:
+    """Raises ApiError for what would change the response and cannot be done."""
+    for field, neutral in NEUTRAL.items():
+        if field in values and values[field] not in neutral:
+            raise ApiError(400, UNSUPPORTED.format(field=field), field)
+    text, include = values.get("text"), values.get("include")
+    if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
+        raise ApiError(400, UNSUPPORTED.format(field="text.format"), "text.format")
+    if isinstance(include, list) and LOGPROBS in include:
+        sentence = f"{LOGPROBS} is not supported here: ask for a chat completion with logprobs."
+        raise ApiError(400, sentence, "include")
+
+
+class ResponseEnvelope:
+    """What the events of one response have in common, and the response as a whole."""
+
+    def __init__(self, request: ResponseRequest, chat: Envelope) -> None:
+        self.name = f"resp_{uuid.uuid4().hex}"
+        self._item = f"msg_{uuid.uuid4().hex}"
+        self._request = request
+        self._chat = chat
+        self._numbers = count()
+
+    def whole(self, answer: Answer, text: str) -> Json:
+        """Return a response that is complete or was cut at its limit."""
+        completion = self._chat.whole(answer, Piece(text))
+        status = ENDED[answer.finish_reason]
+        usage = completion["usage"]
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        is_cut = status == "incomplete"
+        return {
+            **self._response(status, [self._message(status, text)]),
+            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "usage": {
+                "input_tokens": usage["prompt_tokens"],
+                "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+                "output_tokens": usage["completion_tokens"],
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": usage["total_tokens"],
+            },
+            "mars": completion["mars"],
+            "metrics": completion["metrics"],
+        }
+
+    async def events(self, run: Answering, answer: Answer) -> AsyncIterator[str]:
+        """Stream the response as server-sent events; the last one holds it as a whole."""
+        begun = self._response("in_progress", [])
+        yield self._event("created", response=begun)
+        yield self._event("in_progress", response=begun)
+        part: Json = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        empty = {**self._message("in_progress", ""), "content": []}
+        yield self._event("output_item.added", output_index=0, item=empty)
+        yield self._event("content_part.added", **part, part=_part(""))
+        text = ""
+        try:
+            async for piece in pieces(run, answer):
+                text += piece.text
+                if piece.text:
+                    yield self._event("output_text.delta", **part, delta=piece.text, logprobs=[])
+        except Exception as error:
+            failed = self._response("failed", [self._message("incomplete", text)])
+            failed["error"] = {"code": "server_error", "message": str(refusal_of(error))}
+            yield self._event("failed", response=failed)
+            return
+        whole = self.whole(answer, text)
+        (message,) = whole["output"]
+        yield self._event("output_text.done", **part, text=text, logprobs=[])
+        yield self._event("content_part.done", **part, part=_part(text))
+        yield self._event("output_item.done", output_index=0, item=message)
+        yield self._event(whole["status"], response=whole)
+
+    def _event(self, name: str, **fields: Any) -> str:
+        event = {"type": f"response.{name}", "sequence_number": next(self._numbers), **fields}
+        data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        return f"event: response.{name}\ndata: {data}\n\n"
+
+    def _message(self, status: str, text: str) -> Json:
+        return {
+            "id": self._item,
+            "type": "message",
+            "role": "assistant",
+            "status": status,
+            "content": [_part(text)],
+        }
+
+    def _response(self, status: str, output: list[Json]) -> Json:
+        posted, settings = self._request.posted, self._request.chat.settings
+        return {
+            "id": self.name,
+            "object": "response",
+            "created_at": self._chat.created,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": posted.instructions or None,
+            "max_output_tokens": self._request.chat.max_tokens,
+            "metadata": posted.metadata,
+            "model": posted.model,
+            "output": output,
+            "parallel_tool_calls": False,
+            "previous_response_id": None,
+            "store": False,
+            "temperature": settings.temperature,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_p": settings.top_p,
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+
+def _part(text: str) -> Json:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

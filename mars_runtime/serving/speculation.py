@@ -1,0 +1,47 @@
+"""Figures of speculative decoding of one answer, under vLLM's names (0.32, its option
+``--per-request-spec-decode-metrics detailed``), which benchmarks such as aiperf read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from mars_runtime import folds
+from mars_runtime.events import Event
+
+
+def metrics(events: Sequence[Event]) -> dict[str, Any]:
+    """Return the ``metrics`` object of an answer."""
+    return {"speculative_decoding": speculative_decoding(events)}
+
+
+def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
+    """Return the figures of the forwards that judged drafts, None for a method that drafts nothing.
+
+    ``mean_acceptance_length`` counts the token that each of these forwards adds to the accepted
+    drafts. ``num_spec_tokens`` is the longest draft of the request, because its length may change
+    with each forward. ``per_position_acceptance_rates`` is the share of these forwards that
+    accepted the draft at each position, as in vLLM's ``bench serve``.
+    """
+    methods = {step.settings.method for step, _ in folds.row_steps(events)}
+    if methods <= folds.UNDRAFTED:
+        return None
+    judged = list(folds.drafting(events))
+    drafted = [num_drafted for num_drafted, _ in judged]
+    accepted = [num_accepted for _, num_accepted in judged]
+    histogram = [accepted.count(number) for number in range(max(drafted, default=0) + 1)]
+    at_least = list(accumulate(reversed(histogram)))[::-1]
+    num_steps = len(judged)
+    return {
+        "mean_acceptance_length": 1 + sum(accepted) / max(1, num_steps),
+        "draft_acceptance_rate": sum(accepted) / max(1, sum(drafted)),
+        "acceptance_histogram": histogram,
+        "num_spec_steps": num_steps,
+        "num_accepted_draft_tokens": sum(accepted),
+        "num_draft_tokens": sum(drafted),
+        "num_spec_tokens": len(histogram) - 1,
+        "per_position_acceptance_rates": [number / num_steps for number in at_least[1:]],
+        "per_step_accepted": accepted,
+        "per_step_drafted": drafted,
+    }

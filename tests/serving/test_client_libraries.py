@@ -1,0 +1,68 @@
+"""The current releases of client libraries against ``python -m mars_runtime serve``: a chat, a
+stream, a stop string, a seed, an error, and a response where the library has the Responses API.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from mars_runtime.serving.models import unknown
+from tests.environments import make_environment
+from tests.serving.client_probe import LENGTH, LIBRARIES
+from tools.clients import served
+
+MODEL = "mars-tiny"
+PROMPT, STOP, SEED = "Sort these numbers: 7, 3, 5", ", 5", 7
+PROBE = Path(__file__).with_name("client_probe.py")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the newest releases of the libraries."""
+    return make_environment(tmp_path_factory.mktemp("clients") / "venv", *LIBRARIES)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Where the command serves."""
+    with served(MODEL) as (_, found):
+        yield found
+
+
+def text_of(address: str, **more: Any) -> str:
+    """The answer without a library."""
+    messages = [{"role": "user", "content": PROMPT}]
+    asked = {"model": MODEL, "messages": messages, "max_tokens": LENGTH, **more}
+    answer = httpx.post(f"{address}/v1/chat/completions", json=asked, timeout=120)
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_client_library_gets_what_the_endpoint_answers(
+    python: Path, address: str, library: str
+) -> None:
+    whole, drawn = text_of(address), text_of(address, temperature=1, seed=SEED)
+    assert drawn != whole
+    assert STOP in whole
+    command = [str(python), str(PROBE), library, address, MODEL, PROMPT, STOP, str(SEED)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["chat"] == whole
+    assert "".join(found["stream"]) == whole
+    assert len(list(filter(None, found["stream"]))) > 1
+    assert found["stop"] == whole[: whole.index(STOP)]
+    assert found["seed"] == [drawn, drawn]
+    assert str(unknown([MODEL])) in found["error"]
+    assert library == "llm" or found["response"] == whole
+    assert "".join(found.get("events", [whole])) == whole
+    if library == "openai":
+        assert found["figures"]["num_spec_steps"] == sum(found["figures"]["acceptance_histogram"])
