@@ -10,6 +10,7 @@ from browser import needs_browser, playwright, visiting
 from explain_page import document
 
 from app.frontier import RESULTS, read_sets
+from app.record import TRAFFIC
 from app.recordings import FOLDER, read_value
 from mars_runtime import folds
 
@@ -143,7 +144,7 @@ def test_load_and_frontier_show_what_was_measured(tour: Open) -> None:
         if tag == "tick":
             ticks[json.loads(data)["way"]] = json.loads(data)
     rows = page.locator(".pr-load").all()
-    assert [row.get_attribute("data-way") for row in rows] == list(ticks) == ["ar", "lossless"]
+    assert [row.get_attribute("data-way") for row in rows] == list(ticks) == TRAFFIC["ways"]
     widths = {}
     for row, (way, tick) in zip(rows, ticks.items(), strict=True):
         waited = float(row.locator("b").inner_text().removesuffix(" s for a whole answer"))
