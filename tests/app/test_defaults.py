@@ -22,6 +22,7 @@ from app.live.presets import EXACT, controls_of, preset_of, presets_of
 from app.live.tab import live_tab, settings_for_example
 from app.record import SCENARIOS
 from app.recordings import load
+from mars_runtime import folds
 from mars_runtime.__main__ import main
 from mars_runtime.model.registry import Entry, registry
 from mars_runtime.review.ways import read_way
@@ -104,6 +105,8 @@ def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[
     entry = registry()[next(iter(traces.values())).header.checkpoint]
     assert {name: trace.header.settings for name, trace in traces.items()} == order.lanes
     assert {trace.header.system for trace in traces.values()} == {entry.system}
+    ends = [folds.end(trace.events) for trace in traces.values()]
+    assert [end and end.reason for end in ends] == ["eos", "eos"]  # before the limit
 
 
 def test_a_preset_is_marked_on_opening(opening: dict[str, Any]) -> None:

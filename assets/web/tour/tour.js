@@ -232,7 +232,7 @@ const TOUR = [
     headline: "Not every text gets faster",
     says: "Free prose is hard to foresee, for a small model most of all: fewer groups, and drafts that cost time. The text is AR's all the same.",
     notes: "Say it before somebody asks. The Frontier tab has what was measured, the failures too.",
-    scene: { kind: "race", recording: "rewrite", isLive: true, beats: [{ until: 18 }, { until: "end" }] },
+    scene: { kind: "race", recording: "tale", isLive: true, beats: [{ until: 18 }, { until: "end" }] },
   },
   {
     headline: "Your turn",
