@@ -128,7 +128,7 @@ describe("AR + lookup", () => {
     assert.equal(lane.facts.title, "AR + lookup");
   });
 
-  test("its lane has a colour of its own beside MARS", () => {
+  test("its lane has a colour other than those of the methods", () => {
     const places = ["mars", "lookup", "jacobi", "speculative", "block_diffusion"].map(placeOfMethod);
     assert.equal(new Set(places).size, places.length);
   });
