@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from mars_runtime.methods import METHODS, Method
+from mars_runtime.methods import LANES, LOOKUP, Method
 from mars_runtime.settings import (
+    AR_LOOKUP,
     AUTO,
     OBEYED_BY_ALL,
     RECOMMENDED,
@@ -22,6 +23,7 @@ from mars_runtime.settings import (
     DecodeSettings,
     SettingsError,
 )
+from mars_runtime.text import TextError, check_system
 
 DEFAULTS = replace(RECOMMENDED, aim="passes", stop_loops=True)
 """What the page begins with: masks are at work on everyday text, whatever they cost here."""
@@ -31,7 +33,7 @@ PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """What tabs begin with that have no controls but their own."""
 FIXED_BLOCK_SIZE = 4
 """B where the visitor chooses it and has not moved its slider, and where it can't be chosen."""
-TITLES: dict[str, str] = {name: facts.title for name, facts in METHODS.items()}
+TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
 """What the page offers of it: a rest of N forwards after each makes a run N + 1 times slower."""
@@ -92,9 +94,30 @@ def read_prompt(value: object, limits: Limits) -> str:
         raise RefusalError(
             "prompt", f"Shorten the prompt to at most {limits.max_prompt_chars:,} characters."
         )
-    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+    if is_broken(value):
         raise RefusalError("prompt", "Remove the characters that are no valid text.")
     return value
+
+
+def read_system(value: object, limits: Limits | None = None) -> str:
+    """The system prompt as typed, empty for the checkpoint's own. Raises RefusalError for long or
+    broken text."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise RefusalError("system", "The system prompt must be text.")
+    try:
+        check_system(value)
+    except TextError as error:
+        raise RefusalError("system", str(error)) from None
+    if is_broken(value):
+        raise RefusalError("system", "Remove the characters that are no valid text.")
+    return value if value.strip() else ""
+
+
+def is_broken(text: str) -> bool:
+    """Whether the text has a NUL or half a surrogate pair."""
+    return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def read_setting(name: str, value: Any, limits: Limits) -> Any:
@@ -194,6 +217,7 @@ def setting(name: str) -> Control:
 
 
 PROMPT = Control("prompt", read_prompt, link="prompt", is_text=True)
+SYSTEM = Control("system", read_system, link="system", is_text=True)
 TAU = setting("tau")
 BLOCK_SIZE = setting("block_size")
 LOSSLESS = setting("lossless")
@@ -210,6 +234,7 @@ LIVE = (
     *map(setting, LIVE_SETTINGS),
     Control("view", read_view, link="lanes", is_text=True),  # gradio opens the API page by "view"
     CHECKPOINT,
+    SYSTEM,
     AUTO_BLOCK_SIZE,  # in links the block size "auto"
     number("pace", "Slow motion", 0, MAX_PACE, is_steered=True),
 )
@@ -218,7 +243,7 @@ POSTED = tuple(control.name for control in LIVE)
 STEERED = tuple(control.name for control in LIVE if control.is_steered)
 LINKED = {control.name: control for control in LIVE if control.link}
 SHARED = (*LINKED, "auto")
-SHOWN = tuple(name for name in SHARED if name not in ("prompt", "max_new_tokens"))
+SHOWN = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
 """Controls that show what a run was started with from a view, which brings the others."""
 
 
@@ -260,10 +285,15 @@ def _with_settings(
     return {**found, "settings": DecodeSettings(**settings)}
 
 
+def title_of(settings: DecodeSettings) -> str:
+    """What the page calls a run with these settings."""
+    return TITLES[LOOKUP if settings.is_ar_lookup else settings.method]
+
+
 def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
     """The settings by which a method decodes: the visitor's where it obeys them, plain ones where
     it does not, so that a trace says what was in force."""
-    facts = METHODS[cast(Method, method)]
+    facts = LANES[method]
     obeyed = {name: getattr(settings, name) for name in facts.obeys}
     if settings.is_auto and not facts.has_auto and obeyed:
         obeyed["block_size"] = FIXED_BLOCK_SIZE
@@ -273,5 +303,7 @@ def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
         if settings.lossless:  # there τ says how boldly to draft, and nothing is drafted here
             obeyed["tau"] = DecodeSettings().tau
     common = {name: getattr(settings, name) for name in OBEYED_BY_ALL if name not in facts.refuses}
+    if method == LOOKUP:
+        return replace(AR_LOOKUP, **common)
     plain = DecodeSettings(tau=1.0, block_size=1, **common)
     return replace(plain, method=cast(Method, method), **obeyed)

@@ -22,7 +22,7 @@ from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
 FAILURES = Path(__file__).with_name("failures.json")
-EXAMPLES = "{}: the examples to click, unverified"
+EXAMPLES = "{}: the examples to click"
 OPEN = "{}: open requests of five kinds"
 FAMILIES = "{}: six families of tasks"
 ADAPTIVE = "{}: thresholds that adapt, on six families of tasks"

@@ -30,6 +30,7 @@ from mars_runtime.folds import visible_tokens
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import OutputError, check_folder, path_of
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Context
 from mars_runtime.trace import Header, TraceWriter
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 CACHE_BLOCK = 16
 TRAFFIC = {
     **{"question": "compare", "kind": "poisson", "recorded": "", "mix": "short"},
-    **{"rate": 6.0, "seconds": 15.0, "ways": ["ar", "lossless"], "max_new_tokens": 48},
+    **{"rate": 6.0, "seconds": 15.0, "ways": ["ar", "lookup", "lossless"], "max_new_tokens": 48},
     **{"high": 0.9, "low": 0.5, "budget": 3.0},
 }
 """The controls of the load that is recorded."""
@@ -250,6 +251,7 @@ class Recorder:
             costs=costs,
             task=asdict(task),
             name=lane.title,
+            context=Context(system=self._checkpoint.tokenizer.system_in_force("")),
         )
 
     def _ids(self, prompt: str) -> list[int]:

@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from app.controls import TITLES, Limits, RefusalError
+from app.controls import Limits, RefusalError, title_of
 from app.examples.book import ExampleBook
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served, UnavailableError
@@ -382,7 +382,7 @@ def writer_of(
         request,
         costs=served.engine.costs(),
         task=asdict(task) if task is not None else None,
-        name=TITLES[request.settings.method],
+        name=title_of(request.settings),
         context=context,
         room=served.engine.capacity,
     )

@@ -9,10 +9,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import FINAL, End, Event
-from mars_runtime.settings import SETTINGS, DecodeSettings, Setting, SettingsError, number
+from mars_runtime.settings import (
+    RECOMMENDED,
+    SETTINGS,
+    DecodeSettings,
+    Setting,
+    SettingsError,
+    number,
+)
+from mars_runtime.text import Context, TextError, check_system
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Run
@@ -29,6 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("generate", help="decode a prompt and stream the text")
     add = parser.add_argument
     add("--prompt", required=True, help="what to ask")
+    add("--system", default="", help="the system prompt (the checkpoint's own)")
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="a name or a folder (%(default)s)")
     for line in SETTINGS.values():
         _add_setting(parser, line)
@@ -38,26 +48,35 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
-    flag = f"--{line.name.replace('_', '-')}"
+    flag, default = f"--{line.name.replace('_', '-')}", getattr(RECOMMENDED, line.name)
     if line.type is bool:
-        parser.add_argument(flag, action="store_true", help=line.says)
+        says = f"{line.says} ({'on' if default else 'off'})"
+        parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=says)
         return
     parser.add_argument(
         flag,
         type=str if line.low is None else number,
-        default=line.default,
         metavar="|".join(line.choices) or None,
-        help=line.says if line.default == "" else f"{line.says} (%(default)s)",
+        help=line.says if default == "" else f"{line.says} ({default})",
     )
+
+
+def settings_of(args: argparse.Namespace) -> DecodeSettings:
+    """Return the settings that the flags name over those that the page and the endpoints begin
+    with; methods other than MARS begin with the defaults of the table. Raises SettingsError."""
+    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    start = RECOMMENDED if given.get("method", "mars") == "mars" else DecodeSettings()
+    return replace(start, **given)
 
 
 def run(args: argparse.Namespace) -> int:
     """Decode and print; the exit code. A mistake of the user is one sentence and exit code 2."""
     try:
-        settings = DecodeSettings(**{name: getattr(args, name) for name in SETTINGS})
+        settings = settings_of(args)
         if not args.prompt.strip():
             raise SettingsError("Type a prompt: it is empty.")
-    except SettingsError as error:
+        check_system(args.system)
+    except (SettingsError, TextError) as error:
         return _refuse(error)
     # Heavy from here on; mistakes above are told at once.
     from rich.console import Console
@@ -66,7 +85,6 @@ def run(args: argparse.Namespace) -> int:
     from mars_runtime.engine import RequestError
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.text import TextError
 
     try:
         # Drawn in a terminal alone, and gone when it is loaded.
@@ -77,26 +95,28 @@ def run(args: argparse.Namespace) -> int:
                 dtype=args.dtype,
                 tell=lambda sentence: status.update(escape(sentence)),
             )
-        return _generate(checkpoint, args.prompt, settings, is_json=args.json)
+        return _generate(checkpoint, args.prompt, args.system, settings, is_json=args.json)
     except (CheckpointError, TextError, RequestError) as error:
         return _refuse(error)
 
 
 def _generate(
-    checkpoint: Checkpoint, prompt: str, settings: DecodeSettings, *, is_json: bool
+    checkpoint: Checkpoint, prompt: str, system: str, settings: DecodeSettings, *, is_json: bool
 ) -> int:
     from mars_runtime.engine import Engine, Request
     from mars_runtime.engine.backend import with_draft
     from mars_runtime.engine.header import make_header
 
     settings = with_draft(settings, checkpoint.name)
-    request = Request(checkpoint.tokenizer.encode_prompt(prompt), settings, DEADLINE)
+    ids = checkpoint.tokenizer.encode_prompt(prompt, system=system)
+    request = Request(ids, settings, DEADLINE)
     if settings.method == "mars" and settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
         # Imports and look-ups before the run begins: they would hold the interpreter's lock.
-        header = make_header(checkpoint, prompt, request, costs=engine.costs())
+        context = Context(system=checkpoint.tokenizer.system_in_force(system))
+        header = make_header(checkpoint, prompt, request, costs=engine.costs(), context=context)
         output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)
         current = engine.submit(request)
         for events in follow(current):

@@ -59,3 +59,14 @@ METHODS: dict[Method, MethodFacts] = {
     ),
 }
 """In the order in which people are offered them."""
+
+LOOKUP = "lookup"
+"""The lane of plain AR that verifies drafts of prompt lookup: no masks are fed. It is no method of
+its own; ``settings.AR_LOOKUP`` are its settings."""
+LANES: dict[str, MethodFacts] = {
+    "mars": METHODS["mars"],
+    "ar": METHODS["ar"],
+    LOOKUP: MethodFacts("AR + lookup", is_exact=True),
+    **{str(name): facts for name, facts in METHODS.items()},
+}
+"""What can be run side by side: the methods, and plain AR with prompt lookup."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mars_runtime.json_values import as_mapping
-from mars_runtime.methods import METHODS, Method
+from mars_runtime.methods import LANES, LOOKUP, METHODS, Method
 
 Metric = Literal["probability", "margin", "entropy"]
 Groups = Literal["one", "every"]
@@ -350,6 +350,11 @@ class DecodeSettings:
         return self.method != "ar" and (facts.is_exact or is_chosen)
 
     @property
+    def is_ar_lookup(self) -> bool:
+        """Whether plain AR verifies drafts of prompt lookup and no masks are fed."""
+        return self.method == "mars" and self.lossless and self.lookup and self.block_size == 1
+
+    @property
     def is_adaptive(self) -> bool:
         """Whether tau is but the floor of a threshold that adapts."""
         return self.threshold != "fixed" and self.method == "mars" and not self.lossless
@@ -415,8 +420,12 @@ RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="ev
 """What the page and its endpoints begin with: AR's own text, drafted as boldly as pays here."""
 
 
+AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
+"""Plain AR that verifies drafts of prompt lookup, without masks."""
+
+
 def describe(settings: DecodeSettings) -> str:
-    """``AR``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``lookup alone``, ``Jacobi
+    """``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``Jacobi
     B=4``, ``AR penalty 1.1``; what is usual is left out."""
     penalty = settings.repetition_penalty
     return _way(settings) + (f" penalty {penalty:g}" if penalty != 1 else "")
@@ -432,8 +441,8 @@ def _way(settings: DecodeSettings) -> str:
         return f"speculative {settings.draft} K={settings.num_drafts}, {masked}"
     if settings.method == "block_diffusion":
         return f"block diffusion τ={settings.tau:g} B={settings.block_size}"
-    if settings.lookup and settings.block_size == 1:
-        return "lookup alone"
+    if settings.is_ar_lookup:
+        return LANES[LOOKUP].title
     name = "lossless" if settings.lossless else "MARS"
     if settings.is_adaptive and settings.threshold == "agreement":
         return f"MARS agreement {settings.target:g} τ≥{settings.tau:g} B={settings.block_size}"

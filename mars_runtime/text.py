@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 _SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)([^'\"{}<>]+)<\|im_end\|>")
 MAX_PROMPT_CHARS = 200_000
+MAX_SYSTEM_CHARS = 4000
+"""Characters of a system prompt that a visitor, a link or a command gives."""
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
 Said = tuple[str, "str | Sequence[int]"]
 """A turn of a chat: role, and its text or the ids that were written."""
@@ -51,12 +53,14 @@ class Context:
     """Of one prompt.
 
     history: the earlier turns in it, oldest first. num_left_out: older ones that had no room.
-    num_given: its last so many tokens are the beginning of the answer, given beforehand.
+    num_given: its last so many tokens are the beginning of the answer, given beforehand. system:
+    the system prompt in force, empty where there is none.
     """
 
     history: tuple[Turn, ...] = ()
     num_left_out: int = 0
     num_given: int = 0
+    system: str = ""
 
 
 ALONE = Context()
@@ -190,16 +194,31 @@ class Tokenizer:
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return list(self._encoder.encode(whole, add_special_tokens=False).ids)
 
+    def system_in_force(self, system: str) -> str:
+        """Return ``system``, or the checkpoint's own system prompt if it is empty or blank."""
+        return system if system.strip() else self.system or ""
+
     def encode_prompt(
-        self, text: str, history: Sequence[Turn] = (), before: Sequence[Said] = ()
+        self,
+        text: str,
+        history: Sequence[Turn] = (),
+        before: Sequence[Said] = (),
+        system: str = "",
     ) -> list[int]:
-        """``encode_chat`` of one user turn, after earlier ones and whatever else was said
-        ``before``. Raises TextError if it is empty, too long or unspeakable."""
+        """Return ``encode_chat`` of one user turn, after earlier turns and what was said
+        ``before``.
+
+        system: the system prompt, unless ``before`` begins with one; the checkpoint's own if it is
+        empty. Raises TextError if a text is empty, too long or has no tokens.
+        """
         if not text.strip():
             raise TextError("Type a prompt: it is empty.")
         if self._lost and not self.decode(self.encode(text)).strip():
             raise TextError("Type another prompt: the model has no tokens for these characters.")
-        return self.encode_chat([*before, *_said(history), ("user", text)])
+        is_given = bool(before) and before[0][0] == "system"
+        in_force = "" if is_given else self.system_in_force(check_system(system))
+        first: list[Said] = [("system", in_force)] if in_force else []
+        return self.encode_chat([*first, *before, *_said(history), ("user", text)])
 
     def num_tokens(self, turn: Turn) -> int:
         """How many ids an earlier turn adds to a prompt."""
@@ -254,6 +273,16 @@ class Tokenizer:
                 "This tokenizer changes the text it encodes: choose a byte-level BPE tokenizer "
                 "that gives every text back."
             )
+
+
+def check_system(system: str) -> str:
+    """Return the system prompt. Raises TextError if it is too long."""
+    if len(system) > MAX_SYSTEM_CHARS:
+        raise TextError(
+            f"Shorten the system prompt to at most {MAX_SYSTEM_CHARS:,} characters: it has "
+            f"{len(system):,}."
+        )
+    return system
 
 
 def _said(history: Iterable[Turn]) -> list[Said]:

@@ -96,8 +96,9 @@ class Header:
     beforehand; slot_bytes: keys and values of one token in the cache, 0 if not told;
     forward_seconds: of the shortest forward of ``rho``, 0 if not told; is_bitwise: whether what a
     token gives depends on nothing else in a forward, to the last bit. Where it does, lossless is AR
-    up to near ties. history, num_left_out: as in ``Context``, which are in ``prompt_ids`` before
-    ``prompt``; room: tokens that a prompt and its answer may have together, 0 if not told.
+    up to near ties. history, num_left_out, system: as in ``Context``; they are in ``prompt_ids``
+    before ``prompt``. system is empty in traces that don't record it. room: tokens that a prompt
+    and its answer may have together, 0 if not told.
     """
 
     checkpoint: str
@@ -119,6 +120,7 @@ class Header:
     history: Annotated[tuple[Turn, ...], FIRST, Field(max_length=MAX_TURNS)] = ()
     num_left_out: Whole = 0
     room: Whole = 0
+    system: str = ""
 
     @property
     def told(self) -> tuple[int, ...]:

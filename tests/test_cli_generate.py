@@ -16,7 +16,7 @@ from rich.console import Console
 from mars_runtime import folds, terminal
 from mars_runtime.__main__ import COMMANDS, main
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import RECOMMENDED, DecodeSettings
 from mars_runtime.text import Tokenizer
 from mars_runtime.trace import Header, read_trace
 from tests.tiny_checkpoint import write_checkpoint
@@ -77,6 +77,32 @@ def test_lossless_equals_ar(folder: str, capsys: pytest.CaptureFixture[str]) -> 
     assert texts[0] == texts[1]
 
 
+def test_a_system_prompt_is_in_force_and_in_the_trace(
+    folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "2", "--json")
+    tokenizer = Tokenizer.from_dir(folder)
+    for system, said in (("Be brief.", [("system", "Be brief.")]), ("", [])):
+        assert generate(*asked, "--system", system) == 0
+        header = read_trace(capsys.readouterr().out.splitlines()).header
+        assert header.system == system
+        assert list(header.prompt_ids) == tokenizer.encode_chat([*said, ("user", "Hello")])
+
+
+def test_it_begins_with_what_the_page_and_the_endpoints_begin_with(
+    folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "2", "--json")
+    short = replace(RECOMMENDED, max_new_tokens=2)
+    for flags, settings in (
+        ((), short),
+        (("--no-lossless", "--tau", "0.9"), replace(short, lossless=False, tau=0.9)),
+        (("--method", "jacobi"), DecodeSettings("jacobi", max_new_tokens=2)),
+    ):
+        assert generate(*asked, *flags) == 0
+        assert read_trace(capsys.readouterr().out.splitlines()).header.settings == settings
+
+
 def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "8")
     assert generate(*asked, "--json") == 0
@@ -107,6 +133,7 @@ def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFi
         ("--temperature", "inf"),
         ("--prompt", " \n"),
         ("--prompt", "long " * 400),
+        ("--system", "x" * 5000),
         ("--checkpoint", "no-such-checkpoint"),
         ("--device", "abacus"),
         ("--dtype", "int3"),

@@ -73,6 +73,7 @@ PROGRAMS = [
     ["-m", "app.examples.measure"],
     ["-m", "app.examples.ways"],
     ["tools/check_passes.py"],
+    ["tools/system_prompts.py"],
     ["tools/human_loops.py"],
     ["tools/measure_layers.py"],
     ["app.py"],

@@ -68,11 +68,22 @@ def test_law_7_replay_draws_what_the_live_run_drew(events: list[Event]) -> None:
 
 def test_lines_from_before_costs_and_chosen_b_can_be_read() -> None:
     lines = [json.loads(line) for line in lines_of_a_run()]
-    for name in ("rho", "num_given", "slot_bytes", "history", "num_left_out", "room"):
+    for name in ("rho", "num_given", "slot_bytes", "history", "num_left_out", "room", "system"):
         del lines[0][name]
     trace = read_trace(map(json.dumps, lines))
     assert trace.header == HEADER
+    assert trace.header.system == ""
     assert trace.events[1].rows[0].block_size == 0
+
+
+def test_the_system_prompt_travels_in_the_header() -> None:
+    header = replace(HEADER, system="Be brief. <|im_end|> \u2028")
+    lines = list(Trace.of(header, [End("limit")], token_bytes).lines())
+    assert lines[0].isascii()
+    assert read_trace(lines).header == header
+    for broken in (7, None, ["x"]):
+        with pytest.raises(TraceError):
+            read_trace([json.dumps({**json.loads(lines[0]), "system": broken}), *lines[1:]])
 
 
 @pytest.mark.parametrize(

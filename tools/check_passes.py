@@ -29,7 +29,6 @@ from mars_runtime.engine.header import make_header  # noqa: E402
 from mars_runtime.events import Prefill  # noqa: E402
 from mars_runtime.folds import num_tokens  # noqa: E402
 from mars_runtime.model.load import Checkpoint, load_checkpoint  # noqa: E402
-from mars_runtime.model.registry import registry  # noqa: E402
 from mars_runtime.settings import DecodeSettings  # noqa: E402
 from mars_runtime.tasks.requests import KINDS, request_tasks  # noqa: E402
 from mars_runtime.trace import TraceWriter  # noqa: E402
@@ -65,8 +64,7 @@ def prompts() -> list[tuple[str, str]]:
 def race(engine: Engine, checkpoint: Checkpoint, prompt: str) -> dict[str, Any]:
     """What the page would say of a race, and what the stopwatch says."""
     ids = checkpoint.tokenizer.encode_prompt(prompt)
-    penalty = registry()[checkpoint.name].repetition_penalty
-    by = replace(DEFAULTS, lookup=False, repetition_penalty=penalty)
+    by = replace(DEFAULTS, lookup=False)
     ways = {name: settings_for(name, by) for name in ("mars", "ar")}
     requests = {name: Request(ids, settings) for name, settings in ways.items()}
     runs = dict(zip(requests, engine.race(list(requests.values())), strict=True))

@@ -29,6 +29,8 @@ REWRITE = "Rewrite in the past tense: I walk to the market, I buy bread and I wa
 DRAWN = ("--temperature", "0.8", "--top-p", "0.9")
 LOSSLESS = ("--lossless", "--tau", "0")
 DIFFUSION = ("--method", "block_diffusion")
+PLAIN = ("--no-lossless", "--no-lookup", "--groups", "one", "--tau", "0.95", "--block-size", "4")
+"""What a request begins with; its options follow."""
 # Checkpoint, prompt, then options. No unverified auto: what it chooses depends on time.
 REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     *[("mars-tiny", prompt, ("--method", "ar")) for prompt in (SUM, CODE)],
@@ -74,7 +76,7 @@ def answer(checkpoint: str, prompt: str, options: tuple[str, ...]) -> list[Any]:
     given = ["generate", "--checkpoint", checkpoint, "--prompt", prompt, "--json"]
     limit = () if "--max-new-tokens" in options else ("--max-new-tokens", "64")
     with contextlib.redirect_stdout(said):
-        mars([*given, *limit, *options])
+        mars([*given, *limit, *PLAIN, *options])
     return [_kept(json.loads(line)) for line in said.getvalue().splitlines()]
 
 

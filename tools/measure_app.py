@@ -26,7 +26,7 @@ from measure_page import (
 )
 
 LONG_REQUEST = "Write a short tale about a fox who learns to paint."
-SHORT_REQUEST = "What is half of 84? Explain it step by step."
+SHORT_REQUEST = "What is half of 60? Explain it step by step."
 
 
 def ask(view: playwright.Page, request: str) -> None:

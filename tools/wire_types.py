@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from pydantic import TypeAdapter  # noqa: E402
 
 from mars_runtime.events import End, Prefill, Step  # noqa: E402
-from mars_runtime.methods import METHODS  # noqa: E402
+from mars_runtime.methods import LANES  # noqa: E402
 from mars_runtime.review import judgements  # noqa: E402
 from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
@@ -74,7 +74,7 @@ def _table() -> Iterator[str]:
                 obeys=[each for each in SETTINGS if each in facts.obeys],
                 isExact=facts.is_exact,
             )
-            for name, facts in METHODS.items()
+            for name, facts in LANES.items()
         },
     )
     yield from _constant(

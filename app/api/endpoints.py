@@ -46,6 +46,7 @@ PROMPT = Argument("prompt", str, "what to answer, as typed")
 CHECKPOINT = Argument(
     "checkpoint", str, "name of a model of the page; empty for the one that the page opens with", ""
 )
+SYSTEM = Argument("system", str, "the system prompt; empty for the model's own", "")
 CHOSEN = tuple(
     map(
         _setting,
@@ -55,23 +56,25 @@ CHOSEN = tuple(
         ),
     )
 )
-ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT)
-BOTH = (PROMPT, *CHOSEN, CHECKPOINT)
+ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM)
+BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM)
 SEVERAL = (
     Argument("prompts", list[str], "up to 16 of them"),
     Argument(
         "method",
         str,
-        "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached (MARS), or ar",
+        "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached (MARS), ar, or "
+        "lookup (AR + lookup)",
         "cursor",
     ),
-    _setting("tau", 0.95),
+    _setting("tau"),
     Argument("block_size", int, "B, proposals per forward", 4),
-    _setting("lossless", False),
+    _setting("lossless"),
     Argument("batch_size", int, "prompts that are decoded at once", 8),
     Argument("cache_block", int, "tokens of a cache block; matters to the method block alone", 16),
     _setting("max_new_tokens", 64),
     CHECKPOINT,
+    SYSTEM,
 )
 
 Run = Callable[[Mapping[str, Any], str], Iterator[Any]]

@@ -16,6 +16,7 @@ from app.controls import (
     LOSSLESS,
     MAX_NEW_TOKENS,
     PLAIN,
+    SYSTEM,
     TAU,
     Control,
     Limits,
@@ -24,15 +25,17 @@ from app.controls import (
     count,
     read_all,
     read_prompt,
+    settings_for,
 )
-from mars_runtime.methods import Method
+from mars_runtime.methods import LANES, LOOKUP, Method
 from mars_runtime.settings import DecodeSettings
 
 TITLES = {
     "cursor": "MARS, cursor cache",
     "block": "MARS, block cache",
     "uncached": "MARS, no cache",
-    "ar": "plain AR",
+    "ar": LANES["ar"].title,
+    LOOKUP: LANES[LOOKUP].title,
 }
 NOTHING = "none"
 MAX_PROMPTS, MAX_BATCH, MAX_TOKENS = 16, 16, 256
@@ -50,16 +53,20 @@ class BatchOrder:
     batch_size: int
     cache_block: int
     checkpoint: str
+    system: str = ""
 
     def title(self, method: str) -> str:
         """The name of a method with the settings that matter to it alone."""
         if method == "block":
             return f"{TITLES[method]} {self.cache_block}"
-        return f"{TITLES[method]}, lossless" if self.of(method).lossless else TITLES[method]
+        is_lossless = method != LOOKUP and self.of(method).lossless
+        return f"{TITLES[method]}, lossless" if is_lossless else TITLES[method]
 
     def of(self, method: str) -> DecodeSettings:
         """The settings of a method. Only the cursor cache verifies: where τ says how boldly to
         draft, the others, which draft nothing, keep what they are as sure of as usual."""
+        if method == LOOKUP:
+            return settings_for(LOOKUP, self.settings)
         kind: Method = "ar" if method == "ar" else "mars"
         settings = replace(self.settings, method=kind)
         if not settings.lossless or method == "cursor":
@@ -115,6 +122,7 @@ BATCH = (
     count("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
     MAX_NEW_TOKENS,
     CHECKPOINT,
+    SYSTEM,
 )
 """The controls of the tab."""
 
@@ -133,4 +141,5 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
         found["batch_size"],
         found["cache_block"],
         found["checkpoint"],
+        found["system"],
     )

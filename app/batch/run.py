@@ -25,6 +25,8 @@ from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Step
 from mars_runtime.folds import num_accepted, steps, timeline, totals
+from mars_runtime.methods import LOOKUP
+from mars_runtime.text import Context
 from mars_runtime.trace import TraceWriter
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ def start_side(
 ) -> Transcript:
     """Submit all prompts by one method, alone on the device. Raises USER_ERRORS."""
     tokenizer = served.checkpoint.tokenizer
-    prompts = [tokenizer.encode_prompt(prompt) for prompt in order.prompts]
+    prompts = [tokenizer.encode_prompt(prompt, system=order.system) for prompt in order.prompts]
     settings = order.of(method)
     decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
     run = served.engine.solo(decode, settings, deadline=max_seconds, owner=owner)
@@ -162,6 +164,7 @@ def start_side(
         prompts_as_text(order.prompts),
         Request(every_id, settings),
         name=order.title(method),
+        context=Context(system=tokenizer.system_in_force(order.system)),
     )
     writer = TraceWriter(header, tokenizer.token_bytes)
     return Transcript(name, run, writer, keeps_proposals=False)
@@ -179,7 +182,7 @@ def _decode(
     """``decode_batch``, imported where torch is loaded anyway."""
     from mars_runtime.decoders.baselines import decode_batch
 
-    chosen = cast("BatchMethod", method)
+    chosen = cast("BatchMethod", "cursor" if method == LOOKUP else method)
     return decode_batch(model, vocabulary, prompts, chosen, settings, batch_size, cache_block)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -17,9 +18,9 @@ TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 8, 16  # what the tab opens 
 VERIFIES = "With the cursor cache: τ then says how boldly to draft."
 
 
-def batch_tab(page: gr.Blocks, batch: BatchHandlers, checkpoint: Field) -> None:
-    """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
-    desk, engines = Desk("batch", batch, checkpoint), batch.engines
+def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) -> None:
+    """Build and wire the tab; ``live``: the controls of the Live tab."""
+    desk, engines = Desk("batch", batch, live), batch.engines
     with desk.laid_out(page, BATCH, BatchView):
         desk.controls["prompts"] = gr.Textbox(
             label="Prompts, one per line · ⏎ is a line break inside one",

@@ -2,8 +2,8 @@
 the tabs Grid and Batch open with and page through.
 
 The requests stand in ``prompts.json``, chosen by what SmolLM2-135M-Instruct makes of them, greedy:
-those it answers well enough to be read, and, marked as such, some that it gets wrong. None of its
-answers has fewer than 60 tokens (``python -m app.examples.measure``). The openings of Grid and
+those it answers well enough to be read, and, marked as such, some that it gets wrong
+(``python -m app.examples.measure``). The openings of Grid and
 Batch are requests at which τ, B and method matter, chosen by measurement (docs/measurements.md).
 Knows no gradio.
 """
@@ -15,14 +15,13 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app.serving.engines import Engines
 from mars_runtime import tasks
 from mars_runtime.model.registry import Entry
-from mars_runtime.settings import RECOMMENDED, DecodeSettings
 from mars_runtime.tasks import Task
 
 CHAT, TASKS = "chat", "tasks"
@@ -46,10 +45,10 @@ class RequestFamily:
 _TOLD = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 LABELS: Mapping[str, str] = _TOLD["task_labels"]
 REQUESTS = {name: RequestFamily(**each) for name, each in _TOLD["requests"].items()}
-EXAMPLE_SETTINGS: Mapping[str, DecodeSettings] = {
-    name: replace(RECOMMENDED, **each.settings) for name, each in REQUESTS.items() if each.settings
+EXAMPLE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    name: each.settings for name, each in REQUESTS.items() if each.settings
 }
-"""Family -> what its examples are run with."""
+"""Family -> the settings that its examples change."""
 Openings = Mapping[str, Sequence[str]]
 """Set of examples -> prompts; a set that has none opens with its first examples."""
 GRID: Openings = _TOLD["grid"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from app.batch.tab import NUM_TOKENS as BATCH_TOKENS
-from app.controls import DEFAULTS, FIXED_BLOCK_SIZE
+from app.controls import DEFAULTS, FIXED_BLOCK_SIZE, settings_for
 from app.examples.book import BATCH, CHAT, GRID, REQUESTS, TASKS
 from app.grid.order import LOSSLESS_TAU, USUAL_BLOCK_SIZES, USUAL_TAUS, GridOrder, Threshold
 from app.grid.tab import NUM_TOKENS as GRID_TOKENS
@@ -29,9 +29,9 @@ from mars_runtime.settings import DecodeSettings
 
 CHECKPOINTS = {CHAT: "mars-smollm2", TASKS: "mars-tiny"}
 WAYS = {
-    "ar": DecodeSettings("ar"),
+    "ar": settings_for("ar", DEFAULTS),
     "lossless": replace(DEFAULTS, block_size=FIXED_BLOCK_SIZE),
-    "bold": DecodeSettings(tau=0.5, block_size=8),
+    "bold": replace(DEFAULTS, lossless=False, tau=0.5, block_size=8),
 }
 BATCH_WAYS = [
     DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=BATCH_TOKENS)

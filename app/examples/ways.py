@@ -1,8 +1,9 @@
-"""How ways of keeping unverified tokens do on the page's examples, beside plain AR:
-``alone python -m app.examples.ways``, from which the Live tab takes its presets.
+"""Measure ways of decoding on the page's examples: ``python -m app.examples.ways``.
 
-Tokens per forward depend on no machine; the speed beside AR does: every way answers every prompt
-between two answers of AR, whose mean time it is held against. Knows no page.
+What the page opens with, AR with prompt lookup and ways that keep unverified tokens, all in one
+run. The Live tab takes its presets from the result. Tokens per forward depend on no machine where
+B is a number. Speed does: every way answers every prompt between two answers of AR, and is compared
+with their mean time.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from app.controls import DEFAULTS
 from app.examples.book import CHAT, TASKS, ExampleBook
 from app.examples.measure import CHECKPOINTS, Answers
 from mars_runtime import folds
 from mars_runtime.events import Event
 from mars_runtime.outputs import path_of, write_text
 from mars_runtime.provenance import provenance
-from mars_runtime.settings import AUTO, DecodeSettings, describe
+from mars_runtime.settings import AR_LOOKUP, AUTO, DecodeSettings, describe
 from mars_runtime.statistics import mean, ratio_of_sums, wilson
 
 TAUS = (0.95, 0.9, 0.8, 0.7, 0.5)
@@ -51,7 +53,7 @@ class Answer:
 
 def main() -> None:
     """Measure, show how far it is, write ``--out``."""
-    parser = argparse.ArgumentParser(description="Time unverified ways on the page's examples.")
+    parser = argparse.ArgumentParser(description="Time ways of decoding on the page's examples.")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_ways.json"))
     args = parser.parse_args()
     told = {"kind": "page ways", "version": 1, **provenance(*CHECKPOINTS.values())}
@@ -70,7 +72,8 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
     tokens of AR, and the speed beside it."""
     name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
     plain = DecodeSettings("ar", max_new_tokens=most)
-    asked = [plain] + [
+    verified = (AR_LOOKUP, DEFAULTS)
+    asked = [plain, *(replace(one, max_new_tokens=most) for one in verified)] + [
         DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=most)
         for tau in TAUS
         for block_size in BLOCK_SIZES[kind]

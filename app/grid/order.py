@@ -16,6 +16,7 @@ from app.controls import (
     MAX_NEW_TOKENS,
     PLAIN,
     PROMPT,
+    SYSTEM,
     TAU,
     Control,
     Limits,
@@ -58,6 +59,7 @@ class GridOrder:
     block_sizes: tuple[int, ...]
     max_new_tokens: int
     checkpoint: str
+    system: str = ""
 
     @property
     def num_cells(self) -> int:
@@ -101,6 +103,7 @@ GRID = (
     switch("lossless", "The lossless row"),
     MAX_NEW_TOKENS,
     CHECKPOINT,
+    SYSTEM,
 )
 """The controls of the tab."""
 
@@ -124,5 +127,10 @@ def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
     if most > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell.")
     return GridOrder(
-        found["prompt"], tuple(thresholds), tuple(block_sizes), most, found["checkpoint"]
+        found["prompt"],
+        tuple(thresholds),
+        tuple(block_sizes),
+        most,
+        found["checkpoint"],
+        found["system"],
     )

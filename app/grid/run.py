@@ -28,6 +28,7 @@ from app.stream import (
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Context
 
 FULL = "Waiting: all places are taken; the next cell runs when one is free."
 
@@ -81,9 +82,11 @@ class GridRun(TabRun[GridOrder]):
         self, served: Served, name: str, settings: DecodeSettings, seconds: float
     ) -> Transcript:
         prompt = self.order.prompt
-        prompt_ids = served.checkpoint.tokenizer.encode_prompt(prompt)
+        tokenizer = served.checkpoint.tokenizer
+        prompt_ids = tokenizer.encode_prompt(prompt, system=self.order.system)
+        context = Context(system=tokenizer.system_in_force(self.order.system))
         request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
-        writer = writer_of(served, prompt, request, self.book.task(prompt))
+        writer = writer_of(served, prompt, request, self.book.task(prompt), context)
         return Transcript(name, served.engine.submit(request, is_alone=True), writer)
 
     def _say_how_it_ended(self) -> None:

@@ -17,8 +17,8 @@ NUM_TOKENS = 96  # what the tab opens with
 
 
 def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab; ``live``: controls of the Live tab, whose checkpoint is used here."""
-    desk, opens_with = Desk("grid", grid, live["checkpoint"]), grid.engines.default
+    """Build and wire the tab; ``live``: the controls of the Live tab."""
+    desk, opens_with = Desk("grid", grid, live), grid.engines.default
     with desk.laid_out(page, GRID, GridView, race=True):
         prompt = desk.controls["prompt"] = gr.Textbox(
             label="Prompt",

@@ -16,6 +16,11 @@ from app.examples.book import ExamplePages
 from app.layout.wiring import AT_ONCE, Field, wire_stream
 from app.stream import TabHandlers
 from mars_runtime.settings import SETTINGS
+from mars_runtime.text import MAX_SYSTEM_CHARS
+
+SHARED = ("checkpoint", "system")
+"""Controls of the Live tab that every tab posts."""
+OWN_SYSTEM = "The model's own"
 
 
 def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
@@ -40,6 +45,24 @@ def _on_grid(count: int, step: float) -> float:
     """A multiple of the step: whole where it can be, and without what floats add."""
     value = round(count * step, 6)
     return int(value) if value == int(value) else value
+
+
+def system_field(own: str | None) -> gr.Textbox:
+    """The system prompt; ``own`` is the checkpoint's, shown while the field is empty."""
+    return gr.Textbox(
+        label="System prompt",
+        info="For every tab. Empty: the model's own.",
+        placeholder=system_hint(own),
+        lines=2,
+        max_lines=6,
+        max_length=MAX_SYSTEM_CHARS,
+        elem_id="system",
+    )
+
+
+def system_hint(own: str | None) -> str:
+    """What an empty system prompt stands for."""
+    return own or OWN_SYSTEM
 
 
 def max_tokens_field(place: str, value: int, most: int, low: int = 1) -> Field:
@@ -74,11 +97,11 @@ class Desk:
     """A tab as most are laid out: its controls in a column with Run and Stop below them, its view
     beside that column. On the page everything in it is called PLACE-NAME."""
 
-    def __init__(self, place: str, handlers: TabHandlers[Any], checkpoint: Field) -> None:
-        """``checkpoint``: chosen in the Live tab for all."""
+    def __init__(self, place: str, handlers: TabHandlers[Any], live: Mapping[str, Field]) -> None:
+        """``live``: the controls of the Live tab."""
         self.place = place
         self.handlers = handlers
-        self.controls: dict[str, Field] = {"checkpoint": checkpoint}
+        self.controls: dict[str, Field] = {name: live[name] for name in SHARED}
 
     @contextmanager
     def laid_out(

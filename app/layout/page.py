@@ -19,7 +19,7 @@ from app.examples.book import set_for
 from app.frontier import frontier_json
 from app.grid.tab import grid_tab
 from app.handlers import Handlers
-from app.layout.fields import block_size_update
+from app.layout.fields import block_size_update, system_hint
 from app.layout.wiring import AT_ONCE, STREAMED, Field, session_of
 from app.live.run import LiveHandlers
 from app.live.tab import (
@@ -52,7 +52,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
     with page:
         with gr.Row(elem_id="top"):
             gr.Markdown(
-                "# MARS live\n\nSeveral tokens per forward pass, from one ordinary checkpoint.",
+                "# MARS live\n\nSeveral tokens per forward pass.",
                 elem_id="masthead",
             )
         arriving = gr.Markdown("", elem_id="arrival")
@@ -60,7 +60,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with gr.Tab("Live"):
                 tab = live_tab(handlers.live, first)
             with gr.Tab("Batch", elem_id="batch-tab"):
-                batch_tab(page, handlers.batch, tab.controls["checkpoint"])
+                batch_tab(page, handlers.batch, tab.controls)
             with gr.Tab("Grid", elem_id="grid-tab"):
                 grid_tab(page, handlers.grid, tab.controls)
             with gr.Tab("Compare", elem_id="compare-tab"):
@@ -70,7 +70,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
             with gr.Tab("Review", elem_id="review-tab"):
                 ReviewView(elem_id="review")
             with gr.Tab("Load lab", elem_id="load-tab"):
-                traffic_tab(page, handlers.traffic, tab.controls["checkpoint"])
+                traffic_tab(page, handlers.traffic, tab.controls)
             with gr.Tab("How it works"):
                 ExplainView(elem_id="explain")
         _present_button()
@@ -128,18 +128,17 @@ def _wire_checkpoint(
     inputs = [checkpoint, controls["block_size"]]
     outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
         tab.notice, controls["block_size"], controls["auto"], footer,
-        *[controls[name] for name in HELD], tab.examples, tab.conversation, *tab.sets.values(),
+        *[controls[name] for name in HELD], controls["system"], tab.examples, tab.conversation,
+        *tab.sets.values(),
     ]  # fmt: skip
 
-    def follow(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
+    def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
         entry = engines.entry_or_default(name)
         rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
-        linked, _ = live.linked(request.query_params)
-        penalty = linked.get("repetition_penalty", entry.repetition_penalty)
         for choice in handlers.choose(name):
-            updates = _updates(choice, block_size, penalty)
-            yield [*updates, note_on(entry), holder(entry), *rows]
-            penalty = None  # set once: a visitor may move it while the checkpoint is loaded
+            updates = _updates(choice, block_size)
+            hint = gr.update(placeholder=system_hint(entry.system))
+            yield [*updates, hint, note_on(entry), holder(entry), *rows]
 
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
         linked, _ = live.linked(request.query_params)
@@ -147,7 +146,7 @@ def _wire_checkpoint(
         if opens_with != built:  # its change is followed
             yield [opens_with, *[gr.skip()] * len(outputs)]
             return
-        for updates in follow(request, name, block_size):
+        for updates in follow(name, block_size):
             yield [gr.skip(), *updates]
 
     def settle(request: gr.Request) -> None:
@@ -158,23 +157,19 @@ def _wire_checkpoint(
     checkpoint.input(settle, **AT_ONCE)
 
 
-def _updates(choice: Choice, block_size: Any, penalty: float | None) -> list[Any]:
-    """Notice, B, the switch beside it, footer and what a GPU holds. ``penalty``: what is put into
-    its control; None leaves it."""
+def _updates(choice: Choice, block_size: Any) -> list[Any]:
+    """Notice, B, the switch beside it, footer and what a GPU holds."""
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
-    values = {"repetition_penalty": penalty}
     return [
         choice.notice,
         block_size_update(choice.depth, block_size),
         gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
         footer,
-        *[_held(name, is_here=choice.is_captured, value=values.get(name)) for name in HELD],
+        *[_held(name, is_here=choice.is_captured) for name in HELD],
     ]
 
 
-def _held(name: str, *, is_here: bool, value: Any = None) -> Any:
-    """A control of HELD, greyed out with the reason where its device holds it; with a value, where
-    there is one to put into it."""
-    chosen = {} if value is None or is_here else {"value": value}
-    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else HELD[name], **chosen)
+def _held(name: str, *, is_here: bool) -> Any:
+    """A control of HELD, greyed out with the reason where its device holds it."""
+    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else HELD[name])

@@ -28,7 +28,7 @@ from mars_runtime.text import Turn
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
 """What Run posts: the controls, and the conversation that the page keeps."""
-FROM_VIEW = ("prompt", "checkpoint", "given", "instead", HISTORY)
+FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
 BESIDES = ("max_new_tokens", "view")
 """What a view may say beside those, where not the page's own is meant."""
 FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "first run", "branch"
@@ -48,7 +48,7 @@ class LiveOrder:
     output, which count among max_new_tokens; only what is left of those is generated. histories:
     the turns before this one, by lane. view: the methods to run, a lane each. instead: the token
     that stood in the place of the last given one in the run that this branches from; it is raced
-    with, by the first of the methods.
+    with, by the first of the methods. system: the system prompt, empty for the checkpoint's own.
     """
 
     prompt: str
@@ -59,6 +59,7 @@ class LiveOrder:
     given: tuple[int, ...] = ()
     histories: Histories = field(default_factory=dict)
     instead: int | None = None
+    system: str = ""
 
     @property
     def goes_on(self) -> bool:
@@ -82,6 +83,10 @@ class LiveOrder:
             return titles
         return {**titles, self.view[0]: BRANCH_TITLE, FIRST: FIRST_TITLE}
 
+    def method_of(self, lane: str) -> str:
+        """The method of a lane, by which its settings are chosen."""
+        return self.view[0] if lane == FIRST else lane
+
     def given_to(self, lane: str) -> tuple[int, ...]:
         """What a lane goes on from."""
         if lane != FIRST or self.instead is None:
@@ -90,7 +95,7 @@ class LiveOrder:
 
     def history_of(self, lane: str) -> tuple[Turn, ...]:
         """The turns that a lane goes on from."""
-        return self.histories.get(self.view[0] if lane == FIRST else lane, ())
+        return self.histories.get(self.method_of(lane), ())
 
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
@@ -107,6 +112,7 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
         given=given,
         histories=histories,
         instead=instead,
+        system=found["system"],
     )
 
 
@@ -125,9 +131,9 @@ def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
 
 
 def read_from_view(value: object) -> dict[str, Any]:
-    """What a view posted beside the controls: the prompt of the run on show, the turns before it,
-    tokens to go on from and the one that stood in place of their last, a limit of tokens and
-    methods where not the page's own.
+    """What a view posted beside the controls: prompt and system prompt of the run on show, the
+    turns before it, tokens to go on from and the one that stood in place of their last, a limit of
+    tokens and methods where not the page's own.
 
     As raw as any control; it is JSON of the page's own script, or of anybody. Raises RefusalError.
     """

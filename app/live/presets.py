@@ -1,80 +1,79 @@
-"""The presets of the Live tab: whole sets of settings. "Exact" is what the page opens with; the
-others keep unverified tokens, and are those of the measured ways that pay off on this checkpoint.
+"""The presets of the Live tab. Exact is what the page opens with; Fast keeps unverified tokens.
 
-``python -m app.examples.ways`` measured them on the page's examples; the Frontier tab draws them.
-Knows no gradio and no engine.
+``python -m app.examples.ways`` measures both on the page's examples in one run; the Frontier tab
+draws its result. A preset names the settings that it changes and leaves all others as they are.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from app.components.assets import ASSETS
-from app.controls import DEFAULTS, LIVE_SETTINGS
-from mars_runtime.settings import DecodeSettings
+from app.controls import DEFAULTS
+from mars_runtime.settings import AUTO, DecodeSettings
 
 WAYS = ASSETS / "results" / "page_ways.json"
-EXACT, BALANCED, FAST = "Exact", "Balanced", "Fast"
+EXACT, FAST = "Exact", "Fast"
+NAMES = (EXACT, FAST)
 LEAST_AGREEMENT = 0.2
-"""Share of answers with the very tokens of AR: ways with fewer are too bold for everyday use."""
-NAMES = (EXACT, BALANCED, FAST)
-CONTROLS = (*(name for name in LIVE_SETTINGS if name != "max_new_tokens"), "auto")
-"""What a preset sets."""
+"""Share of answers with AR's own tokens; a way with less is too bold for everyday use."""
+VERIFIED = ("tau", "block_size", "lossless", "groups", "lookup")
+"""The settings that Exact names."""
+UNVERIFIED = ("tau", "block_size", "lossless", "metric", "threshold")
+"""The settings that Fast names."""
+CONTROLS = (*dict.fromkeys((*VERIFIED, *UNVERIFIED)), "auto")
+"""The controls that a preset may set."""
+Changes = Mapping[str, Any]
+"""Setting -> value."""
 
 
 @cache
-def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, DecodeSettings]:
-    """Those that are offered: of the ways that need fewer passes than AR and no more time, and do
-    not leave it in nearly every answer, Balanced is the one with most answers as AR gives them,
-    Fast the one with fewest passes."""
+def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
+    """Return the presets of a checkpoint, by name, each with the settings that it changes.
+
+    Fast is the fastest of the measured ways that keep unverified tokens. It is offered only if it
+    was faster than Exact in the same run.
+    """
     rows = json.loads(measured.read_text(encoding="utf-8"))["ways"] if measured.is_file() else []
-    own = [row for row in rows if row["checkpoint"] == checkpoint]
-    paying = [row for row in own if row["settings"]["method"] == "mars" and _pays(row)]
-    found = {EXACT: DEFAULTS}
-    if not paying:
-        return found
-
-    def fewest(row: Mapping[str, Any]) -> float:
-        return float(row["tpf"]["value"])
-
-    fast = max(paying, key=fewest)
-    balanced = max(paying, key=lambda row: (row["agreement"]["value"], fewest(row)))
-    found[BALANCED] = _settings(balanced)
-    if fast is not balanced:
-        found[FAST] = _settings(fast)
+    found = {EXACT: named(DEFAULTS, VERIFIED)}
+    timed: dict[float, DecodeSettings] = {}
+    exact = None
+    for row in rows:
+        settings, speed = DecodeSettings(**row["settings"]), float(row["speed"]["value"])
+        if row["checkpoint"] != checkpoint or settings.method != "mars":
+            continue
+        if not settings.is_verified and row["agreement"]["value"] >= LEAST_AGREEMENT:
+            timed[speed] = settings
+        elif settings.is_verified and not settings.is_ar_lookup:
+            exact = speed
+    if exact is not None and timed and max(timed) > exact:
+        found[FAST] = named(timed[max(timed)], UNVERIFIED)
     return found
 
 
-def _pays(row: Mapping[str, Any]) -> bool:
-    """Whether it gains anything, at a price that may be paid."""
-    is_like_ar = row["agreement"]["value"] >= LEAST_AGREEMENT
-    return bool(is_like_ar and row["tpf"]["value"] > 1 and row["speed"]["value"] >= 1)
+def named(settings: DecodeSettings, names: tuple[str, ...]) -> Changes:
+    """Return the values of these settings."""
+    return {name: getattr(settings, name) for name in names}
 
 
-def _settings(row: Mapping[str, Any]) -> DecodeSettings:
-    """What the way does not obey stays as the page has it."""
-    told = row["settings"]
-    return replace(DEFAULTS, lossless=False, tau=told["tau"], block_size=told["block_size"])
-
-
-def controls_of(settings: DecodeSettings) -> dict[str, Any]:
-    """The controls that show these settings: all that a preset sets, without the slider of B where
-    B is chosen automatically."""
-    values = {name: getattr(settings, name) for name in CONTROLS if name != "auto"}
-    values["auto"] = settings.is_auto
-    if settings.is_auto:
-        del values["block_size"]
+def controls_of(changes: Changes) -> dict[str, Any]:
+    """Return the controls that show these settings. The slider of B is left out where B is chosen
+    automatically."""
+    values = dict(changes)
+    if "block_size" in values:
+        values["auto"] = values["block_size"] == AUTO
+        if values["auto"]:
+            del values["block_size"]
     return values
 
 
-def preset_of(values: Mapping[str, Any], presets: Mapping[str, DecodeSettings]) -> str | None:
-    """The preset that all of these controls show, if any."""
-    for name, settings in presets.items():
-        if all(values.get(each) == value for each, value in controls_of(settings).items()):
+def preset_of(values: Mapping[str, Any], presets: Mapping[str, Changes]) -> str | None:
+    """Return the name of the preset whose settings these controls show, None if there is none."""
+    for name, changes in presets.items():
+        if all(values.get(each) == value for each, value in controls_of(changes).items()):
             return name
     return None

@@ -32,7 +32,8 @@ from app.stream import (
 )
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.request import Request
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.methods import LOOKUP
+from mars_runtime.settings import AR_LOOKUP, DecodeSettings
 from mars_runtime.tasks import Task
 from mars_runtime.text import Context, Tokenizer, Turn
 
@@ -42,6 +43,7 @@ NOTE_UNKNOWN = "This small model knows only tasks like the examples."
 FOREIGN = "The conversation is another model's: press New conversation."
 OFFER = "Not one of its tasks. The nearest: {}"
 OFFER_CHARS = 60
+NO_LOOKUP = f"{TITLES[LOOKUP]} needs prompt lookup, which this GPU can't run: choose other methods."
 NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
 
 
@@ -117,7 +119,7 @@ class LiveRun(TabRun[LiveOrder]):
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
         """From the next forward on."""
         for lane in self.transcripts:
-            method = lane.run.settings.method
+            method = self.order.method_of(lane.name)
             steered = self._in_force(settings_for(method, change(lane.run.settings)))
             if method != "ar" and steered != lane.run.settings:
                 lane.run.settings = steered
@@ -219,10 +221,10 @@ class LiveHandlers(TabHandlers[LiveRun]):
     def preset(self, session: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """The controls of a checkpoint's preset, in force at once; none where it is not offered.
         Raises RefusalError."""
-        settings = presets_of(str(values.get("checkpoint"))).get(name)
-        if settings is None:
+        changes = presets_of(str(values.get("checkpoint"))).get(name)
+        if changes is None:
             return {}
-        chosen = controls_of(settings)
+        chosen = controls_of(changes)
         self.steer(session, {**values, **chosen})
         return chosen
 
@@ -245,11 +247,16 @@ def start_lanes(
     max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
     """
     check_order(served, order)
+    if LOOKUP in order.view and not served.in_force(AR_LOOKUP).is_ar_lookup:
+        raise RefusalError("view", NO_LOOKUP)
     contexts = {lane: context_of(served, order, lane) for lane in order.lanes}
     encode = served.checkpoint.tokenizer.encode_prompt
     requests = {
         lane: Request(
-            [*encode(order.prompt, contexts[lane].history), *order.given_to(lane)],
+            [
+                *encode(order.prompt, contexts[lane].history, system=order.system),
+                *order.given_to(lane),
+            ],
             served.in_force(with_draft(settings, served.checkpoint.name)),
             max_seconds,
             is_checked=True,
@@ -288,15 +295,17 @@ def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
     for the answer."""
     posted = order.history_of(lane)
     room = served.engine.capacity - order.settings.max_new_tokens
-    kept = fitting(served.checkpoint.tokenizer, order.prompt, posted, room) if posted else ()
-    return Context(kept, len(posted) - len(kept), len(order.given))
+    tokenizer = served.checkpoint.tokenizer
+    kept = fitting(tokenizer, order.prompt, posted, room, order.system) if posted else ()
+    system = tokenizer.system_in_force(order.system)
+    return Context(kept, len(posted) - len(kept), len(order.given), system)
 
 
 def fitting(
-    tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int
+    tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
 ) -> tuple[Turn, ...]:
     """The latest turns that stand whole before the prompt within ``room`` tokens."""
-    left = room - len(tokenizer.encode_prompt(prompt))
+    left = room - len(tokenizer.encode_prompt(prompt, system=system))
     num_kept = 0
     for turn in reversed(history):
         left -= tokenizer.num_tokens(turn)

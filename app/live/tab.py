@@ -30,7 +30,13 @@ from app.controls import (
     TITLES,
 )  # fmt: skip
 from app.examples.book import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
-from app.layout.fields import block_size_field, block_size_update, max_tokens_field, setting_field
+from app.layout.fields import (
+    block_size_field,
+    block_size_update,
+    max_tokens_field,
+    setting_field,
+    system_field,
+)
 from app.layout.wiring import (
     AT_ONCE,
     IN_BROWSER,
@@ -45,7 +51,7 @@ from app.layout.wiring import (
 )  # fmt: skip
 from app.live.layers import told_layers
 from app.live.order import HISTORY, ORDERED
-from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, preset_of, presets_of
+from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
 from app.live.run import LiveHandlers, offer
 from app.live.shared import SharedRuns
 from app.recordings import Recording
@@ -98,7 +104,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             tab.controls["lossless"] = setting_field("lossless", "lossless")
             _model(tab, engines)
             with gr.Accordion("More", open=False, elem_id="more"):
-                _more(tab, engines.settings.max_new_tokens)
+                _more(tab, engines)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
             opens_with = engines.entry_or_default(engines.default)
             tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
@@ -187,7 +193,7 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
     )
 
 
-def _more(tab: LiveTab, max_tokens: int) -> None:
+def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],
@@ -195,9 +201,11 @@ def _more(tab: LiveTab, max_tokens: int) -> None:
         label="Methods to run, side by side",
         elem_id="view",
     )
+    controls["system"] = system_field(engines.entry_or_default(engines.default).system)
     for name in ("groups", "lookup", *LIVE_SETTINGS):
         if name == "max_new_tokens":
-            controls[name] = max_tokens_field("", DEFAULTS.max_new_tokens, max_tokens)
+            most = engines.settings.max_new_tokens
+            controls[name] = max_tokens_field("", DEFAULTS.max_new_tokens, most)
         elif name not in controls:
             controls[name] = setting_field(name, name)
 
@@ -208,10 +216,8 @@ def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, An
     own = EXAMPLE_SETTINGS.get(family)
     if own is not None:
         return controls_of(own)
-    is_left = any(
-        preset_of(values, {each: settings}) for each, settings in EXAMPLE_SETTINGS.items()
-    )
-    return controls_of(DEFAULTS) if is_left else {}
+    left = preset_of(values, EXAMPLE_SETTINGS)
+    return controls_of(named(DEFAULTS, tuple(EXAMPLE_SETTINGS[left]))) if left else {}
 
 
 def preset_classes(is_chosen: bool) -> list[str]:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.controls import RefusalError
+from app.controls import RefusalError, read_system
 from app.imported_runs import read_import
 from app.review.library import Library
 from app.serving.engines import Engines, UnavailableError
@@ -24,7 +24,14 @@ from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
 from mars_runtime.review.making import Decoder, Progress, begin, make
-from mars_runtime.review.prompts import MAX_PROMPTS, Item, PromptError, bundled, read_prompts
+from mars_runtime.review.prompts import (
+    MAX_PROMPTS,
+    Item,
+    PromptError,
+    bundled,
+    read_prompts,
+    with_system,
+)
 from mars_runtime.review.sets import About, ReviewSet, SetError
 from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
 from mars_runtime.settings import SettingsError
@@ -95,6 +102,7 @@ class Making:
             asked = Asked(review.about.name, review.items, review.about.ways)
         else:
             items, faults = _items(told)
+            items = with_system(items, read_system(told.get("system")))
             asked = Asked(_name(told), items, self._ways(told, most["ways"]))
         if len(asked.items) > most["prompts"]:
             raise PromptError(

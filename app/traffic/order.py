@@ -13,6 +13,7 @@ from typing import Any
 from app.controls import (
     CHECKPOINT,
     MAX_NEW_TOKENS,
+    SYSTEM,
     Control,
     Limits,
     RefusalError,
@@ -59,6 +60,7 @@ class TrafficOrder:
     max_new_tokens: int
     budget: float | None
     checkpoint: str
+    system: str = ""
 
     @property
     def ways(self) -> tuple[Way, ...]:
@@ -106,6 +108,7 @@ TRAFFIC = (
     number("budget", "The seconds of a budget", 0.0, MAX_BUDGET),
     MAX_NEW_TOKENS,
     CHECKPOINT,
+    SYSTEM,
 )
 """The controls of the tab."""
 
@@ -136,6 +139,7 @@ def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrde
         found["max_new_tokens"],
         found["budget"] or None,
         found["checkpoint"],
+        found["system"],
     )
 
 

@@ -99,7 +99,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         count = max(len(part.arrivals) for part in order.parts)
         return asks_of(
             checkpoint.name, checkpoint.tokenizer, order.mix, count, order.max_new_tokens, SEED,
-            order.budget,
+            order.budget, order.system,
         )  # fmt: skip
 
     def _driven(

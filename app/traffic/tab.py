@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import gradio as gr
 
 from app.components.views import TrafficView
@@ -9,6 +11,7 @@ from app.layout.fields import Desk
 from app.layout.wiring import AT_ONCE, Field
 from app.traffic.order import COMPARE, KINDS, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS, TRAFFIC
 from app.traffic.run import TrafficHandlers
+from mars_runtime.methods import LANES, LOOKUP
 from mars_runtime.traffic.controller import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, LOSSLESS, Bounds
 from mars_runtime.traffic.workload import MIXES
 
@@ -16,6 +19,7 @@ SECONDS, NUM_TOKENS = 4, 48  # what the tab opens with
 USUAL = Bounds()
 WAYS = {
     AR: "plain AR",
+    LOOKUP: LANES[LOOKUP].title,
     LOSSLESS: "lossless",
     FIXED: "fixed τ",
     FOLLOW: "τ by a controller",
@@ -24,13 +28,13 @@ WAYS = {
 RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
 
-def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, checkpoint: Field) -> None:
-    """Build and wire the tab; ``checkpoint`` is chosen in the Live tab for both."""
-    desk = Desk("load", traffic, checkpoint)
-    controls = desk.controls
+def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Field]) -> None:
+    """Build and wire the tab; ``live``: the controls of the Live tab."""
+    desk = Desk("load", traffic, live)
+    controls, checkpoint = desk.controls, live["checkpoint"]
     with desk.laid_out(page, TRAFFIC, TrafficView):
         desk.choices(gr.Radio, "question", QUESTIONS, COMPARE, "Show")
-        opens_with = [AR, LOSSLESS, FIXED, FOLLOW]
+        opens_with = [AR, LOOKUP, LOSSLESS, FOLLOW]
         desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Ways of decoding, in turn")
         desk.choices(gr.Radio, "kind", KINDS, "poisson", "Arrivals")
         controls["recorded"] = gr.Textbox(

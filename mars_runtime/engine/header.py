@@ -83,4 +83,5 @@ def make_header(
         history=context.history,
         num_left_out=context.num_left_out,
         room=room,
+        system=context.system,
     )

@@ -57,10 +57,10 @@ class Entry:
     It is in the folder ``path`` beside the registry, or in the file ``gguf``, or on the ``hub`` at
     ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
     is there yet. mask_token: the base's token that serves as mask, where it has none for that.
-    system: the system prompt it was trained with, where that does not stand in its template. draft:
+    system: the system prompt of every conversation that brings none; where it is missing, the one
+    in the checkpoint's chat template. draft:
     the default draft model for it, by name, where one that shares its vocabulary pays. dtype: what
     it is computed in on a CPU, where figures that were published of it depend on that.
-    repetition_penalty: what the page begins with for it; endpoints and commands begin with none.
     is_small_enough: it is of the hub, and the processor of any machine serves it well. note: whence
     it comes; size, can, cannot: in words, what it is good for and what it is not.
     """
@@ -81,7 +81,6 @@ class Entry:
     system: str | None = None
     draft: str | None = None
     dtype: str | None = None
-    repetition_penalty: Annotated[float, Field(ge=1, le=2)] = 1.0
     is_small_enough: bool = False
 
     def is_here(self, folder: Path) -> bool:

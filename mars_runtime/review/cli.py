@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mars_runtime.outputs import OutputError, path_of, write_text
-from mars_runtime.review.prompts import Item, PromptError, bundled, read_prompts
+from mars_runtime.review.prompts import Item, PromptError, bundled, read_prompts, with_system
 from mars_runtime.review.ways import read_ways
 from mars_runtime.settings import SettingsError
+from mars_runtime.text import TextError, check_system
 
 if TYPE_CHECKING:
     from mars_runtime.review.making import Decoder
@@ -37,6 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--reference", default="", help="the way that the others are held against (the first)")
     add("--out", type=path_of, required=True, help="the folder of the set")
     add("--name", default="", help="what the set is called (the name of its folder)")
+    add("--system", default="", help="system prompt of prompts without one (the checkpoint's own)")
     add("--checkpoint", default="mars-smollm2", help="a name or a folder (%(default)s)")
     add("--max-new-tokens", type=int, default=MAX_TOKENS, help="of an answer (%(default)s)")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
@@ -68,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
     from mars_runtime.review.judgements import JudgementError
     from mars_runtime.review.sets import SetError
 
-    mistakes = (PromptError, SettingsError, SetError, JudgementError, OutputError, CheckpointError)
+    mistakes = (
+        *(PromptError, SettingsError, SetError, JudgementError),
+        *(OutputError, CheckpointError, TextError),
+    )
     work: Callable[[argparse.Namespace], int] = args.work
     try:
         return work(args)
@@ -78,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make(args: argparse.Namespace) -> int:
-    items = _items(args.prompts)
+    items = with_system(_items(args.prompts), check_system(args.system))
     usual = {"max_new_tokens": args.max_new_tokens}
     ways = read_ways(args.ways, args.checkpoint, **usual)
     names = [way.name for way in ways]

@@ -22,7 +22,7 @@ from mars_runtime.provenance import fingerprint, provenance, shipped
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import About, ReviewSet, SetError
 from mars_runtime.review.ways import Way
-from mars_runtime.text import TextError
+from mars_runtime.text import Context, TextError
 from mars_runtime.trace import Trace
 
 if TYPE_CHECKING:
@@ -164,5 +164,6 @@ def _keep(
         request,
         task=asdict(asked.task) if asked.task else None,
         name=review.about.ways[way].name,
+        context=Context(system=decoder.tokenizer.system_in_force(asked.system)),
     )
     review.add_trace(item, way, Trace.of(header, events, decoder.tokenizer.token_bytes).lines())

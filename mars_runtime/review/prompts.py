@@ -10,13 +10,13 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from mars_runtime import tasks
 from mars_runtime.json_values import as_list, as_mapping, as_text
 from mars_runtime.tasks import Task
-from mars_runtime.text import Said
+from mars_runtime.text import MAX_SYSTEM_CHARS, Said
 
 Kind = Literal["lines", "blocks", "csv", "jsonl"]
 MAX_PROMPTS = 500
@@ -24,7 +24,7 @@ MAX_TURNS = 20
 MOST: Mapping[str, int] = {
     "id": 80,
     "prompt": 8000,
-    "system": 4000,
+    "system": MAX_SYSTEM_CHARS,
     "category": 60,
     "reference": 16_000,
 }
@@ -270,6 +270,11 @@ _READERS: dict[Kind, Callable[[str], Made]] = {
     "csv": _csv,
     "jsonl": _jsonl,
 }
+
+
+def with_system(items: Iterable[Item], system: str) -> list[Item]:
+    """Give a system prompt to the items that bring none; empty leaves them as they are."""
+    return [replace(item, system=item.system or system) for item in items]
 
 
 def as_jsonl(items: Iterable[Item]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
+    AR_LOOKUP,
     SETTINGS,
     DecodeSettings,
     SettingsError,
@@ -46,7 +47,8 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> Way:
     ``name=value`` of a setting, B for its block size, ``checkpoint``. ``usual``: settings that no
     word names. Raises SettingsError.
 
-    ``lossless`` alone drafts with τ = 0. A way must give the same text whenever it is taken.
+    ``lossless`` without τ drafts with τ = 0; ``ar,lookup`` is AR with prompt lookup. A way must
+    give the same text whenever it is taken.
     """
     told: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -68,6 +70,9 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> Way:
         raise SettingsError("A way needs a word: ar, lossless, or settings such as tau=0.8,B=4.")
     if told.get("lossless"):
         usual = {"tau": 0.0, **usual}
+    if told.get("method") == "ar" and told.pop("lookup", False):
+        usual = {**asdict(AR_LOOKUP), **usual}
+        del told["method"]
     settings = DecodeSettings(**{**usual, **told})
     return checked(Way("".join(text.split())[:MAX_NAME], checkpoint, settings))
 

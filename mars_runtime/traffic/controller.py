@@ -22,7 +22,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mars_runtime.settings import AUTO, MAX_BLOCK_SIZE, DecodeSettings, SettingsError
+from mars_runtime.methods import LANES, LOOKUP
+from mars_runtime.settings import AR_LOOKUP, AUTO, MAX_BLOCK_SIZE, DecodeSettings, SettingsError
 from mars_runtime.traffic.figures import Record
 
 AR, LOSSLESS, FIXED, FOLLOW, FOLLOW_LOSSLESS = "ar", "lossless", "fixed", "follow", "draft"
@@ -143,6 +144,7 @@ def ways_of(bounds: Bounds) -> dict[str, Way]:
     drafting = replace(_LOSSLESS, block_size=bounds.most, groups="one")
     ways = (
         Way(AR, "plain AR", DecodeSettings("ar", tau=1.0, block_size=1)),
+        Way(LOOKUP, LANES[LOOKUP].title, AR_LOOKUP),
         Way(LOSSLESS, "lossless", _LOSSLESS),
         Way(FIXED, f"τ {tau:g}", unverified),
         Way(FOLLOW, f"τ {tau:g} to {bounds.low:g}, by load", unverified, bounds),

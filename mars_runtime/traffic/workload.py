@@ -128,9 +128,11 @@ def asks_of(
     max_new_tokens: int,
     seed: int,
     budget: float | None = None,
+    system: str = "",
 ) -> tuple[Ask, ...]:
     """``count`` requests for a checkpoint of the registry: the families of the mix in turn, limits
-    drawn evenly. ``budget`` is every second request's."""
+    drawn evenly. ``budget`` is every second request's; ``system`` is the system prompt, empty for
+    the checkpoint's own."""
     families = families_of(checkpoint, mix)
     each = -(-count // len(families))
     drawn = [generate(family, "eval", seed, each) for family in families]
@@ -140,7 +142,7 @@ def asks_of(
     return tuple(
         Ask(
             prompt,
-            tuple(tokenizer.encode_prompt(prompt)),
+            tuple(tokenizer.encode_prompt(prompt, system=system)),
             rng.randint(least, max_new_tokens),
             budget if place % 2 == 0 else None,
         )

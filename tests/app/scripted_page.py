@@ -97,6 +97,7 @@ def controls(**changes: object) -> dict[str, object]:
         "view": "race",
         "max_new_tokens": 64,
         "checkpoint": "scripted",
+        "system": "",
         "history": "",
         **changes,
     }

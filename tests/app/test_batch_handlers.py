@@ -35,6 +35,7 @@ from app.controls import Limits, RefusalError
 from mars_runtime.decoders import baselines
 from mars_runtime.decoders.baselines import BATCH_METHODS
 from mars_runtime.events import Prefill, Step
+from mars_runtime.methods import LOOKUP
 from mars_runtime.trace import read_trace
 
 
@@ -209,7 +210,7 @@ def test_an_order() -> None:
 
 
 def test_the_tab_offers_what_the_runtime_has() -> None:
-    assert set(TITLES) == set(BATCH_METHODS)
+    assert set(TITLES) == {*BATCH_METHODS, LOOKUP}
     runtime = (baselines.MIN_CACHE_BLOCK, baselines.MAX_CACHE_BLOCK)
     assert runtime == (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
 

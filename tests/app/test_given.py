@@ -22,7 +22,7 @@ from app.live.run import fitting
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime import folds, tasks
-from mars_runtime.methods import METHODS
+from mars_runtime.methods import LANES
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 from mars_runtime.trace import Trace
@@ -221,12 +221,12 @@ def chat(*said: str) -> list[int]:
 
 @pytest.mark.parametrize("nothing", [None, "", [], "[]", "null", {}, "{}"])
 def test_nothing_before_is_a_first_question(nothing: object) -> None:
-    assert read_history(nothing, LIMITS) == dict.fromkeys(METHODS, ())
+    assert read_history(nothing, LIMITS) == dict.fromkeys(LANES, ())
 
 
 def test_a_list_is_for_all_lanes_and_an_object_for_each() -> None:
     turn = Turn("Why?", (72, 105))
-    assert read_history([TURN], LIMITS) == dict.fromkeys(METHODS, (turn,))
+    assert read_history([TURN], LIMITS) == dict.fromkeys(LANES, (turn,))
     own = json.dumps({"mars": [TURN], "ar": [{"prompt": "Why?", "tokens": []}], "more": 3})
     found = read_history(own, LIMITS)
     assert (found["mars"], found["ar"]) == ((turn,), (Turn("Why?", ()),))

@@ -218,7 +218,7 @@ def lab(
         for name, value in (("seconds", "1"), ("max_new_tokens", "8")):
             page.fill(f"#load-{name} input[type=number]", value)
         page.get_by_label("lossless", exact=True).uncheck()
-        page.get_by_label("fixed τ", exact=True).uncheck()
+        page.get_by_label("AR + lookup", exact=True).uncheck()
         yield page, backend
 
 

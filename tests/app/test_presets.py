@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,25 @@ from live_page import wait_loaded
 
 from app.controls import DEFAULTS
 from app.examples.book import EXAMPLE_SETTINGS
-from app.live.presets import BALANCED, EXACT, FAST, WAYS, controls_of, preset_of, presets_of
+from app.live.presets import (
+    CONTROLS,
+    EXACT,
+    FAST,
+    UNVERIFIED,
+    VERIFIED,
+    WAYS,
+    controls_of,
+    named,
+    preset_of,
+    presets_of,
+)
 from app.live.tab import settings_for_example
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
 
 
-def way(tau: float, tpf: float, agreement: float, speed: float, **more: Any) -> dict[str, Any]:
-    settings = asdict(DecodeSettings(tau=tau, block_size=4, **more))
-    told = {"tpf": tpf, "agreement": agreement, "speed": speed}
+def way(tau: float, agreement: float, speed: float, **more: Any) -> dict[str, Any]:
+    settings = asdict(DecodeSettings(tau=tau, **{"block_size": 4, **more}))
+    told = {"tpf": 2.0, "agreement": agreement, "speed": speed}
     return {
         "checkpoint": "some",
         "settings": settings,
@@ -28,66 +39,80 @@ def way(tau: float, tpf: float, agreement: float, speed: float, **more: Any) -> 
     }
 
 
+def exact(speed: float) -> dict[str, Any]:
+    """What the page opens with, as measured."""
+    more = {name: getattr(DEFAULTS, name) for name in (*VERIFIED, "aim") if name != "tau"}
+    return way(DEFAULTS.tau, 1.0, speed, **more)
+
+
 def offered(folder: Path, *ways: dict[str, Any]) -> dict[str, float]:
     """The threshold of each preset that is offered."""
     path = folder / f"{len(list(folder.iterdir()))}.json"
     path.write_text(json.dumps({"ways": ways}), encoding="utf-8")
-    return {name: settings.tau for name, settings in presets_of("some", path).items()}
+    return {name: changes["tau"] for name, changes in presets_of("some", path).items()}
 
 
-def test_only_what_pays_off_is_offered(tmp_path: Path) -> None:
-    safe, bold = way(0.9, 1.3, 0.8, 1.1), way(0.6, 1.9, 0.4, 1.5)
-    exact = {EXACT: DEFAULTS.tau}
-    assert offered(tmp_path) == exact
-    assert offered(tmp_path, safe, bold) == {**exact, BALANCED: 0.9, FAST: 0.6}
-    assert offered(tmp_path, safe) == {**exact, BALANCED: 0.9}
-    slower = way(0.99, 1.2, 0.9, 0.97)
-    no_fewer_passes = way(0.98, 1.0, 1.0, 1.1)
-    gibberish = way(0.1, 4.0, 0.1, 2.5)
-    assert offered(tmp_path, slower, no_fewer_passes, gibberish) == exact
-    assert offered(tmp_path, slower, safe, bold, gibberish) == {**exact, BALANCED: 0.9, FAST: 0.6}
-    assert presets_of("another", tmp_path / "1.json") == {EXACT: DEFAULTS}
-    assert presets_of("some", tmp_path / "absent.json") == {EXACT: DEFAULTS}
+def test_fast_is_offered_only_where_it_was_faster_than_exact(tmp_path: Path) -> None:
+    only = {EXACT: DEFAULTS.tau}
+    safe, bold = way(0.9, 0.8, 1.1), way(0.6, 0.4, 1.5)
+    assert offered(tmp_path) == only
+    assert offered(tmp_path, safe, bold) == only  # Exact was not measured with them
+    assert offered(tmp_path, exact(1.2), safe, bold) == {**only, FAST: 0.6}
+    assert offered(tmp_path, exact(1.5), safe, bold) == only
+    gibberish = way(0.1, 0.1, 2.5)
+    assert offered(tmp_path, exact(1.2), gibberish) == only
+    lookup = way(0.0, 1.0, 3.0, **{"block_size": 1, "lossless": True, "lookup": True})
+    assert offered(tmp_path, exact(1.2), lookup, bold) == {**only, FAST: 0.6}
+    assert list(presets_of("another", tmp_path / "2.json")) == [EXACT]
+    assert list(presets_of("some", tmp_path / "absent.json")) == [EXACT]
 
 
-def test_each_that_ships_was_measured_to_pay_off() -> None:
-    """In passes and in seconds, on the examples of the page."""
+def test_each_that_ships_was_measured_to_be_faster() -> None:
+    """In one run, on the examples of the page."""
     rows = json.loads(WAYS.read_text(encoding="utf-8"))["ways"]
     for name in ("mars-smollm2", "mars-tiny"):
-        others = {preset: s for preset, s in presets_of(name).items() if preset != EXACT}
-        assert others
-        for settings in others.values():
-            (row,) = [
-                each
-                for each in rows
-                if each["checkpoint"] == name
-                and each["settings"]["tau"] == settings.tau
-                and each["settings"]["block_size"] == settings.block_size
-            ]
-            assert row["tpf"]["low"] > 1
-            assert row["speed"]["value"] >= 1
+        found = presets_of(name)
+        assert set(found) <= {EXACT, FAST}
+        own = {
+            describe(DecodeSettings(**row["settings"])): row
+            for row in rows
+            if row["checkpoint"] == name
+        }
+        assert {describe(AR_LOOKUP), describe(DEFAULTS)} <= own.keys()
+        if FAST in found:
+            fast = own[describe(replace(DecodeSettings(), **found[FAST]))]
+            assert fast["speed"]["value"] > own[describe(DEFAULTS)]["speed"]["value"]
 
 
-def test_a_preset_is_known_by_all_of_its_settings() -> None:
-    presets = {EXACT: DEFAULTS, BALANCED: DecodeSettings(tau=0.9, block_size=4)}
-    exact = controls_of(DEFAULTS)
-    assert preset_of(exact, presets) == EXACT
-    assert preset_of({**exact, "block_size": 3}, presets) == EXACT  # not read: B is automatic
+def test_a_preset_is_known_by_all_that_it_names() -> None:
+    presets = {EXACT: named(DEFAULTS, VERIFIED), FAST: named(DecodeSettings(), UNVERIFIED)}
+    chosen = controls_of(presets[EXACT])
+    assert preset_of(chosen, presets) == EXACT
+    assert preset_of({**chosen, "block_size": 3}, presets) == EXACT  # not read: B is automatic
+    assert preset_of({**chosen, "temperature": 1.0, "repetition_penalty": 1.2}, presets) == EXACT
     for name, other in (("lookup", False), ("groups", "one"), ("auto", False), ("tau", 0.1)):
-        assert preset_of({**exact, name: other}, presets) is None
-    balanced = controls_of(presets[BALANCED])
-    assert preset_of(balanced, presets) == BALANCED
-    assert preset_of({**balanced, "block_size": 5}, presets) is None
-    assert preset_of(dict.fromkeys(exact), presets) is None
+        assert preset_of({**chosen, name: other}, presets) is None
+    fast = controls_of(presets[FAST])
+    assert preset_of(fast, presets) == FAST
+    assert preset_of({**fast, "lookup": True}, presets) == FAST
+    assert preset_of({**fast, "block_size": 5}, presets) is None
+    assert preset_of(dict.fromkeys(chosen), presets) is None
+
+
+def test_nothing_else_may_be_named() -> None:
+    """What the page passes to a preset or an example, and takes from it."""
+    for names in (VERIFIED, UNVERIFIED, *EXAMPLE_SETTINGS.values()):
+        assert set(names) <= set(CONTROLS)
 
 
 def test_an_example_that_is_too_bold_brings_its_settings_and_takes_them_away() -> None:
-    exact = controls_of(DEFAULTS)
+    exact = controls_of(named(DEFAULTS, VERIFIED))
     bold = settings_for_example("bold", exact)
     assert (bold["lossless"], bold["auto"]) == (False, False)
     assert bold["tau"] < 0.5
-    assert preset_of(bold, {"bold": EXAMPLE_SETTINGS["bold"]}) == "bold"
-    assert settings_for_example("explain", bold) == exact
+    assert preset_of(bold, EXAMPLE_SETTINGS) == "bold"
+    back = settings_for_example("explain", bold)
+    assert back == {name: exact[name] for name in ("lossless", "tau", "auto")}
     assert settings_for_example("explain", {**bold, "tau": 0.4}) == {}  # the visitor's own
     assert settings_for_example("explain", exact) == {}
 

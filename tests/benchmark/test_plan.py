@@ -61,20 +61,20 @@ def test_caches_are_compared_only_where_they_ran():
 def test_the_ways_of_requests_are_told_apart_and_ar_comes_first():
     ways = plan.request_ways(32)
     assert next(iter(ways)) == "AR"
-    assert {"lookup alone", "lossless τ=0 B=auto groups", "MARS τ=0.95 B=4"} <= ways.keys()
+    assert {"AR + lookup", "lossless τ=0 B=auto groups", "MARS τ=0.95 B=4"} <= ways.keys()
     assert len(set(ways.values())) == len(ways) == 7
     assert {way.max_new_tokens for way in ways.values()} == {32}
     assert [name for name, way in ways.items() if way.lookup] == [
-        "lookup alone",
+        "AR + lookup",
         "lossless τ=0 B=auto groups + lookup",
     ]
 
 
 def test_everything_here_is_held_against_llama_cpp():
-    found = plan.comparisons(["AR", plan.GENERATE, plan.LLAMA_CPP, "lookup alone"])
+    found = plan.comparisons(["AR", plan.GENERATE, plan.LLAMA_CPP, "AR + lookup"])
     assert [pair for pair in found if plan.LLAMA_CPP in pair] == [
         ("AR", plan.LLAMA_CPP),
-        ("lookup alone", plan.LLAMA_CPP),
+        ("AR + lookup", plan.LLAMA_CPP),
     ]
 
 

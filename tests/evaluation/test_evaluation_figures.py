@@ -145,7 +145,7 @@ def test_groups_and_lookup_are_measured_where_they_are_asked():
         "lossless τ=0 B=2",
         "lossless τ=0 B=4 groups",
         "lossless τ=0 B=2 groups",
-        "lookup alone",
+        "AR + lookup",
         "lossless τ=0 B=4 groups + lookup",
         "lossless τ=0 B=2 groups + lookup",
     ]

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { forwardsFigure } from "../../assets/web/charts/specs.js";
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { drafterOf, draftIds, folds, takenAhead, takerOf } from "../../assets/web/core/folds.js";
-import { factsOf, isVerified } from "../../assets/web/core/methods.js";
+import { factsOf, isVerified, nameOf, placeOfMethod } from "../../assets/web/core/methods.js";
 import { numChecked } from "../../assets/web/folds/proposals.js";
 import { laneWords, settingsText, sourceText, whyText } from "../../assets/web/text/card.js";
 import { END, forward, laneOf } from "./runs.js";
@@ -105,4 +105,31 @@ test("a lane says in words how it decodes", () => {
   const losslessText = (block_size, chosen) => settingsText(whole({ ...lossless, block_size }), chosen);
   assert.equal(losslessText(4), "τ 0 · B 4 · lossless · masks after every draft");
   assert.equal(losslessText("auto", 4), "τ 0 · B 4 (auto) · lossless");
+});
+
+describe("AR + lookup", () => {
+  const SETTINGS = { method: "mars", tau: 0, block_size: 1, lossless: true, lookup: true, groups: "one" };
+
+  test("it is known by its settings, whatever its lane is called", () => {
+    assert.equal(nameOf(SETTINGS), "lookup");
+    for (const other of [{ lossless: false }, { lookup: false }, { block_size: 2 }, { block_size: "auto" }])
+      assert.equal(nameOf({ ...SETTINGS, ...other }), "mars");
+    assert.equal(nameOf({}), "mars"); // a trace of before there were methods
+    assert.equal(factsOf(SETTINGS).title, "AR + lookup");
+    assert.ok(isVerified(SETTINGS));
+  });
+
+  test("it says that no masks are fed, and obeys none of the settings of drafting", () => {
+    assert.equal(settingsText(SETTINGS), "no masks");
+    assert.equal(laneWords(SETTINGS), "lossless, drafts by look-up, no masks");
+    assert.deepEqual(factsOf(SETTINGS).obeys, []);
+    const lane = laneOf([forward(0, [[1, 0.99]], 1, "limit")], { settings: SETTINGS, end: "limit" }, "first");
+    assert.equal(lane.method, "lookup");
+    assert.equal(lane.facts.title, "AR + lookup");
+  });
+
+  test("its lane has a colour other than those of the methods", () => {
+    const places = ["mars", "lookup", "jacobi", "speculative", "block_diffusion"].map(placeOfMethod);
+    assert.equal(new Set(places).size, places.length);
+  });
 });

@@ -33,7 +33,7 @@ export const HELP = {
   },
   presets: {
     title: "Presets",
-    text: "Exact: Lossless, with the boldest τ; the text is that of an ordinary model. Balanced and Fast keep what was not verified. Of the ways measured on the examples here, Balanced stays closest to an ordinary model’s text and Fast needs the fewest passes; they are offered where they are no slower than it.",
+    text: "Exact is lossless: the text is plain AR’s. Fast keeps proposals without verifying them, so its text may differ from plain AR’s. It is offered where it was faster than Exact on the examples here. A preset leaves all other settings as they are.",
     place: "ex-tau",
   },
   perForward: {

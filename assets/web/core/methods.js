@@ -3,10 +3,20 @@
 import { METHODS } from "./table.js";
 
 /**
- * What is known of the method that is in force; a trace may come from a later version, with one that is not listed.
- * @param {{ method?: string } | null} settings
+ * The name in METHODS of what these settings run. Plain AR that verifies drafts of prompt lookup, without masks, has a name of
+ * its own.
+ * @param {Partial<Settings>} settings
  */
-export const factsOf = (settings) => METHODS[settings?.method ?? "mars"] ?? METHODS.mars;
+export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
+  const isArLookup = method === "mars" && lossless && lookup && blockSize === 1;
+  return isArLookup ? "lookup" : (method ?? "mars");
+}
+
+/**
+ * What is known of the method that is in force; a trace may come from a later version, with one that is not listed.
+ * @param {Partial<Settings> | null} settings
+ */
+export const factsOf = (settings) => METHODS[nameOf(settings ?? {})] ?? METHODS.mars;
 
 /**
  * Whether only tokens leave that AR would have chosen.

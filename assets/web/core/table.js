@@ -6,6 +6,7 @@
 export const METHODS = {
   mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target", "aim"], isExact: false },
   ar: { title: "plain AR", obeys: [], isExact: true },
+  lookup: { title: "AR + lookup", obeys: [], isExact: true },
   jacobi: { title: "Jacobi", obeys: ["block_size"], isExact: true },
   speculative: { title: "speculative", obeys: ["tau", "block_size", "groups", "lookup", "draft", "masked"], isExact: true },
   block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },

@@ -4,7 +4,7 @@
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
-import { factsOf } from "./methods.js";
+import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS } from "./table.js";
 
 const OPEN_PLACE = "\u2591"; // of a block that is filled in any order
@@ -291,11 +291,12 @@ export class Lane {
 
   // A lane of a race is called by its method until its header comes.
   get method() {
-    return this.settings?.method ?? (this.name in METHODS ? this.name : "mars");
+    if (this.settings) return nameOf(this.settings);
+    return this.name in METHODS ? this.name : "mars";
   }
 
   get facts() {
-    return factsOf(this);
+    return METHODS[this.method] ?? METHODS.mars;
   }
 
   get isAr() {

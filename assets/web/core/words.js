@@ -48,7 +48,7 @@ export function memory(bytes) {
 
 /**
  * Facts in a row, of those that are known.
- * @param {string[]} facts
+ * @param {(string | null | undefined | false)[]} facts
  */
 export const joined = (...facts) => facts.filter(Boolean).join(" · ");
 

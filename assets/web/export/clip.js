@@ -225,7 +225,7 @@ class Film {
     this.words(joined(header.checkpoint, header.hardware, header.dtype), MARGIN, 470, colours.ink);
     this.words(addressOf(location), MARGIN, 512, colours.mars);
     this.font(20);
-    this.words("MARS live: several tokens per forward pass, from one checkpoint", MARGIN, 600, colours.muted);
+    this.words("MARS live: several tokens per forward pass", MARGIN, 600, colours.muted);
   }
 }
 

@@ -4,7 +4,7 @@
 
 import { joinBytes, shown } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
-import { counted, short } from "../core/words.js";
+import { counted, joined, short } from "../core/words.js";
 
 const FOREIGN = "Not the prompt in the box: press Run.";
 
@@ -16,6 +16,17 @@ export function onceText(settings) {
   const parts = [`at most ${counted(settings.max_new_tokens, "token")}`];
   if (settings.temperature) parts.push(`temperature ${short(settings.temperature)}`, `seed ${settings.seed}`);
   return parts.join(" · ");
+}
+
+const MOST_CHARACTERS = 120; // of a system prompt on one line
+
+/**
+ * The settings of a run and its system prompt.
+ * @param {HeaderEvent} header
+ */
+function runText({ settings, system }) {
+  const text = system && system.length > MOST_CHARACTERS ? `${system.slice(0, MOST_CHARACTERS)}…` : system;
+  return joined(settings && onceText(settings), text && `system prompt “${shown(text)}”`);
 }
 
 export class Asked {
@@ -55,11 +66,7 @@ export class Asked {
     const read = lanes.find((lane) => lane.header);
     const header = read?.header;
     this.context.draw(read);
-    this.draw(
-      lanes.length ? header?.prompt || "" : null,
-      header && header.settings ? onceText(header.settings) : "",
-      wanted,
-    );
+    this.draw(lanes.length ? header?.prompt || "" : null, header ? runText(header) : "", wanted);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { button, make } from "../core/dom.js";
 import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
-import { factsOf, isVerified } from "../core/methods.js";
+import { factsOf, isVerified, nameOf } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
 import { counted, joined, milliseconds, probability, short } from "../core/words.js";
 
@@ -37,6 +37,7 @@ function tauText({ tau, threshold, target, lossless }) {
 export function settingsText(settings, chosen) {
   if (!settings) return "";
   if (settings.method === "ar") return "one per forward";
+  if (nameOf(settings) === "lookup") return "no masks";
   if (settings.method === "speculative") return draftText(settings);
   if (!factsOf(settings).obeys.includes("tau")) return blockText(settings, chosen);
   const parts = [tauText(settings), blockText(settings, chosen)];
@@ -73,6 +74,7 @@ export function penaltyText(settings) {
 export function laneWords(settings, chosen) {
   if (settings?.method === "ar") return "one token per pass";
   if (settings?.method !== "mars") return settingsText(settings, chosen);
+  if (nameOf(settings) === "lookup") return "lossless, drafts by look-up, no masks";
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
   if (settings.lossless) return `lossless, drafts by masks${settings.lookup ? " and look-up" : ""}${most}`;
   const isPlain = settings.threshold === "fixed" && settings.metric === "probability";

@@ -183,7 +183,7 @@ const MODEL = "mars-smollm2"; // whose talk it is, where a stop shows none of it
 const TOUR = [
   {
     headline: "Several tokens from one forward pass",
-    says: "A token is a word or a piece of one; a forward pass is one evaluation of the whole model. Plain AR needs a pass for every token. MARS, the same model, writes each shaded group in one.",
+    says: "A token is a word or a piece of one; a forward pass is one evaluation of the whole model. Plain AR needs a pass for every token. MARS, the same base with an adapter on mask positions, writes each shaded group in one.",
     notes:
       "Ask the room to watch the shaded groups. Let the first passes play, then go on to the end. L runs the same request on this server; if it does not begin within three seconds, the recording plays and says so.",
     scene: { kind: "race", recording: "half", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
@@ -204,9 +204,9 @@ const TOUR = [
   },
   {
     headline: "What it buys under load",
-    says: "Requests arrive as visitors come, without waiting for each other, and share forwards. Both ways answer the same ones; the bars say how long half of them waited.",
+    says: "Requests arrive as visitors come, without waiting for each other, and share forwards. All methods answer the same ones; the bars say how long half of them waited.",
     notes:
-      "Both ways answered everything, so both wrote as much; what differs is the wait. Where more comes than two cores can answer, a shared forward leaves MARS less to save. L measures it anew here, in the Load lab: a few seconds for each way.",
+      "All methods answered everything, so each wrote as much; what differs is the wait. Where more comes than two cores can answer, a shared forward leaves MARS less to save. L measures it anew here, in the Load lab: a few seconds for each method.",
     scene: { kind: "load" },
   },
   {
@@ -232,7 +232,7 @@ const TOUR = [
     headline: "Not every text gets faster",
     says: "Free prose is hard to foresee, for a small model most of all: fewer groups, and drafts that cost time. The text is AR's all the same.",
     notes: "Say it before somebody asks. The Frontier tab has what was measured, the failures too.",
-    scene: { kind: "race", recording: "rewrite", isLive: true, beats: [{ until: 18 }, { until: "end" }] },
+    scene: { kind: "race", recording: "tale", isLive: true, beats: [{ until: 18 }, { until: "end" }] },
   },
   {
     headline: "Your turn",

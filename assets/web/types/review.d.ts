@@ -210,6 +210,7 @@ interface ReviewProgress {
 // What a set is to be made of.
 interface MakingAsked {
   prompts: string;
+  system?: string;
   file: string;
   ways: string[];
   name: string;

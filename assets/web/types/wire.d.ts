@@ -72,6 +72,7 @@ interface HeaderEvent {
   history: EarlierTurn[];
   num_left_out: number;
   room: number;
+  system: string;
   vocabulary?: Vocabulary;
 }
 

@@ -283,6 +283,23 @@ def page_requests(content: Content) -> Table:
     return Table("", columns, tuple(lines))
 
 
+def system_prompts(content: Content) -> Table:
+    """What answers are like with each system prompt and repetition penalty."""
+    lines = [
+        (
+            f"“{way['system']}”",
+            f"{way['repetition_penalty']:g}",
+            f"{way['num_correct']} of {way['num_short']}",
+            f"{way['num_loops']} of {way['num_answers']}",
+            f"{way['tokens_per_pass']['all']['masks']:.2f}",
+            f"{way['tokens_per_pass']['all']['lookup']:.2f}",
+        )
+        for way in content["ways"]
+    ]
+    columns = ("system prompt", "penalty", "correct", "loops", "TPF, masks", "TPF, with lookup")
+    return Table("", columns, tuple(lines))
+
+
 def grids(content: Content) -> Table:
     """The cells that the Grid tab opens with, by checkpoint and B."""
     heads, rows = [], dict[str, list[str]]()

@@ -30,7 +30,7 @@ class Grid:
     taus, block_sizes: MARS is measured on their product, with each of ``thresholds``; where those
         follow the agreement, with each of ``targets`` and no floor in place of the taus.
     lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs, with each of
-        ``groups``; has_lookup: also on lookup alone, and with lookup beside the last of ``groups``.
+        ``groups``; has_lookup: also AR + lookup, and with lookup beside the last of ``groups``.
     methods: which of them are measured; jacobi and speculative decoding on ``block_sizes``, block
         diffusion on their product with the taus. drafts: checkpoints that draft, by name, each
         with masks in neither model, in the target, in the draft and in both. repetition_penalties:

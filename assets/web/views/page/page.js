@@ -4,6 +4,7 @@
 import { NO_COPY, attribute, button, copied, find, ledTo, tabOf, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
+import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
 import { openLink } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
@@ -118,6 +119,7 @@ function linkFor(base, names, values) {
   chosen.prompt ||= questionOnShow(); // in a conversation the box is empty
   if (chosen.auto) chosen.block_size = "auto";
   delete chosen.auto;
+  if (!chosen.system) delete chosen.system; // the checkpoint's own
   return `${base || location.origin + location.pathname}?${new URLSearchParams(Object.entries(chosen).map(([name, value]) => [name, String(value)]))}`;
 }
 
@@ -290,12 +292,12 @@ function orderOf({ kind, lane, token, id, settings }, run) {
   const main = mainLane(run);
   const from = kind === "branch" ? laneOf(run, lane) : main;
   const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
-  const { checkpoint, prompt } = headerOf(from);
+  const { checkpoint, prompt, system } = headerOf(from);
   const names = run.lanes.map((each) => each.name).filter((name) => name in METHODS);
   return {
     checkpoint,
     asked: JSON.stringify({
-      ...{ prompt, checkpoint, given: [...from.givenIds(), ...behind] },
+      ...{ prompt, checkpoint, system, given: [...from.givenIds(), ...behind] },
       history: Object.fromEntries(run.lanes.map((each) => [each.name, each.header?.history || []])),
       ...(kind === "branch" ? raced(from, main, token) : {}),
     }),
@@ -360,8 +362,8 @@ const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
   checkpoint,
   isKept,
   asked: JSON.stringify({ prompt, checkpoint, given: [], history: "", max_new_tokens: limit }),
-  settings: settings.method === "ar" ? {} : settings,
-  view: settings.method === "ar" ? ["ar"] : [settings.method ?? "mars", "ar"],
+  settings: factsOf(settings).obeys.length ? settings : {},
+  view: settings.method === "ar" ? ["ar"] : [nameOf(settings), "ar"],
 });
 
 /**

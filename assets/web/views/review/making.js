@@ -63,6 +63,7 @@ export class Making {
     this.ways = make("textarea", { class: "rw-ways", rows: 3 });
     this.ways.value = USUAL;
     this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: 512, value: 128 });
+    this.system = make("textarea", { class: "rw-system", rows: 2, placeholder: "The model's own" });
     this.name = make("input", { class: "rw-setname", maxlength: 80, value: "my set" });
     this.file = make("input", { type: "file", accept: ".txt,.csv,.jsonl", class: "rw-promptfile" });
     this.fileName = "";
@@ -88,6 +89,7 @@ export class Making {
       { class: "rw-making", "aria-label": "New set" },
       this.bounds,
       label("Prompts", this.prompts),
+      label("System prompt", this.system),
       label("Ways, one per line, the first is the reference", this.ways),
       make(
         "div",
@@ -109,7 +111,7 @@ export class Making {
     const whose = isOwner ? "With the review key" : "Here";
     put(
       this.bounds,
-      `${whose}: at most ${prompts} prompts and ${ways} ways such as ar, tau=0.8,B=4 or lossless,B=4; checkpoint=NAME for one of ${checkpoints.join(", ")}. B has to be a number, or the text verified.`,
+      `${whose}: at most ${prompts} prompts and ${ways} ways such as ar, tau=0.8,B=4 or lossless,B=4; ar,lookup is AR with prompt lookup; checkpoint=NAME for one of ${checkpoints.join(", ")}. B has to be a number, or the text verified.`,
     );
   }
 
@@ -126,6 +128,7 @@ export class Making {
     return this.trying(() =>
       this.make({
         prompts: prompts.value,
+        system: this.system.value,
         file,
         ways,
         name: this.name.value,

@@ -1,0 +1,140 @@
+"""AR + lookup: plain AR that verifies drafts of prompt lookup, without masks, as a lane of its
+own wherever MARS with lookup is compared with AR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import batch_page
+import pytest
+from browser import Arrive, needs_browser, playwright
+from live_page import lane_trace, last
+from scripted_page import controls, page_served
+
+from app.batch.order import TITLES as BATCH_TITLES
+from app.batch.order import read_batch_order
+from app.controls import DEFAULTS, TITLES, Limits, RefusalError, settings_for, title_of
+from app.frontier import RESULTS, read_sets
+from app.handlers import Handlers, make_handlers
+from app.live.order import read_live_order
+from app.live.run import NO_LOOKUP, start_lanes
+from app.record import TRAFFIC
+from app.serving.engines import Engines
+from app.serving.settings import AppSettings
+from app.traffic.tab import WAYS
+from mars_runtime import folds
+from mars_runtime.events import Step
+from mars_runtime.methods import LOOKUP
+from mars_runtime.review.ways import read_way
+from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
+from mars_runtime.trace import read_trace
+from mars_runtime.traffic.controller import Bounds, ways_of
+
+TASK = "Say this in all capitals: the young king has many servants and many servants"
+COPIED = "Repeat the word fox ten times: fox fox fox fox fox fox fox fox fox fox"
+
+
+@pytest.fixture(scope="module")
+def handlers() -> Iterator[Handlers]:
+    made = make_handlers(Engines(AppSettings(checkpoint="mars-tiny", port=0, max_new_tokens=64)))
+    made.engines.get("mars-tiny")
+    yield made
+    made.engines.close()
+
+
+def asked(**changes: object) -> dict[str, object]:
+    return controls(checkpoint="mars-tiny", max_new_tokens=48, prompt=COPIED, **changes)
+
+
+def test_its_lane_writes_ars_text_in_fewer_forwards_and_feeds_no_masks(handlers: Handlers) -> None:
+    value = last(handlers.live.run("a", asked(view=["mars", "ar", LOOKUP], lossless=True, tau=0.0)))
+    ar, lookup = lane_trace(value, "ar"), lane_trace(value, LOOKUP)
+    tokens = [folds.accepted_tokens(trace.events) for trace in (ar, lookup)]
+    assert tokens[0] == tokens[1]
+    assert folds.num_forwards(lookup.events) < folds.num_forwards(ar.events)
+    assert lookup.header.name == TITLES[LOOKUP]
+    assert lookup.header.settings.is_ar_lookup
+    rows = [row for event in lookup.events if isinstance(event, Step) for row in event.rows]
+    assert {row.num_fed - row.num_pending for row in rows} == {0}
+    assert set(folds.passes_saved(lookup.events)) == {"look-up"}
+
+
+def test_the_controls_move_it_no_more_than_plain_ar(handlers: Handlers) -> None:
+    wanted = DecodeSettings(tau=0.3, block_size=7, lossless=False, temperature=0.5, seed=3)
+    assert settings_for(LOOKUP, wanted) == replace(AR_LOOKUP, temperature=0.5, seed=3)
+    stream = handlers.live.run("b", asked(view=[LOOKUP], pace=4))
+    next(stream)
+    handlers.live.steer("b", asked(tau=0.5, block_size=4, lossless=False))
+    trace = lane_trace(last(stream), LOOKUP)
+    steps = [step for step, _ in folds.row_steps(trace.events)]
+    assert {step.settings for step in steps} == {trace.header.settings}
+
+
+def test_it_has_a_name_of_its_own_everywhere() -> None:
+    name = TITLES[LOOKUP]
+    assert describe(AR_LOOKUP) == name
+    assert title_of(AR_LOOKUP) == BATCH_TITLES[LOOKUP] == ways_of(Bounds())[LOOKUP].title == name
+    assert describe(replace(AR_LOOKUP, lossless=False)) != name  # unverified, nothing is looked up
+    assert read_way("ar,lookup", "some").settings == AR_LOOKUP
+    assert read_way("ar", "some").settings == DecodeSettings("ar")
+    assert title_of(DEFAULTS) == TITLES["mars"]
+
+
+def test_the_frontier_and_the_load_lab_have_a_row_of_it() -> None:
+    (chat, *_) = read_sets(RESULTS)
+    names = {point.name: point for point in chat.points}
+    assert names[TITLES[LOOKUP]].settings.is_ar_lookup
+    assert LOOKUP in WAYS
+    assert LOOKUP in TRAFFIC["ways"]
+
+
+def test_batch_decodes_it(handlers: Handlers) -> None:
+    values = batch_page.controls(
+        prompts=f"{COPIED}\n{TASK}", method=LOOKUP, second="ar", max_new_tokens=48,
+        checkpoint="mars-tiny",
+    )  # fmt: skip
+    order = read_batch_order(values, Limits(8000, 64, 8))
+    assert order.title(LOOKUP) == TITLES[LOOKUP]
+    assert order.of(LOOKUP).is_ar_lookup
+    value = last(handlers.batch.run("c", values))
+    told = [line.split("\t", 1) for line in value.splitlines()[1:]]
+    lookup, ar = (
+        read_trace(data for tag, data in told if tag == side and '"type"' in data[:8])
+        for side in ("a", "b")
+    )
+    for row in range(2):
+        assert folds.accepted_tokens(lookup.events, row) == folds.accepted_tokens(ar.events, row)
+    assert folds.totals(lookup.events).num_forwards < folds.totals(ar.events).num_forwards
+
+
+def test_a_gpu_that_cannot_look_up_refuses_it(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = handlers.engines.get("mars-tiny")
+    assert served is not None
+    monkeypatch.setattr(type(served.checkpoint), "is_captured", True)
+    order = read_live_order(asked(view=[LOOKUP]), Limits(8000, 64, 8))
+    with pytest.raises(RefusalError, match=re.escape(NO_LOOKUP)):
+        start_lanes(served, order, 10.0)
+
+
+@needs_browser
+def test_a_visitor_races_it_by_a_link(handlers: Handlers, arrive: Arrive) -> None:
+    with page_served(handlers) as url:
+        prompt = COPIED.replace(" ", "+")
+        page: playwright.Page = arrive(
+            f"{url}?checkpoint=mars-tiny&prompt={prompt}&lanes=mars,ar,lookup&max_new_tokens=40"
+        )
+        page.wait_for_selector("#race .mars-race[data-state=empty]")
+        page.wait_for_selector("#footer:has-text('mars-tiny:')")
+        playwright.expect(page.locator("#prompt textarea")).to_have_value(COPIED)
+        page.click("#run")
+        page.wait_for_selector("#race .mars-race[data-state=finished][data-lanes='3']")
+        pane = "#race .mars-race .rv-pane[data-lane={}]"
+        head = page.inner_text(f"{pane.format(LOOKUP)} .rv-head")
+        assert TITLES[LOOKUP] in head
+        run = "document.querySelector('#race .mars-race').lineView.run"
+        methods = page.evaluate(f"() => {run}.lanes.map((lane) => lane.method)")
+        assert methods == ["mars", "ar", LOOKUP]

@@ -1,0 +1,127 @@
+"""One default for each checkpoint: the same model gives the same answer on every tab, in the API
+and in commands, and Run on the opening page gives what the page opens with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import pytest
+from scripted_page import ScriptedBackend, make_handlers
+
+from app.api.endpoints import BOTH, ONE
+from app.batch.order import read_batch_order
+from app.controls import DEFAULTS, Limits
+from app.grid.order import read_grid_order
+from app.handlers import Handlers
+from app.live.order import read_live_order
+from app.live.presets import EXACT, controls_of, preset_of, presets_of
+from app.live.tab import live_tab, settings_for_example
+from app.record import SCENARIOS
+from app.recordings import load
+from mars_runtime import folds
+from mars_runtime.__main__ import main
+from mars_runtime.model.registry import Entry, registry
+from mars_runtime.review.ways import read_way
+from mars_runtime.settings import RECOMMENDED, SETTINGS
+from mars_runtime.trace import read_trace
+from tests.tiny_checkpoint import write_checkpoint
+
+LIMITS = Limits(8000, 512, 8)
+
+
+@pytest.fixture
+def handlers(tmp_path: Path) -> Iterator[Handlers]:
+    made = make_handlers(tmp_path, ScriptedBackend("Hello!" * 3), path=None)
+    yield made
+    made.engines.close()
+
+
+@pytest.fixture
+def opening(handlers: Handlers) -> dict[str, Any]:
+    """What Run posts on the untouched opening page."""
+    with gr.Blocks():
+        tab = live_tab(handlers.live, None)
+    return {name: control.value for name, control in tab.controls.items()}
+
+
+def test_no_checkpoint_has_settings_of_its_own() -> None:
+    """They would hold on one tab and not on the other; what a checkpoint has is its trained depth,
+    its draft model and its system prompt, which every encoder reads from the tokenizer."""
+    assert {each.name for each in fields(Entry)} & set(SETTINGS) == {"block_size", "draft"}
+    assert registry()["mars-smollm2"].system
+
+
+def test_what_changes_the_text_is_the_same_everywhere(
+    opening: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = {
+        "prompts": "One.", "method": "cursor", "second": "ar", "batch_size": 1, "tau": 0.0,
+        "block_size": 4, "lossless": True, "cache_block": 16, "max_new_tokens": 9,
+        "checkpoint": "scripted",
+    }  # fmt: skip
+    grid = {
+        "prompt": "One.", "taus": [0.5], "block_sizes": [2], "lossless": True,
+        "max_new_tokens": 9, "checkpoint": "scripted",
+    }  # fmt: skip
+    folder = str(write_checkpoint(tmp_path / "random"))
+    asked = ("--prompt", "Hi", "--max-new-tokens", "2", "--json")
+    assert main(["generate", "--checkpoint", folder, *asked]) == 0
+    command = read_trace(capsys.readouterr().out.splitlines()).header
+    ar = dict(read_grid_order(grid, LIMITS).cells())["ar"]
+    found = {
+        "live": read_live_order(opening, LIMITS).settings,
+        "batch": read_batch_order(batch, LIMITS).settings,
+        "grid": ar,
+        "review": read_way("lossless", "scripted").settings,
+        "command": command.settings,
+        "endpoint": RECOMMENDED,
+    }
+    for name in ("temperature", "top_p", "seed", "repetition_penalty"):
+        for place, settings in found.items():
+            assert settings is not None
+            assert getattr(settings, name) == getattr(DEFAULTS, name), (place, name)
+        for arguments in (ONE, BOTH):
+            told = {each.name: each.default for each in arguments}
+            assert told[name] == getattr(DEFAULTS, name)
+    for place in ("live", "batch", "review", "command", "endpoint"):
+        assert found[place].lossless, place
+
+
+def test_run_gives_what_the_page_opens_with(opening: dict[str, Any]) -> None:
+    """The same methods, settings and limit as the scenario that is recorded first."""
+    order = read_live_order({**opening, "prompt": "x"}, LIMITS)
+    first = SCENARIOS[0]
+    assert order.lanes == {lane.name: lane.settings for lane in first.lanes}
+    assert not any(lane.moves or lane.cache_block for lane in first.lanes)
+
+
+def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[str, Any]) -> None:
+    order = read_live_order({**opening, "prompt": "x"}, LIMITS)
+    traces = load()[0].traces()
+    entry = registry()[next(iter(traces.values())).header.checkpoint]
+    assert {name: trace.header.settings for name, trace in traces.items()} == order.lanes
+    assert {trace.header.system for trace in traces.values()} == {entry.system}
+    ends = [folds.end(trace.events) for trace in traces.values()]
+    assert [end and end.reason for end in ends] == ["eos", "eos"]  # before the limit
+
+
+def test_a_preset_is_marked_on_opening(opening: dict[str, Any]) -> None:
+    for name in registry():
+        assert preset_of(opening, presets_of(name)) == EXACT
+
+
+def test_presets_and_examples_change_only_what_they_name(opening: dict[str, Any]) -> None:
+    """Not the penalty, the temperature, the seed or anything else that changes AR's own text."""
+    named = {"lossless", "tau", "block_size", "auto", "groups", "lookup", "metric", "threshold"}
+    for name in registry():
+        for changes in presets_of(name).values():
+            assert controls_of(changes).keys() <= named
+    assert settings_for_example("bold", opening).keys() <= named
+    chosen = settings_for_example("bold", opening)
+    back = settings_for_example("explain", {**opening, **chosen})
+    assert back.keys() <= named
+    assert {**opening, **chosen, **back} == {**opening, "block_size": chosen["block_size"]}
