@@ -104,7 +104,7 @@ class ReviewSet:
             folder = path if path.is_dir() else unpacked(path)
             told = as_mapping(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
             about = _about(told)
-            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "jsonl")
+            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "json")
         except SettingsError as error:
             raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
         except UNREADABLE as error:
