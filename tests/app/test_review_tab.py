@@ -525,4 +525,5 @@ def prompts_posted(page: playwright.Page) -> list[tuple[str, str]]:
     page.wait_for_selector(".rw-progress:text('Post 1.')")
     page.unroute("**/review/make")
     [told] = posted
-    return [(item.id, item.prompt) for item in read_prompts(told["prompts"], name=told["file"]).items]
+    found = read_prompts(told["prompts"], name=told["file"])
+    return [(item.id, item.prompt) for item in found.items]
