@@ -63,7 +63,7 @@ def test_shards_give_the_same_model(random_folder: Path, tmp_path: Path) -> None
     assert len(list(Path(shards).glob("*.safetensors"))) > 1
     assert answer(str(shards)) == answer(str(random_folder))
     next(Path(shards).glob("model-00002*")).unlink()
-    with pytest.raises(CheckpointError, match="missing, damaged or incomplete"):
+    with pytest.raises(CheckpointError, match=r"names model-00002-of-.* which is not there"):
         load_checkpoint(str(shards))
 
 
