@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
 MAX_NAME = 80
+MIN_ANSWER = 12
+"""Tokens of an answer that every model must have room for, after a short prompt."""
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
 """No model is larger; what says so is damaged, and must not cost memory before that is told."""
 

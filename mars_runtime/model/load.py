@@ -24,6 +24,7 @@ from torch import Tensor
 from mars_runtime.model.adapter import Adapter, has_adapter
 from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import (
+    MIN_ANSWER,
     CheckpointError,
     ModelConfig,
     expected_names,
@@ -31,7 +32,7 @@ from mars_runtime.model.config import (
     whole,
 )
 from mars_runtime.model.fetch import check_sums, is_intact
-from mars_runtime.model.gguf import read_gguf
+from mars_runtime.model.gguf import read_gguf, stem_of
 from mars_runtime.model.quantized import Weight
 from mars_runtime.model.registry import REGISTRY, Entry, default_draft, find, registry
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
@@ -95,7 +96,7 @@ def load_checkpoint(
     """
     entry, path = find(name_or_path, registry_path)
     where = choose_device(device)
-    name = entry.name if entry else path.stem if path.is_file() else path.name
+    name = entry.name if entry else stem_of(path) if path.is_file() else path.name
     if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
         dtype = entry.dtype
     start = time.monotonic()
@@ -119,7 +120,7 @@ def load_checkpoint(
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
     return Checkpoint(
         name=name,
-        path=path,
+        path=parts.files[0] if path.is_file() else path,
         weight_files=(*parts.files, *adapter_files),
         model=model,
         tokenizer=tokenizer,
@@ -170,7 +171,7 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
         )
     found = read_gguf(path)
     spec, spec_config = found.tokenizer, found.tokenizer_config
-    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, (path,))
+    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, found.files)
 
 
 def _adapter(
@@ -212,6 +213,13 @@ def _tokenizer(
         raise CheckpointError(
             f"The tokenizer in {path} has {tokenizer.size} tokens and the model "
             f"{parts.config.vocab_size} rows: fetch tokenizer and weights of the same checkpoint."
+        )
+    needed = len(tokenizer.encode_prompt("Hello")) + MIN_ANSWER
+    if needed > parts.config.max_positions:
+        room = parts.config.max_positions
+        raise CheckpointError(
+            f"The model in {path} has a context of {room} tokens, and a short prompt with its "
+            f"answer takes {needed}: choose a checkpoint with a longer context."
         )
     special = {tokenizer.mask_id, tokenizer.pad_id, *tokenizer.eos_ids}
     if min(special) < 0 or tokenizer.mask_id in tokenizer.eos_ids or not tokenizer.eos_ids:
