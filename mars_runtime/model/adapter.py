@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.attention import packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, printable
 from mars_runtime.model.forward import Branches
@@ -145,6 +146,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for path in sorted(folder.glob("adapter*.safetensors")):
         try:
+            check_regular(path)
             with safe_open(path, framework="pt") as file:
                 own = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError) as error:
@@ -159,7 +161,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(_advice(path.parent, "has no readable adapter.json")) from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:

@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.adapter import Adapter, has_adapter
 from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import (
@@ -286,6 +287,7 @@ class FileWeights(Mapping[str, Tensor]):
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError) as error:
@@ -369,7 +371,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is missing or damaged: fetch the checkpoint again."
