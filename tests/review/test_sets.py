@@ -102,6 +102,10 @@ def test_a_set_is_gone_on_with_only_by_the_same(tmp_path: Path) -> None:
         ("answers/link", tarfile.SYMTYPE),
         ("answers/link", tarfile.LNKTYPE),
         ("answers/pipe", tarfile.FIFOTYPE),
+        ("answers/0001-0.jsonl", tarfile.SYMTYPE),
+        ("answers/0001-0.jsonl", tarfile.LNKTYPE),
+        ("set.json", tarfile.FIFOTYPE),
+        ("more.jsonl", tarfile.REGTYPE),
     ],
 )
 def test_an_archive_of_other_things_than_files_leaves_nothing(
@@ -114,7 +118,7 @@ def test_an_archive_of_other_things_than_files_leaves_nothing(
         file.addfile(entry, io.BytesIO(b""))
     folder = tmp_path / "in" / "here"
     folder.mkdir(parents=True)
-    with pytest.raises(ValueError, match="other things than files"):
+    with pytest.raises(ValueError, match="other things than files of a set"):
         unpack(archive, folder)
     assert sorted(tmp_path.rglob("*")) == [archive, tmp_path / "in", folder]
 
