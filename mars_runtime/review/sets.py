@@ -345,7 +345,9 @@ def _line(told: Mapping[str, Any]) -> str:
 def _text(file: Path) -> str:
     """Of an answer that has no trace. Raises SetError."""
     try:
-        return as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+        text = as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+        text.encode()  # no lone surrogate
+        return text
     except (ValueError, KeyError, RecursionError) as error:
         raise SetError(f"The answer {file.name} is damaged: make it again.") from error
 
