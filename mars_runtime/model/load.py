@@ -244,10 +244,11 @@ class FileWeights(Mapping[str, Tensor]):
                 names = list(file.keys())
             for name in names:
                 if name in self._files:
+                    first, second = printable(self._files[name][0].name), printable(path.name)
                     raise CheckpointError(
-                        f"{self._files[name][0].name} and {path.name} in {path.parent} both hold "
-                        f"the weight {printable(name)}: remove the file that does not belong to "
-                        "the checkpoint."
+                        f"{first} and {second} in {path.parent} both hold "
+                        f"{printable(name)}: remove the file that does not belong to the "
+                        "checkpoint."
                     )
                 self._files[name] = path, name
 
@@ -292,7 +293,8 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{path} is missing, damaged or incomplete: fetch the checkpoint again."
+            f"{path.parent / printable(path.name)} is missing, damaged or incomplete: fetch the "
+            "checkpoint again."
         ) from error
 
 

@@ -237,6 +237,22 @@ def test_what_is_missing_or_foreign_is_named(
         read_gguf(tmp_path / FILE)
 
 
+def test_control_characters_in_a_tensor_name_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE)
+    content = (tmp_path / FILE).read_bytes()
+    name, evil = b"blk.0.ffn_gate.weight", b"\x1b]0;owned\x07\x1b[2J\x1b[31m"
+    evil = evil.ljust(len(name), b"!")
+    (tmp_path / FILE).write_bytes(content.replace(name, evil))
+    with pytest.raises(CheckpointError, match="weights") as caught:
+        read_gguf(tmp_path / FILE)
+    assert str(caught.value).isprintable()
+    twice = content.replace(name, evil).replace(b"blk.0.ffn_down.weight", evil)
+    (tmp_path / FILE).write_bytes(twice)
+    with pytest.raises(CheckpointError, match="twice") as caught:
+        read_gguf(tmp_path / FILE)
+    assert str(caught.value).isprintable()
+
+
 SPLIT = {"split_max_tensors": 8}
 
 
