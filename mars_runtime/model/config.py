@@ -136,7 +136,7 @@ def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -
     activation = config.get("hidden_act", "silu")
     kinds = config.get("layer_types")
     is_full = not isinstance(kinds, list) or all(kind == "full_attention" for kind in kinds)
-    is_published = config.get("model_type") == "a2d-qwen2"  # causal whatever it says
+    is_published = config.get("model_type") == "a2d-qwen2"  # its attention is causal in any case
     reasons = {
         "sliding-window attention": config.get("use_sliding_window"),
         "layers without full attention": not is_full,

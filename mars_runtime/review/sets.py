@@ -41,7 +41,7 @@ ABOUT, PROMPTS, SUMMARY = "set.json", "prompts.jsonl", "summary.jsonl"
 MAX_PACKED, MAX_UNPACKED = 2**28, 2**30
 """Bytes of an archive, and of all that is in it."""
 MAX_HEADER = 2**16
-"""Bytes of an archive before each of its files: a few blocks, unless somebody means harm."""
+"""Bytes of headers before each file of an archive; usual ones take a few blocks of 512."""
 MAX_DICTIONARY = 2**27
 """Bytes that decompression may take; the strongest preset takes half of that."""
 MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
