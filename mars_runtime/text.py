@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mars_runtime.inputs import read_bytes, read_text
 from mars_runtime.json_values import FIRST, Whole
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ _SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)([^'\"{}<>]+)<\|im_end\|>")
 MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
 """Characters of a system prompt that a visitor, a link or a command gives."""
+MAX_TOKENS = 1 << 20
+"""Of a tokenizer; the largest published ones have a quarter of that."""
 _NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
 Said = tuple[str, "str | Sequence[int]"]
 """A turn of a chat: role, and its text or the ids that were written."""
@@ -105,7 +108,13 @@ class Tokenizer:
         self.im_end_id = added[IM_END]
         self.eos_ids = frozenset(added[name] for name in (IM_END, END_OF_TEXT) if name in added)
         self.pad_id = added.get(pad or "", added.get("<|pad|>", self.im_end_id))
-        self.size = 1 + max(max(tokens), max(self._added))
+        ids = [*tokens, *self._added]
+        if min(ids) < 0 or max(ids) >= MAX_TOKENS:  # each id below the largest takes memory
+            raise TextError(
+                f"The token ids of this tokenizer go from {min(ids)} to {max(ids)}, and at most "
+                f"{MAX_TOKENS:,} tokens are supported: fetch it again."
+            )
+        self.size = 1 + max(ids)
         unused = set(range(self.size)) - tokens.keys() - self._added.keys()
         never = {self.mask_id, self.pad_id, self.im_start_id} - self.eos_ids
         self.forbidden_ids = frozenset(never | unused)
@@ -141,27 +150,29 @@ class Tokenizer:
         the chat template has it, unless given. Raises TextError for anything but byte-level BPE
         with ChatML and mask tokens; ``name`` says in it whose tokenizer that is.
         """
+        pad = config.get("pad_token")
+        pad = pad.get("content") if isinstance(pad, dict) else pad
         try:
             added = added_tokens(spec, config)
             encoder, vocabulary = plain_encoder(spec, added)
+            tokens = {index: token for token, index in vocabulary.items()}
+            return cls(
+                encoder,
+                tokens,
+                added,
+                pad if isinstance(pad, str) else None,
+                mask or spare_token(added),
+                system or default_system(config.get("chat_template")),
+            )
         except TextError:
             raise
-        except Exception as error:  # the tokenizers library raises bare Exception
+        except BaseException as error:  # tokenizers raises Exception, or panics, which is none
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise TextError(
                 f"{name} holds no tokenizer that can be read: export it again with the tokenizers "
                 "library."
             ) from error
-        pad = config.get("pad_token")
-        pad = pad.get("content") if isinstance(pad, dict) else pad
-        tokens = {index: token for token, index in vocabulary.items()}
-        return cls(
-            encoder,
-            tokens,
-            added,
-            pad if isinstance(pad, str) else None,
-            mask or spare_token(added),
-            system or default_system(config.get("chat_template")),
-        )
 
     def parts(self) -> dict[str, Any]:
         """What another process needs to make the same one, as JSON values."""
@@ -319,13 +330,16 @@ def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     config_path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     config = _read_json(config_path) if config_path.exists() else {}
     if template.exists():
-        config["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
+        try:
+            config["chat_template"] = read_bytes(template).decode("utf-8", "replace")
+        except OSError as error:
+            raise TextError(f"{template} cannot be read: fetch the checkpoint again.") from error
     return spec, config
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise TextError(f"{path} is missing or damaged: fetch the checkpoint again.") from error
     if not isinstance(value, dict):
@@ -376,6 +390,8 @@ def plain_encoder(
     vocabulary = {token: index for token, index in model["vocab"].items() if token not in added}
     if any(not set(token) <= BYTE_OF_CHAR.keys() for token in vocabulary):
         raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
+    if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
+        raise TextError("Only tokenizers without marks inside of words are supported.")
     for merge in model.get("merges") or []:  # the library would panic, which is no exception
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if not {left, right, left + right} <= vocabulary.keys():
@@ -386,7 +402,7 @@ def plain_encoder(
         "post_processor": None,
         "padding": None,
         "truncation": None,
-        "model": {**model, "vocab": vocabulary, "unk_token": None},
+        "model": {**model, "vocab": vocabulary, "unk_token": None, "dropout": None},
     }
     return tokenizers.Tokenizer.from_str(json.dumps(plain)), vocabulary
 

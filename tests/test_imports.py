@@ -19,6 +19,7 @@ RANKS = {
     "events": 0,
     "loops": 0,
     "machine": 0,
+    "inputs": 0,
     "outputs": 0,
     "text": 1,
     "tasks": 1,
@@ -57,6 +58,7 @@ RANKS = {
 TORCHLESS = (
     "methods",
     "settings",
+    "inputs",
     "outputs",
     "events",
     "text",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -52,23 +54,32 @@ def write_gguf(
     architecture: str = "llama",
     seed: int = 0,
     is_tied: bool = True,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    general: Mapping[str, Any] = MappingProxyType({}),
     **metadata: Any,
 ) -> dict[str, torch.Tensor]:
     """Write ``path``; the weights in it, named and ordered as in transformers, as fp32.
 
     kind: of the matrices; embeddings are Q8_0, norms and biases F32. metadata: keys under the
-    architecture, dots as ``__``, to add or to replace; None leaves one out.
+    architecture, dots as ``__``, to add or to replace; None leaves one out. general: other keys, by
+    their whole name. options: of the writer, such as ``split_max_tensors``.
     """
-    writer = gguf.GGUFWriter(path, architecture)
-    for key, value in (_metadata() | metadata).items():
-        name = f"{architecture}.{key.replace('__', '.')}"
-        if isinstance(value, float):
+    writer = gguf.GGUFWriter(path, architecture, **options)
+    size = _add_tokenizer(writer, path.parent)
+    own = {f"{architecture}.{key.replace('__', '.')}": each for key, each in metadata.items()}
+    usual = {f"{architecture}.{key.replace('__', '.')}": each for key, each in _metadata().items()}
+    for name, value in (usual | own | dict(general)).items():
+        writer.kv_data[0].pop(name, None)
+        if isinstance(value, bool):
+            writer.add_bool(name, value)
+        elif isinstance(value, float):
             writer.add_float32(name, value)
         elif isinstance(value, str):
             writer.add_string(name, value)
+        elif isinstance(value, list):
+            writer.add_array(name, value)
         elif value is not None:
             writer.add_uint32(name, value)
-    size = _add_tokenizer(writer, path.parent)
     shapes = {"token_embd.weight": (size, HIDDEN), "output_norm.weight": (HIDDEN,)}
     if not is_tied:
         shapes["output.weight"] = (size, HIDDEN)

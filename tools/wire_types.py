@@ -4,8 +4,8 @@ types of the lines of a trace.
     python tools/wire_types.py            # after a change of what it reads
     python tools/wire_types.py --check    # whether both files are as it would write them
 
-The first comes from the tables (``methods.py``, ``settings.py`` and ``review/judgements.py`` in
-``mars_runtime/``), the second from the JSON schemas that pydantic makes of
+The first comes from the tables (``methods.py``, ``settings.py``, ``review/judgements.py`` and
+``review/exports.py`` in ``mars_runtime/``), the second from the JSON schemas that pydantic makes of
 ``mars_runtime/events.py`` and of ``Header``.
 """
 
@@ -25,7 +25,7 @@ from pydantic import TypeAdapter  # noqa: E402
 
 from mars_runtime.events import End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import LANES  # noqa: E402
-from mars_runtime.review import judgements  # noqa: E402
+from mars_runtime.review import exports, judgements  # noqa: E402
 from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
 
@@ -63,7 +63,7 @@ def files() -> dict[Path, str]:
 
 
 def _table() -> Iterator[str]:
-    yield f"{WRITTEN} from mars_runtime/methods.py, settings.py and review/judgements.py."
+    yield f"{WRITTEN} from mars_runtime/methods.py, settings.py and review/."
     yield from _constant(
         "METHODS",
         "`obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.",
@@ -103,6 +103,8 @@ def _table() -> Iterator[str]:
             ),
         },
     )
+    yield from ("", "// A spreadsheet computes a cell that begins with one of these.")
+    yield f"export const COMPUTED = {json.dumps(exports.COMPUTED)};"
 
 
 def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:

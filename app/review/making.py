@@ -29,6 +29,7 @@ from mars_runtime.review.prompts import (
     Item,
     PromptError,
     bundled,
+    json_records,
     read_prompts,
     with_system,
 )
@@ -239,7 +240,7 @@ def _items(told: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
         return bundled(str(source)), []
     text = told.get("prompts")
     if not isinstance(text, str):
-        raise PromptError("Give prompts as text, CSV or JSON Lines.")
+        raise PromptError("Give prompts as text, CSV, TSV or JSON.")
     found = read_prompts(text, name=str(told.get("file", ""))[:200])
     return found.items, [str(each) for each in found.faults]
 
@@ -313,11 +314,8 @@ def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], A
 def _samples(name: str, text: str) -> dict[str, str]:
     """Prompt -> answer. Raises SetError that names the line."""
     found: dict[str, str] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, told in json_records(text.removeprefix("\ufeff")):
         try:
-            told = json.loads(line)
             arguments = told["arguments"]
             first = (
                 arguments["gen_args_0"]["arg_0"] if isinstance(arguments, dict) else arguments[0][0]

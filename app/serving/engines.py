@@ -456,8 +456,11 @@ def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
 
 def num_weights(path: Path) -> int:
     """Numbers in all matrices; 0 where that cannot be told: what is damaged is refused later."""
+    from mars_runtime.model.gguf import files_of
+
     if path.is_file():
-        return round(path.stat().st_size / GGUF_BYTES)
+        parts = [part for part in files_of(path) if part.is_file()]
+        return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)
     return sum(map(_in_safetensors, path.glob("*.safetensors")))
 
 

@@ -18,6 +18,7 @@ from mars_runtime.events import FINAL, Event
 from mars_runtime.layers import Fed, Layers
 from mars_runtime.machine import return_freed_memory
 from mars_runtime.methods import METHODS, Method
+from mars_runtime.model.config import MIN_ANSWER
 from mars_runtime.model.registry import REGISTRY, default_draft
 from mars_runtime.settings import DecodeSettings
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 SMALL_PARAMETERS = 30_000_000
-WARM_UP_TOKENS = 12
+WARM_UP_TOKENS = MIN_ANSWER
 NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
 ONLY_CPU = "Speculative decoding runs on a CPU here: choose another method."
 READ_ALONE, READ_BESIDE = 512, 64

@@ -18,8 +18,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.attention import packed_order, rotary_order
-from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.config import CheckpointError, ModelConfig, printable
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.reranker import Sampler
 
@@ -68,7 +69,9 @@ class Adapter:
         sampler = _sampler(tensors, config, folder)
         layers = tuple(dict(_updates(tensors, i, config, folder)) for i in range(config.num_layers))
         if tensors:
-            raise CheckpointError(_advice(folder, f"has a weight of no use, {min(tensors)}"))
+            raise CheckpointError(
+                _advice(folder, f"has a weight of no use, {printable(min(tensors))}")
+            )
         block_size, mask_token = said.get("block_size"), said.get("mask_token")
         if type(block_size) is not int or block_size < 1 or not isinstance(mask_token, str):
             raise CheckpointError(
@@ -143,10 +146,14 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for path in sorted(folder.glob("adapter*.safetensors")):
         try:
+            check_regular(path)
             with safe_open(path, framework="pt") as file:
-                found |= {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+                own = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError) as error:
             raise CheckpointError(_advice(folder, f"cannot be read, {path.name}")) from error
+        if both := found.keys() & own.keys():
+            raise CheckpointError(_advice(folder, f"holds {printable(min(both))} in two files"))
+        found |= own
     if not all(bool(tensor.isfinite().all()) for tensor in found.values()):
         raise CheckpointError(_advice(folder, "has weights that are not finite"))
     return found
@@ -154,7 +161,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(_advice(path.parent, "has no readable adapter.json")) from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:

@@ -6,6 +6,7 @@ and is not computed by ``qwen2.py`` is refused with a sentence instead of being 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from reprlib import repr as shown
@@ -16,13 +17,24 @@ from mars_runtime.settings import MAX_FED
 # a2d-qwen2 is what published MARS checkpoints call themselves: Qwen2 with remote code, unused here.
 MODEL_TYPES = ("qwen2", "a2d-qwen2", "llama")
 
+_log = logging.getLogger(__name__)
+
 MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
+MAX_NAME = 80
+MIN_ANSWER = 12
+"""Tokens of an answer that every model must have room for, after a short prompt."""
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
 """No model is larger; what says so is damaged, and must not cost memory before that is told."""
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message is one sentence that says what to do."""
+
+
+def printable(name: str) -> str:
+    """A name from an untrusted file for a message: short, without control characters."""
+    short = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+    return short if short.isprintable() else repr(short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +124,7 @@ class ModelConfig:
             intermediate_size=whole(config, "intermediate_size"),
             rope_theta=theta,
             rms_norm_eps=_positive(config, "rms_norm_eps", 1e-6),
-            tie_word_embeddings=config.get("tie_word_embeddings", False) is True,
+            tie_word_embeddings=_truth(config, "tie_word_embeddings"),
             attention_bias=model_type != "llama",
             max_positions=whole(config, "max_position_embeddings"),
             model_type=model_type,
@@ -122,8 +134,13 @@ class ModelConfig:
 
 def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -> None:
     activation = config.get("hidden_act", "silu")
+    kinds = config.get("layer_types")
+    is_full = not isinstance(kinds, list) or all(kind == "full_attention" for kind in kinds)
+    is_published = config.get("model_type") == "a2d-qwen2"  # its attention is causal in any case
     reasons = {
         "sliding-window attention": config.get("use_sliding_window"),
+        "layers without full attention": not is_full,
+        "attention in both directions": config.get("is_causal") is False and not is_published,
         "quantized weights": config.get("quantization_config"),
         "biases in Llama's attention": is_llama and config.get("attention_bias"),
         "biases in the feed-forward layers": config.get("mlp_bias"),
@@ -137,12 +154,21 @@ def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Theta and scaling: ``rope_parameters`` of transformers 5, else the two older keys."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    """Theta and scaling: ``rope_scaling`` where it is given, else ``rope_parameters``.
+
+    Source: transformers 5, modeling_rope_utils.py, ``convert_rope_params_to_dict``.
+    """
+    older, newer = config.get("rope_scaling"), config.get("rope_parameters")
+    if older and newer and older != newer:
+        _log.warning(
+            "config.json holds both rope_scaling and rope_parameters; rope_scaling is used, as "
+            "transformers does."
+        )
+    rope = older or newer or {}
     if not isinstance(rope, Mapping):
         raise CheckpointError("The rope_parameters of config.json are damaged: fetch it again.")
     kind = rope.get("rope_type", rope.get("type", "default"))
-    theta = _positive(rope, "rope_theta", config.get("rope_theta") or 10000.0)
+    theta = _positive(rope, "rope_theta", _positive(config, "rope_theta", 10000.0))
     if kind == "default" and not any(isinstance(value, Mapping) for value in rope.values()):
         return theta, None
     if kind != "llama3":
@@ -170,6 +196,17 @@ def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> in
             f"{shown(value)}: fetch the checkpoint again."
         )
     return value
+
+
+def _truth(config: Mapping[str, Any], key: str) -> bool:
+    """Whether a key is set; false where it is missing. Raises CheckpointError."""
+    value = config.get(key)
+    if not isinstance(value, bool | None):
+        raise CheckpointError(
+            f"config.json must give {key} as true or false, not {shown(value)}: fetch the "
+            "checkpoint again."
+        )
+    return value is True
 
 
 def _positive(config: Mapping[str, Any], key: str, default: object = None) -> float:

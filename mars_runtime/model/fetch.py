@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock
 
+from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, Gguf, find, local_snapshot, registry
 
@@ -277,6 +278,7 @@ def _is_offline() -> bool:
 
 def sha256_of(path: Path) -> str:
     """Of the content of a file, in hexadecimal digits. Raises OSError."""
+    check_regular(path)
     found = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -306,7 +308,7 @@ def read_sums(folder: Path) -> dict[str, str]:
     """What ``SHA256SUMS`` says of the files beside it: name -> digits. Raises CheckpointError."""
     path = folder / SUMS
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
         raise _damaged(path, "cannot be read") from error
     found = [_SUM.fullmatch(line) for line in lines]

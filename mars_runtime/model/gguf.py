@@ -1,8 +1,9 @@
-"""A checkpoint in one GGUF file: shape, weights and tokenizer, named as transformers names them.
+"""A checkpoint in GGUF files: shape, weights and tokenizer, named as transformers names them.
 
-Nothing in the file is run, its chat template least of all. Of models the two architectures that
-``qwen2.py`` computes are read; of tokenizers only byte-level BPE (``gpt2`` in GGUF), with the ways
-of cutting text into words that are named here: another way would give other ids without a word.
+Nothing in the files is run, its chat template least of all. Of models the two architectures that
+``qwen2.py`` computes are read, and a key that changes what they compute is refused by its name. Of
+tokenizers only byte-level BPE (``gpt2`` in GGUF) is read, with the pre-tokenizers that are listed
+here: another one would give other ids silently.
 
 The header is read here and not by the gguf package, whose reader takes seconds for a vocabulary and
 never ends on some damaged lengths: here nothing is believed that the file is too short for. The
@@ -12,12 +13,15 @@ Source: ggml-org/ggml, docs/gguf.md.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any, cast
 
 import numpy as np
@@ -28,7 +32,13 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
+from mars_runtime.model.config import (
+    CheckpointError,
+    ModelConfig,
+    expected_names,
+    expected_shape,
+    printable,
+)
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
 
 ARCHITECTURES = ("llama", "qwen2")
@@ -53,45 +63,147 @@ _PARTS = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+DEFAULTS = {"rope.freq_base": 10000.0, "attention.layer_norm_rms_epsilon": 1e-6}
+"""What is assumed, with a warning, where a file does not say it; llama.cpp's base, and the epsilon
+of transformers."""
+READ = {
+    *("block_count", "context_length", "embedding_length", "feed_forward_length"),
+    *("attention.head_count", "attention.head_count_kv", "attention.key_length"),
+    *("rope.dimension_count", "rope.scaling.type", *DEFAULTS),
+}
+"""Keys under the architecture that are read."""
+NO_EFFECT = {
+    *("vocab_size", "tensor_data_layout", "pooling_type", "decoder_start_token_id"),
+    *("attention.layer_norm_epsilon", "rope.scaling.original_context_length"),
+    "rope.scaling.finetuned",
+}
+"""Keys that change nothing in these architectures."""
+UNIT_SCALES = {
+    *("logit_scale", "residual_scale", "embedding_scale", "rope.scaling.factor"),
+    *("rope.scaling.attn_factor", "rope.scale_linear"),
+}
+"""Keys that change nothing where they are 1. All others change nothing where they are 0."""
+_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
+_log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """What a GGUF file holds.
+    """What GGUF files hold.
 
     weights: named and ordered as in a transformers checkpoint; Q4_0, Q4_1 and Q8_0 as they are.
     tokenizer, tokenizer_config: in the form of the files ``Tokenizer.from_spec`` knows, the chat
-    template among them, which is never run.
+    template among them, which is never run. files: those that were read, several if it is split.
     """
 
     config: ModelConfig
     weights: Mapping[str, Tensor | GroupedMatrix]
     tokenizer: Mapping[str, Any]
     tokenizer_config: Mapping[str, Any]
+    files: tuple[Path, ...]
 
 
 def read_gguf(path: Path) -> GgufCheckpoint:
-    """Read a checkpoint of type llama or qwen2. Raises CheckpointError, one sentence."""
+    """Read a checkpoint of type llama or qwen2, from any part of it where it is split.
+
+    Raises CheckpointError, one sentence.
+    """
+    opened = _open(path)
+    files = _parts(path, opened)
+    if len(files) > 1:
+        opened = _joined(files)
+    with _as_sentence(path):
+        config = _config(opened, path)
+        spec, spec_config = tokenizer_spec(opened.metadata)
+        return GgufCheckpoint(config, _weights(opened, config), spec, spec_config, files)
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """Names of all parts of a split checkpoint, by the name of one; else the path itself.
+
+    Source: ggml-org/llama.cpp, src/llama.cpp, ``llama_split_path``.
+    """
+    match = _SHARD.fullmatch(path.name)
+    if match is None:
+        return (path,)
+    stem, _, count = match.groups()
+    names = [f"{stem}-{number:05}-of-{count}.gguf" for number in range(1, int(count) + 1)]
+    return tuple(map(path.with_name, names)) or (path,)
+
+
+def stem_of(path: Path) -> str:
+    """The name of a checkpoint: its file's without the ending and the number of the part."""
+    match = _SHARD.fullmatch(path.name)
+    return match[1] if match else path.stem
+
+
+@contextmanager
+def _as_sentence(path: Path) -> Iterator[None]:
+    """Turn what is wrong with a file into a CheckpointError."""
     try:
-        file = GgufFile.open(path)
-        config = _config(file)
-        spec, spec_config = tokenizer_spec(file.metadata)
-        return GgufCheckpoint(config, _weights(file, config), spec, spec_config)
+        yield
     except GgufError as error:
-        raise CheckpointError(f"{path} {error}: fetch it again or choose another file.") from error
+        raise CheckpointError(f"{path} {error}: {error.advice}.") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
 
 
-def _config(file: GgufFile) -> ModelConfig:
+def _open(path: Path) -> GgufFile:
+    with _as_sentence(path):
+        return GgufFile.open(path)
+
+
+def _parts(path: Path, opened: GgufFile) -> tuple[Path, ...]:
+    """The files of a checkpoint, one of which is ``path``."""
+    with _as_sentence(path):
+        count = _scalar(opened.metadata, "split.count", 1)
+        if count in (0, 1):
+            return (path,)
+        files = files_of(path)
+        if len(files) != count:
+            raise GgufError(
+                f"is a part of {shown(count)}, and its name does not end in -00001-of-00003.gguf "
+                "or the like, as names of parts do"
+            )
+        return files
+
+
+def _joined(files: Sequence[Path]) -> GgufFile:
+    """All parts as one: the first has the metadata, each has tensors of its own."""
+    tensors: dict[str, GgufTensor] = {}
+    opened = None
+    for number, path in enumerate(files):
+        if not path.is_file():
+            raise CheckpointError(
+                f"{path.name} is missing in {path.parent}, a part of the checkpoint that is split "
+                f"into {len(files)} files: fetch it too."
+            )
+        part = _open(path)
+        with _as_sentence(path):
+            place = [_scalar(part.metadata, f"split.{name}") for name in ("no", "count")]
+            if place != [number, len(files)]:
+                raise GgufError("is another part than its name says")
+            if both := tensors.keys() & part.tensors.keys():
+                raise GgufError(f"holds {printable(min(both))}, which an earlier part holds too")
+        tensors |= part.tensors
+        opened = opened or part
+    assert opened is not None, "a split checkpoint has parts"
+    return GgufFile(opened.metadata, tensors)
+
+
+def _config(file: GgufFile, path: Path) -> ModelConfig:
     values = file.metadata
-    kind = str(values.get("general.architecture"))
+    kind = _scalar(values, "general.architecture")
+    if (what := _scalar(values, "general.type", "model")) != "model":
+        raise UnsupportedError(f"holds no model but something of type {shown(what)}")
     if kind not in ARCHITECTURES:
-        raise GgufError(f"holds a model of type {kind!r}, and only llama and qwen2 are supported")
-    scaling = values.get(f"{kind}.rope.scaling.type", "none")
-    if str(scaling) != "none" or "rope_freqs.weight" in file.tensors:
-        raise GgufError("stretches its positions (rope scaling), which is not supported")
+        raise UnsupportedError(
+            f"holds a model of type {shown(kind)}, and only llama and qwen2 are supported"
+        )
+    scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
+    if scaling != "none" or "rope_freqs.weight" in file.tensors:
+        raise UnsupportedError("stretches its positions (rope scaling), which is not supported")
     hidden_size = _number(values, f"{kind}.embedding_length")
     num_heads = _number(values, f"{kind}.attention.head_count")
     vocabulary = file.tensors.get("token_embd.weight")
@@ -108,13 +220,14 @@ def _config(file: GgufFile) -> ModelConfig:
         "head_dim": _number(values, f"{kind}.attention.key_length", hidden_size // num_heads),
         "intermediate_size": _number(values, f"{kind}.feed_forward_length"),
         "max_position_embeddings": min(_number(values, f"{kind}.context_length"), MAX_POSITIONS),
-        "rms_norm_eps": values.get(f"{kind}.attention.layer_norm_rms_epsilon"),
-        "rope_theta": values.get(f"{kind}.rope.freq_base"),
+        "rms_norm_eps": _real(values, kind, "attention.layer_norm_rms_epsilon", path),
+        "rope_theta": _real(values, kind, "rope.freq_base", path),
         "tie_word_embeddings": "output.weight" not in file.tensors,
     }
     turned = _number(values, f"{kind}.rope.dimension_count", config["head_dim"])
     if turned != config["head_dim"]:
-        raise GgufError(f"turns {turned} of {config['head_dim']} numbers a head by position")
+        raise UnsupportedError(f"turns {turned} of {config['head_dim']} numbers a head by position")
+    _refuse_what_is_not_computed(values, kind, config)
     try:
         return ModelConfig.from_dict(config)
     except CheckpointError as error:
@@ -122,11 +235,59 @@ def _config(file: GgufFile) -> ModelConfig:
         raise GgufError(f"is damaged, since {what}") from error
 
 
+def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """A text or a number."""
+    value = values.get(key, default)
+    if isinstance(value, (list, np.ndarray)):
+        raise GgufError(f"gives {key} as a list")
+    return value
+
+
 def _number(values: Mapping[str, Any], key: str, default: int | None = None) -> int:
     value = values.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise GgufError(f"gives {key} as {value!r}, which must be a positive whole number")
+        raise GgufError(f"gives {key} as {shown(value)}, which must be a positive whole number")
     return value
+
+
+def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
+    """A positive number, or its default, with a warning."""
+    key, default = f"{kind}.{name}", DEFAULTS[name]
+    value = values.get(key)
+    if value is None:
+        _log.warning("%s does not give %s: %g is assumed, which may be wrong.", path, key, default)
+        return default
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+        raise GgufError(f"gives {key} as {shown(value)}, which must be a positive number")
+    return value
+
+
+def _refuse_what_is_not_computed(
+    values: Mapping[str, Any], kind: str, config: Mapping[str, Any]
+) -> None:
+    """Raise UnsupportedError for a key that changes the computation."""
+    for key, value in values.items():
+        name = key.removeprefix(f"{kind}.")
+        if name != key and not _changes_nothing(name, value, config):
+            raise UnsupportedError(
+                f"gives {printable(key)} as {shown(value)}, which is not computed here"
+            )
+
+
+def _changes_nothing(name: str, value: Any, config: Mapping[str, Any]) -> bool:
+    if name in READ or name in NO_EFFECT:
+        return True
+    if not isinstance(value, (bool, int, float)):
+        return False
+    if name == "attention.causal":
+        return bool(value)
+    if name == "attention.value_length":
+        return bool(value == config["head_dim"])
+    if name == "attention.sliding_window" and value >= config["max_position_embeddings"]:
+        return True
+    if name == "attention.scale" and math.isclose(value, config["head_dim"] ** -0.5, rel_tol=1e-5):
+        return True
+    return bool(value == 0 or (name in UNIT_SCALES and value == 1))
 
 
 def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedMatrix]:
@@ -136,12 +297,14 @@ def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedM
         (names.keys() - expected_names(config), "has unknown"),
     ):
         if wrong:
-            raise GgufError(f"{what} weights ({len(wrong)}, {min(wrong)} the first)")
+            first = printable(min(wrong))
+            raise GgufError(f"{what} weights ({len(wrong)}, {first} the first)")
     found: dict[str, Tensor | GroupedMatrix] = {}
     for name, stored in names.items():
         tensor = file.tensors[stored]
         if tensor.shape != expected_shape(name, config):
-            raise GgufError(f"holds {stored} in the shape {tensor.shape}, which doesn't fit")
+            shape = tuple(tensor.shape)
+            raise GgufError(f"holds {printable(stored)} in the shape {shape}, which doesn't fit")
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         num_heads = heads.get(name.rsplit(".", 2)[-2]) if config.model_type == "llama" else None
         found[name] = _unpack(_in_halves(tensor, num_heads) if num_heads else tensor)
@@ -167,7 +330,8 @@ def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
     try:
         dense = dequantize(tensor.data, tensor.type)
     except NotImplementedError as error:
-        raise GgufError(f"holds weights of type {tensor.type.name}, which can't be read") from error
+        kind = tensor.type.name
+        raise UnsupportedError(f"holds weights of type {kind}, which can't be read") from error
     return torch.from_numpy(np.ascontiguousarray(dense, np.float32)).view(tensor.shape)
 
 
@@ -209,6 +373,14 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
 
 class GgufError(ValueError):
     """What is wrong with a file, as a clause that follows its name."""
+
+    advice = "fetch it again or choose another file"
+
+
+class UnsupportedError(GgufError):
+    """What a whole file needs and is not supported."""
+
+    advice = "choose another file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,20 +477,22 @@ def _read(cursor: _Cursor) -> GgufFile:
     if bytes(cursor.take(4)) != MAGIC:
         raise GgufError("is not a GGUF file")
     version = cursor.number("I")
+    if int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS:
+        raise UnsupportedError("is big-endian, and only little-endian files are read")
     if version not in VERSIONS:
-        raise GgufError(f"has version {version} of GGUF, and only 2 and 3 are known")
+        raise UnsupportedError(f"has version {version} of GGUF, and only 2 and 3 are known")
     num_tensors, num_values = cursor.number("Q"), cursor.number("Q")
     metadata: dict[str, Any] = {}
     for _ in range(num_values):
         key = cursor.text()
         if key in metadata:
-            raise GgufError(f"names {key} twice")
+            raise GgufError(f"names {printable(key)} twice")
         metadata[key] = cursor.value(GGUFValueType(cursor.number("I")))
     found: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
     for _ in range(num_tensors):
         name = cursor.text()
         if name in found:
-            raise GgufError(f"holds the tensor {name} twice")
+            raise GgufError(f"holds the tensor {printable(name)} twice")
         found[name] = _tensor_line(cursor)
     start = cursor.at + -cursor.at % _alignment(metadata)
     tensors = {name: _tensor(cursor.data, start, *line) for name, line in found.items()}
@@ -413,16 +587,27 @@ def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     Every token that is not plain text (control, unknown, user-defined) is an added token; what the
     file marks as unused is in neither list.
     """
-    kind, cut = (str(metadata.get(f"tokenizer.ggml.{name}")) for name in ("model", "pre"))
-    if kind != "gpt2" or cut not in _CUTS:
-        raise GgufError(
-            f"has a tokenizer of the kind {kind!r} with words cut as in {cut!r}, and only gpt2 "
-            f"with {', '.join(_CUTS)} is supported"
+    kind, cut = (_scalar(metadata, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
+    if kind is None:
+        raise UnsupportedError("has no tokenizer (tokenizer.ggml.model)")
+    if kind != "gpt2":
+        raise UnsupportedError(
+            f"has a tokenizer of the kind {shown(kind)}, and only gpt2 is supported"
+        )
+    if cut is None:
+        raise UnsupportedError(
+            "does not say how its tokenizer cuts text into words (tokenizer.ggml.pre), as files of "
+            "old converters"
+        )
+    if cut not in _CUTS:
+        raise UnsupportedError(
+            f"has a tokenizer that cuts text as {shown(cut)} does (tokenizer.ggml.pre), and only "
+            f"{', '.join(_CUTS)} are supported"
         )
     tokens, merges = _strings(metadata, "tokens"), _strings(metadata, "merges")
     types = metadata.get("tokenizer.ggml.token_type")
     if not isinstance(types, np.ndarray) or {len(types), len(set(tokens))} != {len(tokens)}:
-        raise GgufError("is damaged: its tokens and their types don't fit")
+        raise GgufError("has tokens and types of tokens that don't fit")
     listed = list(zip(range(len(tokens)), tokens, types.tolist(), strict=True))
     model = {
         "type": "BPE",
@@ -453,5 +638,5 @@ def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 def _strings(metadata: Mapping[str, Any], name: str) -> list[str]:
     value = metadata.get(f"tokenizer.ggml.{name}")
     if not isinstance(value, list):
-        raise GgufError(f"is damaged: it has no tokenizer.ggml.{name}")
+        raise GgufError(f"has no list tokenizer.ggml.{name}")
     return value

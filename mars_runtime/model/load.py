@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,19 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.adapter import Adapter, has_adapter
 from mars_runtime.model.build import Model, build_model
-from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, whole
+from mars_runtime.model.config import (
+    MIN_ANSWER,
+    CheckpointError,
+    ModelConfig,
+    expected_names,
+    printable,
+    whole,
+)
 from mars_runtime.model.fetch import check_sums, is_intact
-from mars_runtime.model.gguf import read_gguf
+from mars_runtime.model.gguf import read_gguf, stem_of
 from mars_runtime.model.quantized import Weight
 from mars_runtime.model.registry import REGISTRY, Entry, default_draft, find, registry
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
@@ -33,6 +41,17 @@ from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 DEFAULT_BLOCK_SIZE = 4
 DIFFUSION_KEY = "block_diffusion_size"
 _log = logging.getLogger(__name__)
+HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
+FLOATS_OF_8_BITS = {
+    torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2,
+    torch.float8_e5m2fnuz,
+}
+KNOWN_DTYPES = {
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+}
 UNTRAINED = 1
 """Block size of a file that says nothing of masks."""
 
@@ -78,7 +97,7 @@ def load_checkpoint(
     """
     entry, path = find(name_or_path, registry_path)
     where = choose_device(device)
-    name = entry.name if entry else path.stem if path.is_file() else path.name
+    name = entry.name if entry else stem_of(path) if path.is_file() else path.name
     if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
         dtype = entry.dtype
     start = time.monotonic()
@@ -102,7 +121,7 @@ def load_checkpoint(
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
     return Checkpoint(
         name=name,
-        path=path,
+        path=parts.files[0] if path.is_file() else path,
         weight_files=(*parts.files, *adapter_files),
         model=model,
         tokenizer=tokenizer,
@@ -130,18 +149,17 @@ class _Parts:
 def _read_folder(folder: Path) -> _Parts:
     check_sums(folder)
     raw = _read_json(folder / "config.json")
-    config = ModelConfig.from_dict(raw)
+    files = tuple(_weight_files(folder))
+    config, weights = _weights(folder, files, ModelConfig.from_dict(raw))
     spec, spec_config = read_spec(folder)
     diffusion_size = whole(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
     default = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
     block_size = whole(raw, "mars_block_size", default)
-    files = tuple(_weight_files(folder))
-    weights = _weights(folder, files, config)
     return _Parts(config, weights, spec, spec_config, MASK, block_size, files, diffusion_size)
 
 
-def dense_files(folder: Path) -> Mapping[str, Tensor]:
-    """The weights in a checkpoint's folder, as they are. Raises CheckpointError."""
+def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
+    """The shape and the weights in a checkpoint's folder. Raises CheckpointError."""
     config = ModelConfig.from_dict(_read_json(folder / "config.json"))
     return _weights(folder, _weight_files(folder), config)
 
@@ -154,7 +172,7 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
         )
     found = read_gguf(path)
     spec, spec_config = found.tokenizer, found.tokenizer_config
-    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, (path,))
+    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, found.files)
 
 
 def _adapter(
@@ -197,6 +215,13 @@ def _tokenizer(
             f"The tokenizer in {path} has {tokenizer.size} tokens and the model "
             f"{parts.config.vocab_size} rows: fetch tokenizer and weights of the same checkpoint."
         )
+    needed = len(tokenizer.encode_prompt("Hello")) + MIN_ANSWER
+    if needed > parts.config.max_positions:
+        room = parts.config.max_positions
+        raise CheckpointError(
+            f"The model in {path} has a context of {room} tokens, and a short prompt with its "
+            f"answer takes {needed}: choose a checkpoint with a longer context."
+        )
     special = {tokenizer.mask_id, tokenizer.pad_id, *tokenizer.eos_ids}
     if min(special) < 0 or tokenizer.mask_id in tokenizer.eos_ids or not tokenizer.eos_ids:
         raise CheckpointError(
@@ -206,19 +231,40 @@ def _tokenizer(
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """The weights in some safetensors, by name, each mapped into memory when it is asked for and as
-    long as somebody holds it. Raises CheckpointError, when made and later, for what is damaged."""
+    """The weights in safetensors files, by name, each mapped into memory when it is requested.
+
+    Weights in 8-bit floats come as bfloat16, which holds each of their values exactly. Raises
+    CheckpointError for damaged files and for a weight that two files hold.
+    """
 
     def __init__(self, files: Iterable[Path]) -> None:
-        self._files: dict[str, Path] = {}
+        self._files: dict[str, tuple[Path, str]] = {}
         for path in files:
             with _opened(path) as file:
-                self._files |= dict.fromkeys(file.keys(), path)
+                names = list(file.keys())
+            for name in names:
+                if name in self._files:
+                    first, second = printable(self._files[name][0].name), printable(path.name)
+                    raise CheckpointError(
+                        f"{first} and {second} in {path.parent} both hold "
+                        f"{printable(name)}: remove the file that does not belong to the "
+                        "checkpoint."
+                    )
+                self._files[name] = path, name
 
     def __getitem__(self, name: str) -> Tensor:
-        with _opened(self._files[name]) as file:
-            weight: Tensor = file.get_tensor(name)
-            return weight
+        path, stored = self._files[name]
+        with _opened(path) as file:
+            weight: Tensor = file.get_tensor(stored)
+        if weight.dtype in FLOATS_OF_8_BITS:
+            return weight.to(torch.bfloat16)
+        if weight.dtype not in KNOWN_DTYPES:
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise CheckpointError(
+                f"{path} holds weights of type {kind}, which is not supported: choose a checkpoint "
+                "in bfloat16, float16 or float32."
+            )
+        return weight
 
     def __contains__(self, name: object) -> bool:
         return name in self._files  # Mapping's own would read the weight
@@ -230,28 +276,35 @@ class FileWeights(Mapping[str, Tensor]):
         return len(self._files)
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Have no longer what nobody asks for."""
+        """Forget these weights."""
         for name in names:
             self._files.pop(name, None)
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Know a weight under another name."""
+        self._files[new_name] = self._files.pop(name)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{path} is missing, damaged or incomplete: fetch the checkpoint again."
+            f"{path.parent / printable(path.name)} is missing, damaged or incomplete: fetch the "
+            "checkpoint again."
         ) from error
 
 
-def _weights(folder: Path, files: Iterable[Path], config: ModelConfig) -> FileWeights:
-    """All weights by name, checked to be neither too few nor too many."""
+def _weights(
+    folder: Path, files: Iterable[Path], config: ModelConfig
+) -> tuple[ModelConfig, FileWeights]:
+    """All weights by name, none missing and none unknown, and the shape that they make."""
     found = FileWeights(files)
     found.leave_out([name for name in found if name.endswith("rotary_emb.inv_freq")])
-    if config.tie_word_embeddings:
-        found.leave_out(["lm_head.weight"])  # the same matrix, written out by some tools
+    config = _with_its_head(folder, found, config)
     expected = expected_names(config)
     for names, what in (
         (expected - found.keys(), "lacks"),
@@ -259,10 +312,36 @@ def _weights(folder: Path, files: Iterable[Path], config: ModelConfig) -> FileWe
     ):
         if names:
             raise CheckpointError(
-                f"The checkpoint in {folder} {what} weights ({len(names)}, {min(names)} the "
-                f"first): fetch one that is complete and of type {config.model_type}."
+                f"The checkpoint in {folder} {what} weights ({len(names)}, "
+                f"{printable(min(names))} the first): fetch one that is complete and of type "
+                f"{config.model_type}."
             )
-    return found
+    return config, found
+
+
+def _with_its_head(folder: Path, found: FileWeights, config: ModelConfig) -> ModelConfig:
+    """Decide which output head a checkpoint with tied embeddings has, as transformers does.
+
+    A head that equals the embeddings is dropped, one that differs is used, and a head without
+    embeddings serves as both. Source: transformers, modeling_utils.py, ``tie_weights``.
+    """
+    if not config.tie_word_embeddings or HEAD not in found:
+        return config
+    if EMBEDDINGS not in found:
+        found.rename(HEAD, EMBEDDINGS)
+        return config
+    head, embeddings = found[HEAD], found[EMBEDDINGS]
+    if head.dtype != embeddings.dtype:
+        head, embeddings = head.float(), embeddings.float()
+    if torch.equal(head, embeddings):
+        found.leave_out([HEAD])
+        return config
+    _log.warning(
+        "%s says that head and embeddings are tied, but holds two different ones; both are used, "
+        "as transformers does.",
+        folder,
+    )
+    return replace(config, tie_word_embeddings=False)
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -275,7 +354,14 @@ def _weight_files(folder: Path) -> list[Path]:
         )
         if not isinstance(names, Mapping) or not is_plain:
             raise CheckpointError(f"{index} is damaged: fetch the checkpoint again.")
-        return sorted({folder / name for name in names.values()})
+        shards = sorted({folder / name for name in names.values()})
+        for shard in shards:
+            if not shard.is_file():
+                raise CheckpointError(
+                    f"{index} names {shard.name}, which is not there: fetch that file, or remove "
+                    "the index if it belongs to another checkpoint."
+                )
+        return shards
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise CheckpointError(
@@ -287,7 +373,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is missing or damaged: fetch the checkpoint again."

@@ -10,7 +10,10 @@ from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from mars_runtime import folds, tasks
+from mars_runtime.json_values import Real, Whole
 from mars_runtime.review.prompts import Item
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
@@ -31,29 +34,27 @@ class Answer:
 
     text: str
     pieces: tuple[str, ...] = ()
-    groups: tuple[int, ...] = ()
+    groups: tuple[Whole, ...] = ()
     otherwise: Mapping[int, str] = field(default_factory=dict)
-    num_tokens: int = 0
+    num_tokens: Whole = 0
     end: str = ""
     is_right: bool | None = None
     is_looped: bool = False
-    tpf: float | None = None
+    tpf: Real | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Its values; the keys of ``otherwise`` as JSON has them."""
         return {**asdict(self), "otherwise": {str(at): told for at, told in self.otherwise.items()}}
 
 
-def answer_of_json(told: Mapping[str, Any]) -> Answer:
-    """Back from ``Answer.as_json``."""
-    return Answer(
-        **{
-            **told,
-            "pieces": tuple(told["pieces"]),
-            "groups": tuple(told["groups"]),
-            "otherwise": {int(at): text for at, text in told["otherwise"].items()},
-        }
-    )
+_ANSWER = TypeAdapter(Answer)
+
+
+def answer_of_json(told: Any) -> Answer:
+    """Back from ``Answer.as_json``. Raises ValueError."""
+    answer = _ANSWER.validate_python(told)
+    "".join((answer.text, *answer.pieces, *answer.otherwise.values())).encode()  # no lone surrogate
+    return answer
 
 
 def answer_of(trace: Trace, item: Item) -> Answer:

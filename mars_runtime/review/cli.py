@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mars_runtime.outputs import OutputError, path_of, write_text
-from mars_runtime.review.prompts import Item, PromptError, bundled, read_prompts, with_system
+from mars_runtime.review.prompts import (
+    Item,
+    PromptError,
+    bundled,
+    decoded,
+    read_prompts,
+    with_system,
+)
 from mars_runtime.review.ways import read_ways
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError, check_system
@@ -33,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     making = verbs.add_parser("make", help="decode prompts in several ways; goes on where it was")
     add = making.add_argument
-    add("prompts", help="a file (text, CSV, JSON Lines), or study, requests, a family of tasks")
+    add("prompts", help="a file (text, CSV, TSV, JSON), or study, requests, a family of tasks")
     add("--ways", nargs="+", required=True, help="such as ar tau=0.8 lossless tau=0.5,B=8")
     add("--reference", default="", help="the way that the others are held against (the first)")
     add("--out", type=path_of, required=True, help="the folder of the set")
@@ -147,9 +154,11 @@ def _items(source: str) -> list[Item]:
 def _text(path: Path) -> str:
     """What a file holds. Raises PromptError."""
     try:
-        return path.read_text(encoding="utf-8")
+        return decoded(path.read_bytes())
     except UnicodeDecodeError as error:
-        raise PromptError(f"{path} is not text in UTF-8: save it so.") from error
+        raise PromptError(f"{path} is not text in UTF-8: save it as UTF-8.") from error
+    except OSError as error:
+        raise PromptError(f"{path} cannot be read ({error.strerror}).") from error
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -29,7 +29,8 @@ from mars_runtime.statistics import Estimate
 HEAD = "review"
 """The type of the first line of a file of judgements."""
 MAX_LINES = 200_000
-COMPUTED = ("=", "+", "-", "@", "\t", "\r")
+COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""A spreadsheet computes a cell that begins with one of these; the last four are full-width."""
 COLUMNS = (
     *("item", "category", "prompt", "reviewer", "time", "is_masked", "is_revealed"),
     *("left", "right", "preference", "preferred", "note"),
@@ -73,7 +74,7 @@ CONFIG = {"displayModeBar": False, "responsive": True}
 
 def spelled(text: str) -> str:
     """A text as a cell of a table that spreadsheets open."""
-    return f"'{text}" if text.startswith(COMPUTED) else text
+    return f"'{text}" if text.startswith(tuple(COMPUTED)) else text
 
 
 def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:

@@ -23,13 +23,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from mars_runtime.inputs import read_bytes
 from mars_runtime.json_values import as_list, as_mapping, as_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
 from mars_runtime.review.answers import Answer, answer_of, answer_of_json, verdict
-from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
+from mars_runtime.review.prompts import MAX_PROMPTS, Item, as_jsonl, read_prompts
 from mars_runtime.review.ways import MAX_WAYS, Way, way_of
 from mars_runtime.settings import SettingsError
 from mars_runtime.trace import Trace, TraceError, read_trace
@@ -37,7 +38,13 @@ from mars_runtime.trace import Trace, TraceError, read_trace
 VERSION = 1
 MAX_NAME = 80
 ABOUT, PROMPTS, SUMMARY = "set.json", "prompts.jsonl", "summary.jsonl"
-MAX_UNPACKED = 2**30
+MAX_PACKED, MAX_UNPACKED = 2**28, 2**30
+"""Bytes of an archive, and of all that is in it."""
+MAX_HEADER = 2**16
+"""Bytes of headers before each file of an archive; usual ones take a few blocks of 512."""
+MAX_DICTIONARY = 2**27
+"""Bytes that decompression may take; the strongest preset takes half of that."""
+MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
 DIGITS = 6
 """Of seconds in an archive: microseconds, for longer ones are noise that does not compress."""
 NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
@@ -104,7 +111,7 @@ class ReviewSet:
             folder = path if path.is_dir() else unpacked(path)
             told = as_mapping(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
             about = _about(told)
-            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "jsonl")
+            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "json")
         except SettingsError as error:
             raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
         except UNREADABLE as error:
@@ -248,7 +255,7 @@ def _rounded(found: re.Match[str]) -> str:
 
 def unpacked(path: Path) -> Path:
     """The folder of a packed set, in the cache. Raises OSError, or ValueError for no such file."""
-    name = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    name = hashlib.sha256(read_bytes(path, MAX_PACKED)).hexdigest()[:16]
     folder = cache_folder() / "sets" / name
     if folder.is_dir():
         return folder
@@ -268,26 +275,60 @@ def unpacked(path: Path) -> Path:
 def unpack(path: Path, folder: Path) -> None:
     """A packed set's files into a folder. Raises OSError, or ValueError for no such file.
 
-    Plain files alone, and none outside the folder: what ``filter="data"`` of ``TarFile.extract`` is
-    for, which the first releases of Python 3.10 and 3.11 have not.
+    Only the files that a set has are written, and the unpacked bytes, headers among them, are
+    counted while they are unpacked.
     """
     num_bytes = 0
     try:
-        with tarfile.open(path, "r:xz") as archive:
-            for entry in archive:
-                num_bytes += entry.size
-                if num_bytes > MAX_UNPACKED:
-                    raise ValueError("too large")
-                if entry.isdir():
-                    continue
-                target = (folder / entry.name).resolve()
-                content = archive.extractfile(entry) if entry.isfile() else None
-                if content is None or folder.resolve() not in target.parents:
-                    raise ValueError("other things than files")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content.read())
+        with path.open("rb") as packed:
+            stream = _Unpacked(packed)
+            with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+                for number, entry in enumerate(archive):
+                    num_bytes += entry.size
+                    if num_bytes > MAX_UNPACKED or number >= MAX_ENTRIES:
+                        raise ValueError("too large")
+                    if not entry.isdir():
+                        stream.left = entry.size + MAX_HEADER
+                        _write(archive, entry, folder)
+                    stream.left = MAX_HEADER
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError("no archive") from error
+
+
+def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> None:
+    name = entry.name.removeprefix("./")
+    content = archive.extractfile(entry) if entry.isfile() and _FILE.fullmatch(name) else None
+    if content is None:
+        raise ValueError("other things than files of a set")
+    target = folder / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        shutil.copyfileobj(content, file)
+
+
+class _Unpacked:
+    """The bytes of an xz file, decompressed as they are read, at most ``left`` more of them."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed = packed
+        self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DICTIONARY)
+        self.left = MAX_HEADER
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes, none at the end. Raises LZMAError, EOFError or ValueError."""
+        found = b""
+        while not found and not self._decompressor.eof:
+            more = self._packed.read(2**16) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not more:
+                raise EOFError
+            found = self._decompressor.decompress(more, size)
+        self.left -= len(found)
+        if self.left < 0:
+            raise ValueError("headers that are too large")
+        return found
+
+
+_FILE = re.compile(r"set\.json|(prompts|summary)\.jsonl|answers/[0-9]{4}-[0-9]\.jsonl?")
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
@@ -304,7 +345,9 @@ def _line(told: Mapping[str, Any]) -> str:
 def _text(file: Path) -> str:
     """Of an answer that has no trace. Raises SetError."""
     try:
-        return as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+        text = as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+        text.encode()  # no lone surrogate
+        return text
     except (ValueError, KeyError, RecursionError) as error:
         raise SetError(f"The answer {file.name} is damaged: make it again.") from error
 

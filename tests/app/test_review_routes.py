@@ -318,6 +318,14 @@ def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:
     assert client.post("/review/sets", json={"sealed": sealed}).json() == {"name": name}
 
 
+def test_samples_as_one_json_array_open_as_a_set(client: TestClient) -> None:
+    """As earlier releases of lm_eval wrote them."""
+    rows = [{"arguments": [[prompt, {}]], "resps": [[prompt.upper()]]} for prompt in ("a", "b")]
+    files = [{"name": name, "text": json.dumps(rows, indent=2)} for name in ("ar", "bold")]
+    name = client.post("/review/sets", json={"samples": files, "name": "old"}).json()["name"]
+    assert len(client.get(f"/review/sets/{name}").json()["items"]) == 2
+
+
 def test_pinned_runs_open_as_a_set(client: TestClient) -> None:
     scripts = [
         samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8)),

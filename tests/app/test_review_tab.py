@@ -24,7 +24,7 @@ from app.handlers import Handlers
 from mars_runtime.review import exports
 from mars_runtime.review.answers import Answer
 from mars_runtime.review.judgements import JudgementStore, current
-from mars_runtime.review.prompts import Item
+from mars_runtime.review.prompts import Item, read_prompts
 from mars_runtime.review.sets import About, ReviewSet
 from mars_runtime.review.ways import read_ways
 
@@ -490,3 +490,40 @@ def test_with_the_key_each_judgement_is_a_row_of_the_server(
     page.wait_for_function("document.querySelector('.mars-review').dataset.unsent === '0'")
     page.wait_for_timeout(300)
     assert [row.is_revealed for row in store.rows(review.id)] == [False, True]
+
+
+def test_prompts_of_a_file_are_read_as_the_file_holds_them(arrive: Arrive, address: str) -> None:
+    """A table in UTF-16, corrected in the box; then what is no text, and what is typed instead."""
+    page = arrive(f"{address}#review=small")
+    opened(page)
+    page.click(".rw-part >> nth=2 >> summary")
+    table = "prompt;id\nSay one.;7\nSay tow.;8\n".encode("utf-16")
+    page.set_input_files(".rw-promptfile", {"name": "x.csv", "mimeType": "", "buffer": table})
+    page.wait_for_selector(".rw-progress:text('x.csv is in the box above.')")
+    text = page.input_value(".rw-prompts")
+    assert text == "prompt;id\nSay one.;7\nSay tow.;8\n"
+    page.fill(".rw-prompts", text.replace("tow", "two"))
+    assert prompts_posted(page) == [("7", "Say one."), ("8", "Say two.")]
+
+    latin = {"name": "y.csv", "mimeType": "", "buffer": "prompt\nné\n".encode("latin-1")}
+    page.set_input_files(".rw-promptfile", latin)
+    page.wait_for_selector(".rw-progress:text('This file is not text in UTF-8')")
+    page.fill(".rw-prompts", "Say; three.")
+    assert prompts_posted(page) == [("1", "Say; three.")]
+
+
+def prompts_posted(page: playwright.Page) -> list[tuple[str, str]]:
+    """Id and text of each prompt that the server reads out of what the page posts."""
+    posted: list[dict[str, str]] = []
+
+    def hear(route: playwright.Route) -> None:
+        posted.append(route.request.post_data_json)
+        route.fulfill(status=400, json={"detail": f"Post {len(posted)}."})
+
+    page.route("**/review/make", hear)
+    page.click(".rw-begin")
+    page.wait_for_selector(".rw-progress:text('Post 1.')")
+    page.unroute("**/review/make")
+    [told] = posted
+    found = read_prompts(told["prompts"], name=told["file"])
+    return [(item.id, item.prompt) for item in found.items]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import tokenizers
 import torch
@@ -17,9 +19,10 @@ from test_adapter import tensors_of
 from test_adapter import write as write_adapter
 from tiny_gguf import SYSTEM, write_gguf
 
+from app.serving.engines import GGUF_BYTES, num_weights
 from mars_runtime.decoders import decode
 from mars_runtime.lab.evaluation.run import eval_model_of
-from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.quantized import GroupedMatrix
@@ -90,7 +93,13 @@ def test_the_tokenizer_is_the_one_that_was_put_in(file: Path) -> None:
         ({"feed_forward_length": 64}, "doesn't fit"),
         ({"attention__head_count_kv": 3}, "does not divide"),
         ({"attention__head_count": 5}, "turns 16 of 12 numbers"),
-        ({"attention__layer_norm_rms_epsilon": -1.0}, "rms_norm_eps as a positive number"),
+        (
+            {"attention__layer_norm_rms_epsilon": -1.0},
+            "epsilon as -1.0, which must be a positive",
+        ),
+        ({"rope__freq_base": 0.0}, "gives llama.rope.freq_base as 0.0, which must be a positive"),
+        ({"rope__freq_base": [1e4, 1e4]}, "freq_base as .*, which must be a positive number"),
+        ({"rope__scaling__type": ["yarn"]}, "rope.scaling.type as a list"),
         ({"rope__dimension_count": 8}, "turns 8 of 16 numbers"),
         ({"rope__scaling__type": "yarn"}, "rope scaling"),
         ({"context_length": "long"}, "context_length as 'long'"),
@@ -116,7 +125,8 @@ def test_foreign_files_get_a_sentence(tmp_path: Path) -> None:
     for content, sentence in (
         (b"", "too short"),
         (b"{" * 100, "not a GGUF file"),
-        (b"GGUF\0\0\0\x03" + bytes(92), "only 2 and 3"),
+        (b"GGUF\0\0\0\x03" + bytes(92), "is big-endian"),
+        (b"GGUF\x09\0\0\0" + bytes(92), "has version 9 of GGUF, and only 2 and 3"),
     ):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=sentence):
@@ -125,6 +135,168 @@ def test_foreign_files_get_a_sentence(tmp_path: Path) -> None:
         read_gguf(tmp_path / "missing.gguf")
     with pytest.raises(CheckpointError, match=r"cannot be read|too short"):
         read_gguf(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "sentence"),
+    [
+        ({"attention__causal": False}, r"gives llama\.attention\.causal as False"),
+        ({"attention__scale": 0.5}, r"gives llama\.attention\.scale as 0\.5"),
+        ({"logit_scale": 0.0625}, r"gives llama\.logit_scale as 0\.0625"),
+        ({"expert_count": 8}, r"gives llama\.expert_count as 8"),
+        ({"attention__sliding_window": 256}, r"gives llama\.attention\.sliding_window as 256"),
+        ({"attention__value_length": 8}, r"gives llama\.attention\.value_length as 8"),
+        ({"rope__scale_linear": 4.0}, r"gives llama\.rope\.scale_linear as 4\.0"),
+        ({"rope__scaling__factor": 4.0}, r"gives llama\.rope\.scaling\.factor as 4\.0"),
+        ({"residual_scale": 0.5}, r"gives llama\.residual_scale as 0\.5"),
+        ({"embedding_scale": 12.0}, r"gives llama\.embedding_scale as 12\.0"),
+        ({"final_logit_softcapping": 30.0}, r"gives llama\.final_logit_softcapping as 30\.0"),
+        ({"attention__some_new_thing": 3}, r"gives llama\.attention\.some_new_thing as 3"),
+        ({"a_list": [1, 2]}, r"gives llama\.a_list as "),
+        ({"\x1b[31mred": 1}, r"gives 'llama\.\\x1b\[31mred' as 1"),
+    ],
+)
+def test_keys_that_change_the_computation_are_refused_by_name(
+    tmp_path: Path, metadata: dict[str, Any], sentence: str
+) -> None:
+    write_gguf(tmp_path / FILE, **metadata)
+    with pytest.raises(CheckpointError, match=f"{sentence}.* not computed here: choose") as caught:
+        read_gguf(tmp_path / FILE)
+    assert str(caught.value).isprintable()
+
+
+def test_keys_that_change_nothing_are_read_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    neutral: dict[str, Any] = {
+        "attention__causal": True,
+        "attention__scale": 0.25,
+        "attention__value_length": 16,
+        "attention__sliding_window": 512,
+        "logit_scale": 1.0,
+        "expert_count": 0,
+        "rope__scale_linear": 1.0,
+        "rope__scaling__type": "none",
+        "tensor_data_layout": "Meta AI original pth",
+        "vocab_size": 7,
+    }
+    write_gguf(tmp_path / FILE, **neutral)
+    assert read_gguf(tmp_path / FILE).config.num_layers == 2
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("key", "default", "read"),
+    [
+        ("rope__freq_base", 10000.0, lambda config: config.rope_theta),
+        ("attention__layer_norm_rms_epsilon", 1e-6, lambda config: config.rms_norm_eps),
+    ],
+)
+def test_a_default_is_assumed_with_one_warning(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    key: str,
+    default: float,
+    read: Callable[[ModelConfig], float],
+) -> None:
+    write_gguf(tmp_path / FILE, **{key: None})
+    config = load_checkpoint(str(tmp_path / FILE), device="cpu", dtype="fp32").model.config
+    assert read(config) == default
+    [sentence] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert f"does not give llama.{key.replace('__', '.')}: {default:g} is assumed" in sentence
+
+
+def test_a_context_that_holds_no_answer_is_refused(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE, context_length=16)
+    with pytest.raises(CheckpointError, match="has a context of 16 tokens, and a short prompt"):
+        load_checkpoint(str(tmp_path / FILE), device="cpu")
+
+
+def test_a_big_endian_file_is_named(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE, options={"endianess": gguf.GGUFEndian.BIG})
+    with pytest.raises(CheckpointError, match="is big-endian, and only little-endian files"):
+        read_gguf(tmp_path / FILE)
+
+
+@pytest.mark.parametrize(
+    ("general", "sentence"),
+    [
+        ({"tokenizer.ggml.pre": None}, r"does not say how its tokenizer cuts .*ggml\.pre"),
+        ({"tokenizer.ggml.pre": "tekken"}, "cuts text as 'tekken' does"),
+        ({"tokenizer.ggml.model": None}, "has no tokenizer"),
+        ({"tokenizer.ggml.model": "llama"}, "tokenizer of the kind 'llama', and only gpt2"),
+        ({"general.type": "adapter"}, "holds no model but something of type 'adapter'"),
+        ({"tokenizer.ggml.pre": ["smollm"]}, r"tokenizer\.ggml\.pre as a list"),
+    ],
+)
+def test_what_is_missing_or_foreign_is_named(
+    tmp_path: Path, general: dict[str, Any], sentence: str
+) -> None:
+    write_gguf(tmp_path / FILE, general=general)
+    with pytest.raises(CheckpointError, match=sentence):
+        read_gguf(tmp_path / FILE)
+
+
+def test_control_characters_in_a_tensor_name_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE)
+    content = (tmp_path / FILE).read_bytes()
+    name, evil = b"blk.0.ffn_gate.weight", b"\x1b]0;owned\x07\x1b[2J\x1b[31m"
+    evil = evil.ljust(len(name), b"!")
+    (tmp_path / FILE).write_bytes(content.replace(name, evil))
+    with pytest.raises(CheckpointError, match="weights") as caught:
+        read_gguf(tmp_path / FILE)
+    assert str(caught.value).isprintable()
+    twice = content.replace(name, evil).replace(b"blk.0.ffn_down.weight", evil)
+    (tmp_path / FILE).write_bytes(twice)
+    with pytest.raises(CheckpointError, match="twice") as caught:
+        read_gguf(tmp_path / FILE)
+    assert str(caught.value).isprintable()
+
+
+SPLIT = {"split_max_tensors": 8}
+
+
+def parts_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("small-*-of-*.gguf"))
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_a_split_checkpoint_is_read_from_any_of_its_parts(tmp_path: Path, number: int) -> None:
+    expected = write_gguf(tmp_path / FILE, options=SPLIT)
+    parts = parts_in(tmp_path)
+    assert len(parts) > 2
+    found = read_gguf(parts[number])
+    assert found.weights.keys() == expected.keys()
+    for name, weight in found.weights.items():
+        dense = weight.dense() if isinstance(weight, GroupedMatrix) else weight.float()
+        assert torch.equal(dense, expected[name]), name
+    loaded = load_checkpoint(str(parts[number]), device="cpu", dtype="fp32")
+    assert (loaded.name, loaded.path, loaded.weight_files) == ("small", parts[0], tuple(parts))
+    assert num_weights(parts[number]) == round(sum(p.stat().st_size for p in parts) / GGUF_BYTES)
+
+
+def test_a_split_checkpoint_that_is_not_whole_names_what_is_missing(tmp_path: Path) -> None:
+    write_gguf(tmp_path / FILE, options=SPLIT)
+    first, second, third, *_ = parts_in(tmp_path)
+    away = second.rename(tmp_path / "away")
+    with pytest.raises(CheckpointError, match=f"{second.name} is missing in"):
+        read_gguf(first)
+    second.write_bytes(third.read_bytes())
+    with pytest.raises(CheckpointError, match=f"{second.name} is another part than its name says"):
+        read_gguf(first)
+    second.write_bytes(away.read_bytes()[: away.stat().st_size // 2])
+    with pytest.raises(CheckpointError, match=f"{second.name} is damaged or incomplete"):
+        read_gguf(first)
+    second.unlink()
+    (tmp_path / "other.gguf").write_bytes(first.read_bytes())
+    with pytest.raises(CheckpointError, match=r"is a part of .*, and its name does not end in"):
+        read_gguf(tmp_path / "other.gguf")
+
+
+def test_a_whole_checkpoint_may_be_named_like_a_part(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "small-00001-of-00001.gguf")
+    loaded = load_checkpoint(str(tmp_path / "small-00001-of-00001.gguf"), device="cpu")
+    assert (loaded.name, len(loaded.weight_files)) == ("small", 1)
 
 
 def test_lengths_that_the_file_is_too_short_for_end_at_once(file: Path, tmp_path: Path) -> None:

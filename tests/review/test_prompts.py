@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
+from mars_runtime.__main__ import main
+from mars_runtime.review import cli
 from mars_runtime.review.prompts import (
+    MAX_FAULTS,
     MAX_PROMPTS,
     Item,
     PromptError,
     Prompts,
     as_jsonl,
     bundled,
+    decoded,
     read_prompts,
 )
 
@@ -32,7 +37,7 @@ def test_a_csv_file_names_its_columns() -> None:
     found = read_prompts(text, name="x.csv").items
     assert found[0] == Item("a", 'Say "hi",\nplease', category="chat")
     assert found[1] == Item("2", "Next")
-    with pytest.raises(PromptError, match="names its columns"):
+    with pytest.raises(PromptError, match="must name its columns"):
         read_prompts("question\nwhat\n", name="x.csv")
 
 
@@ -77,7 +82,9 @@ def test_a_bad_line_is_named_and_the_good_ones_go_on(line: str, reason: str) -> 
 def test_a_set_has_at_most_five_hundred_prompts() -> None:
     found = read_prompts("\n".join(f"p{n}" for n in range(MAX_PROMPTS + 2)))
     assert len(found.items) == MAX_PROMPTS
-    assert [fault.line for fault in found.faults] == [501, 502]
+    assert [str(fault) for fault in found.faults] == [
+        "Line 501: a set has at most 500 prompts, so the rest was not read."
+    ]
     with pytest.raises(PromptError, match=r"There is no prompt in empty\.txt"):
         read_prompts(" \n", name="empty.txt")
 
@@ -119,3 +126,132 @@ def check(text: str, found: Prompts) -> None:
         assert fault.reason
     for item in found.items:
         item.prompt.encode()  # no half of a character
+
+
+ROWS = [{"prompt": "a, b", "category": "x"}, {"prompt": "c"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("prompt\tcategory\na, b\tx\nc\t\n", "x.tsv"),
+        ("prompt;category\na, b;x\nc;\n", "x.csv"),
+        ('sep=;\r\n"prompt";"category"\r\n"a, b";"x"\r\n"c";\r\n', "x.csv"),
+        ("prompt|category\na, b|x\nc|\n", "x.csv"),
+        ('\ufeffprompt,category\n"a, b",x\nc,\n', ""),
+        (json.dumps(ROWS, indent=2), "x.json"),
+        (json.dumps(ROWS), "x.json"),
+        (json.dumps(ROWS), ""),
+        ("[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n", "x.json"),
+        ("\n".join(json.dumps(row, indent=4) for row in ROWS), "x.jsonl"),
+        ("\r\n".join(map(json.dumps, ROWS)), "x.txt"),
+    ],
+)
+def test_tables_and_json_in_any_usual_form_hold_the_same_prompts(text: str, name: str) -> None:
+    found = read_prompts(text, name=name)
+    assert found.items == [Item("1", "a, b", category="x"), Item("2", "c")]
+    assert not found.faults
+
+
+def test_a_list_of_texts_in_a_json_file_is_a_list_of_prompts() -> None:
+    assert prompts('["one", "two\\nlines"]', "x.json") == ["one", "two\nlines"]
+
+
+ALPACA = [
+    {"instruction": "Add them.", "input": "1, 2", "output": "3", "text": "Below is …"},
+    {"instruction": "Say hi.", "input": "", "output": "Hi."},
+]
+
+
+def test_alpaca_keys_are_read_in_json_and_in_tables() -> None:
+    wanted = [Item("1", "Add them.\n\n1, 2", reference="3"), Item("2", "Say hi.", reference="Hi.")]
+    table = 'instruction,input,output\nAdd them.,"1, 2",3\nSay hi.,,Hi.\n'
+    files = {"x.json": json.dumps(ALPACA), "x.jsonl": "\n".join(map(json.dumps, ALPACA))}
+    for name, text in {**files, "x.csv": table, "": table}.items():
+        assert read_prompts(text, name=name).items == wanted, name
+    with pytest.raises(PromptError, match="'instruction' must be a text"):
+        read_prompts('[{"instruction": 3}]', name="x.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('prompt,id\n"a"b,x\nc,y\nd,z\n', [2]),
+        ('prompt,id\n"a,x\nc,y\nd,z\n', [2]),
+        ("prompt,id\na,x,3\n\nc,y\nd,z\n", [2]),
+        ('prompt,id\n"two\nlines"x,1\nc,y\nd,z\n', [2]),
+        ('\n\nprompt,id\n"a"b,x\nc,y\nd,z\n', [4]),
+        ("prompt,id\n" + "a" * 200_000 + ",x\nc,y\nd,z\n", [2]),
+    ],
+)
+def test_a_bad_row_of_a_table_does_not_lose_the_others(text: str, lines: list[int]) -> None:
+    found = read_prompts(text, name="x.csv")
+    assert [(item.prompt, item.id) for item in found.items] == [("c", "y"), ("d", "z")]
+    assert [fault.line for fault in found.faults] == lines
+
+
+@pytest.mark.parametrize("bad", ['{"prompt": }', '{"prompt": "a" "id": 1}', "{}", "nothing"])
+@pytest.mark.parametrize("indent", ["", "  "])
+def test_a_bad_element_of_an_array_does_not_lose_the_others(bad: str, indent: str) -> None:
+    rows = ['{"prompt": "a"}', bad, '{\n    "prompt": "b"\n  }']
+    found = read_prompts("[\n" + ",\n".join(indent + row for row in rows) + "\n]", name="x.json")
+    assert [item.prompt for item in found.items] == ["a", "b"]
+    assert [fault.line for fault in found.faults] == [3]
+
+
+def test_an_array_that_was_cut_short_says_so() -> None:
+    found = read_prompts('[\n{"prompt": "a"},\n', name="x.json")
+    assert [item.prompt for item in found.items] == ["a"]
+    assert "no closing bracket" in str(found.faults[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "sentence"),
+    [
+        ("question;answer\nx;y\n", "x.csv", r"x\.csv is read as a table.*'question;answer'\.$"),
+        ('[{"prompt": "a"}]', "x.csv", None),
+        ("prompt,prompt\na,b\n", "x.csv", r"Two columns of x\.csv have the same name"),
+        ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not text in UTF-8"),
+    ],
+)
+def test_a_file_of_another_form_is_named(text: str, name: str, sentence: str | None) -> None:
+    if sentence is None:
+        assert prompts(text, name) == ["a"]
+        return
+    with pytest.raises(PromptError, match=sentence):
+        read_prompts(text, name=name)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_files_in_utf_8_and_in_utf_16_with_a_mark_are_decoded(encoding: str) -> None:
+    mark = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+    assert decoded((mark + "prompt\nné\n").encode(encoding)) == "prompt\nné\n"
+
+
+def test_the_command_reads_utf_16_and_refuses_what_is_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_bytes("prompt;id\nné;7\n".encode("utf-16"))
+    assert cli._items(str(file)) == [Item("7", "né")]
+    file.write_bytes("prompt;id\nné;7\n".encode("latin-1"))
+    assert main(["review", "make", str(file), "--ways", "ar", "lossless", "--out", "x"]) == 2
+    assert capsys.readouterr().err == f"{file} is not text in UTF-8: save it as UTF-8.\n"
+
+
+def test_a_file_that_is_wrong_everywhere_ends_soon() -> None:
+    """Neither does the work grow with the square of the lines nor the list of faults with them."""
+    texts = {
+        "x.csv": "prompt,id\n" + '"\n' + 'x","\n' * 300_000,
+        "x.json": '{"k":[1,\n' * 100_000,
+        "y.json": '"k":1,\n' * 300_000,
+        "x.jsonl": "no\n" * 300_000,
+        "z.json": "[" * 1_000_000,
+    }
+    for name, text in texts.items():
+        with pytest.raises(PromptError, match=f"There is no prompt in {name}"):
+            read_prompts(text, name=name)
+    good = '{"prompt": "good"}\n'
+    found = read_prompts(good + "no\n" * 300_000, name="x.jsonl")
+    assert len(found.faults) == MAX_FAULTS + 1
+    assert "the rest was not read" in str(found.faults[-1])

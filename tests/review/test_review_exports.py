@@ -131,6 +131,15 @@ def test_a_table_computes_nothing_and_keeps_every_text(review: ReviewSet) -> Non
     assert (line["left_same_as_reference"], line["right_same_as_reference"]) == ("True", "False")
 
 
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"])
+def test_a_cell_that_a_spreadsheet_would_compute_begins_with_an_apostrophe(
+    review: ReviewSet, first: str
+) -> None:
+    row = Judgement("x", "anna", "1", "ar", "tau=0", "left", note=f"{first}1+1")
+    [line] = csv.DictReader(io.StringIO(exports.to_csv(review, [row]), newline=""))
+    assert line["note"] == f"'{first}1+1"
+
+
 def test_the_page_escapes_what_it_shows(review: ReviewSet) -> None:
     page = exports.to_html(review, judged("anna", 0))
     assert "<img" not in page.partition("Prompts and answers")[2]

@@ -17,11 +17,14 @@ from mars_runtime.engine import Engine
 from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.header import facts_of
 from mars_runtime.model.load import Checkpoint
+from mars_runtime.review import exports
 from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
+from mars_runtime.review.figures import study
 from mars_runtime.review.making import Decoder, make
-from mars_runtime.review.prompts import Item, as_jsonl
+from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
 from mars_runtime.review.sets import About, ReviewSet, SetError, unpack
 from mars_runtime.review.ways import read_ways
+from mars_runtime.tasks import Task
 from tests.review.made_sets import killed_at, timeless, words
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +105,10 @@ def test_a_set_is_gone_on_with_only_by_the_same(tmp_path: Path) -> None:
         ("answers/link", tarfile.SYMTYPE),
         ("answers/link", tarfile.LNKTYPE),
         ("answers/pipe", tarfile.FIFOTYPE),
+        ("answers/0001-0.jsonl", tarfile.SYMTYPE),
+        ("answers/0001-0.jsonl", tarfile.LNKTYPE),
+        ("set.json", tarfile.FIFOTYPE),
+        ("more.jsonl", tarfile.REGTYPE),
     ],
 )
 def test_an_archive_of_other_things_than_files_leaves_nothing(
@@ -114,7 +121,7 @@ def test_an_archive_of_other_things_than_files_leaves_nothing(
         file.addfile(entry, io.BytesIO(b""))
     folder = tmp_path / "in" / "here"
     folder.mkdir(parents=True)
-    with pytest.raises(ValueError, match="other things than files"):
+    with pytest.raises(ValueError, match="other things than files of a set"):
         unpack(archive, folder)
     assert sorted(tmp_path.rglob("*")) == [archive, tmp_path / "in", folder]
 
@@ -185,6 +192,47 @@ def test_a_damaged_summary_or_answer_costs_no_more_than_itself(
     (tmp_path / "answers/0001-0.jsonl").write_text("{}\n", encoding="utf-8")
     with pytest.raises(SetError, match="damaged"):
         ReviewSet.open(tmp_path).answer(0, 0)
+
+
+ODD_VALUES = [None, True, -1, "x", [], [[]], {}, {"x": 1}, {"0": 7}, [-1], [7], 1e999, "\ud800"]
+
+
+def test_an_odd_summary_is_as_good_as_none(decoder: Decoder, tmp_path: Path) -> None:
+    """Each value in turn is replaced; what the set says then is right or was folded again."""
+    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
+    list(make(review, lambda name: decoder))
+    lines = [json.loads(line) for line in (tmp_path / "summary.jsonl").read_text().splitlines()]
+    for key in lines[0]:
+        for odd in ODD_VALUES:
+            changed = "\n".join(json.dumps({**line, key: odd}) for line in lines)
+            (tmp_path / "summary.jsonl").write_text(changed, encoding="utf-8")
+            opened = ReviewSet.open(tmp_path)
+            told = json.dumps(study(opened), ensure_ascii=False, allow_nan=False)
+            told += exports.to_html(opened, []) + exports.to_csv(opened, [])
+            told.encode()
+
+
+@pytest.mark.parametrize("family", [*tasks.FAMILIES, *tasks.SHIFTED])
+@pytest.mark.parametrize("expected", ["[" * 100_000, "{", "3", '[["a"]]', "[1]", "null"])
+def test_a_task_with_an_odd_answer_is_judged_wrong(
+    tmp_path: Path, family: str, expected: str
+) -> None:
+    item = Item("1", "Say yes.", task=Task(family, "x", "Say yes.", "", expected))
+    (tmp_path / "prompts.jsonl").write_text(as_jsonl([item]), encoding="utf-8")
+    items = read_prompts((tmp_path / "prompts.jsonl").read_text(encoding="utf-8"), "json").items
+    review = ReviewSet.create(tmp_path / "set", about("ar", "tau=0"), items)
+    review.add_text(0, 0, "yes")
+    found = review.answer(0, 0)
+    assert found is not None
+    assert found.is_right is False
+
+
+def test_an_answer_with_half_of_a_character_is_damaged(tmp_path: Path) -> None:
+    review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
+    review.add_text(0, 0, "whole")
+    (tmp_path / "answers/0001-0.json").write_text('{"text": "\\ud800"}', encoding="utf-8")
+    with pytest.raises(SetError, match="damaged"):
+        review.answer(0, 0)
 
 
 def without_times(value: Any) -> Any:

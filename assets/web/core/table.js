@@ -1,4 +1,4 @@
-// Written by `python tools/wire_types.py` from mars_runtime/methods.py, settings.py and review/judgements.py.
+// Written by `python tools/wire_types.py` from mars_runtime/methods.py, settings.py and review/.
 
 // `obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
@@ -43,3 +43,6 @@ export const JUDGED = {
   tags: ["repetition", "lost word", "wrong number", "broken grammar", "changed meaning", "broken code", "cut off"],
   most: { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 },
 };
+
+// A spreadsheet computes a cell that begins with one of these.
+export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";

@@ -4,12 +4,12 @@
 import { fileAddress, make } from "../core/dom.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
+import { COMPUTED } from "../core/table.js";
 import { statusLine, valueOf } from "../core/wire.js";
 import { dayOf } from "../core/words.js";
 
 const MOST_NAME = 120;
 const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
-const FORMULA = /^[=+\-@\t\r]/; // a spreadsheet would calculate a cell that begins so
 
 /**
  * mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl
@@ -73,7 +73,7 @@ const table = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join
 /** @param {string | number} value */
 function cell(value) {
   if (typeof value === "number") return String(value);
-  const text = FORMULA.test(value) ? `'${value}` : value;
+  const text = value && COMPUTED.includes(value[0]) ? `'${value}` : value;
   return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

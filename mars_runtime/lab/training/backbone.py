@@ -9,7 +9,6 @@ fast on CPUs with AMX.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -20,11 +19,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.gguf import read_gguf
+from mars_runtime.model.load import read_weights
 from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.registry import find
 from mars_runtime.text import TextError, Tokenizer, read_spec
@@ -78,11 +77,8 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
             for name, weight in found.weights.items()
         }
         return found.config, weights, (found.tokenizer, found.tokenizer_config)
-    config = ModelConfig.from_dict(json.loads((path / "config.json").read_text("utf-8")))
-    weights = {}
-    for file in sorted(path.glob("*.safetensors")):
-        weights |= load_file(file)
-    return config, weights, read_spec(path)
+    config, stored = read_weights(path)
+    return config, dict(stored), read_spec(path)
 
 
 class Product:

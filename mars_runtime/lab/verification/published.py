@@ -33,7 +33,7 @@ from mars_runtime.lab.verification import laws
 from mars_runtime.lab.verification.evidence import Begin, Case
 from mars_runtime.machine import device_name, versions
 from mars_runtime.model.fetch import sha256_of
-from mars_runtime.model.load import Checkpoint, dense_files
+from mars_runtime.model.load import Checkpoint, read_weights
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.text import Tokenizer
 
@@ -256,7 +256,7 @@ def _gguf(checkpoint: Checkpoint, folder: Path) -> Path:
     found = gguf_of(checkpoint)
     if found is not None:
         return found
-    weights = dense_files(checkpoint.path)
+    _, weights = read_weights(checkpoint.path)
     return write_gguf(folder / "weights.gguf", checkpoint.model.config, weights, 8)
 
 

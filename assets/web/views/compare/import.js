@@ -1,6 +1,7 @@
 // Files into the tray: a file is read as text, cut into runs, each judged by the server. Either all runs
 // of a file come in or none of them, and a file that is refused gets one sentence.
 
+import { textOf } from "../../core/files.js";
 import { lastOf } from "../../core/folds.js";
 import { traceText } from "../../export/files.js";
 
@@ -73,7 +74,7 @@ export async function importFiles(files, judge, tray, mostChars) {
 async function judged(file, judge, mostChars) {
   if (file.size > MOST_BYTES)
     throw refused(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
-  const texts = runsOf(await file.text());
+  const texts = runsOf(await textOf(file));
   if (!texts.length) throw refused("this file is empty.");
   /** @type {{ lines: string[], pin?: Partial<PinRecord> }[]} */
   const runs = [];

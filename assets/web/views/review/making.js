@@ -2,11 +2,13 @@
 // browser, sealed by the server, from the first answers on; pinned runs and samples of lm_eval become sets without any decoding.
 
 import { button, make, put } from "../../core/dom.js";
+import { textOf } from "../../core/files.js";
 import { counted } from "../../core/words.js";
 import { tray } from "../compare/tray.js";
 import { Refusal } from "./server.js";
 import { Unfinished } from "./unfinished.js";
 
+const PROMPT_FILES = ".txt,.csv,.tsv,.json,.jsonl,.ndjson";
 const LOOK = 500; // milliseconds between two looks at how far a set is
 const AWAY = 3000; // the same while the server does not answer
 const NOBODY = "The server does not answer: what it has made so far is kept, and this page goes on asking.";
@@ -31,6 +33,9 @@ export function progressText({ state, error, num_done, num_all, refused, seconds
   };
   return `${words[state]}${more}`;
 }
+
+/** @param {string} text */
+const firstLine = (text) => text.split("\n", 1)[0];
 
 /** @param {number} seconds */
 export const timeText = (seconds) =>
@@ -65,16 +70,14 @@ export class Making {
     this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: 512, value: 128 });
     this.system = make("textarea", { class: "rw-system", rows: 2, placeholder: "The model's own" });
     this.name = make("input", { class: "rw-setname", maxlength: 80, value: "my set" });
-    this.file = make("input", { type: "file", accept: ".txt,.csv,.jsonl", class: "rw-promptfile" });
+    this.file = make("input", { type: "file", accept: PROMPT_FILES, class: "rw-promptfile" });
     this.fileName = "";
-    this.file.addEventListener("change", async () => {
-      const [file] = this.file.files || [];
-      if (!file) return;
-      this.prompts.value = await file.text();
-      this.fileName = file.name;
+    this.file.addEventListener("change", () => this.readPrompts());
+    this.firstLine = "";
+    this.prompts.addEventListener("input", () => {
+      if (firstLine(this.prompts.value) !== this.firstLine) this.fileName = ""; // not the file's text any more
     });
-    this.prompts.addEventListener("input", () => void (this.fileName = ""));
-    this.samples = make("input", { type: "file", accept: ".jsonl", multiple: "", class: "rw-samples" });
+    this.samples = make("input", { type: "file", accept: ".json,.jsonl", multiple: "", class: "rw-samples" });
     this.samples.addEventListener("change", () => this.bringSamples());
     this.begin = button("rw-begin", "Make the set", () => this.start());
     this.pause = button("", "Pause", () => this.steer(this.pause.textContent === "Pause" ? "pause" : "resume"));
@@ -96,7 +99,7 @@ export class Making {
         "rw-filters",
         label("Name", this.name),
         label("Tokens at most", this.limit),
-        label("Prompts from a file (text, CSV, JSON Lines)", this.file),
+        label("Prompts from a file (text, CSV, TSV, JSON)", this.file),
         label("Answers of lm_eval --log_samples, a file for each way", this.samples),
       ),
       make("div", "rw-filters", this.begin, this.pause, this.stop, pins),
@@ -120,6 +123,18 @@ export class Making {
     this.begin.disabled = !isIdle;
     this.pause.hidden = isIdle;
     this.stop.hidden = isIdle;
+  }
+
+  readPrompts() {
+    const [file] = this.file.files || [];
+    if (!file) return undefined;
+    return this.trying(async () => {
+      this.file.value = ""; // so that the same file can be chosen again
+      this.prompts.value = await textOf(file);
+      this.fileName = file.name;
+      this.firstLine = firstLine(this.prompts.value);
+      put(this.said, `${file.name} is in the box above.`);
+    });
   }
 
   start() {
@@ -219,7 +234,7 @@ export class Making {
   bringSamples() {
     return this.trying(async () => {
       const files = [...(this.samples.files || [])];
-      const samples = await Promise.all(files.map(async (file) => ({ name: file.name, text: await file.text() })));
+      const samples = await Promise.all(files.map(async (file) => ({ name: file.name, text: await textOf(file) })));
       this.samples.value = "";
       await this.bring({ samples, name: this.name.value });
     });

@@ -1,6 +1,7 @@
 // The Review tab: which set, which prompt, which pair is on show, masked or not; the keys; where judgements are kept.
 
 import { find, make, put } from "../../core/dom.js";
+import { textOf } from "../../core/files.js";
 import { counted } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
@@ -543,7 +544,7 @@ export class ReviewView {
   merge(file) {
     return this.trying(async () => {
       const own = [...this.judgements.rows.values()];
-      const { fresh, conflicts } = await mergedRows(this.server, this.about, own, await file.text());
+      const { fresh, conflicts } = await mergedRows(this.server, this.about, own, await textOf(file));
       await this.judgements.take(fresh);
       this.judgements.send();
       const kept = conflicts ? `; ${counted(conflicts, "conflict")}, of which both sides are kept` : "";
