@@ -19,6 +19,7 @@ RANKS = {
     "events": 0,
     "loops": 0,
     "machine": 0,
+    "network": 0,
     "outputs": 0,
     "text": 1,
     "tasks": 1,
