@@ -19,6 +19,7 @@ from mars_runtime.serving.server import (
     bound,
     bring,
     num_proxies,
+    url_of,
 )
 
 
@@ -76,7 +77,7 @@ def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int) -> int:
             print(trouble, file=sys.stderr)
             server.leave()
         else:
-            print(f"Serving {plan.checkpoint} at http://{host}:{port}/v1", flush=True)
+            print(f"Serving {plan.checkpoint} at {url_of(host, port)}/v1", flush=True)
 
     threading.Thread(target=tell, daemon=True).start()
     server.run(sockets=[listener])
