@@ -43,7 +43,7 @@ from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
-from mars_runtime.serving.server import configured
+from mars_runtime.serving.server import PlaceTakenError, configured, url_of
 
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
@@ -66,6 +66,7 @@ def serve(
     nothing can be served at the host and port.
     """
     settings = handlers.engines.settings
+    host = settings.host.strip("[]")
     page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
@@ -76,7 +77,7 @@ def serve(
     mcp.GradioMCPServer = Tools  # type: ignore[misc]
     try:
         page.launch(
-            server_name=settings.host,
+            server_name=f"[{host}]" if ":" in host else host,
             server_port=settings.port or None,
             theme=theme(),
             head=head(),
@@ -94,10 +95,14 @@ def serve(
                 "middleware": _middleware(handlers, page),
                 "exception_handlers": {RequestValidationError: _misfit},
             },
-            prevent_thread_lock=not is_blocking,
+            quiet=True,
+            prevent_thread_lock=True,
         )
     except OSError as error:
-        raise AppSettingsError(settings.taken) from error
+        raise AppSettingsError(str(PlaceTakenError(host, settings.port))) from error
+    print(f"MARS live is at {url_of(host, page.server_port)}", flush=True)
+    if is_blocking:
+        page.block_thread()
     return page
 
 
