@@ -108,15 +108,20 @@ def serve(
 
 def _write_document() -> None:
     """Put into the document that gradio fills in ``clock.js``, before all else, and the page's own
-    script, before gradio's: what ``head=`` holds comes later than its scripts."""
+    script, before gradio's: what ``head=`` holds comes later than its scripts.
+
+    The document finds the server at its own address, not at the one that gradio derives from the
+    headers of a proxy, which may lack a port or a folder. A manifest is not served.
+    """
     loader, name = routes.templates.env.loader, "frontend/index.html"
     assert loader is not None
     if isinstance(loader, ChoiceLoader):  # a page was served before
         return
     clock = (assets.WEB / "views" / "page" / "clock.js").read_text("utf-8")
-    # Relative to the document's base, as gradio's own scripts are.
-    script = f'<script src=".{file_address("page.js")}"></script>'
+    script = f'<script src="{file_address("page.js")}"></script>'
     document, *_ = loader.get_source(routes.templates.env, name)
+    document = document.replace('<link rel="manifest" href="/manifest.json" />', "")
+    document = '{%- set config = dict(config, root=".") -%}\n' + document
     document = document.replace("<head>", f"<head>\n<script>\n{clock}</script>", 1)
     document = document.replace("</head>", f"{script}\n</head>", 1)
     routes.templates.env.loader = ChoiceLoader([DictLoader({name: document}), loader])

@@ -92,7 +92,7 @@ def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_
 
 
 @has_ipv6
-@pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
+@pytest.mark.parametrize("host", ["::1", "::", pytest.param("[::1]", marks=pytest.mark.slow)])
 def test_it_serves_at_an_ipv6_address(host: str, random_folder: Path, tmp_path: Path) -> None:
     """A proxy in the environment keeps nobody from it."""
     with started(
@@ -108,7 +108,7 @@ def test_it_serves_at_an_ipv6_address(host: str, random_folder: Path, tmp_path: 
     assert f"http://[::1]:{client.base_url.port}" in (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize("home", ["", "/proc/nowhere"])
+@pytest.mark.parametrize("home", ["", pytest.param("/proc/nowhere", marks=pytest.mark.slow)])
 def test_it_starts_for_a_user_without_a_home(
     home: str, random_folder: Path, tmp_path: Path
 ) -> None:
