@@ -100,8 +100,8 @@ def serve(
         )
     except OSError as error:
         raise AppSettingsError(str(PlaceTakenError(host, settings.port))) from error
-    print(f"MARS live is at {url_of(host, page.server_port)}", flush=True)
     if is_blocking:
+        print(f"MARS live is at {url_of(host, page.server_port)}", flush=True)
         page.block_thread()
     return page
 
