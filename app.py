@@ -40,8 +40,7 @@ def main() -> None:
         settings = read_settings(sys.argv[1:])
         check_folders()
         check_address(settings)
-        for sentence in repair_network(settings.host.strip("[]")):
-            print(sentence, file=sys.stderr)
+        repair_network(settings.host.strip("[]"))
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -99,7 +98,7 @@ def read_settings(arguments: list[str]) -> AppSettings:
 
 
 def check_folders() -> None:
-    """Raise AppSettingsError if no temporary file can be written or the cache is not this user's."""
+    """Raise AppSettingsError if no temporary file can be written or the cache is another user's."""
     try:
         tempfile.TemporaryFile().close()
     except OSError as error:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, SETTINGS, over, set_knob, wait_loaded
+from live_page import ROOT, over, set_knob, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser

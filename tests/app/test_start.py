@@ -91,6 +91,20 @@ def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_
     assert "SSL_CERT_FILE is ignored" in log
 
 
+def test_commands_that_import_gradio_start_too() -> None:
+    broken = {"SSL_CERT_FILE": "/nonexistent/ca.pem", "all_proxy": "socks4://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-m", "app.examples.measure", "--help"],
+        cwd=ROOT,
+        env={**os.environ, **broken},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split(" is ")[0] for line in done.stderr.splitlines()] == list(broken)
+
+
 @has_ipv6
 @pytest.mark.parametrize("host", ["::1", "::", pytest.param("[::1]", marks=pytest.mark.slow)])
 def test_it_serves_at_an_ipv6_address(host: str, random_folder: Path, tmp_path: Path) -> None:
