@@ -111,7 +111,8 @@ def _write_document() -> None:
     script, before gradio's: what ``head=`` holds comes later than its scripts.
 
     The document finds the server at its own address, not at the one that gradio derives from the
-    headers of a proxy, which may lack a port or a folder. A manifest is not served.
+    headers of a proxy, which may lack a port or a folder. There is an icon, which browsers would
+    look for outside the folder, and no manifest, which is not served.
     """
     loader, name = routes.templates.env.loader, "frontend/index.html"
     assert loader is not None
@@ -120,7 +121,8 @@ def _write_document() -> None:
     clock = (assets.WEB / "views" / "page" / "clock.js").read_text("utf-8")
     script = f'<script src="{file_address("page.js")}"></script>'
     document, *_ = loader.get_source(routes.templates.env, name)
-    document = document.replace('<link rel="manifest" href="/manifest.json" />', "")
+    icon = '<link rel="icon" href="favicon.ico" />'
+    document = document.replace('<link rel="manifest" href="/manifest.json" />', icon)
     document = '{%- set config = dict(config, root=".") -%}\n' + document
     document = document.replace("<head>", f"<head>\n<script>\n{clock}</script>", 1)
     document = document.replace("</head>", f"{script}\n</head>", 1)

@@ -83,6 +83,9 @@ def visit(place: ExitStack, opens: str, address: str, folder: Path) -> None:
         page.main_frame if opens == address else page.wait_for_selector("iframe").content_frame()
     )
     assert frame is not None
+    linked = frame.eval_on_selector_all("link[href]", "links => links.map(link => link.href)")
+    assert f"{address}favicon.ico" in linked
+    assert [url for url in linked if not url.startswith(address)] == []  # fetched or not
     race_with_charts(frame)
     frame.click("role=tab[name=Frontier]")
     frame.wait_for_selector("#frontier .mars-frontier[data-points]")
