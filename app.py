@@ -10,7 +10,6 @@ import atexit
 import gc
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -19,6 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.serving.settings import AppSettings, AppSettingsError
+from mars_runtime.machine import cache_folder
+from mars_runtime.network import repair_network
+from mars_runtime.serving.server import PlaceTakenError, bound
 
 if TYPE_CHECKING:
     from app.serving.engines import Engines
@@ -36,8 +38,9 @@ def main() -> None:
     """Parse, build, serve until interrupted or told to end, and clear up in either case."""
     try:
         settings = read_settings(sys.argv[1:])
-        check_temporary()
+        check_folders()
         check_address(settings)
+        repair_network(settings.host.strip("[]"))
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -94,8 +97,8 @@ def read_settings(arguments: list[str]) -> AppSettings:
     return replace(base, **vars(parser.parse_args(arguments)))
 
 
-def check_temporary() -> None:
-    """Raises AppSettingsError where no temporary file can be written: the page needs some."""
+def check_folders() -> None:
+    """Raise AppSettingsError if no temporary file can be written or the cache is another user's."""
     try:
         tempfile.TemporaryFile().close()
     except OSError as error:
@@ -103,15 +106,21 @@ def check_temporary() -> None:
             "No temporary file can be written: make room, or name a folder that can be written to "
             "in the environment variable TMPDIR."
         ) from error
+    try:
+        cache_folder()
+    except OSError as error:
+        raise AppSettingsError(
+            f"{error.filename} belongs to another user: name a folder in the environment variable "
+            "MARS_CACHE."
+        ) from error
 
 
 def check_address(settings: AppSettings) -> None:
-    """Raises AppSettingsError where nothing can be served, before anything is loaded."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    """Raise AppSettingsError if nothing can be served at the address, before anything is loaded."""
     try:
-        socket.create_server((settings.host, settings.port), family=family).close()
-    except (OSError, OverflowError) as error:
-        raise AppSettingsError(settings.taken) from error
+        bound(settings.host, settings.port).close()
+    except PlaceTakenError as error:
+        raise AppSettingsError(str(error)) from error
 
 
 def serve(settings: AppSettings) -> None:

@@ -33,7 +33,7 @@ LEFT_OUT = re.compile(
     r"|mars_runtime/lab/.+"
     r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
 )
-"""Of these what makes and measures checkpoints, and this file."""
+"""Paths excluded from the Space: the lab, training logs, what only training reads, this script."""
 NO_GIT = (
     "Run this in a clone of the repository, where git is installed: what git tracks is uploaded."
 )

@@ -17,6 +17,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn, TextIO
 
+from mars_runtime.network import repair_network
 from mars_runtime.outputs import in_words
 
 ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command in ``arguments`` (default: of the process); the exit code."""
     _open_streams()
     try:
+        for sentence in repair_network():
+            print(sentence, file=sys.stderr)
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments))
         finally:  # --help, too, leaves what it prints to be written at the end

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
+import stat
 import sys
+import tempfile
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -56,15 +59,31 @@ def processor() -> str:
 
 
 def cache_folder() -> Path:
-    """Where files go that can be had again: MARS_CACHE, else the platform's usual place."""
+    """Return the folder for files that can be made or fetched again: MARS_CACHE, else the
+    platform's usual place, else a private folder among the temporary files. Raises OSError if that
+    one belongs to another user.
+    """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:
-        return Path(chosen).expanduser()
+        return Path(os.path.expanduser(chosen))  # which raises nothing without a home
     usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
     if usual:
         return Path(usual) / "mars-live"
-    home = Path.home()
+    try:
+        home = Path.home()
+    except RuntimeError:  # no HOME and no entry in passwd, as in a container with any user id
+        return _private_folder(Path(tempfile.gettempdir()) / f"mars-live-{os.getuid()}")
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "mars-live"
+
+
+def _private_folder(path: Path) -> Path:
+    """Make a folder that only this user can write to. Raises OSError if another user made it:
+    compiled code is loaded from there."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "another user made it: set MARS_CACHE", str(path))
+    return path
 
 
 def free_memory() -> int | None:

@@ -20,6 +20,7 @@ RANKS = {
     "loops": 0,
     "machine": 0,
     "inputs": 0,
+    "network": 0,
     "outputs": 0,
     "text": 1,
     "tasks": 1,

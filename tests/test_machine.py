@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import platform
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from mars_runtime.machine import return_freed_memory
+from mars_runtime.machine import cache_folder, return_freed_memory
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.registry import find
 
 MIB = 2**20
 
@@ -27,3 +30,50 @@ def test_what_was_freed_goes_back_to_the_system() -> None:
     return_freed_memory()
     assert before - resident() > 150 * MIB
     assert len(kept) == 40
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of temporary files of a user who is not in passwd and has no variable set."""
+
+    def getpwuid(number: int) -> object:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("HOME", "XDG_CACHE_HOME", "MARS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_user_without_a_home_has_a_private_cache(homeless: Path) -> None:
+    folder = cache_folder()
+    assert folder.parent == homeless
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert cache_folder() == folder
+
+
+@pytest.mark.parametrize("trap", ["open to all", "a link", "a file"])
+def test_what_another_user_prepared_there_is_refused(homeless: Path, trap: str) -> None:
+    """Compiled code is loaded from the cache."""
+    folder = cache_folder()
+    folder.rmdir()
+    if trap == "a file":
+        folder.touch()
+    elif trap == "a link":
+        (homeless / "elsewhere").mkdir()
+        folder.symlink_to(homeless / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(OSError, match=str(folder)):
+        cache_folder()
+
+
+def test_a_home_that_is_unknown_is_a_folder_that_is_not_there(
+    homeless: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARS_CACHE", "~/cache")
+    assert not cache_folder().exists()
+    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+        find("~nobody-here/checkpoint")

@@ -51,9 +51,10 @@ FILES: dict[str, tuple[str, Callable[[], str]]] = {
 
 @lru_cache
 def file_address(name: str) -> str:
-    """Where a file is served; "" for plotly.js where the wheel has none. Raises KeyError."""
+    """Return where a file is served, relative to the page, so that it is found at any host, port,
+    scheme and folder; "" for plotly.js where the wheel has none. Raises KeyError."""
     text = FILES[name][1]()
-    return f"/files/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}" if text else ""
+    return f"files/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}" if text else ""
 
 
 @lru_cache
@@ -65,7 +66,7 @@ async def serve_file(scope: Message, receive: Receive, send: Send) -> None:
     """An ASGI app that answers at ADDRESSES."""
     path = scope["path"]
     name = path.split("/")[2]
-    is_here = name in FILES and path == file_address(name)
+    is_here = name in FILES and path == f"/{file_address(name)}"
     if not is_here or scope["method"] not in ("GET", "HEAD"):
         await JSONResponse({"detail": NO_FILE}, 404)(scope, receive, send)
         return

@@ -9,6 +9,8 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 
+import httpx
+
 from app.serving.engines import Engines, Served, Tell, UnavailableError
 from app.serving.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import EngineError
@@ -22,15 +24,25 @@ WARM_UP_SECONDS = 60.0  # that the machine may need until it has measured what f
 NO_ADDRESS = "MARS_REMOTE must be the address of an endpoint, such as http://host:8000."
 
 
+def _address(text: str) -> str:
+    """Return the root of an endpoint, whose address may end with /v1. Raises AppSettingsError."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        raise AppSettingsError(NO_ADDRESS) from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise AppSettingsError(NO_ADDRESS)
+    return text.rstrip("/").removesuffix("/v1")
+
+
 class RemoteEngines(Engines):
     """As ``Engines``, for what the machine serves: unless others are offered, the wanted one."""
 
     def __init__(self, settings: AppSettings) -> None:
         """Raises AppSettingsError."""
-        if not settings.remote.startswith(("http://", "https://")):
-            raise AppSettingsError(NO_ADDRESS)
+        address = _address(settings.remote)
         super().__init__(replace(settings, offered=settings.offered or settings.checkpoint))
-        self._machine = Machine(settings.remote.rstrip("/"), settings.remote_key)
+        self._machine = Machine(address, settings.remote_key)
         self._fault = AWAY
         self._is_closed = threading.Event()
         threading.Thread(target=self._watch, name="remote health", daemon=True).start()

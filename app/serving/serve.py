@@ -43,7 +43,7 @@ from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
-from mars_runtime.serving.server import configured
+from mars_runtime.serving.server import PlaceTakenError, configured, url_of
 
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
@@ -66,6 +66,7 @@ def serve(
     nothing can be served at the host and port.
     """
     settings = handlers.engines.settings
+    host = settings.host.strip("[]")
     page = build(handlers, first)
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
     _look_less_often(page)
@@ -76,7 +77,7 @@ def serve(
     mcp.GradioMCPServer = Tools  # type: ignore[misc]
     try:
         page.launch(
-            server_name=settings.host,
+            server_name=f"[{host}]" if ":" in host else host,
             server_port=settings.port or None,
             theme=theme(),
             head=head(),
@@ -94,24 +95,35 @@ def serve(
                 "middleware": _middleware(handlers, page),
                 "exception_handlers": {RequestValidationError: _misfit},
             },
-            prevent_thread_lock=not is_blocking,
+            quiet=True,
+            prevent_thread_lock=True,
         )
     except OSError as error:
-        raise AppSettingsError(settings.taken) from error
+        raise AppSettingsError(str(PlaceTakenError(host, settings.port))) from error
+    if is_blocking:
+        print(f"MARS live is at {url_of(host, page.server_port)}", flush=True)
+        page.block_thread()
     return page
 
 
 def _write_document() -> None:
     """Put into the document that gradio fills in ``clock.js``, before all else, and the page's own
-    script, before gradio's: what ``head=`` holds comes later than its scripts."""
+    script, before gradio's: what ``head=`` holds comes later than its scripts.
+
+    The document finds the server at its own address, not at the one that gradio derives from the
+    headers of a proxy, which may lack a port or a folder. There is an icon, which browsers would
+    look for outside the folder, and no manifest, which is not served.
+    """
     loader, name = routes.templates.env.loader, "frontend/index.html"
     assert loader is not None
     if isinstance(loader, ChoiceLoader):  # a page was served before
         return
     clock = (assets.WEB / "views" / "page" / "clock.js").read_text("utf-8")
-    # Relative to the document's base, as gradio's own scripts are.
-    script = f'<script src=".{file_address("page.js")}"></script>'
+    script = f'<script src="{file_address("page.js")}"></script>'
     document, *_ = loader.get_source(routes.templates.env, name)
+    icon = '<link rel="icon" href="favicon.ico" />'
+    document = document.replace('<link rel="manifest" href="/manifest.json" />', icon)
+    document = '{%- set config = dict(config, root=".") -%}\n' + document
     document = document.replace("<head>", f"<head>\n<script>\n{clock}</script>", 1)
     document = document.replace("</head>", f"{script}\n</head>", 1)
     routes.templates.env.loader = ChoiceLoader([DictLoader({name: document}), loader])

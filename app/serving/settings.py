@@ -106,14 +106,6 @@ class AppSettings:
                 chosen[each.name] = _parse(PREFIX + each.name.upper(), text, each.default)
         return cls(**chosen)  # type: ignore[arg-type]
 
-    @property
-    def taken(self) -> str:
-        """What is said where the page cannot be served at this host and port."""
-        return (
-            f"Nothing can be served at {self.host}:{self.port}, which is taken or not of this "
-            "machine: choose another --port (0 takes any that is free) or --host."
-        )
-
 
 def _parse(name: str, text: str, default: object) -> str | int | float | bool:
     """The text as a value of the default's type."""

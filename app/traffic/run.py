@@ -46,6 +46,8 @@ NUM_SAMPLED = 8
 """Requests that plain AR answers afterwards, where it was not among the ways."""
 Records = tuple[Record, ...]
 DAY_REQUESTS, MOST_MACHINES = 3000, 6
+THREAD = "traffic"
+"""Name of the thread that drives a part."""
 NOBODY = -1
 """A number that no request has."""
 
@@ -123,7 +125,7 @@ class TrafficRun(TabRun[TrafficOrder]):
             except Exception as error:
                 faults.append(error)
 
-        thread = threading.Thread(target=work, name="traffic", daemon=True)
+        thread = threading.Thread(target=work, name=THREAD, daemon=True)
         thread.start()
         is_alive = True
         try:

@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -136,7 +137,7 @@ def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | Non
     by_hub = {entry.hub: entry for entry in known.values()}
     entry = known.get(name_or_path) or by_hub.get(name_or_path)
     if entry is None:
-        path = Path(name_or_path).expanduser()
+        path = Path(os.path.expanduser(name_or_path))
         if not (path / "config.json").is_file() and not (path.suffix == GGUF and path.is_file()):
             raise CheckpointError(
                 f"There is no checkpoint {name_or_path!r}: give a folder with a config.json, a "

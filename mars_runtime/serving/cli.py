@@ -21,6 +21,7 @@ from mars_runtime.serving.server import (
     bound,
     bring,
     num_proxies,
+    url_of,
 )
 
 
@@ -78,7 +79,7 @@ def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int, origins: Seq
             print(trouble, file=sys.stderr)
             server.leave()
         else:
-            print(f"Serving {plan.checkpoint} at http://{host}:{port}/v1", flush=True)
+            print(f"Serving {plan.checkpoint} at {url_of(host, port)}/v1", flush=True)
 
     threading.Thread(target=tell, daemon=True).start()
     server.run(sockets=[listener])

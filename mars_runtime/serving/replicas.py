@@ -23,7 +23,7 @@ from mars_runtime.serving.app import make_app
 from mars_runtime.serving.errors import BUSY_SECONDS
 from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS
-from mars_runtime.serving.server import KEY, PlaceTakenError, ServePlan, bound, bring
+from mars_runtime.serving.server import KEY, PlaceTakenError, ServePlan, bound, bring, url_of
 
 APP, DEPLOYMENT = "mars", "Replica"
 RETRYING = "mars_runtime.serving.retry.middlewares"
@@ -53,7 +53,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     except (CheckpointError, PlaceTakenError) as error:
         print(error, file=sys.stderr)
         return 2
-    is_own = begin(host, port)
+    is_own = begin(host.strip("[]"), port)
     try:
         deploy(plan, bring)
     except DeployError as error:
@@ -62,7 +62,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     leaving = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leaving.set())
-    print(f"Serving {plan.checkpoint} at http://{host}:{port}/v1", flush=True)
+    print(f"Serving {plan.checkpoint} at {url_of(host, port)}/v1", flush=True)
     if is_own:
         leaving.wait()
         end()

@@ -108,26 +108,50 @@ def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
 class PlaceTakenError(OSError):
     """Nothing can be served at a host and port; the message is one sentence."""
 
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"Nothing can be served at {authority(host, port)}, which is taken or not of this "
+            "machine: choose another --port (0 takes any that is free) or --host."
+        )
+
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at the address; port 0 takes any that is free. Raises PlaceTakenError.
+    """Return a socket bound to a name or an address, IPv6 ones with or without brackets; port 0
+    takes any free port. Raises PlaceTakenError.
 
-    What it accepts sends each write at once. asyncio sees to that only where it opened the socket;
-    otherwise a small answer waits for the client's acknowledgement of its header, some 40 ms.
+    A name with addresses of both kinds is served at its IPv4 address; ``::`` also takes IPv4
+    connections where the system can do that.
+
+    Connections accepted here send each write at once. asyncio sets that option only on sockets that
+    it opens itself; without it a small answer waits some 40 ms for the client to acknowledge the
+    header.
     """
     try:
-        made = socket.create_server((host, port), family=_family(host), backlog=512)
-    except (OSError, OverflowError):
-        raise PlaceTakenError(
-            f"Nothing can be served at {host}:{port}, which is taken or not of this machine: "
-            "choose another --port (0 takes any that is free) or --host."
-        ) from None
+        family, *_, address = min(
+            socket.getaddrinfo(
+                host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            ),
+            key=lambda found: found[0] != socket.AF_INET,
+        )
+        is_dual = address[0] == "::" and socket.has_dualstack_ipv6()
+        made = socket.create_server(address, family=family, backlog=512, dualstack_ipv6=is_dual)
+    except (OSError, OverflowError, ValueError):  # ValueError: no name could be written so
+        raise PlaceTakenError(host, port) from None
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+def authority(host: str, port: int) -> str:
+    """Return ``host:port`` as a URL has it: with brackets around an IPv6 address."""
+    host = host.strip("[]")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def url_of(host: str, port: int) -> str:
+    """Return the URL at which a client on this machine finds what is served at ``host``."""
+    loopback = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+    host = host.strip("[]")
+    return f"http://{authority(loopback.get(host, host), port)}"
 
 
 class PunctualProtocol(H11Protocol):

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, SETTINGS, over, set_knob, wait_loaded
+from live_page import ROOT, over, set_knob, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
 pytestmark = needs_browser
@@ -78,8 +78,11 @@ def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refu
         "Jacobi",
     ]
     said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
-    assert "τ" in page.get_attribute(f"{ROOT} {SETTINGS}", "title")
-    assert "τ" not in said["jacobi"]
+    facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-head > span >> nth=0"
+    told = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
+    assert "τ" in told["mars"]
+    assert "τ" not in told["jacobi"]
+    assert "B 4" in told["jacobi"]
     assert "B 4" in said["jacobi"]
     assert "same text" in said["jacobi"]
     texts = [page.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]

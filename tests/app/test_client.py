@@ -212,7 +212,7 @@ def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatc
     monkeypatch.setattr("gradio.Blocks.launch", lambda _, **how: told.append(how["mcp_server"]))
     for found in ((), ("StreamableHTTPSessionManager",)):
         monkeypatch.setattr("app.serving.serve.Tools", type("Tools", (), dict.fromkeys(found)))
-        serving.serve(handlers)
+        serving.serve(handlers, is_blocking=False)
     handlers.engines.close()
     assert told == [False, True]
 

@@ -20,7 +20,7 @@ PLAIN = {"accept-encoding": "identity"}
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_what_its_address_says_packed_or_not(name: str) -> None:
     address = file_address(name)
-    assert ADDRESSES.fullmatch(address)
+    assert ADDRESSES.fullmatch(f"/{address}")  # relative to the page
     plain, packed = CLIENT.get(address, headers=PLAIN), CLIENT.get(address)
     assert plain.content == packed.content  # unpacked by the client
     assert hashlib.sha256(plain.content).hexdigest().startswith(address.split("/")[-1])
@@ -44,7 +44,7 @@ def test_another_text_has_another_address(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nothing_else_is_served() -> None:
-    address = file_address("page.js")
+    address = f"/{file_address('page.js')}"
     other = address[:-1] + ("0" if address[-1] != "0" else "1")
     for path in (other, "/files/absent.js/0123456789abcdef", "/files/..%2Fapp.py/0123456789abcdef"):
         answer = CLIENT.get(path)

@@ -18,7 +18,7 @@ from scripted_page import ScriptedBackend, page_served
 
 from app.controls import Limits
 from app.traffic.order import MAX_REQUESTS, read_traffic_order
-from app.traffic.run import TrafficHandlers, TrafficRun
+from app.traffic.run import THREAD, TrafficHandlers, TrafficRun
 from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -127,8 +127,9 @@ def test_a_visitor_who_leaves_ends_it(page) -> None:
     stream = load.run("visitor", controls(max_new_tokens=100))
     while "running" not in next(stream):
         pass
+    (drive,) = [each for each in threading.enumerate() if each.name == THREAD]
     stream.close()
-    assert not [each for each in threading.enumerate() if each.name == "load"]
+    assert not drive.is_alive()
     assert len(load.runs) == 0
 
 

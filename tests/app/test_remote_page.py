@@ -47,6 +47,18 @@ def handlers(place: Place) -> Iterator[Handlers]:
     made.engines.close()
 
 
+@pytest.mark.parametrize("end", ["/", "/v1", "/v1/"])
+def test_the_address_may_be_written_as_clients_of_the_endpoint_write_it(
+    place: Place, end: str
+) -> None:
+    handlers = handlers_at(place.address + end)
+    try:
+        value = last(handlers.live.run("a", controls(max_new_tokens=8)))
+        assert lane_trace(value, "mars").events[-1] == End("limit")
+    finally:
+        handlers.engines.close()
+
+
 def test_a_race_is_drawn_as_one_that_is_decoded_here(place: Place, handlers: Handlers) -> None:
     values = list(handlers.live.run("a", controls(tau=0.5, max_new_tokens=200)))
     assert all(later.startswith(earlier) for earlier, later in pairwise(values))
@@ -120,9 +132,13 @@ def test_the_key_of_the_machine_is_sent(tmp_path: Path) -> None:
             handlers.engines.close()
 
 
-def test_an_address_that_is_none_is_refused_at_the_start() -> None:
+@pytest.mark.parametrize(
+    "address",
+    ["localhost", "http://", "http://:8000", "http://::1:8000", "ftp://host", "http://h:x"],
+)
+def test_an_address_that_is_none_is_refused_at_the_start(address: str) -> None:
     with pytest.raises(AppSettingsError, match="MARS_REMOTE"):
-        handlers_at("localhost")
+        handlers_at(address)
 
 
 MACHINE = """

@@ -330,7 +330,7 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     assert not [url for url in asked if re.match(r"(files/)?review", url)]
     page.locator(".tab-container:visible > [role=tab]", has_text="Review").click()
     opened(page)
-    files = {file_address(name)[1:] for name in ("review.js", "review.css")}
+    files = {file_address(name) for name in ("review.js", "review.css")}
     assert {*files, "review/sets", "review/sets/study"} <= set(asked)
     page.remove_listener("request", hear)
     page.select_option(".rw-bar select >> nth=0", "small")

@@ -1,7 +1,7 @@
 // Figures of plotly with their titles: nodes that live as long as their view, drawn again with react, where somebody
 // sees them; where plotly did not load one sentence stands in their place. Knows not what is drawn.
 
-import { fileAddress, make, watchSight } from "../core/dom.js";
+import { make, watchSight } from "../core/dom.js";
 
 /** @type {Promise<Plotly | null> | null} */
 let loading = null;
@@ -16,7 +16,7 @@ export function loadPlotly(url) {
   if (!url) return Promise.resolve(null);
   loading ||= new Promise((resolve) => {
     const script = document.createElement("script");
-    script.src = fileAddress(url);
+    script.src = url;
     script.onload = () => resolve(window.Plotly || null);
     script.onerror = () => resolve(null);
     document.head.append(script);

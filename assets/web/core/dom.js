@@ -192,15 +192,6 @@ export function tabOf(name) {
   return [...tabs].find((tab) => tab.textContent?.trim() === name);
 }
 
-/**
- * Where a file of this server is, wherever the server itself stands.
- * @param {string} url
- */
-export function fileAddress(url) {
-  const base = (window.gradio_config && window.gradio_config.root) || "";
-  return url.startsWith("/") ? base + url : url;
-}
-
 export const NO_COPY = "This browser lets nothing be copied: allow it for this page and try again.";
 
 /**

@@ -1,7 +1,7 @@
 // Runs as files: their names, the trace's own lines, a table of the forwards, and a page of its own: the one that the
 // server keeps ready for it, with the run's lines in it. Knows lanes; no drawing.
 
-import { fileAddress, make } from "../core/dom.js";
+import { make } from "../core/dom.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { COMPUTED } from "../core/table.js";
@@ -107,7 +107,7 @@ export function canSaveReplay({ root, run }) {
  * @param {{ root: HTMLElement, run: Run }} given
  */
 export async function replayHtml({ root, run }) {
-  const answer = await fetch(fileAddress(root.dataset.replay || ""));
+  const answer = await fetch(root.dataset.replay || "");
   if (!answer.ok) throw new Error("The page for replays did not load; try again.");
   const shell = await answer.text();
   const title = run.lanes.map((lane) => lane.title).join(" against ");

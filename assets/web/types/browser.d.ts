@@ -72,7 +72,6 @@ interface DocumentEventMap {
 interface Window {
   mars: Mars;
   Plotly?: Plotly;
-  gradio_config?: { root?: string };
 }
 
 // An element keeps its view, a token or cell what it stands for.

@@ -1,6 +1,6 @@
 // The Review tab before it is opened: nothing of it is loaded until it is on show.
 
-import { fileAddress, find, make, put } from "../../core/dom.js";
+import { find, make, put } from "../../core/dom.js";
 
 const FAILED = "This tab could not be loaded: see that the server runs, and reload the page.";
 
@@ -20,8 +20,8 @@ export function mountReviewTab(element) {
 
 /** @param {HTMLElement} root */
 async function load(root) {
-  const style = make("link", { rel: "stylesheet", href: fileAddress(root.dataset.style || "") });
-  const script = make("script", { src: fileAddress(root.dataset.script || "") });
+  const style = make("link", { rel: "stylesheet", href: root.dataset.style || "" });
+  const script = make("script", { src: root.dataset.script || "" });
   const loaded = [style, script].map(
     (node) =>
       new Promise((resolve, reject) => {

@@ -1,7 +1,5 @@
 // What the Review tab asks of its server: JSON over plain routes, refusals as sentences.
 
-import { fileAddress } from "../../core/dom.js";
-
 const AWAY = "The server does not answer: see that it runs, and try again.";
 
 export class Refusal extends Error {
@@ -46,7 +44,7 @@ export class Server {
     const sent = posted
       ? { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(posted) }
       : { headers };
-    const answer = await fetch(fileAddress(`/review/${path}`), sent).catch(() => {
+    const answer = await fetch(`review/${path}`, sent).catch(() => {
       throw new Refusal(AWAY, 0);
     });
     if (answer.ok) return answer;

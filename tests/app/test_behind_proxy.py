@@ -1,0 +1,131 @@
+"""The page behind reverse proxies: whatever it fetches stays at the address that visitors have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from shutil import which
+
+import pytest
+from browser import PATIENCE, needs_browser, playwright, shared
+from live_page import LOADED, ROOT
+from reverse_proxy import framing, proxied, write_certificate
+from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
+
+pytestmark = needs_browser
+
+VIEWPORT = {"width": 1440, "height": 1000}
+HAS_PLOT = "document.querySelector('#race [data-chart=time] .rv-plot')?.data"
+
+
+@pytest.fixture(scope="module")
+def root_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A page that was told of its folder."""
+    handlers = make_handlers(tmp_path_factory.mktemp("root"), ScriptedBackend(TEXT), port=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADIO_ROOT_PATH", "/mars")
+        with page_served(handlers) as url:
+            yield url
+
+
+@pytest.fixture
+def place() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_tls_at_a_port_of_its_own(address: str, place: ExitStack, tmp_path: Path) -> None:
+    if not which("openssl"):
+        pytest.skip("openssl is not installed")
+    proxy = place.enter_context(proxied(address, "", write_certificate(tmp_path / "tls.pem")))
+    visit(place, proxy.address, proxy.address, tmp_path)
+    assert proxy.strays == []
+
+
+def test_a_folder_that_the_page_was_not_told_of(
+    address: str, place: ExitStack, tmp_path: Path
+) -> None:
+    proxy = place.enter_context(proxied(address, "/some/mars"))
+    visit(place, proxy.address, proxy.address, tmp_path)
+    assert proxy.strays == []
+
+
+def test_a_folder_that_it_was_told_of(root_address: str, place: ExitStack, tmp_path: Path) -> None:
+    proxy = place.enter_context(proxied(root_address, "/mars"))
+    visit(place, proxy.address, proxy.address, tmp_path)
+    assert proxy.strays == []
+
+
+def test_a_frame_in_a_page_of_another_site(address: str, place: ExitStack, tmp_path: Path) -> None:
+    proxy = place.enter_context(proxied(address, "/mars"))
+    outer = place.enter_context(framing(proxy.address))
+    visit(place, outer, proxy.address, tmp_path)
+    assert proxy.strays == []
+
+
+def visit(place: ExitStack, opens: str, address: str, folder: Path) -> None:
+    """Use the page at ``address``, alone or in a frame of the one that is opened: a race with its
+    charts, Frontier, Review, the tour, a run as a file. Fails on script errors and on requests to
+    anywhere else."""
+    context = shared().browser.new_context(
+        ignore_https_errors=True, viewport=VIEWPORT, reduced_motion="reduce"
+    )
+    place.callback(context.close)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    asked: list[str] = []
+    troubles: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(opens)
+    frame = (
+        page.main_frame if opens == address else page.wait_for_selector("iframe").content_frame()
+    )
+    assert frame is not None
+    linked = frame.eval_on_selector_all("link[href]", "links => links.map(link => link.href)")
+    assert f"{address}favicon.ico" in linked
+    assert [url for url in linked if not url.startswith(address)] == []  # fetched or not
+    race_with_charts(frame)
+    frame.click("role=tab[name=Frontier]")
+    frame.wait_for_selector("#frontier .mars-frontier[data-points]")
+    frame.click("role=tab[name=Review]")
+    frame.wait_for_selector(".mars-review[data-phase=open] .rw-answer >> nth=1")
+    present(page, frame)
+    replay_opens(page, frame, folder / "run.html")
+    page.goto("about:blank")
+    outside = [url for url in asked if not url.startswith((address, "data:", "blob:", "about:"))]
+    assert (outside, troubles) == ([opens] * (opens != address), [])
+
+
+def race_with_charts(frame: playwright.Frame) -> None:
+    frame.wait_for_selector(f"{ROOT}[data-state=empty]")
+    frame.wait_for_function(LOADED)
+    frame.fill("#prompt textarea", "Say it.")
+    frame.click("#run")
+    frame.wait_for_selector(f"{ROOT}[data-state=finished]")
+    frame.locator("#race [data-chart=time]").evaluate("node => node.scrollIntoView()")
+    frame.wait_for_function(HAS_PLOT)
+
+
+def present(page: playwright.Page, frame: playwright.Frame) -> None:
+    """Open the tour, turn a slide and leave it."""
+    frame.click("#present")
+    frame.wait_for_selector(".mars-present .pr-stage > *")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Escape")
+    frame.wait_for_selector(".mars-present", state="detached")
+
+
+def replay_opens(page: playwright.Page, frame: playwright.Frame, file: Path) -> None:
+    """The run as a file of its own, with the network off."""
+    frame.click("role=tab[name=Live]")
+    frame.click("#race .rv-top .ex-menu summary")
+    with page.expect_download() as begun:
+        frame.click("#race .rv-top .ex-menu button:has-text('HTML')")
+    begun.value.save_as(file)
+    other = shared().browser.new_context(offline=True, viewport=VIEWPORT)
+    replay = other.new_page()
+    replay.goto(file.as_uri())
+    replay.wait_for_selector(".mars-race[data-state=finished]")
+    other.close()
