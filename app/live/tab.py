@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -374,7 +375,8 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
 def wire_links(
     page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, checkpoints: CheckpointHandlers
 ) -> None:
-    """The button that copies a link, and what a link sets when the page is opened with it."""
+    """Wire the button that copies a link, and set the controls by the link that the page is opened
+    with, or as they were before the page was reloaded."""
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
     controls = [tab.controls[name] for name in SHARED]
@@ -387,8 +389,18 @@ def wire_links(
         **IN_BROWSER,
     )
 
-    def follow(request: gr.Request) -> list[Any]:
-        values, sentence = handlers.linked(request.query_params)
+    remembered = gr.Textbox(visible="hidden")
+    gr.on(
+        [control.change for control in controls],
+        None,
+        controls,
+        js=f"(...values) => window.mars.remember({json.dumps(words)}, values)",
+        **IN_BROWSER,
+    )
+
+    def follow(remembered: str, request: gr.Request) -> list[Any]:
+        before = dict(parse_qsl(remembered, keep_blank_values=True))
+        values, sentence = handlers.linked(before or request.query_params)
         updates = {name: gr.update(value=value) for name, value in values.items()}
         if "checkpoint" in values:
             checkpoints.settle(session_of(request))
@@ -398,4 +410,10 @@ def wire_links(
         found = [updates.get(name, gr.skip()) for name in SHARED]
         return [*found, sentence or gr.skip()]
 
-    page.load(follow, None, [*controls, tab.remark], **IN_BROWSER)
+    page.load(
+        follow,
+        [remembered],
+        [*controls, tab.remark],
+        js="() => [window.mars.remembered()]",
+        **IN_BROWSER,
+    )

@@ -87,6 +87,19 @@ export async function openLink(view, fragment) {
 }
 
 /**
+ * The query of a link that sets these controls; names and values in the same order.
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+export function queryOf(names, values) {
+  const chosen = new Map(names.map((name, i) => [name, String(values[i])]));
+  if (chosen.get("auto") === "true") chosen.set("block_size", "auto");
+  chosen.delete("auto");
+  if (!chosen.get("system")) chosen.delete("system"); // the checkpoint's own
+  return new URLSearchParams([...chosen]).toString();
+}
+
+/**
  * A text as letters, digits, - and _.
  * @param {string} text
  */

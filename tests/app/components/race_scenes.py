@@ -133,7 +133,7 @@ def refused() -> Iterator[str]:
 
 
 def stopped() -> Iterator[str]:
-    """Stopped by the visitor after twelve forwards."""
+    """Stopped after twelve forward passes."""
     script = samples.Script(samples.PROSE, START, end="cancelled", steps_shown=12)
     lines = samples.lanes(script)
     end = lines["mars"][-1]

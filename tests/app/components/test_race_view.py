@@ -229,7 +229,7 @@ def test_the_card_says_why_a_forward_stopped_and_shows_invisible_characters(show
     [
         ("waiting", "waiting", "2 runs are ahead"),
         ("refused", "error", "Write a prompt first."),
-        ("stopped", "stopped", "Stopped by the visitor"),
+        ("stopped", "stopped", "Stopped after"),
         ("broken", "error", "cannot be read"),
     ],
 )

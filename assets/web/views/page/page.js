@@ -6,8 +6,9 @@ import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
-import { openLink } from "../../export/link.js";
+import { openLink, queryOf } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
+import { mountMemory, remember, remembered } from "./memory.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
@@ -26,11 +27,14 @@ export function mountPage() {
   mountLens();
   mountKeys();
   mountLink();
+  whenThere(() => document.querySelector(VIEWS.live)?.lineView, mountMemory);
   whenThere(() => document.querySelector("[role=tablist]:has(> #batch-tab-button)"), mountTabs);
   Object.assign(window.mars, {
     answers: [...ANSWERED, ...PINS],
     asked,
     giveBack,
+    remember,
+    remembered,
     share,
     turn,
     runFirst,
@@ -115,12 +119,9 @@ const MOST_CHARACTERS = 8000; // what servers on the way take for sure
  * @param {unknown[]} values
  */
 function linkFor(base, names, values) {
-  const chosen = Object.fromEntries(names.map((name, i) => [name, values[i]]));
-  chosen.prompt ||= questionOnShow(); // in a conversation the box is empty
-  if (chosen.auto) chosen.block_size = "auto";
-  delete chosen.auto;
-  if (!chosen.system) delete chosen.system; // the checkpoint's own
-  return `${base || location.origin + location.pathname}?${new URLSearchParams(Object.entries(chosen).map(([name, value]) => [name, String(value)]))}`;
+  const place = names.indexOf("prompt");
+  const chosen = values.map((value, i) => (i === place ? value || questionOnShow() : value)); // a conversation empties the box
+  return `${base || location.origin + location.pathname}?${queryOf(names, chosen)}`;
 }
 
 /**

@@ -178,7 +178,7 @@ function finished(run) {
   const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
   const message = lanes.map((lane) => lane.end?.message).find(Boolean);
   const lengths = lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ");
-  if (isStopped) return ["stopped", `Stopped by the visitor after ${lengths}.`];
+  if (isStopped) return ["stopped", message || `Stopped after ${lengths}.`];
   if (message) return ["finished", message];
   const reasons = lanes.map((lane) => lane.end?.reason || "");
   const what =
