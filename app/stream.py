@@ -143,6 +143,13 @@ class TabRun(ABC, Generic[OrderT]):
         for each in list(self.transcripts):
             each.run.cancel()
 
+    def close(self) -> None:
+        """Log how a cancelled run ended: a page that lost its stream reads the log later."""
+        until = time.monotonic() + CLEAR_SECONDS
+        while self.running and time.monotonic() < until:
+            self.running[0].run.wait(LOOK_SECONDS)
+            self.collect()
+
 
 R = TypeVar("R", bound=TabRun[Any])
 
@@ -257,6 +264,7 @@ class TabHandlers(ABC, Generic[R]):
         finally:
             if run is not None:
                 self.runs.end(session, run)
+                run.close()
         if told.has_news:
             yield told.latest()
 
