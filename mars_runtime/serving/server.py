@@ -127,14 +127,16 @@ def bound(host: str, port: int) -> socket.socket:
     header.
     """
     try:
-        family, *_, address = min(
+        # The port is put in afterwards: getaddrinfo takes 99999 for 34463.
+        family, *_, (address, _, *scope) = min(
             socket.getaddrinfo(
-                host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                host.strip("[]") or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             ),
             key=lambda found: found[0] != socket.AF_INET,
         )
-        is_dual = address[0] == "::" and socket.has_dualstack_ipv6()
-        made = socket.create_server(address, family=family, backlog=512, dualstack_ipv6=is_dual)
+        is_dual = address == "::" and socket.has_dualstack_ipv6()
+        place = (address, port, *scope)
+        made = socket.create_server(place, family=family, backlog=512, dualstack_ipv6=is_dual)
     except (OSError, OverflowError, ValueError):  # ValueError: no name could be written so
         raise PlaceTakenError(host, port) from None
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

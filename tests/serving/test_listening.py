@@ -64,6 +64,13 @@ def test_an_address_that_is_none_is_one_sentence(host: str) -> None:
     assert "choose another --port" in str(caught.value)
 
 
+@pytest.mark.parametrize("port", [-1, 65_536, 99_999])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_number_that_is_no_port_is_one_sentence(host: str, port: int) -> None:
+    with pytest.raises(PlaceTakenError):
+        bound(host, port)
+
+
 def test_a_taken_port_of_ipv6_is_named_as_a_client_writes_it() -> None:
     with bound("::1", 0) as taken:
         port = taken.getsockname()[1]
