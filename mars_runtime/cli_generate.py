@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mars_runtime.events import FINAL, End, Event
-from mars_runtime.settings import SETTINGS, DecodeSettings, Setting, SettingsError, number
+from mars_runtime.settings import (
+    SETTINGS,
+    DecodeSettings,
+    LogitBias,
+    Setting,
+    SettingsError,
+    number,
+)
 
 if TYPE_CHECKING:
     from mars_runtime.engine import Run
@@ -31,7 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--prompt", required=True, help="what to ask")
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="a name or a folder (%(default)s)")
     for line in SETTINGS.values():
-        _add_setting(parser, line)
+        if line.type != LogitBias:
+            _add_setting(parser, line)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, a JSON object a line")
@@ -54,7 +62,9 @@ def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
 def run(args: argparse.Namespace) -> int:
     """Decode and print; the exit code. A mistake of the user is one sentence and exit code 2."""
     try:
-        settings = DecodeSettings(**{name: getattr(args, name) for name in SETTINGS})
+        settings = DecodeSettings(
+            **{name: value for name, value in vars(args).items() if name in SETTINGS}
+        )
         if not args.prompt.strip():
             raise SettingsError("Type a prompt: it is empty.")
     except SettingsError as error:
