@@ -14,9 +14,10 @@ import asyncio
 import math
 import time
 import uuid
+from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -24,7 +25,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from mars_runtime import folds
-from mars_runtime.events import End, Event, Proposal, Step
+from mars_runtime.events import FINAL, End, Event, Proposal, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
@@ -98,13 +99,15 @@ class Answer:
         for event in events:
             if self.is_over:
                 break
-            self.events.append(event)
+            before = self.num_tokens
             if isinstance(event, End):
                 self.end = event
                 text += self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
             elif isinstance(event, Step):
                 text += self._read_step(event)
         self._num_shown += len(text)
+                event = _up_to(event, self.num_tokens - before)
+            self.events.append(event)
         while self._waiting and self._is_told(self._waiting[0]):
             tokens.append(self._waiting.popleft())
         return Piece(text, tuple(tokens))
@@ -132,11 +135,21 @@ class Answer:
 
 
 class StopCutter:
+def _up_to(step: Step, num_tokens: int) -> Step:
+    """A forward without the tokens that a stop string cut off, so that no figure counts them."""
+    (row,) = step.rows
+    if num_tokens == len(row.accepted):
+        return step
+    stop = "limit" if row.stop in FINAL else row.stop
+    return replace(step, rows=(replace(row, accepted=row.accepted[:num_tokens], stop=stop),))
+
+
     """Text in, text out. The stop string that is complete first counts, of several that are
     complete at the same character the longest, so that the pieces make no difference."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = tuple(stops)
+        self._stops = tuple(sorted(stops))
+        self._longest = max(map(len, stops), default=1)
         self._held = ""
         self.is_cut = False
 
@@ -160,10 +173,10 @@ class StopCutter:
 
     def _num_open(self, text: str) -> int:
         """How many of the last characters begin a stop string."""
-        longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for length in range(min(longest, len(text)), 0, -1):
+        for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
-            if any(stop.startswith(tail) for stop in self._stops):
+            place = bisect_left(self._stops, tail)  # stops that begin with it come first from here
+            if place < len(self._stops) and self._stops[place].startswith(tail):
                 return length
         return 0
 
