@@ -17,6 +17,7 @@ import uuid
 from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
@@ -105,9 +106,9 @@ class Answer:
                 text += self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
             elif isinstance(event, Step):
                 text += self._read_step(event)
-        self._num_shown += len(text)
                 event = _up_to(event, self.num_tokens - before)
             self.events.append(event)
+        self._num_shown += len(text)
         while self._waiting and self._is_told(self._waiting[0]):
             tokens.append(self._waiting.popleft())
         return Piece(text, tuple(tokens))
@@ -134,7 +135,6 @@ class Answer:
         return is_begun and (self.is_cut or token.end <= self._num_shown)
 
 
-class StopCutter:
 def _up_to(step: Step, num_tokens: int) -> Step:
     """A forward without the tokens that a stop string cut off, so that no figure counts them."""
     (row,) = step.rows
@@ -144,6 +144,7 @@ def _up_to(step: Step, num_tokens: int) -> Step:
     return replace(step, rows=(replace(row, accepted=row.accepted[:num_tokens], stop=stop),))
 
 
+class StopCutter:
     """Text in, text out. The stop string that is complete first counts, of several that are
     complete at the same character the longest, so that the pieces make no difference."""
 
@@ -191,14 +192,21 @@ class Envelope:
         self._tokenizer = tokenizer
         self._num_prompt_tokens = num_prompt_tokens
         self._seed = seed
-        self._is_chat = asked.kind == "chat"
-        self.name = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self._index = 0
+        self.is_chat = asked.kind == "chat"
+        self.name = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self._created = int(time.time())
+
+    def sibling(self, index: int, num_prompt_tokens: int, seed: int) -> Envelope:
+        """The envelope of another choice of the same answer."""
+        other = copy(self)
+        other._index, other._num_prompt_tokens, other._seed = index, num_prompt_tokens, seed
+        return other
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
         """An answer that was not streamed."""
         shown: Json = {"text": piece.text}
-        if self._is_chat:
+        if self.is_chat:
             shown = {"message": {"role": "assistant", "content": piece.text, "refusal": None}}
         choice = self._choice(shown, piece, answer.finish_reason)
         return {
@@ -213,12 +221,12 @@ class Envelope:
 
     def chunk(self, piece: Piece) -> Json:
         """A chunk with text."""
-        shown = {"delta": {"content": piece.text}} if self._is_chat else {"text": piece.text}
+        shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
     def last(self, answer: Answer) -> list[Json]:
         """The chunks behind the text: why it ended, and where it was asked for what was used."""
-        shown: Json = {"delta": {}} if self._is_chat else {"text": ""}
+        shown: Json = {"delta": {}} if self.is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
         if not self._asked.has_usage:
             return [{**ended, "mars": self._figures(answer)}]
@@ -226,7 +234,7 @@ class Envelope:
         return [ended, {**used, "mars": self._figures(answer)}]
 
     def _chunk(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
-        name = OBJECTS[self._asked.kind] + (".chunk" if self._is_chat else "")
+        name = OBJECTS[self._asked.kind] + (".chunk" if self.is_chat else "")
         chunk = self._head(name, [self._choice(shown, piece, finish_reason)])
         return {**chunk, "usage": None} if self._asked.has_usage else chunk
 
@@ -241,13 +249,13 @@ class Envelope:
 
     def _choice(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
         logprobs = self._logprobs(piece) if piece.tokens else None
-        return {"index": 0, **shown, "logprobs": logprobs, "finish_reason": finish_reason}
+        return {"index": self._index, **shown, "logprobs": logprobs, "finish_reason": finish_reason}
 
     def _logprobs(self, piece: Piece) -> Json | None:
         most = self._asked.num_runners_up
         if most is None:
             return None
-        if self._is_chat:
+        if self.is_chat:
             return {"content": [self._told(each, most) for each in piece.tokens], "refusal": None}
         return {
             "tokens": [self._spelled(each.token) for each in piece.tokens],
@@ -272,11 +280,12 @@ class Envelope:
 
     def _usage(self, answer: Answer) -> Json:
         num_prompt = self._num_prompt_tokens
+        num_reused = min(folds.num_reused(answer.events), num_prompt)
         return {
             "prompt_tokens": num_prompt,
             "completion_tokens": answer.num_tokens,
             "total_tokens": num_prompt + answer.num_tokens,
-            "prompt_tokens_details": {"cached_tokens": folds.num_reused(answer.events)},
+            "prompt_tokens_details": {"cached_tokens": num_reused},
         }
 
     def _figures(self, answer: Answer) -> Json:

@@ -331,7 +331,7 @@ async def made_async(call: str, address: str) -> str:
 
 
 def test_the_table_has_all_that_is_claimed() -> None:
-    assert len(ROWS) == 25
+    assert len(ROWS) == 33
     assert {wanted for _, wanted in ROWS} >= {"SyncPage[Model]", "Model", "Stream[Completion]"}
 
 
