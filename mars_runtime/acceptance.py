@@ -56,31 +56,79 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Penalty:
-    """What one row holds against tokens that stand in its text already: a logit above 0 is divided
-    by ``factor``, any other multiplied with it, however often the token occurs (arXiv 1909.05858,
-    section 4.1, without its temperature; ``repetition_penalty`` of transformers).
+class Addition:
+    """What is added to the logits of one slot.
 
-    first_at: int32 [V], where in the text, prompt included, each token stands first, or NEVER.
-    known: how many tokens of the text come before each slot's own; what slots behind them give is
-    not looked at.
+    ids: int32 [N], rising. amounts: fp32 [N], one for each id.
+    """
+
+    ids: Tensor
+    amounts: Tensor
+
+    @classmethod
+    def of(cls, settings: DecodeSettings, answer: Sequence[int], vocab_size: int) -> Addition:
+        """Return the bias of these settings, less their penalties on the tokens of ``answer``."""
+        bias = [pair for pair in settings.logit_bias if pair[0] < vocab_size]
+        written, counts = np.unique(np.array(answer, np.int64), return_counts=True)
+        penalties = settings.presence_penalty + settings.frequency_penalty * counts
+        changed = np.concatenate([written, [token for token, _ in bias]]).astype(np.int32)
+        ids, places = np.unique(changed, return_inverse=True)
+        changes = np.concatenate([-penalties, [amount for _, amount in bias]])
+        amounts = np.bincount(places, weights=changes, minlength=len(ids)).astype(np.float32)
+        return cls(torch.from_numpy(ids), torch.from_numpy(amounts))
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """How the logits of one row are changed before they are read.
+
+    First the repetition penalty: the logit of a token that occurs in the text is divided by
+    ``factor`` if it is above 0, else multiplied by it (arXiv 1909.05858, section 4.1, without its
+    temperature; ``repetition_penalty`` of transformers). Then ``additions`` are added.
+
+    first_at: int32 [V], the first place of each token in the text, prompt included, or NEVER; None
+    without a repetition penalty. known: how many tokens of the text precede the token that each
+    slot predicts; slots beyond these are ignored. additions: one for each slot, empty where nothing
+    is added.
     """
 
     factor: float
-    first_at: Tensor
+    first_at: Tensor | None
     known: Sequence[int]
+    additions: Sequence[Addition] = ()
 
     @classmethod
     def of(
-        cls, settings: DecodeSettings, text: Sequence[int], known: Sequence[int], vocab_size: int
+        cls,
+        settings: DecodeSettings,
+        text: Sequence[int],
+        num_prompt: int,
+        known: Sequence[int],
+        vocab_size: int,
     ) -> Penalty | None:
-        """Of a row with this text, drafts included; None where its settings ask for none."""
-        if settings.repetition_penalty == 1:
+        """Return the changes for a row with this text, drafts included; None for no change.
+
+        num_prompt: how many tokens of the text are the prompt, which presence and frequency
+        penalties do not count.
+        """
+        factor, first_at = settings.repetition_penalty, None
+        if factor != 1:
+            first = np.full(vocab_size, NEVER, np.int32)
+            # Of several values for a place numpy keeps the last: here that of the first token.
+            first[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
+            first_at = torch.from_numpy(first)
+        additions: list[Addition] = []
+        if settings.has_additive_penalty:
+            by_count = {
+                count: Addition.of(settings, text[num_prompt:count], vocab_size)
+                for count in set(known)
+            }
+            additions = [by_count[count] for count in known]
+        elif settings.logit_bias:
+            additions = [Addition.of(settings, (), vocab_size)] * len(known)
+        if first_at is None and not additions:
             return None
-        first_at = np.full(vocab_size, NEVER, np.int32)
-        # Of several values for the same place numpy keeps the last: here that of the first token.
-        first_at[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
-        return cls(settings.repetition_penalty, torch.from_numpy(first_at), known)
+        return cls(factor, first_at, known, additions)
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -214,7 +262,7 @@ def read(
 
     logits: [R, H, V] of any float dtype. forbidden: int64 ids that can never come out.
     metrics: one for each row. draws: for each row how it draws its tokens, None for greedy.
-    penalties: for each row, of its logits before anything is read of them. Either is empty where no
+    penalties: for each row, the changes of its logits before they are read. Either is empty if no
     row has one.
     Confidence and runners-up are of the plain distribution (temperature 1) also when a token was
     drawn, so that tau means the same at every temperature; a negative margin counts as 0.
@@ -247,13 +295,19 @@ def read(
 def _penalised(table: Tensor, penalties: Sequence[Penalty | None]) -> Tensor:
     slots, size = table.shape[1:]
     nowhere = torch.full((size,), NEVER, dtype=torch.int32)
-    known = [list(penalty.known) if penalty else [] for penalty in penalties]
-    return penalise(
-        table,
-        torch.tensor([penalty.factor if penalty else 1.0 for penalty in penalties]),
-        torch.stack([penalty.first_at if penalty else nowhere for penalty in penalties]),
-        torch.tensor([(row + [0] * slots)[:slots] for row in known]),
-    )
+    first_at = [each.first_at if each else None for each in penalties]
+    if any(first is not None for first in first_at):
+        known = [list(each.known) if each else [] for each in penalties]
+        table = penalise(
+            table,
+            torch.tensor([each.factor if each else 1.0 for each in penalties]),
+            torch.stack([nowhere if first is None else first for first in first_at]),
+            torch.tensor([(row + [0] * slots)[:slots] for row in known]),
+        )
+    for logits, penalty in zip(table, penalties, strict=True):
+        for slot, addition in zip(logits, penalty.additions if penalty else (), strict=False):
+            slot.index_add_(0, addition.ids.to(slot.device), addition.amounts.to(slot.device))
+    return table
 
 
 def penalise(table: Tensor, factors: Tensor, first_at: Tensor, known: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from mars_runtime.settings import (
     RECOMMENDED,
     SETTINGS,
     DecodeSettings,
+    LogitBias,
     Setting,
     SettingsError,
     number,
@@ -41,7 +42,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--system", default="", help="the system prompt (the checkpoint's own)")
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="a name or a folder (%(default)s)")
     for line in SETTINGS.values():
-        _add_setting(parser, line)
+        if line.type != LogitBias:
+            _add_setting(parser, line)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, a JSON object a line")
@@ -64,7 +66,9 @@ def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
 def settings_of(args: argparse.Namespace) -> DecodeSettings:
     """Return the settings that the flags name over those that the page and the endpoints begin
     with; methods other than MARS begin with the defaults of the table. Raises SettingsError."""
-    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    given = {
+        name: value for name, value in vars(args).items() if name in SETTINGS and value is not None
+    }
     start = RECOMMENDED if given.get("method", "mars") == "mars" else DecodeSettings()
     return replace(start, **given)
 

@@ -52,7 +52,9 @@ METHODS: dict[Method, MethodFacts] = {
     "block_diffusion": MethodFacts(
         "block diffusion",
         frozenset({"tau", "block_size"}),
-        refuses=frozenset({"repetition_penalty"}),
+        refuses=frozenset(
+            {"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias"}
+        ),
         has_auto=True,
         needs="a checkpoint trained to fill blocks in any order",
         is_alone=True,

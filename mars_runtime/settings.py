@@ -13,9 +13,9 @@ from operator import attrgetter, or_
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from mars_runtime.json_values import as_mapping
+from mars_runtime.json_values import MAX_INT, as_mapping
 from mars_runtime.methods import LANES, LOOKUP, METHODS, Method
 
 Metric = Literal["probability", "margin", "entropy"]
@@ -24,6 +24,8 @@ Masked = Literal["both", "draft", "target", "none"]
 Threshold = Literal["fixed", "entropy", "agreement"]
 Aim = Literal["time", "passes"]
 BlockSize = int | Literal["auto"]
+LogitBias = tuple[tuple[int, float], ...]
+"""Pairs of a token id and what is added to its logit, by rising id."""
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 GROUPS: tuple[Groups, ...] = get_args(Groups)
@@ -35,6 +37,8 @@ MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
 MAX_FED = 64  # tokens that one step feeds a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
+MAX_BIASES, MAX_BIAS = 300, 100
+MAX_ADDITIVE_PENALTY = 2
 MAX_DIGITS = 20  # a longer whole number fits no setting, and may not fit a float either
 MAX_NAME = 200  # characters of a checkpoint's name
 T = TypeVar("T")
@@ -80,6 +84,8 @@ class Setting:
     @property
     def schema_type(self) -> Any:
         """The type with its range and words, of which pydantic makes validators and schemas."""
+        if self.type == LogitBias:
+            return Annotated[_LOGIT_BIAS, Field(description=self.says)]
         is_name = self.type is str
         limits = Field(max_length=MAX_NAME) if is_name else Field(ge=self.low, le=self.high)
         kinds = get_args(self.type) if self.type == BlockSize else (self.type,)
@@ -91,6 +97,9 @@ class Setting:
         """The sentence on a value that is none of its values."""
         if self.choices:
             return f"Choose {self.what} among {', '.join(self.choices)}."
+        if self.type == LogitBias:
+            limits = f"numbers from {-MAX_BIAS} to {MAX_BIAS}"
+            return f"{self.what} must map at most {MAX_BIASES} token ids to {limits}."
         if self.type is bool:
             return f"{self.what} is either on or off."
         if self.type is str:
@@ -99,6 +108,32 @@ class Setting:
             return f"{self.what} must be a number from {self.low:g} to {self.high:g}."
         other = f", or {AUTO}" if self.type == BlockSize else ""
         return f"{self.what} must be a whole number from {self.low} to {self.high}{other}."
+
+
+def as_logit_bias(value: Any) -> Any:
+    """Return a mapping of token ids, or pairs as JSON holds them, as a ``LogitBias``; anything else
+    unchanged, for validation to reject."""
+    if isinstance(value, Mapping):
+        try:
+            value = sorted({int(token): bias for token, bias in value.items()}.items())
+        except (TypeError, ValueError, OverflowError):
+            return value
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in value)
+
+
+_LOGIT_BIAS = Annotated[
+    tuple[
+        tuple[
+            Annotated[int, Field(ge=0, le=MAX_INT)],
+            Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)],
+        ],
+        ...,
+    ],
+    Field(max_length=MAX_BIASES),
+    BeforeValidator(as_logit_bias, json_schema_input_type=dict[str, float]),
+]
 
 
 def setting(default: T, what: str, says: str, **rest: Any) -> T:
@@ -130,6 +165,9 @@ class DecodeSettings:
         propose what the draft goes on behind; each if it was trained for them.
     repetition_penalty: against tokens of the text so far, prompt included (``acceptance.Penalty``);
         with what transformers' ``generate`` calls so greedy output is the same.
+    presence_penalty, frequency_penalty: subtracted from the logit of each token that the answer
+        holds so far, once and for each occurrence. The prompt does not count (OpenAI's definition).
+    logit_bias: added to the logits of these tokens.
     stop_loops: a row ends with the token by which it is plain that its text repeats itself
         (``loops.py``), so AR and lossless at the same; it changes no token before.
     threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
@@ -303,8 +341,27 @@ class DecodeSettings:
         label="Stop where the text begins to repeat itself",
         link="stop_loops",
     )
+    presence_penalty: float = setting(
+        0.0,
+        "The presence penalty",
+        "subtracted from the logits of tokens that the answer holds so far; 0 is none",
+        low=-MAX_ADDITIVE_PENALTY,
+        high=MAX_ADDITIVE_PENALTY,
+    )
+    frequency_penalty: float = setting(
+        0.0,
+        "The frequency penalty",
+        "subtracted from the logits of tokens for each time that they occur in the answer so far; "
+        "0 is none",
+        low=-MAX_ADDITIVE_PENALTY,
+        high=MAX_ADDITIVE_PENALTY,
+    )
+    logit_bias: LogitBias = setting(
+        (), "The logit bias", "added to the logits of tokens, by their ids"
+    )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "logit_bias", as_logit_bias(self.logit_bias))
         try:
             _check(_VALUES(self))
         except ValidationError as error:
@@ -313,8 +370,10 @@ class DecodeSettings:
         facts = METHODS[self.method]
         if self.block_size == AUTO and not facts.has_auto and "block_size" in facts.obeys:
             raise SettingsError(f"{facts.title} needs a number as B.")
-        if self.repetition_penalty != 1 and "repetition_penalty" in facts.refuses:
-            raise SettingsError("Block diffusion takes no repetition penalty: set it to 1.")
+        for name in facts.refuses:
+            line = SETTINGS[name]
+            if getattr(self, name) != line.default:
+                raise SettingsError(f"{line.what} does not work with {facts.title}: leave it out.")
 
     @property
     def num_proposals(self) -> int:
@@ -358,6 +417,16 @@ class DecodeSettings:
     def is_adaptive(self) -> bool:
         """Whether tau is but the floor of a threshold that adapts."""
         return self.threshold != "fixed" and self.method == "mars" and not self.lossless
+
+    @property
+    def has_additive_penalty(self) -> bool:
+        """Whether the tokens of the answer so far change the logits by addition."""
+        return bool(self.presence_penalty or self.frequency_penalty)
+
+    @property
+    def has_additions(self) -> bool:
+        """Whether anything is added to logits before they are read."""
+        return self.has_additive_penalty or bool(self.logit_bias)
 
     @property
     def is_auto(self) -> bool:
@@ -426,9 +495,17 @@ AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
 
 def describe(settings: DecodeSettings) -> str:
     """``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``Jacobi
-    B=4``, ``AR penalty 1.1``; what is usual is left out."""
-    penalty = settings.repetition_penalty
-    return _way(settings) + (f" penalty {penalty:g}" if penalty != 1 else "")
+    B=4``, ``AR penalty 1.1``, ``AR presence 0.5``; what is usual is left out."""
+    extras = [
+        f" {word} {value:g}"
+        for word, value, usual in (
+            ("penalty", settings.repetition_penalty, 1),
+            ("presence", settings.presence_penalty, 0),
+            ("frequency", settings.frequency_penalty, 0),
+        )
+        if value != usual
+    ]
+    return "".join([_way(settings), *extras, *[" biased"] * bool(settings.logit_bias)])
 
 
 def _way(settings: DecodeSettings) -> str:

@@ -48,6 +48,7 @@ TRANSFORMERS = {
     "model/test_load.py",
     "model/test_qwen2.py",
     "model/test_smollm2.py",
+    "test_law_additions.py",
     "test_law_penalty.py",
     "test_laws.py",
     "training/test_adapter_training.py",

@@ -82,7 +82,7 @@ def _step(
             raise NoMaskError
         sizes = (0,) * len(sizes)
     slots = [
-        _branch(row.prefix + drafts[:place], size, model, vocabulary, settings)
+        _branch(row.prefix + drafts[:place], size, model, vocabulary, settings, row.num_prompt)
         for place, size in enumerate(sizes)
     ]
     threshold, checks = _threshold(row, slots[0][0], model, vocabulary, settings)
@@ -113,7 +113,9 @@ def _step(
     if draft is not None and settings.method == "speculative" and row.is_live:
         left = remaining - len(verdict.emitted) - 1
         more = min(settings.num_drafts, left) - len(waiting)
-        added, num_forwards = _drafted([*row.prefix, *waiting], more, vocabulary, settings, draft)
+        added, num_forwards = _drafted(
+            [*row.prefix, *waiting], more, vocabulary, settings, draft, row.num_prompt
+        )
         row.drafts = [*waiting, *added]
     return RowStep(
         row=row.number,
@@ -141,6 +143,7 @@ def _drafted(
     vocabulary: Vocabulary,
     settings: DecodeSettings,
     draft: DraftModel,
+    num_prompt: int,
 ) -> tuple[list[int], int]:
     """What a draft model puts behind a text, and by how many forwards."""
     found: list[int] = []
@@ -148,7 +151,9 @@ def _drafted(
     is_masked = settings.masked in ("both", "draft")
     while len(found) < at_most and text[-1] not in vocabulary.eos_ids:
         size = min(at_most - len(found), draft.block_size) if is_masked else 1
-        slots = _branch([*text, *found], size - 1, draft.model, draft.vocabulary, settings)
+        slots = _branch(
+            [*text, *found], size - 1, draft.model, draft.vocabulary, settings, num_prompt
+        )
         taken = accept_prefix([slot.confidence for slot in slots], settings.tau)
         found = up_to_end([*found, *(slot.token for slot in slots[:taken])], vocabulary.eos_ids)
         num_forwards += 1
@@ -171,7 +176,9 @@ def _threshold(
     if settings.threshold == "entropy":
         return threshold_for(settings, own, 0.0), []
     places = range(len(row.prefix) - max(row.num_new - 1, 0), len(row.prefix))
-    checks = [_branch(row.prefix[:at], 0, model, vocabulary, settings)[0] for at in places]
+    checks = [
+        _branch(row.prefix[:at], 0, model, vocabulary, settings, row.num_prompt)[0] for at in places
+    ]
     for at, check in zip(places, checks, strict=True):
         is_same = check.token == row.prefix[at]
         row.raised += -RATE * (1 - settings.target) if is_same else RATE * settings.target
@@ -198,6 +205,7 @@ def _branch(
     model: CausalModel,
     vocabulary: Vocabulary,
     settings: DecodeSettings,
+    num_prompt: int,
 ) -> list[Proposal]:
     """What AR chooses behind the prefix and what masks behind it propose, by a forward of just
     these tokens."""
@@ -209,7 +217,8 @@ def _branch(
     draw = Draw.of(settings, places)
     forbidden = forbidden_ids(vocabulary, model)
     size = model.config.vocab_size
-    penalty = Penalty.of(settings, prefix, [len(prefix)] * (num_masks + 1), size)
+    known = [len(prefix)] * (num_masks + 1)
+    penalty = Penalty.of(settings, prefix, num_prompt, known, size)
     sampling = SamplingMetadata(forbidden, [settings.metric], [draw], penalties=[penalty])
     return model.read(hidden, head, sampling)[0]
 

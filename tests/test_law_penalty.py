@@ -49,15 +49,16 @@ COSTS = ForwardCosts(8, {1: (1.0, 1.05, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2,
 
 def test_what_is_held_against_tokens_by_hand() -> None:
     """Of tokens that stand in the text a logit above 0 is divided, any other multiplied, once."""
-    penalty = Penalty.of(DecodeSettings(repetition_penalty=2.0), [2, 0, 2], [1, 3], 4)
+    penalty = Penalty.of(DecodeSettings(repetition_penalty=2.0), [2, 0, 2], 0, [1, 3], 4)
     assert penalty is not None
+    assert penalty.first_at is not None
     assert penalty.first_at.tolist() == [1, NEVER, 0, NEVER]
     table = torch.tensor([[[3.0, 1.0, -1.0, 0.0]] * 2])
     lessened = acceptance.penalise(
         table, torch.tensor([2.0]), penalty.first_at.unsqueeze(0), torch.tensor([penalty.known])
     )
     assert lessened.tolist() == [[[3.0, 1.0, -2.0, 0.0], [1.5, 1.0, -2.0, 0.0]]]
-    assert Penalty.of(DecodeSettings(), [2, 0, 2], [1, 3], 4) is None
+    assert Penalty.of(DecodeSettings(), [2, 0, 2], 0, [1, 3], 4) is None
 
 
 def test_logits_are_those_of_transformers_processor() -> None:
@@ -67,8 +68,9 @@ def test_logits_are_those_of_transformers_processor() -> None:
     table = torch.randn(1, 6, 50, generator=generator) * 5
     text = torch.randint(0, 50, (40,), generator=generator).tolist()
     known = [0, 1, 7, 7, 30, 40]
-    penalty = Penalty.of(DecodeSettings(repetition_penalty=1.37), text, known, 50)
+    penalty = Penalty.of(DecodeSettings(repetition_penalty=1.37), text, 0, known, 50)
     assert penalty is not None
+    assert penalty.first_at is not None
     found = acceptance.penalise(
         table, torch.tensor([1.37]), penalty.first_at.unsqueeze(0), torch.tensor([known])
     )
@@ -239,9 +241,11 @@ def test_native_readings_are_those_of_the_penalised_logits(name: str, metric: An
     best = logits.argmax(-1).flatten().tolist()  # so that the penalty changes what is chosen
     now = DecodeSettings(repetition_penalty=1.5)
     penalties = [
-        Penalty.of(now, best, [0, 1, 4, 4, 9, 20, 24], size),  # of the last slot nothing is known
+        Penalty.of(
+            now, best, 0, [0, 1, 4, 4, 9, 20, 24], size
+        ),  # of the last slot nothing is known
         None,
-        Penalty.of(replace(now, repetition_penalty=1.1), best[:9], range(8), size),
+        Penalty.of(replace(now, repetition_penalty=1.1), best[:9], 0, range(8), size),
     ]
     forbidden, metrics = torch.tensor([0, MASK_ID]), [metric] * 3
     for draws in ((), [None, Draw(0.7, 5, range(8)), Draw(0.7, 5, range(8))]):
@@ -271,7 +275,7 @@ def test_candidates_are_ranked_as_the_penalty_left_them() -> None:
 
     loved = [slot.token for slot in read(None, ())]
     now = DecodeSettings(repetition_penalty=2.0)
-    penalty = Penalty.of(now, loved, [len(loved)] * 5, LLAMA.vocab_size)
+    penalty = Penalty.of(now, loved, 0, [len(loved)] * 5, LLAMA.vocab_size)
     plainly, ranked = read(penalty, ()), read(penalty, groups)
     for one, other in zip(plainly, ranked, strict=True):
         mine = {one.token, *(token for token, _ in one.runners_up)}
@@ -308,7 +312,9 @@ def test_captured_steps_hold_it_at_none() -> None:
 
 
 def test_block_diffusion_refuses_it_in_a_sentence() -> None:
-    with pytest.raises(SettingsError, match=r"^Block diffusion takes no repetition penalty: "):
+    with pytest.raises(
+        SettingsError, match=r"^The repetition penalty does not work with block diffusion: "
+    ):
         DecodeSettings("block_diffusion", **PENALTY)
 
 

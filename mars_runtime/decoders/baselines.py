@@ -322,7 +322,8 @@ class _Ask:
     def penalty(self, vocab_size: int) -> Penalty | None:
         """What the row holds against tokens that occurred: masks go by what AR goes by."""
         known = [len(self.text)] * self.num_proposals
-        return Penalty.of(self.settings, self.text, known, vocab_size)
+        num_prompt = len(self.text) - self.start
+        return Penalty.of(self.settings, self.text, num_prompt, known, vocab_size)
 
 
 class _Forward:

@@ -638,4 +638,5 @@ class Drafter:
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """What settings must share for the same lessons to hold."""
     way = settings.tau, settings.metric, settings.groups, settings.lookup, settings.aim
-    return *way, settings.temperature, settings.top_p, settings.repetition_penalty
+    penalties = settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty
+    return *way, settings.temperature, settings.top_p, *penalties, settings.logit_bias

@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import cast
 
+from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.base import (
     Batch,
     CausalModel,
@@ -32,6 +33,10 @@ MAX_KEPT = 2
 """Idle batches that a model keeps: a race needs one for each of its lanes."""
 
 CAPACITY_STEP = 512
+
+NO_ADDITIONS = (
+    "Presence and frequency penalties and the logit bias need a model on a CPU: leave them out."
+)
 
 
 def new_batch(
@@ -79,6 +84,8 @@ def decode(
     check_prompts(model, prompts, limit)
     num_rows, capacity = len(prompts), max(map(len, prompts)) + limit
     if _is_static(model, forced):
+        if settings().has_additions:
+            raise DecodeError(NO_ADDITIONS)
         kind, static = (vocabulary, steps_per_read, forced), cast(StaticModel, model)
         return Decoding(
             lambda: _borrowed(static, kind, num_rows, capacity, costs), prompts, settings

@@ -114,7 +114,7 @@ class RowPlan:
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
         roots = self.layout.numbers(self.layout.num_fed)[1][num_pending:]
         known = [cursor + count for count in (*range(1, num_pending + 1), *roots)]
-        return Penalty.of(self.settings, text, known[first:], vocab_size)
+        return Penalty.of(self.settings, text, self.row.num_prompt, known[first:], vocab_size)
 
     def ranked(self, place: int) -> list[MaskGroup]:
         """The masks that a sampler head may choose anew; ``place``: of the row in the forward.

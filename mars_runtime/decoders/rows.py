@@ -50,6 +50,7 @@ class Row:
     limit: tokens it may emit at most, for which the cache has room.
     unread: prompt tokens to be fed before it can decode.
     pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
+    num_prompt: leading tokens of ``text`` that are the prompt.
     text: the prompt and all that was emitted; as much of it as was asked for is in ``lookup``.
     num_reused: prompt tokens that were not fed, because the prefix cache had them.
     prefix: blocks that it has for the prompt, until they are copied.
@@ -66,6 +67,7 @@ class Row:
     unread: list[int]
     pending: list[int]
     text: list[int]
+    num_prompt: int
     num_drafts: int = 0
     num_emitted: int = 0
     num_reused: int = 0
@@ -142,7 +144,9 @@ class Rows:
         place = len(self._rows)
         self._cache.clear(place, self._left[place])
         self._left[place] = 0
-        row = Row(number, settings, limit, list(prompt[:-1]), [prompt[-1]], list(prompt))
+        row = Row(
+            number, settings, limit, list(prompt[:-1]), [prompt[-1]], list(prompt), len(prompt)
+        )
         if self._prefix_cache is not None:
             row.prefix = self._prefix_cache.find(row.unread)
         self._rows.append(row)

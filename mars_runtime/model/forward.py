@@ -177,8 +177,8 @@ class SamplingMetadata:
     """How the slots of a forward are turned into tokens, row by row.
 
     forbidden: int64 ids that can never come out. metrics: of confidence, one for each row.
-    draws: how a row draws its tokens, None for greedy. penalties: what a row holds against
-    repetition, None for nothing. Either is empty where it says nothing of any row.
+    draws: how a row draws its tokens, None for greedy. penalties: how the logits of a
+    row are changed before they are read, None for not at all. Either may be empty.
     groups: masks that a sampler head, where there is one, fills from left to right.
     """
 

@@ -14,9 +14,11 @@ import asyncio
 import math
 import time
 import uuid
+from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -24,7 +26,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from mars_runtime import folds
-from mars_runtime.events import End, Event, Proposal, Step
+from mars_runtime.events import FINAL, End, Event, Proposal, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
@@ -99,12 +101,14 @@ class Answer:
         for event in events:
             if self.is_over:
                 break
-            self.events.append(event)
+            before = self.num_tokens
             if isinstance(event, End):
                 self.end = event
                 text += self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
             elif isinstance(event, Step):
                 text += self._read_step(event)
+                event = _up_to(event, self.num_tokens - before)
+            self.events.append(event)
         self._num_shown += len(text)
         while self._waiting and self._is_told(self._waiting[0]):
             tokens.append(self._waiting.popleft())
@@ -132,12 +136,22 @@ class Answer:
         return is_begun and (self.is_cut or token.end <= self._num_shown)
 
 
+def _up_to(step: Step, num_tokens: int) -> Step:
+    """A forward without the tokens that a stop string cut off, so that no figure counts them."""
+    (row,) = step.rows
+    if num_tokens == len(row.accepted):
+        return step
+    stop = "limit" if row.stop in FINAL else row.stop
+    return replace(step, rows=(replace(row, accepted=row.accepted[:num_tokens], stop=stop),))
+
+
 class StopCutter:
     """Text in, text out. The stop string that is complete first counts, of several that are
     complete at the same character the longest, so that the pieces make no difference."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = tuple(stops)
+        self._stops = tuple(sorted(stops))
+        self._longest = max(map(len, stops), default=1)
         self._held = ""
         self.is_cut = False
 
@@ -161,10 +175,10 @@ class StopCutter:
 
     def _num_open(self, text: str) -> int:
         """How many of the last characters begin a stop string."""
-        longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for length in range(min(longest, len(text)), 0, -1):
+        for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
-            if any(stop.startswith(tail) for stop in self._stops):
+            place = bisect_left(self._stops, tail)  # stops that begin with it come first from here
+            if place < len(self._stops) and self._stops[place].startswith(tail):
                 return length
         return 0
 
@@ -179,14 +193,21 @@ class Envelope:
         self._tokenizer = tokenizer
         self._num_prompt_tokens = num_prompt_tokens
         self._seed = seed
-        self._is_chat = asked.kind == "chat"
-        self.name = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
+        self._index = 0
+        self.is_chat = asked.kind == "chat"
+        self.name = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
+
+    def sibling(self, index: int, num_prompt_tokens: int, seed: int) -> Envelope:
+        """The envelope of another choice of the same answer."""
+        other = copy(self)
+        other._index, other._num_prompt_tokens, other._seed = index, num_prompt_tokens, seed
+        return other
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
         """An answer that was not streamed."""
         shown: Json = {"text": piece.text}
-        if self._is_chat:
+        if self.is_chat:
             shown = {"message": {"role": "assistant", "content": piece.text, "refusal": None}}
         choice = self._choice(shown, piece, answer.finish_reason)
         return {
@@ -202,12 +223,12 @@ class Envelope:
 
     def chunk(self, piece: Piece) -> Json:
         """A chunk with text."""
-        shown = {"delta": {"content": piece.text}} if self._is_chat else {"text": piece.text}
+        shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
     def last(self, answer: Answer) -> list[Json]:
         """The chunks behind the text: why it ended, and where it was asked for what was used."""
-        shown: Json = {"delta": {}} if self._is_chat else {"text": ""}
+        shown: Json = {"delta": {}} if self.is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
         figures = {"mars": self._figures(answer), "metrics": metrics(answer.events)}
         if not self._asked.has_usage:
@@ -216,7 +237,7 @@ class Envelope:
         return [ended, {**used, **figures}]
 
     def _chunk(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
-        name = OBJECTS[self._asked.kind] + (".chunk" if self._is_chat else "")
+        name = OBJECTS[self._asked.kind] + (".chunk" if self.is_chat else "")
         chunk = self._head(name, [self._choice(shown, piece, finish_reason)])
         return {**chunk, "usage": None} if self._asked.has_usage else chunk
 
@@ -231,13 +252,13 @@ class Envelope:
 
     def _choice(self, shown: Json, piece: Piece, finish_reason: str | None) -> Json:
         logprobs = self._logprobs(piece) if piece.tokens else None
-        return {"index": 0, **shown, "logprobs": logprobs, "finish_reason": finish_reason}
+        return {"index": self._index, **shown, "logprobs": logprobs, "finish_reason": finish_reason}
 
     def _logprobs(self, piece: Piece) -> Json | None:
         most = self._asked.num_runners_up
         if most is None:
             return None
-        if self._is_chat:
+        if self.is_chat:
             return {"content": [self._told(each, most) for each in piece.tokens], "refusal": None}
         return {
             "tokens": [self._spelled(each.token) for each in piece.tokens],
@@ -262,11 +283,12 @@ class Envelope:
 
     def _usage(self, answer: Answer) -> Json:
         num_prompt = self._num_prompt_tokens
+        num_reused = min(folds.num_reused(answer.events), num_prompt)
         return {
             "prompt_tokens": num_prompt,
             "completion_tokens": answer.num_tokens,
             "total_tokens": num_prompt + answer.num_tokens,
-            "prompt_tokens_details": {"cached_tokens": folds.num_reused(answer.events)},
+            "prompt_tokens_details": {"cached_tokens": num_reused},
         }
 
     def _figures(self, answer: Answer) -> Json:

@@ -26,6 +26,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from mars_runtime.engine.base import MAX_LANES
+from mars_runtime.engine.request import Request as EngineRequest
 from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
     Answer,
@@ -36,9 +38,16 @@ from mars_runtime.serving.answer import (
     pieces,
     unless_gone,
 )
+from mars_runtime.serving.choices import Choice, Choices
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
-from mars_runtime.serving.limits import BodyLimit, RateLimit, address_of, is_json
-from mars_runtime.serving.models import Answering, Models, about, unknown
+from mars_runtime.serving.limits import (
+    MORE_PLACES,
+    BodyLimit,
+    RateLimit,
+    address_of,
+    is_json,
+)
+from mars_runtime.serving.models import Answering, Model, Models, about, unknown
 from mars_runtime.serving.openapi import document, page
 from mars_runtime.serving.requests import (
     DEFAULT_CAPS,
@@ -46,15 +55,17 @@ from mars_runtime.serving.requests import (
     ChatBody,
     Completion,
     Kind,
+    Prompt,
     RunBody,
     SteerBody,
     TextBody,
-    make_request,
+    make_requests,
     read,
     read_completion,
 )
 from mars_runtime.serving.responses import ResponseEnvelope, ResponsesBody, read_request
 from mars_runtime.serving.runs import Lanes, RunRegistry, lane_requests, lanes_of, steer
+from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
 """What is served here, for whoever serves other things beside it."""
@@ -218,25 +229,47 @@ class Endpoint:
     async def _answer(self, kind: Kind, request: Request) -> Response:
         asked = read_completion(kind, await request.body())
         model = self._models.find(asked.model)
-        work = partial(make_request, asked, model, self._caps)  # a long prompt takes a while
+        work = partial(make_requests, asked, model, self._caps)  # a long prompt takes a while
         made = await self._aside(work)
-        envelope = Envelope(asked, model.tokenizer, len(made.prompt_ids), made.settings.seed)
-        answer = Answer(model.tokenizer, asked.stops)
-        run = await model.submit(replace(made, owner=_owner(request)))
-        self._registry.add(envelope.name, model.block_size, [run])
+        choices = self._choices(asked, model, made, request)
+        await choices.begin()
         if asked.is_stream:
-            return EventStream(_lines(asked, envelope, answer, run), run)
+            return EventStream(_lines(choices), choices)
         try:
-            piece = await unless_gone(request.receive, _whole(run, answer))
+            answer = await unless_gone(request.receive, choices.whole())
         finally:
-            run.cancel()
-        return JSONResponse(envelope.whole(answer, piece))
+            choices.cancel()
+        return JSONResponse(answer)
+
+    def _choices(
+        self,
+        asked: Completion,
+        model: Model,
+        made: Sequence[Sequence[EngineRequest]],
+        request: Request,
+    ) -> Choices:
+        """All answers that are asked for, of which none has begun. The tokens of a prompt count in
+        the usage of the first answer to it."""
+        tokenizer, owner = model.tokenizer, _owner(request)
+        first = Envelope(asked, tokenizer, 0, 0)
+        found: list[Choice] = []
+        for prompt, requests in zip(asked.prompts, made, strict=True):
+            echo = _echo(prompt, tokenizer) if asked.has_echo else ""
+            for number, each in enumerate(requests):
+                num_prompt_tokens = 0 if number else len(each.prompt_ids)
+                envelope = first.sibling(len(found), num_prompt_tokens, each.settings.seed)
+                answer = Answer(tokenizer, asked.stops)
+                found.append(Choice(replace(each, owner=owner), envelope, answer, echo))
+        more: Callable[[int], int] = request.scope[MORE_PLACES]
+        at_once = 1 + more(min(len(found), MAX_LANES) - 1)
+        register = partial(self._registry.add, first.name, model.block_size)
+        return Choices(found, model.submit, at_once, self._caps.max_seconds, register)
 
     async def _respond(self, request: Request) -> Response:
         parsed = read_request(await request.body(), self._caps)
         chat = parsed.chat
         model = self._models.find(chat.model)
-        made = await self._aside(partial(make_request, chat, model, self._caps))
+        ((made,),) = await self._aside(partial(make_requests, chat, model, self._caps))
         completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings.seed)
         envelope = ResponseEnvelope(parsed, completion)
         answer = Answer(model.tokenizer, chat.stops)
@@ -275,17 +308,15 @@ async def _whole(run: Answering, answer: Answer) -> Piece:
     return Piece("".join(piece.text for piece in found), tokens)
 
 
-async def _lines(
-    asked: Completion, envelope: Envelope, answer: Answer, run: Answering
-) -> AsyncIterator[str]:
+def _echo(prompt: Prompt, tokenizer: Tokenizer) -> str:
+    return prompt if isinstance(prompt, str) else tokenizer.decode(prompt)  # type: ignore[arg-type]
+
+
+async def _lines(choices: Choices) -> AsyncIterator[str]:
     """The stream: a chunk for whatever is new, and at its end why it ended, in a sentence where it
     failed."""
-    if asked.kind == "chat":
-        yield _line(envelope.first())
     try:
-        async for piece in pieces(run, answer):
-            yield _line(envelope.chunk(piece))
-        for chunk in envelope.last(answer):
+        async for chunk in choices.chunks():
             yield _line(chunk)
     except Exception as error:
         yield _line(refusal_of(error).body)

@@ -15,6 +15,9 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NOBODY = "nobody"
+MORE_PLACES = "mars.more_places"
+"""In the scope of a request: a function that takes more places for it. It is given a number, and
+returns how many of these the address of the client gets."""
 MAX_DRAINED = 64_000_000  # bytes
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 
@@ -101,7 +104,8 @@ class Proxies:
 
 class RateLimit:
     """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
-    posted; 0 lets through any number. One counts when it is whole."""
+    posted; 0 lets through any number. One counts when it is whole, and counts more than once if it
+    took ``MORE_PLACES``."""
 
     def __init__(self, app: Application, most: int, refusal: Application) -> None:
         self._app = app
@@ -112,7 +116,7 @@ class RateLimit:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass the request on, unless it is one too many."""
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            await self._app({**scope, MORE_PLACES: lambda number: number}, receive, send)
             return
         body = await whole_body(receive)
         if body is None:
@@ -121,11 +125,21 @@ class RateLimit:
         if self._going[address] >= self._most:
             await self._refusal(scope, receive, send)
             return
+        num_places = 1
         self._going[address] += 1
+
+        def take_more(number: int) -> int:
+            nonlocal num_places
+            taken = min(number, self._most - self._going[address])
+            self._going[address] += taken
+            num_places += taken
+            return taken
+
         try:
+            scope = {**scope, MORE_PLACES: take_more}
             await self._app(scope, replayed(body, receive), send)
         finally:
-            self._going -= Counter([address])
+            self._going -= Counter({address: num_places})
 
 
 class Window:

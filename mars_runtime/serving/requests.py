@@ -24,6 +24,7 @@ from pydantic import (
     Field,
     ValidationError,
     create_model,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -44,12 +45,16 @@ from mars_runtime.text import Said, Tokenizer
 NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
 NO_TEXT = "Remove the characters that are no valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
+MAX_STOPS, MAX_STOP_CHARS = 64, 200
+MAX_CHOICES = 128
+UP_TO_LIMIT = -1  # as max_tokens: as many as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a message that hold text, in chats and in the Responses API."""
-MAX_STOPS, MAX_STOP_CHARS = 4, 200
 MAX_RUNNERS_UP = 3  # that events carry
+NO_TOOLS = "Tools are not supported here: remove tools, tool_calls and messages of the role tool."
 SERVED = (
     *(name for name, line in SETTINGS.items() if line.link and name != "max_new_tokens"),
+    *("presence_penalty", "frequency_penalty", "logit_bias"),
     "method",
 )
 """Settings that programs may choose, by whose names OpenAI's own are among them. The method comes
@@ -58,21 +63,16 @@ _HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or fi
 Role = Literal["system", "developer", "user", "assistant"]
 Kind = Literal["chat", "text"]
 """Whether the prompt is a conversation, or a text that is gone on with as it is."""
+Prompt = tuple[Said, ...] | str | tuple[int, ...]
+"""A conversation, a text, or token ids."""
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+LIMITS = ("max_completion_tokens", "max_tokens")
 NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "logit_bias": ({},),
-    "tools": ([],),
-    "functions": ([],),
-    "echo": (False,),
     "suffix": ("",),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
 }
-"""What of OpenAI's fields cannot be done here, and the values that ask for nothing."""
+"""Fields of OpenAI's that this server cannot obey, and their values that change nothing."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -108,19 +108,44 @@ def _objects(value: Any) -> Any:
 
 
 def _no_tools(value: Any) -> Any:
-    return refuse("are not supported here: leave them out") if value else value
+    if value not in (None, []):
+        raise PydanticCustomError("sentence", NO_TOOLS)
+    return value
 
 
-def _prompt(value: Any) -> Any:
-    """A text or token ids, or a list with a single one of either."""
-    if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], int):
-        (value,) = value
-    is_ids = isinstance(value, list) and value and all(type(token) is int for token in value)
-    if isinstance(value, str) or is_ids:
-        return value
-    if isinstance(value, list) and len(value) > 1:
-        refuse("must be one: send a request for each, they share forwards anyhow")
-    return refuse("must be a text or a list of token ids")
+def _no_tool_role(role: Any) -> Any:
+    if role in ("tool", "function"):
+        raise PydanticCustomError("sentence", NO_TOOLS)
+    return role
+
+
+def _no_echo(value: Any) -> Any:
+    if value is not False:
+        refuse("is only supported for text completions: leave it out")
+    return value
+
+
+def _max_tokens(value: Any) -> Any:
+    """A number of tokens, or None for as many as fit."""
+    if type(value) is int and value == UP_TO_LIMIT:
+        return None
+    if value is not None and (type(value) is not int or not 1 <= value <= MAX_NEW_TOKENS):
+        refuse(f"must be a whole number from 1 to {MAX_NEW_TOKENS}, or -1 for as many as fit")
+    return value
+
+
+def _prompts(value: Any) -> Any:
+    """A list of prompts, each a text or token ids."""
+    prompts = [value] if _is_prompt(value) else value
+    if not isinstance(prompts, list) or not prompts or not all(map(_is_prompt, prompts)):
+        refuse("must be a text, a list of token ids, or a list of either")
+    return prompts
+
+
+def _is_prompt(value: Any) -> bool:
+    if not isinstance(value, list):
+        return isinstance(value, str)
+    return bool(value) and all(type(token) is int for token in value)
 
 
 def _stops(value: Any) -> Any:
@@ -133,7 +158,15 @@ def _stops(value: Any) -> Any:
 
 
 Text = Annotated[str, AfterValidator(_whole_text)]
+NoTools = Annotated[Any, BeforeValidator(_no_tools)]
+PostedPrompt = Text | list[int]
 NumTokens = Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)]
+MaxTokens = Annotated[
+    NumTokens | None,
+    BeforeValidator(_max_tokens),
+    Field(description="the most tokens of an answer; null or -1: as many as fit"),
+]
+NumChoices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
 
 
@@ -153,11 +186,20 @@ class Body(BaseModel):
 class Message(Body):
     """One of a conversation."""
 
-    role: Role
-    tool_calls: Annotated[Any, BeforeValidator(_no_tools)] = None
+    role: Annotated[Role, BeforeValidator(_no_tool_role)]
+    tool_calls: NoTools = None
+    function_call: NoTools = None
     content: Annotated[Text, BeforeValidator(_content)] = Field(
-        description="a text, or parts of the type text"
+        description="a text, or parts of the type text; may be null for the assistant"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_answer(cls, value: Any) -> Any:
+        """An answer without content is empty. ``parse`` has removed nulls."""
+        if isinstance(value, dict) and value.get("role") == "assistant":
+            return {"content": "", **value}
+        return value
 
 
 class StreamOptions(Body):
@@ -170,8 +212,14 @@ class AnswerBody(Body):
     """What both ways of asking for an answer share."""
 
     model: Text = Field(description="a name of /v1/models")
-    max_tokens: NumTokens = RECOMMENDED.max_new_tokens
-    max_completion_tokens: NumTokens = RECOMMENDED.max_new_tokens
+    max_tokens: MaxTokens = RECOMMENDED.max_new_tokens
+    max_completion_tokens: MaxTokens = RECOMMENDED.max_new_tokens
+    n: NumChoices = Field(
+        default=1, description="answers to each prompt, with seeds that rise by 1"
+    )
+    best_of: NumChoices | None = Field(default=None, description="must equal n")
+    tools: NoTools = Field(default=None, description="not supported")
+    functions: NoTools = Field(default=None, description="not supported")
     stop: Stops = Field(default=[])
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
@@ -183,6 +231,10 @@ class ChatFields(AnswerBody):
     messages: Annotated[list[Message], BeforeValidator(_objects)] = Field(
         min_length=1, max_length=MAX_MESSAGES
     )
+    continue_final_message: bool | None = Field(
+        default=None, description="whether the last message is an answer to be continued"
+    )
+    echo: Annotated[Any, BeforeValidator(_no_echo)] = False
     logprobs: bool = False
     top_logprobs: NumRunnersUp = 0
 
@@ -190,9 +242,11 @@ class ChatFields(AnswerBody):
 class TextFields(AnswerBody):
     """A text that is gone on with as it is."""
 
-    prompt: Annotated[Text | list[int], BeforeValidator(_prompt)] = Field(
-        description="a text or a list of token ids"
-    )
+    prompt: Annotated[
+        list[PostedPrompt],
+        BeforeValidator(_prompts, json_schema_input_type=PostedPrompt | list[PostedPrompt]),
+    ] = Field(description="a text, a list of token ids, or a list of either")
+    echo: bool = Field(default=False, description="whether the answer begins with the prompt")
     logprobs: NumRunnersUp | None = None
 
 
@@ -273,7 +327,9 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _without_nulls(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: value for name, value in pairs if value is not None}
+    """The fields but those that are null, which means that nothing was said; for a number of tokens
+    it means as many as fit."""
+    return {name: value for name, value in pairs if value is not None or name in LIMITS}
 
 
 def checked(model: type[B], values: dict[str, Any]) -> B:
@@ -297,7 +353,9 @@ def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
     names, node = [], _schema(model)
     for part in fault["loc"]:
         inner = (
-            node["items"] if part in range(MAX_MESSAGES) else node.get("properties", {}).get(part)
+            node.get("items")
+            if part in range(MAX_MESSAGES)
+            else node.get("properties", {}).get(part)
         )
         inner = inner and _resolved(model, inner)
         if inner is None or (isinstance(part, int) and "properties" not in inner):
@@ -342,16 +400,20 @@ def _wanted(node: dict[str, Any]) -> str:
 class Completion:
     """A request as posted.
 
-    prompt: what was said, or a text, or token ids. max_tokens: None where nothing was said.
-    num_runners_up: of each token that are to be told with its probability; None for no logprobs.
+    prompts: each a conversation, a text, or token ids. max_tokens: None if the request names none,
+    UP_TO_LIMIT for as many as fit. num_choices: answers to each prompt. has_echo: whether answers
+    begin with the prompt. num_runners_up: of each token, to be returned with their probabilities;
+    None for no logprobs.
     """
 
     kind: Kind
     model: str
-    prompt: tuple[Said, ...] | str | tuple[int, ...]
+    prompts: tuple[Prompt, ...]
     settings: DecodeSettings
     max_tokens: int | None
     stops: tuple[str, ...]
+    num_choices: int
+    has_echo: bool
     num_runners_up: int | None
     is_stream: bool
     has_usage: bool
@@ -369,17 +431,34 @@ def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
             raise ApiError(400, f"{name} is not supported here: leave it out.", name)
     asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
     settings = _settings(asked)
+    prompts: tuple[Prompt, ...]
+    if isinstance(asked, ChatFields):
+        prompts = (_said(asked),)
+    else:
+        prompts = tuple(map(_text_or_ids, asked.prompt))
+    _check_choices(asked, len(prompts))
     return Completion(
         kind,
         asked.model,
-        _said(asked.messages) if isinstance(asked, ChatFields) else _text_or_ids(asked.prompt),
+        prompts,
         settings,
-        _max_tokens(asked),
+        _num_tokens(asked),
         tuple(asked.stop),
+        asked.n,
+        isinstance(asked, TextFields) and asked.echo,
         _num_runners_up(asked, settings),
         asked.stream,
         asked.stream_options.include_usage,
     )
+
+
+def _check_choices(asked: AnswerBody, num_prompts: int) -> None:
+    """Raises ApiError."""
+    if asked.best_of not in (None, asked.n):
+        raise ApiError(400, f"best_of must equal n, got {asked.best_of} and {asked.n}.", "best_of")
+    if asked.n * num_prompts > MAX_CHOICES:
+        sentence = f"n times the number of prompts must be at most {MAX_CHOICES}."
+        raise ApiError(400, sentence, "n")
 
 
 def _is_same(value: object, neutral: object) -> bool:
@@ -406,25 +485,36 @@ def changed(settings: DecodeSettings, asked: Body, names: Iterable[str]) -> Deco
     return settings
 
 
-def _said(messages: Sequence[Message]) -> tuple[Said, ...]:
-    if messages[-1].role != "user":
-        raise ApiError(400, "messages must end with one of the role user.", "messages")
-    return tuple((ROLES[each.role], each.content) for each in messages)
+def _said(asked: ChatFields) -> tuple[Said, ...]:
+    last = asked.messages[-1].role
+    if last not in ("user", "assistant"):
+        raise ApiError(400, "messages must end with one of the role user or assistant.", "messages")
+    is_answer = last == "assistant"
+    if asked.continue_final_message not in (None, is_answer):
+        wanted = str(is_answer).lower()
+        sentence = (
+            f"continue_final_message must be {wanted} after a last message of the role {last}."
+        )
+        raise ApiError(400, sentence, "continue_final_message")
+    return tuple((ROLES[each.role], each.content) for each in asked.messages)
 
 
 def _text_or_ids(prompt: str | list[int]) -> str | tuple[int, ...]:
     return prompt if isinstance(prompt, str) else tuple(prompt)
 
 
-def _max_tokens(asked: AnswerBody) -> int | None:
-    for name in ("max_completion_tokens", "max_tokens"):
-        if name in asked.model_fields_set:
-            return int(getattr(asked, name))
-    return None
+def _num_tokens(asked: AnswerBody) -> int | None:
+    posted = [getattr(asked, name) for name in LIMITS if name in asked.model_fields_set]
+    numbers = [number for number in posted if number is not None]
+    if numbers:
+        return int(numbers[0])
+    return UP_TO_LIMIT if posted else None
 
 
 def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
     number = asked.logprobs if isinstance(asked, TextFields) else None
+    if isinstance(asked, TextFields) and asked.echo and number is not None:
+        raise ApiError(400, "echo does not work with logprobs: leave one of them out.", "echo")
     if isinstance(asked, ChatFields):
         number = asked.top_logprobs if asked.logprobs else None
         if asked.top_logprobs and number is None:
@@ -449,16 +539,29 @@ class Caps:
 DEFAULT_CAPS = Caps()
 
 
-def make_request(asked: Completion, model: Model, caps: Caps) -> Request:
-    """What to submit. Raises ApiError, TextError or RequestError."""
-    number, limit = asked.max_tokens, caps.max_new_tokens
-    if number is not None:
-        check_length(number, limit)
+def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Request]]:
+    """What to submit: for each prompt a request for each answer to it. Raises ApiError, TextError
+    or RequestError."""
+    if asked.max_tokens is not None:
+        check_length(asked.max_tokens, caps.max_new_tokens)
     check_depth(asked.settings, model.block_size)
-    ids = _encode(asked, model.tokenizer)
-    if number is None:  # as many as fit, up to the recommended length
-        number = max(1, min(RECOMMENDED.max_new_tokens, limit, model.capacity - len(ids)))
-    return Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
+    check_bias(asked.settings, model.tokenizer)
+    found: list[list[Request]] = []
+    for prompt in asked.prompts:
+        ids = _encode(prompt, model.tokenizer)
+        number = asked.max_tokens
+        if number in (None, UP_TO_LIMIT):
+            most = RECOMMENDED.max_new_tokens if number is None else MAX_NEW_TOKENS
+            number = max(1, min(most, caps.max_new_tokens, model.capacity - len(ids)))
+        request = Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
+        found.append([_of_choice(request, index) for index in range(asked.num_choices)])
+    return found
+
+
+def _of_choice(request: Request, index: int) -> Request:
+    """The request for the answer of this number, with a seed of its own."""
+    seed = (request.settings.seed + index) % 2**31
+    return replace(request, settings=replace(request.settings, seed=seed))
 
 
 def check_length(num_tokens: int, most: int) -> None:
@@ -474,6 +577,14 @@ def check_depth(settings: DecodeSettings, depth: int) -> None:
         raise ApiError(400, sentence, "block_size")
 
 
+def check_bias(settings: DecodeSettings, tokenizer: Tokenizer) -> None:
+    """Raises ApiError for a bias of a token that the model does not have."""
+    highest = max((token for token, _ in settings.logit_bias), default=-1)
+    if highest >= tokenizer.size:
+        sentence = f"logit_bias must name tokens below {tokenizer.size}, got {highest}."
+        raise ApiError(400, sentence, "logit_bias")
+
+
 def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
     """The ids, where they are tokens that a prompt may hold. Raises ApiError."""
     size, never = tokenizer.size, tokenizer.mask_id
@@ -482,13 +593,15 @@ def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
     return list(ids)
 
 
-def _encode(asked: Completion, tokenizer: Tokenizer) -> list[int]:
-    if asked.kind == "chat":
-        *before, (_, text) = (_in_tokens(each, tokenizer) for each in asked.prompt)  # type: ignore[arg-type]
-        return tokenizer.encode_prompt(str(text), before=before)
-    if isinstance(asked.prompt, str):
-        return tokenizer.encode(asked.prompt)
-    return check_ids(asked.prompt, tokenizer)
+def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
+    if isinstance(prompt, str):
+        return tokenizer.encode(prompt)
+    if not isinstance(prompt[0], tuple):
+        return check_ids(prompt, tokenizer)
+    *before, (role, content) = (_in_tokens(each, tokenizer) for each in prompt)
+    if role == "assistant":  # an answer to be continued
+        return [*tokenizer.encode_chat(before), *content]
+    return tokenizer.encode_prompt(str(content), before=before)
 
 
 def _in_tokens(said: Said, tokenizer: Tokenizer) -> Said:

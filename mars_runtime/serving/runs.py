@@ -27,6 +27,7 @@ from mars_runtime.serving.requests import (
     RunBody,
     SteerFields,
     changed,
+    check_bias,
     check_depth,
     check_ids,
     check_length,
@@ -56,6 +57,7 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
     settings = changed(RECOMMENDED, lane, (*SERVED, "max_new_tokens"))
     check_ids(ids, model.tokenizer)
     check_depth(settings, model.block_size)
+    check_bias(settings, model.tokenizer)
     check_length(settings.max_new_tokens, caps.max_new_tokens)
     seconds = min(lane.seconds or caps.max_seconds, caps.max_seconds)
     return Request(ids, settings, seconds, lane.is_checked, lane.reuses)

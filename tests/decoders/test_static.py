@@ -124,8 +124,8 @@ OTHER_VALUES: dict[str, tuple[object, ...]] = {
     "threshold": THRESHOLDS,
     "target": (0.5, 0.99),
 }
-REFUSED = {"draft", "masked"}
-"""Of ``speculative`` alone, which a GPU refuses with a sentence."""
+REFUSED = {"draft", "masked", "presence_penalty", "frequency_penalty", "logit_bias"}
+"""What a GPU refuses with a sentence; the first two are of ``speculative`` alone."""
 HELD = {*CAPTURED, "target"}  # a target without a threshold that adapts
 ELSEWHERE = {"stop_loops", "aim"}
 """What asks for a text that repeats itself (tests/decoders/test_repeats.py), and what only says how

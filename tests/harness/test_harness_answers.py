@@ -50,7 +50,7 @@ def test_counts_are_those_of_the_forwards(tokenizer: Tokenizer) -> None:
 def test_a_stop_string_ends_text_and_counts(tokenizer: Tokenizer) -> None:
     (one,) = written(tokenizer, "one\n\ntwo and much more", Wanted((1,), BOLD, ("\n\n",)))
     assert one.text == "one"
-    assert one.output.taken == (4, 4)  # the forward that completed it counts, none behind it
+    assert one.output.taken == (4, 1)  # up to the token that completed it
     assert record("task", 3, one, 64).is_ended
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("openai")
 from fastapi.openapi.models import OpenAPI
 
 from mars_runtime.serving.app import BODIES
-from mars_runtime.serving.requests import SERVED
+from mars_runtime.serving.requests import NO_TOOLS, SERVED
 from mars_runtime.settings import RECOMMENDED, SETTINGS, STEERED
 from tests.serving.scripted_server import NAME, Oracle, Place, serving
 
@@ -28,6 +28,9 @@ GOOD: dict[str, dict[str, Any]] = {
     RUN: {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
 TURN = {"role": "user"}
+LIMIT_REFUSAL = "must be a whole number from 1 to 4096, or -1 for as many as fit."
+BIAS_REFUSAL = "The logit bias must map at most 300 token ids to numbers from -100 to 100."
+PROMPT_REFUSAL = "prompt must be a text, a list of token ids, or a list of either."
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def test_a_setting_is_described_as_its_table_has_it(place: Place, body: str, nam
         assert line.low is None or f'"minimum": {line.low}' in text
         assert line.high is None or f'"maximum": {line.high}' in text
         default = None if body == "SteerBody" else getattr(RECOMMENDED, name)
-        assert told["default"] == default
+        assert told["default"] == json.loads(json.dumps(default))
 
 
 def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
@@ -98,7 +101,7 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
             "stream_options.include_usage must be true or false.",
         ),
         *[
-            (CHAT, {name: value}, name, f"{name} must be a whole number from 1 to 4096.")
+            (CHAT, {name: value}, name, f"{name} {LIMIT_REFUSAL}")
             for name in ("max_tokens", "max_completion_tokens")
             for value in (0, 4097, 2.0, True, "9")
         ],
@@ -121,8 +124,37 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
             CHAT,
             {"messages": [{**TURN, "role": "tool"}]},
             "messages.0.role",
+            NO_TOOLS,
+        ),
+        (
+            CHAT,
+            {"messages": [{**TURN, "role": "function"}]},
+            "messages.0.role",
+            NO_TOOLS,
+        ),
+        (
+            CHAT,
+            {"messages": [{**TURN, "role": "robot"}]},
+            "messages.0.role",
             "messages.0.role must be one of system, developer, user, assistant.",
         ),
+        (
+            CHAT,
+            {"messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}, *HELLO]},
+            "messages.0.tool_calls",
+            NO_TOOLS,
+        ),
+        (
+            CHAT,
+            {"messages": [{"role": "assistant", "function_call": {"name": "f"}}, *HELLO]},
+            "messages.0.function_call",
+            NO_TOOLS,
+        ),
+        *[
+            (path, {name: [{"type": "function"}]}, name, NO_TOOLS)
+            for name in ("tools", "functions")
+            for path in (CHAT, TEXT)
+        ],
         (CHAT, {"messages": [TURN]}, "messages.0.content", "messages.0.content must be a text."),
         (
             CHAT,
@@ -134,19 +166,66 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
             CHAT,
             {"messages": [{**HELLO[0], "tool_calls": [1]}]},
             "messages.0.tool_calls",
-            "messages.0.tool_calls are not supported here: leave them out.",
+            NO_TOOLS,
         ),
         (
             CHAT,
-            {"messages": [{"role": "assistant", "content": "x"}]},
+            {"messages": [{"role": "system", "content": "x"}]},
             "messages",
-            "messages must end with one of the role user.",
+            "messages must end with one of the role user or assistant.",
         ),
-        (CHAT, {"stop": 7}, "stop", "stop must be a list of 1 to 4 values."),
-        (CHAT, {"stop": ["x"] * 5}, "stop", "stop must be a list of 1 to 4 values."),
+        (
+            CHAT,
+            {"continue_final_message": True},
+            "continue_final_message",
+            "continue_final_message must be false after a last message of the role user.",
+        ),
+        (
+            CHAT,
+            {
+                "messages": [{"role": "assistant", "content": "x"}],
+                "continue_final_message": False,
+            },
+            "continue_final_message",
+            "continue_final_message must be true after a last message of the role assistant.",
+        ),
+        (CHAT, {"stop": 7}, "stop", "stop must be a list of 1 to 64 values."),
+        (CHAT, {"stop": ["x"] * 65}, "stop", "stop must be a list of 1 to 64 values."),
         (CHAT, {"stop": [""]}, "stop", "stop must be texts of 1 to 200 characters."),
         (CHAT, {"stop": ["\ud800"]}, "stop", "Remove the characters that are no valid text."),
-        (CHAT, {"n": 2}, "n", "n is not supported here: leave it out."),
+        *[
+            (path, {"n": number}, "n", "n must be a whole number from 1 to 128.")
+            for number in (0, 129, True, "2", 1.5)
+            for path in (CHAT, TEXT)
+        ],
+        (CHAT, {"n": 2, "best_of": 3}, "best_of", "best_of must equal n, got 3 and 2."),
+        (
+            CHAT,
+            {"echo": True},
+            "echo",
+            "echo is only supported for text completions: leave it out.",
+        ),
+        *[
+            (path, {name: 2.5}, name, f"The {name[:-8]} penalty must be a number from -2 to 2.")
+            for name in ("presence_penalty", "frequency_penalty")
+            for path in (CHAT, TEXT)
+        ],
+        *[
+            (CHAT, {"logit_bias": bias}, "logit_bias", BIAS_REFUSAL)
+            for bias in ({"1": 101}, {"x": 1}, {"-1": 1}, {"1": "2"}, {"1": [2]}, [1], "x")
+        ],
+        (
+            TEXT,
+            {"logit_bias": {"260": 1}},
+            "logit_bias",
+            "logit_bias must name tokens below 260, got 260.",
+        ),
+        (
+            CHAT,
+            {"method": "block_diffusion", "presence_penalty": 1},
+            "method",
+            "The presence penalty does not work with block diffusion: leave it out.",
+        ),
         (CHAT, {"tau": 2}, "tau", "The threshold τ must be a number from 0 to 1."),
         (CHAT, {"method": "jacobi"}, "method", "Jacobi needs a number as B."),
         (
@@ -155,13 +234,33 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
             "logprobs",
             "logprobs can only be told with the metric probability.",
         ),
-        (TEXT, {"prompt": None}, "prompt", "prompt must be a text or a list of token ids."),
-        (TEXT, {"prompt": [True]}, "prompt", "prompt must be a text or a list of token ids."),
+        *[
+            (TEXT, {"prompt": prompt}, "prompt", PROMPT_REFUSAL)
+            for prompt in (None, [], [True], [[]], ["a", [True]], ["a", 1], [["a"]])
+        ],
         (
             TEXT,
-            {"prompt": ["a", "b"]},
+            {"prompt": ["a", "\udfff"]},
             "prompt",
-            "prompt must be one: send a request for each, they share forwards anyhow.",
+            "Remove the characters that are no valid text.",
+        ),
+        (
+            TEXT,
+            {"prompt": ["a", [300]]},
+            "prompt",
+            "The prompt holds tokens that are no text of this model.",
+        ),
+        (
+            TEXT,
+            {"prompt": ["a"] * 43, "n": 3},
+            "n",
+            "n times the number of prompts must be at most 128.",
+        ),
+        (
+            TEXT,
+            {"echo": True, "logprobs": 0},
+            "echo",
+            "echo does not work with logprobs: leave one of them out.",
         ),
         (TEXT, {"prompt": "\udfff"}, "prompt", "Remove the characters that are no valid text."),
         (TEXT, {"logprobs": 4}, "logprobs", "logprobs must be a whole number from 0 to 3."),

@@ -34,6 +34,9 @@ export const SETTINGS = {
   aim: { label: "Auto aims at", isSteered: true, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop where the text begins to repeat itself", isSteered: false, isCommon: true },
+  presence_penalty: { label: "", isSteered: false, isCommon: true },
+  frequency_penalty: { label: "", isSteered: false, isCommon: true },
+  logit_bias: { label: "", isSteered: false, isCommon: true },
 };
 
 // `tags` are offered; `most`: the highest rating, how many tags, characters of the rest.

@@ -19,6 +19,9 @@ interface Settings {
   aim: "time" | "passes";
   repetition_penalty: number;
   stop_loops: boolean;
+  presence_penalty: number;
+  frequency_penalty: number;
+  logit_bias: [number, number][];
 }
 
 interface EarlierTurn {

@@ -238,7 +238,14 @@ class Feed(Structure):
 
 
 class Penalty(Structure):
-    _fields_ = [("first_at", c_void_p), ("known", c_int32), ("factor", c_float)]
+    _fields_ = [
+        ("first_at", c_void_p),
+        ("known", c_int32),
+        ("factor", c_float),
+        ("num_added", c_int64),
+        ("ids", c_void_p),
+        ("amounts", c_void_p),
+    ]
 
 
 PARTS = ("products", "attention", "norms", "head", "adapter")

@@ -277,7 +277,7 @@ class NativeModel(LanguageModel):
             count,
             len(sampling.forbidden),
             self._rising(sampling.forbidden).data_ptr(),
-            _held_against(sampling.penalties, slots),
+            _changes(sampling.penalties, slots),
             len(ranked),
             ranked.data_ptr(),
             ids.data_ptr(),
@@ -443,20 +443,25 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
     return torch.tensor(found, dtype=torch.int32)
 
 
-def _held_against(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """An array of ``Penalty`` of ``read.h``, for each slot of each row; None where no row has one.
-    It has addresses of the penalties' own tensors."""
+def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
+    """Return an array of ``Penalty`` of ``read.h``, one for each slot of each row; None if no row
+    has one. It holds addresses of the penalties' own tensors."""
     if not any(penalties):
         return None
-    none = (c.Penalty(),) * slots
     found: list[c.Penalty] = []
     for each in penalties:
-        if each is None:
-            found += none
-            continue
-        known = (*each.known, *[0] * slots)[:slots]
-        found += [c.Penalty(each.first_at.data_ptr(), count, each.factor) for count in known]
+        changed = [] if each is None else _changed_slots(each)[:slots]
+        found += [*changed, *[c.Penalty()] * (slots - len(changed))]
     return (c.Penalty * len(found))(*found)
+
+
+def _changed_slots(penalty: Penalty) -> list[c.Penalty]:
+    first_at = None if penalty.first_at is None else penalty.first_at.data_ptr()
+    slots = [c.Penalty(first_at, count, penalty.factor) for count in penalty.known]
+    for slot, addition in zip(slots, penalty.additions, strict=False):
+        slot.num_added = len(addition.ids)
+        slot.ids, slot.amounts = addition.ids.data_ptr(), addition.amounts.data_ptr()
+    return slots
 
 
 def _proposal(

@@ -12,19 +12,25 @@
 
 constexpr int PIECE = 32;  // tiles of the vocabulary read together
 
-// What a slot holds against tokens that stand in its row's text already; see acceptance.py.
+// How the logits of a slot are changed before they are read; see acceptance.py.
 struct Penalty {
-  const int32_t* first_at;  // [vocabulary]; none where nothing is held against any
+  const int32_t* first_at;  // [vocabulary]; null without a repetition penalty
   int32_t known;
   float factor;
+  int64_t num_added;
+  const int32_t* ids;  // [num_added], rising
+  const float* amounts;
 };
 
 // One row's logits of a piece; ids count from `first`.
 static inline void penalise(const Penalty& p, float* logits, int count, int first) {
-  if (!p.first_at) return;
-  for (int j = 0; j < count; j++)
-    if (p.first_at[first + j] < p.known)
-      logits[j] = logits[j] < 0 ? logits[j] * p.factor : logits[j] / p.factor;
+  if (p.first_at)
+    for (int j = 0; j < count; j++)
+      if (p.first_at[first + j] < p.known)
+        logits[j] = logits[j] < 0 ? logits[j] * p.factor : logits[j] / p.factor;
+  const int32_t* end = p.ids + p.num_added;
+  for (const int32_t* id = std::lower_bound(p.ids, end, first); id < end && *id < first + count; id++)
+    logits[*id - first] += p.amounts[id - p.ids];
 }
 
 struct Best {
