@@ -96,7 +96,8 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "compare",
             "Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far.",
             "mars and ar (each as of generate), speedup (tokens per second of decoding over AR's, "
-            "null under 20 tokens), first_divergence (place of the first token that differs, from "
+            "never above the passes saved; null where it cannot be reported: speedup_note says "
+            "why), first_divergence (place of the first token that differs, from "
             "0, or null), is_same_text",
             BOTH,
             Iterator[dict[str, Any]],

@@ -93,6 +93,7 @@ interface Speedup {
   high: number;
   limit: number;
   isBusy: boolean;
+  rounds: number;
 }
 
 interface Timed {
