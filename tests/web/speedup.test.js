@@ -46,7 +46,15 @@ describe("no ratio above the passes saved", () => {
         const ratio = limit * share;
         const pair = speedup(swinging(100, 100, 0.1 / ratio), timed(100, 100, 0.1), limit);
         const exact = speedup(timed(100, 100, 0.1 / ratio), timed(100, 100, 0.1), limit);
-        for (const found of [pair, exact, repeated([[ratio, limit], [ratio * 1.1, limit], [ratio, limit]])]) {
+        for (const found of [
+          pair,
+          exact,
+          repeated([
+            [ratio, limit],
+            [ratio * 1.1, limit],
+            [ratio, limit],
+          ]),
+        ]) {
           const words = [speedupText(found), speedupShort(found), speedupRange(found).replace(/median of \d, /, "")];
           const numbers = words.join(" ").match(/\d+(\.\d+)?/g) ?? [];
           for (const number of numbers) assert.ok(Number(number) <= limit + 1e-9, `${words.join(", ")} above ${limit}`);
