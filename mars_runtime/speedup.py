@@ -15,6 +15,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from mars_runtime import folds
@@ -102,7 +103,7 @@ def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -
     return judged(statistics.median(ratios), min(ratios), max(ratios), limit, is_short)
 
 
-def judged(ratio: float, low: float, high: float, limit: float, is_short: bool) -> Speedup:
+def judged(ratio: float, low: float, high: float, limit: float, is_short: bool = False) -> Speedup:
     """Decide what may be reported of a measured ratio. No ratio above ``limit`` ever is."""
     if not math.isfinite(ratio):
         return Speedup("none", math.nan, math.nan, math.nan, limit)
@@ -134,7 +135,7 @@ def _uncertainty(seconds: Sequence[float]) -> float:
     if num < 2:
         return math.nan
     ends = [place * len(seconds) // num for place in range(num + 1)]
-    means = [statistics.fmean(seconds[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    means = [statistics.fmean(seconds[a:b]) for a, b in pairwise(ends)]
     centre = statistics.fmean(means)
     if not centre:
         return math.nan

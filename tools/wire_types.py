@@ -5,8 +5,8 @@ types of the lines of a trace.
     python tools/wire_types.py --check    # whether both files are as it would write them
 
 The first comes from the tables (``methods.py``, ``settings.py``, ``speedup.py`` and
-``review/judgements.py`` in ``mars_runtime/``), the second from the JSON schemas that pydantic makes of
-``mars_runtime/events.py`` and of ``Header``.
+``review/judgements.py`` in ``mars_runtime/``), the second from the JSON schemas that pydantic makes
+of ``mars_runtime/events.py`` and of ``Header``.
 """
 
 from __future__ import annotations
