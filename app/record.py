@@ -34,6 +34,7 @@ from mars_runtime.trace import Header, TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.run import Run
     from mars_runtime.model.load import Checkpoint
     from mars_runtime.tasks import Task
@@ -320,11 +321,12 @@ def _in_blocks(
     model: CausalModel,
     vocabulary: Vocabulary,
     settings: SettingsSource,
+    costs: ForwardCosts | None,
 ) -> Iterator[Event]:
     """The block-cache decoder, imported where torch is loaded anyway."""
     from mars_runtime.decoders.baselines import decode_batch
 
-    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block)
+    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block, costs)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mars_runtime import folds
 from mars_runtime.events import Event
@@ -97,7 +97,7 @@ def speedup(one: Timed, other: Timed, limit: float = math.inf) -> Speedup:
 def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -> Speedup:
     """Compare two methods by rounds of (ratio, limit): the median, and the spread as its range."""
     ratios = [ratio for ratio, _ in rounds]
-    if not ratios:
+    if not ratios or not all(map(math.isfinite, ratios)):
         return judged(math.nan, math.nan, math.nan, math.inf, is_short)
     limit = statistics.median(limit for _, limit in rounds)
     return judged(statistics.median(ratios), min(ratios), max(ratios), limit, is_short)
@@ -117,11 +117,63 @@ def judged(ratio: float, low: float, high: float, limit: float, is_short: bool =
     return Speedup(kind, ratio, low, high, limit)
 
 
+class Rounds:
+    """Repetitions of a method, each paired with the repetition of another in the same turn."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self._pairs: list[tuple[float, float]] = []
+        self._is_short = False
+
+    def add(self, events: Sequence[Event], other: Sequence[Event] | None) -> None:
+        """Add a repetition of any number of rows; ``other``: None where there is no comparison."""
+        one = folds.totals(events)
+        self.rates.append(one.tokens_per_second)
+        if other is None:
+            return
+        two = folds.totals(other)
+        is_timed = one.tokens_per_second and two.tokens_per_second
+        ratio = one.tokens_per_second / two.tokens_per_second if is_timed else math.nan
+        self._pairs.append((ratio, _saved(one, two) if _is_ar(other) else math.inf))
+        self._is_short |= min(one.num_tokens, two.num_tokens) < MIN_TIMED_TOKENS
+
+    @property
+    def found(self) -> Speedup:
+        """The median of the rounds with their spread."""
+        return repeated(self._pairs, is_short=self._is_short)
+
+    def plain(self) -> dict[str, Any]:
+        """The speedup and the tokens per second as JSON: null in the place of NaN and infinity."""
+        found = self.found
+        numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, "limit": found.limit}
+        rate = (statistics.median(self.rates), min(self.rates), max(self.rates))
+        return {
+            "kind": found.kind,
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "rounds": len(self.rates),
+            "rate": rate,
+        }
+
+
+def _saved(one: folds.Totals, ar: folds.Totals) -> float:
+    """Upper limit of the speedup of a batch over AR.
+
+    The cost of a pass lies between one that does not depend on its rows and one in proportion to
+    them, so the limit is the larger of the passes and the row-passes saved.
+    """
+    tokens = one.num_tokens / ar.num_tokens
+    passes = ar.num_forwards / one.num_forwards
+    return tokens * max(passes, ar.num_row_forwards / one.num_row_forwards)
+
+
+def _is_ar(events: Sequence[Event]) -> bool:
+    return all(row.settings.method == "ar" for step in folds.steps(events) for row in step.rows)
+
+
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
     """Compare two runs of one row each. The passes saved limit the ratio where the other is AR."""
     one, two = _timed(events), _timed(other)
-    is_ar = all(step.settings.method == "ar" for step, _ in folds.row_steps(other))
-    saved = one.per_pass / two.per_pass if is_ar and two.per_pass else math.inf
+    saved = one.per_pass / two.per_pass if _is_ar(other) and two.per_pass else math.inf
     return speedup(one, two, saved)
 
 

@@ -66,7 +66,7 @@ SEVERAL = (
         "cursor",
     ),
     _setting("tau", 0.95),
-    Argument("block_size", int, "B, proposals per forward", 4),
+    _setting("block_size", 4),
     _setting("lossless", False),
     Argument("batch_size", int, "prompts that are decoded at once", 8),
     Argument("cache_block", int, "tokens of a cache block; matters to the method block alone", 16),

@@ -122,7 +122,8 @@ class BatchView(LineView):
 
     First line: the run as JSON (``run``, ``sides``: [{"side", "method", "title"}], ``prompts``).
     Further lines: ``<side>\\t<trace line>``, ``totals\\t{"side", ...}``, ``figures\\t{"time",
-    "forwards"}``, ``verdict\\t{"side", "row", "right"}``, ``status\\t{"text", "kind"}``.
+    "forwards"}``, ``rounds\\t{"side", "kind", "ratio", "rate", ...}`` (``speedup.Rounds``),
+    ``verdict\\t{"side", "row", "right"}``, ``status\\t{"text", "kind"}``.
     """
 
     page = "views/batch/batch.html"

@@ -18,12 +18,13 @@ from static_scripted import StaticScriptedModel
 from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode, new_batch
-from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
+from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
 from mars_runtime.decoders.factory import MAX_KEPT
 from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.rows import Rows
 from mars_runtime.decoders.static.batch import StaticBatch
-from mars_runtime.events import Prefill, Step
+from mars_runtime.events import Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
 
@@ -107,7 +108,7 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
         ({"prompts": []}, "Give at least one prompt."),
         ({"prompts": [[3], []]}, "The prompt has no tokens"),
         ({"prompts": [[3], [99]]}, "token ids outside"),
-        ({"settings": DecodeSettings(block_size="auto")}, "give a number as B"),
+        ({"settings": DecodeSettings(block_size="auto")}, "choose a number as B"),
         ({"method": "block", "settings": DecodeSettings(block_size="auto")}, "give a number as B"),
         ({"method": "block", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
@@ -379,3 +380,20 @@ class Machine(RuleBasedStateMachine):
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize(("more", "drafts"), [(0.02, True), (1.0, False)])
+def test_a_batch_whose_b_is_left_to_be_chosen_drafts_what_pays(more: float, drafts: bool) -> None:
+    """All rows alike by what forwards of so many rows cost; lossless, so the text is AR's."""
+    model = ScriptedModel(foresight_script(5))
+    costs = ForwardCosts(8, {5: tuple(1 + more * place for place in range(16))})
+    auto = DecodeSettings(tau=0.0, block_size="auto", lossless=True, max_new_tokens=40)
+    prompts = [list(prompt) for prompt in PROMPTS]
+
+    def decoded(method: BatchMethod) -> list[Event]:
+        return list(decode_batch(model, IDS, prompts, method, lambda: auto, 5, costs=costs))
+
+    own, plain = decoded("cursor"), decoded("ar")
+    assert tokens_of(own, 5) == tokens_of(plain, 5)
+    num_own, num_plain = (len([e for e in each if isinstance(e, Step)]) for each in (own, plain))
+    assert (num_own < 0.9 * num_plain) == drafts

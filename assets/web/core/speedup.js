@@ -64,10 +64,20 @@ const rateOf = ({ tokens, seconds }) => tokens / seconds.reduce((sum, each) => s
  */
 export function repeated(rounds, isShort = false) {
   const ratios = rounds.map(([ratio]) => ratio);
-  if (!ratios.length) return judged(NaN, NaN, NaN, Infinity, isShort);
+  if (!ratios.every(Number.isFinite) || !ratios.length) return judged(NaN, NaN, NaN, Infinity, isShort);
   const limit = median(rounds.map(([, each]) => each));
   return { ...judged(median(ratios), Math.min(...ratios), Math.max(...ratios), limit, isShort), rounds: ratios.length };
 }
+
+/**
+ * A comparison over rounds as the server found it (mars_runtime/speedup.py, Rounds).
+ * @param {RoundsLine} given
+ * @returns {Speedup}
+ */
+export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
+  ...{ kind, ratio: ratio ?? NaN, low: low ?? NaN, high: high ?? NaN, limit: limit ?? Infinity, rounds },
+  isBusy: kind === "busy",
+});
 
 /**
  * Decides what may be shown of a measured ratio. No ratio above `limit` ever is: then the machine was busy.
