@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 CACHE_BLOCK = 16
 TRAFFIC = {
     **{"question": "compare", "kind": "poisson", "recorded": "", "mix": "short"},
+    **{"rounds": 3},
     **{"rate": 6.0, "seconds": 15.0, "ways": ["ar", "lossless"], "max_new_tokens": 48},
     **{"high": 0.9, "low": 0.5, "budget": 3.0},
 }
