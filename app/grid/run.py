@@ -171,4 +171,3 @@ class GridHandlers(TabHandlers[GridRun]):
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""
         return RunLog({"prompt": "", "rows": [], "columns": []})
-
