@@ -13,7 +13,8 @@ from app.components.views import BatchView
 from app.layout.fields import Desk, block_size_field, block_size_update, setting_field
 from app.layout.wiring import Field, in_words
 
-TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 8, 16  # what the tab opens with
+TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
+"""What the tab opens with. Larger batches keep two cores busy, and drafting no longer pays."""
 
 VERIFIES = "With the cursor cache: τ then says how boldly to draft."
 

@@ -58,6 +58,7 @@ def with_idle_rows(visited: playwright.Page, made: tuple[Handlers, BatchBackend]
     made[1].forward_seconds = 0.002
     visited.get_by_role("tab", name="Batch").click()
     visited.fill("#batch-prompts textarea", PROMPTS)
+    visited.fill("#batch-batch_size input[type=number]", "8")  # rows that wait for each other
     beside(visited, "MARS, block cache")
     run_batch(visited)
 
@@ -103,6 +104,7 @@ def test_the_tab_opens_on_mars_against_ar(page: playwright.Page) -> None:
     assert titles == ["MARS, cursor cache, lossless", "plain AR"]
     assert page.is_checked("#batch-lossless input")
     assert page.is_checked("#batch-auto input")
+    assert page.input_value("#batch-batch_size input[type=number]") == "2"
     assert page.is_checked("#batch-rounds input[value='3']")
     rows = page.locator(".bv-side[data-side=a] .bv-beside").all_inner_texts()
     assert rows == ["AR’s text"] * 3
