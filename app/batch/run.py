@@ -42,8 +42,8 @@ Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
 CANNOT_PAY = (
-    "Drafting does not pay here: so many prompts together keep this machine busy already, and a "
-    "pass that also drafts takes as much longer as it saves."
+    "Drafting does not pay here: this batch keeps the machine busy already, and a pass that also "
+    "drafts takes as much longer as it saves."
 )
 MAX_POINTS = 400  # of a line; more cannot be told apart on a page
 
