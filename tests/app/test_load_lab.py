@@ -269,7 +269,7 @@ def test_a_visitor_compares_two_ways(lab) -> None:
         assert cell(page, way, 7) == "100"  # the scripted text is the same by any way
     assert cell(page, "ar", 6) == "1.00"
     ranges = page.locator("#load tr[data-way=ar] .lv-range").all_inner_texts()
-    assert re.fullmatch(r"[\d.]+ to [\d.]+", ranges[0])  # of tokens per second
+    assert re.fullmatch(r"[\d.]+–[\d.]+", ranges[0])  # of tokens per second
     assert "3 rounds" in page.inner_text("#load .lv-env")
     words = page.inner_text("#load .lv-words")
     assert all(word in words for word in ("Throughput", "Time to first token", "p50 and p99"))

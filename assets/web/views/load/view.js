@@ -181,7 +181,7 @@ class Table {
         const place = row.cells[i + 1];
         put(/** @type {HTMLElement} */ (place.firstElementChild), cell(way, tick));
         const range = of ? rangeOver(way.ended, of) : null;
-        const said = range ? range.map((end) => figure(unit * end)).join(" to ") : "";
+        const said = range ? range.map((end) => figure(unit * end)).join("–") : "";
         put(/** @type {HTMLElement} */ (place.lastElementChild), said);
       });
     }
