@@ -67,9 +67,9 @@ SEVERAL = (
         "lookup (AR + lookup)",
         "cursor",
     ),
-    _setting("tau"),
-    Argument("block_size", int, "B, proposals per forward", 4),
-    _setting("lossless"),
+    _setting("tau", 0.95),
+    _setting("block_size", 4),
+    _setting("lossless", False),
     Argument("batch_size", int, "prompts that are decoded at once", 8),
     Argument("cache_block", int, "tokens of a cache block; matters to the method block alone", 16),
     _setting("max_new_tokens", 64),
@@ -99,7 +99,8 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "compare",
             "Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far.",
             "mars and ar (each as of generate), speedup (tokens per second of decoding over AR's, "
-            "null under 20 tokens), first_divergence (place of the first token that differs, from "
+            "never above the passes saved; null where it cannot be reported: speedup_note says "
+            "why), first_divergence (place of the first token that differs, from "
             "0, or null), is_same_text",
             BOTH,
             Iterator[dict[str, Any]],

@@ -101,7 +101,7 @@ def requests(prompts: Sequence[str], answers: Answers, with_text: bool) -> Itera
 def grid(prompt: str, answers: Answers) -> Mapping[str, Any]:
     """The cells that the Grid tab opens with, plain AR first."""
     thresholds = [*map(Threshold, USUAL_TAUS), Threshold(LOSSLESS_TAU, is_lossless=True)]
-    order = GridOrder(prompt, tuple(thresholds), USUAL_BLOCK_SIZES, GRID_TOKENS, "")
+    order = GridOrder(prompt, tuple(thresholds), USUAL_BLOCK_SIZES, GRID_TOKENS, "", 1)
     cells = []
     for name, settings in order.cells():
         events = answers.events(prompt, settings)

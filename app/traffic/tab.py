@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import gradio as gr
 
+from app import rounds
 from app.components.views import TrafficView
 from app.layout.fields import Desk
 from app.layout.wiring import AT_ONCE, Field
@@ -20,10 +21,10 @@ USUAL = Bounds()
 WAYS = {
     AR: "plain AR",
     LOOKUP: LANES[LOOKUP].title,
-    LOSSLESS: "lossless",
-    FIXED: "fixed τ",
-    FOLLOW: "τ by a controller",
-    FOLLOW_LOSSLESS: "lossless, B by a controller",
+    LOSSLESS: "lossless, auto B",
+    FIXED: "fixed τ, auto B",
+    FOLLOW: "τ by load, auto B",
+    FOLLOW_LOSSLESS: "lossless, B by load",
 }
 RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
@@ -35,7 +36,7 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Fi
     with desk.laid_out(page, TRAFFIC, TrafficView):
         desk.choices(gr.Radio, "question", QUESTIONS, COMPARE, "Show")
         opens_with = [AR, LOOKUP, LOSSLESS, FOLLOW]
-        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Ways of decoding, in turn")
+        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Methods, in turn")
         desk.choices(gr.Radio, "kind", KINDS, "poisson", "Arrivals")
         controls["recorded"] = gr.Textbox(
             RECORDED,
@@ -53,6 +54,7 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Fi
             desk.slider("high", 0, 1, USUAL.high, 0.01, "τ")
             desk.slider("low", 0, 1, USUAL.low, 0.01, "lowest τ")
             desk.slider("budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")
+        desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
     controls["kind"].change(
         lambda kind: gr.update(visible=kind == "recorded"),
         [controls["kind"]],

@@ -131,7 +131,7 @@ class ForwardCosts:
             del self.lessons[next(iter(self.lessons))]
 
     def curve(self, num_rows: int) -> Curve:
-        """Up to MAX_FED tokens, for the next larger batch that was measured or else the largest,
+        """Up to MAX_FED tokens, for the next larger batch that was measured or else by the largest,
         with the threads now in force and as dear as further tokens are now; what was not measured
         costs in proportion."""
         now = self._now()
@@ -161,7 +161,17 @@ class ForwardCosts:
             enough = [rows for rows in self.rho if rows >= num_rows]
             nearest = min(enough) if enough else max(self.rho)
             known = self.rho[nearest]
-            longer = range(len(known) + 1, MAX_FED + 1)
-            plain = [*known, *(known[-1] * length / len(known) for length in longer)]
-            self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0))
+            # What a forward costs goes by its tokens, so more rows are as longer ones of fewer.
+            times = max(1.0, num_rows / nearest)
+            one = _between(known, times)
+            plain = [_between(known, times * length) / one for length in range(1, MAX_FED + 1)]
+            self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0) / one)
         return self._curves[num_rows]
+
+
+def _between(known: Sequence[float], length: float) -> float:
+    """The cost of a length, measured lengths joined straight, longer ones in proportion."""
+    if length >= len(known):
+        return known[-1] * length / len(known)
+    below = int(length)
+    return known[below - 1] + (length - below) * (known[below] - known[below - 1])

@@ -39,8 +39,18 @@ def test_the_curve_is_that_of_the_next_larger_batch() -> None:
     known = ForwardCosts(2, {1: (1.0, 1.1, 1.2), 4: (1.0, 1.5, 2.0)})
     assert known.curve(1).plain[:4] == [1.0, 1.1, 1.2, 1.2 * 4 / 3]
     assert len(known.curve(1).plain) == MAX_FED
-    assert known.curve(2) == known.curve(4) == known.curve(9)
+    assert known.curve(2) == known.curve(4)
     assert known.curve(4).plain[:3] == [1.0, 1.5, 2.0]
+
+
+def test_more_rows_than_were_measured_cost_as_many_tokens_of_fewer() -> None:
+    """A forward of 8 rows of 2 tokens costs what 4 rows of 4 do, not what 4 of 2 do."""
+    known = ForwardCosts(2, {1: (1.0, 1.1), 4: (1.0, 1.2, 1.8, 2.4)}, masks={4: 0.12})
+    assert known.curve(8).plain[:2] == pytest.approx([1.0, 2.4 / 1.2])
+    assert known.curve(8).masks == pytest.approx(0.1)
+    assert known.curve(6).plain[:2] == pytest.approx([1.0, 1.8 / 1.1])
+    flat = ForwardCosts(2, {4: (1.0,) * 32})
+    assert flat.curve(8).plain[:16] == pytest.approx([1.0] * 16)
 
 
 def test_masks_add_what_was_measured_for_the_batch() -> None:

@@ -1,9 +1,11 @@
-// A race at large type: text grows on the recorded clock, slowed down alike in all lanes, or as a live run sends it.
+// A race at large type: text grows pass by pass, or by the recorded seconds, slowed down alike in all lanes, or as a live run
+// sends it.
 // A live run that fails or does not begin is replaced by the recording, and that is said. Two scenes more are such races:
 // a dial that turns τ over recordings of one request, and the audience's own prompt.
 
 import { button, make, put, targetOf } from "../core/dom.js";
-import { divergence, folds, headerOf, lastOf } from "../core/folds.js";
+import { CLOCKS } from "../core/clocks.js";
+import { divergence, folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
 import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, joined, probability, short, verdictText } from "../core/words.js";
@@ -60,7 +62,7 @@ export class RaceScene {
   /** @type {number} */
   target;
   /** @type {number} */
-  slow;
+  speed; // units of the clock per second on the screen
   /** @type {number} */
   length;
   /** @type {number | null} */
@@ -76,6 +78,7 @@ export class RaceScene {
    */
   constructor(element, spec) {
     this.spec = spec;
+    this.clock = CLOCKS[spec.clock || "passes"];
     this.recorded = recording(spec.recording || "");
     this.prompt = make("p", "pr-prompt");
     this.note = "";
@@ -96,12 +99,15 @@ export class RaceScene {
       Object.assign(Lane.of(lines, { lane: name, title }), { verdict: recorded.verdicts[name] ?? null }),
     );
     this.lanes = spec.isAlone ? lanes.slice(0, 1) : lanes;
-    this.length = Math.max(...this.lanes.map((lane) => lastOf(lane.steps).clock));
-    this.slow = Math.max(1, Math.round(PLAYED_IN / this.length));
+    this.length = Math.max(...this.lanes.map((lane) => lengthOf(lane, this.clock)));
+    const slow = Math.max(1, Math.round(PLAYED_IN / this.length));
+    this.speed = this.clock === CLOCKS.seconds ? 1 / slow : this.length / PLAYED_IN;
     this.time = 0;
     this.show(this.lanes);
     put(this.prompt, `“${recorded.prompt}”`);
-    const pace = this.slow > 1 ? `, slowed down ${this.slow} times${this.lanes.length > 1 ? ", both alike" : ""}` : "";
+    const both = this.lanes.length > 1 ? ", both equally" : "";
+    let pace = `, one pass at a time${both}`;
+    if (this.clock === CLOCKS.seconds) pace = slow > 1 ? `, slowed ${slow}×${both}` : "";
     this.note = `Recorded ${recorded.note}`;
     put(this.mark, `${note ? `${note} ` : ""}${this.note}${pace}.`);
     this.mark.dataset.kind = note ? "fallback" : "recorded";
@@ -135,7 +141,7 @@ export class RaceScene {
     const { until, why } = this.beats[index];
     const steps = this.lanes[0].steps;
     const number = typeof until === "number" ? until : refusal(steps);
-    this.target = until === "end" ? this.length : steps[Math.min(number, steps.length) - 1].clock;
+    this.target = until === "end" ? this.length : this.clock.end(steps[Math.min(number, steps.length) - 1]);
     this.explain(why ? number : 0);
     if (isPlayed && this.time < this.target) return this.play();
     this.stop();
@@ -148,7 +154,7 @@ export class RaceScene {
     let before = performance.now();
     /** @param {number} now */
     const tick = (now) => {
-      this.time = Math.min(this.target, this.time + Math.max(0, now - before) / 1000 / this.slow);
+      this.time = Math.min(this.target, this.time + (Math.max(0, now - before) / 1000) * this.speed);
       before = now;
       this.draw();
       this.frame = this.time < this.target ? requestAnimationFrame(tick) : null;
@@ -169,7 +175,7 @@ export class RaceScene {
     const isOver = this.time >= this.length;
     for (const column of this.columns) {
       const { lane } = column;
-      const count = lane.steps.filter((step) => step.clock <= this.time).length;
+      const count = numUntil(lane, this.time, this.clock);
       column.draw(isOver ? lane : lane.at(count));
     }
   }

@@ -19,6 +19,7 @@ interface SceneSpec {
   recording?: string;
   isLive?: boolean;
   isAlone?: boolean;
+  clock?: "passes" | "seconds";
   beats?: Beat[];
   recordings?: string[];
 }

@@ -1,0 +1,215 @@
+"""Committed recordings against what is said of them: the slides of the talk, the opening view, the
+list of recordings and the pictures of the README.
+
+Where one of these fails, the recording contradicts its words. ``python -m app.record`` makes the
+recordings again, on a quiet machine, ``python tools/pictures.py`` the pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.components.assets import ASSETS
+from app.frontier import tour_set
+from app.recordings import FOLDER, LOAD, load, read_value
+from mars_runtime import folds
+from mars_runtime.events import Event
+from mars_runtime.speedup import NEAR, Speedup, run_speedup
+
+STOPS = (ASSETS / "web" / "tour" / "stops.js").read_text("utf-8")
+README = (ASSETS.parent / "README.md").read_text("utf-8")
+
+
+@dataclass(frozen=True)
+class Race:
+    """A recording of a method beside plain AR."""
+
+    name: str
+    events: list[Event]
+    ar: list[Event]
+
+    @property
+    def parting(self) -> int | None:
+        """The first token that differs; None for the same text."""
+        return folds.first_divergence(self.events, self.ar)
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """Of the method, and of AR."""
+        return folds.num_forwards(self.events), folds.num_forwards(self.ar)
+
+    @property
+    def speedup(self) -> Speedup:
+        """As the page shows it."""
+        return run_speedup(self.events, self.ar)
+
+
+def race(name: str) -> Race:
+    lanes = read_value((FOLDER / f"{name}.txt").read_text("utf-8"))
+    return Race(name, list(lanes["mars"].events), list(lanes["ar"].events))
+
+
+def is_same_text(one: Race) -> None:
+    """AR's text, token for token, which came to its end and does not repeat itself."""
+    assert folds.accepted_tokens(one.events) == folds.accepted_tokens(one.ar)
+    for events in (one.events, one.ar):
+        assert folds.end(events).reason in ("eos", "limit")
+        assert folds.loops_at(events) is None
+
+
+def wins(one: Race) -> None:
+    """The same text in fewer passes by a factor of 1.3 at least, and in less time: what the page
+    shows is a number, "1.1 times as fast" or more, not "about as fast" or "not measured"."""
+    is_same_text(one)
+    own, ar = one.passes
+    assert 1.3 * own <= ar
+    assert one.speedup.reported is not None, one.speedup
+    assert one.speedup.ratio >= NEAR, one.speedup
+
+
+def differs(one: Race) -> None:
+    assert one.parting is not None
+
+
+def is_not_faster(one: Race) -> None:
+    """The same text, but no gain in time."""
+    is_same_text(one)
+    assert one.speedup.kind in ("same", "slower"), one.speedup
+    assert one.speedup.ratio < NEAR
+
+
+def stops_at_the_threshold(one: Race) -> None:
+    """A pass took several tokens and refused the next one."""
+    steps = [step for step, _ in folds.row_steps(one.events)]
+    assert any(step.stop == "threshold" and len(step.accepted) > 1 for step in steps)
+
+
+Claim = Callable[[Race], None]
+SHOWN: dict[str, tuple[Claim, ...]] = {
+    "water": (wins,),
+    "summary": (is_same_text,),
+    "rewrite": (is_not_faster,),
+    "bold": (differs,),
+    "half": (wins,),
+    "dial-95": (),
+    "dial-70": (stops_at_the_threshold,),
+    "dial-50": (differs,),
+    "dial-lossless": (is_same_text,),
+    "lossless": (is_same_text,),
+}
+"""What the title, the reason or the slide of a recording says of it, as a check."""
+
+CLAIMS = {
+    "Several tokens from one forward pass": {"half"},
+    "What that makes of the time": {"half"},
+    "Turn τ down: it breaks. Lossless heals it": {
+        "dial-95", "dial-70", "dial-50", "dial-lossless",
+    },
+    "What it buys under load": set(),
+    "How far one can go": set(),
+    "It stops where it is not sure": {"dial-70"},
+    "Not every text gets faster": {"rewrite"},
+    "Your turn": {"half"},
+}  # fmt: skip
+"""Headlines of the talk -> the recordings behind them. A changed headline or recording needs its
+claim checked here again."""
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"), [(name, claim) for name, claims in SHOWN.items() for claim in claims]
+)
+def test_a_recording_shows_what_is_said_of_it(name: str, claim: Claim) -> None:
+    claim(race(name))
+
+
+def test_every_slide_is_checked() -> None:
+    found: dict[str, set[str]] = {}
+    for part in STOPS.split("headline: ")[1:]:
+        (headline,) = re.findall(r'^"(.+?)",', part)
+        named = re.findall(r'recording: "(.+?)"', part)
+        several = re.findall(r"recordings: \[(.+?)\]", part)
+        found[headline] = {
+            *named,
+            *(name for one in several for name in re.findall(r'"(.+?)"', one)),
+        }
+    assert found == CLAIMS
+    assert {name for names in CLAIMS.values() for name in names} <= set(SHOWN)
+
+
+def test_the_first_race_is_played_by_passes() -> None:
+    """By the clock on which MARS leads on every machine."""
+    first = STOPS.split("headline: ")[1]
+    assert "clock:" not in first
+
+
+def test_text_breaks_as_tau_falls_and_lossless_mends_it() -> None:
+    names = ("dial-50", "dial-70", "dial-95", "dial-lossless")
+    parts = [race(name).parting for name in names]
+    places = [float("inf") if part is None else part for part in parts]
+    assert places == sorted(places)
+    assert places[0] < places[2]
+    assert places[3] == float("inf")
+
+
+def test_prose_gains_less_than_the_first_race() -> None:
+    """'Fewer groups', says the slide of free prose."""
+    prose, sums = (folds.tpf(race(name).events) for name in ("rewrite", "half"))
+    assert prose < sums
+
+
+def test_under_load_lossless_answers_sooner_than_ar() -> None:
+    """'What it buys under load': half of the answers are there sooner, and as much is written,
+    by the medians over at least three rounds."""
+    rounds: dict[str, list[dict[str, Any]]] = {"ar": [], "lossless": []}
+    for line in (FOLDER / f"{LOAD}.txt").read_text("utf-8").splitlines()[1:]:
+        tag, _, data = line.partition("\t")
+        if tag == "tick" and (tick := json.loads(data)).get("over"):
+            rounds[tick["way"]].append(tick)
+    assert min(map(len, rounds.values())) >= 3
+
+    def median(way: str, of: Callable[[dict[str, Any]], float]) -> float:
+        return statistics.median(map(of, rounds[way]))
+
+    assert all(tick["num_done"] == tick["num_arrived"] for each in rounds.values() for tick in each)
+    waits = {way: median(way, lambda tick: float(tick["latency"]["p50"])) for way in rounds}
+    assert waits["lossless"] < waits["ar"]
+    rates = {way: median(way, lambda tick: float(tick["tokens_per_second"])) for way in rounds}
+    assert rates["lossless"] >= 0.97 * rates["ar"]
+
+
+def test_on_the_frontier_lossless_is_at_the_top_and_saves_passes() -> None:
+    found = tour_set()
+    assert found is not None
+    points = found["points"]
+    lossless = [point for point in points if "lossless" in point["name"]]
+    assert lossless
+    top = max(point["quality"]["value"] for point in points)
+    assert all(point["quality"]["value"] == top for point in lossless)
+    assert max(point["tpf"]["value"] for point in lossless) > 1
+
+
+def test_the_page_opens_on_a_race_that_mars_wins() -> None:
+    (first, *_) = load()
+    assert wins in SHOWN[first.name]
+
+
+def test_the_moving_picture_of_the_readme_is_of_the_opening_recording() -> None:
+    (said,) = re.findall(r"!\[(.+?)\]\(assets/screenshots/live\.gif\)", README)
+    (first, *_) = load()
+    shown = race(first.name)
+    own, ar = shown.passes
+    tokens = folds.num_tokens(shown.events)
+    assert [int(number) for number in re.findall(r"\d+", said)] == [tokens, own, ar]
+
+
+def test_the_still_picture_of_the_readme_shows_fewer_passes() -> None:
+    (said,) = re.findall(r"!\[(.+?)\]\(assets/screenshots/live\.png\)", README)
+    own, ar = (int(number) for number in re.findall(r"\d+", said))
+    assert own < ar
