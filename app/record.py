@@ -34,6 +34,7 @@ from mars_runtime.trace import Header, TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.run import Run
     from mars_runtime.model.load import Checkpoint
     from mars_runtime.tasks import Task
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 CACHE_BLOCK = 16
 TRAFFIC = {
     **{"question": "compare", "kind": "poisson", "recorded": "", "mix": "short"},
+    **{"rounds": 3},
     **{"rate": 6.0, "seconds": 15.0, "ways": ["ar", "lossless"], "max_new_tokens": 48},
     **{"high": 0.9, "low": 0.5, "budget": 3.0},
 }
@@ -320,11 +322,12 @@ def _in_blocks(
     model: CausalModel,
     vocabulary: Vocabulary,
     settings: SettingsSource,
+    costs: ForwardCosts | None,
 ) -> Iterator[Event]:
     """The block-cache decoder, imported where torch is loaded anyway."""
     from mars_runtime.decoders.baselines import decode_batch
 
-    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block)
+    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block, costs)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:

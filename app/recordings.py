@@ -17,6 +17,7 @@ from typing import Any
 from app.components import assets
 from app.frontier import tour_set
 from mars_runtime import folds
+from mars_runtime.speedup import run_speedup
 from mars_runtime.trace import Header, Trace, TraceError, read_trace
 
 FOLDER = assets.ASSETS / "recordings"
@@ -57,7 +58,8 @@ class Measured:
     """What the first lane of a recording measured.
 
     counts: tokens that each forward took; speedup: of decoding over the second lane, which is
-    called ``against``; 0 and "" where there is none, 0 where it is too short to time.
+    called ``against``; 0 and "" where there is none, 0 where none may be reported
+    (``mars_runtime/speedup.py``).
     """
 
     header: Header
@@ -111,7 +113,7 @@ def read_value(value: str) -> dict[str, Trace]:
 def measured(recording: Recording) -> Measured:
     """Folds over the traces of a recording. Raises RecordingsError."""
     first, *others = recording.traces().values()
-    speedup = folds.speedup(first.events, others[0].events) if others else None
+    speedup = run_speedup(first.events, others[0].events).reported if others else None
     return Measured(
         header=first.header,
         num_tokens=folds.num_tokens(first.events),

@@ -105,10 +105,16 @@ class TabRun(ABC, Generic[OrderT]):
 
     def collect(self) -> bool:
         """Move new events into the log; says whether there were any."""
-        lines = [(each.name, line) for each in self.transcripts for line in each.read()]
-        for name, line in lines:
-            self.log.add(name, line)
+        lines = [(each, line) for each in self.transcripts for line in each.read()]
+        for transcript, line in lines:
+            if transcript.is_drawn:
+                self.log.add(transcript.name, line)
         return bool(lines)
+
+    @property
+    def drawn(self) -> list[Transcript]:
+        """The transcripts that the page shows; the others only time the same once more."""
+        return [each for each in self.transcripts if each.is_drawn]
 
     def say_situation(self, running: str) -> None:
         """Tell what the latest transcript waits for or who shares with it, else what is running."""
@@ -118,7 +124,7 @@ class TabRun(ABC, Generic[OrderT]):
 
     def judge_all(self, served: Served, kind: str, prompt: str) -> None:
         """Judge all transcripts of the prompt that ran to their end; ``kind``: what each is."""
-        for each in self.transcripts:
+        for each in self.drawn:
             if each.is_done:
                 self.judge(served, prompt, each.tokens[0], {kind: each.name})
 
@@ -320,12 +326,19 @@ class Transcript:
     """A run under the name that its lines get, and what was read of it so far.
 
     tokens: the visible ones of each row. finished: rows whose text has come to an end of its own.
+    is_drawn: False for a repetition that is only timed.
     """
 
     def __init__(
-        self, name: str, run: Run, writer: TraceWriter, keeps_proposals: bool = True
+        self,
+        name: str,
+        run: Run,
+        writer: TraceWriter,
+        keeps_proposals: bool = True,
+        is_drawn: bool = True,
     ) -> None:
         self.name = name
+        self.is_drawn = is_drawn
         self.run = run
         self.events: list[Event] = []
         self.tokens: dict[int, list[int]] = defaultdict(list)

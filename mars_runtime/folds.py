@@ -23,7 +23,7 @@ Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
 earlier occurrence of its last tokens, a draft model, or Jacobi's guesses."""
 
 MIN_TIMED_TOKENS = 20
-"""What a run has to have written before its speed is held against another's."""
+"""Tokens that a run must have before its speed is compared with another's."""
 
 
 def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
@@ -182,16 +182,6 @@ def ttft(events: Sequence[Event], row: int = 0) -> float | None:
     """Seconds to the first tokens: prefill and the row's first step; None before it."""
     first = next(row_steps(events, row), None)
     return None if first is None else prefill_seconds(events) + first[1]
-
-
-def speedup(events: Sequence[Event], other: Sequence[Event]) -> float | None:
-    """Tokens per second of decoding over those of ``other``, prefill left out of both.
-
-    None where either has fewer than ``MIN_TIMED_TOKENS``: too short to time.
-    """
-    if min(num_tokens(events), num_tokens(other)) < MIN_TIMED_TOKENS:
-        return None
-    return _ratio(tokens_per_second(events), tokens_per_second(other)) or None
 
 
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:

@@ -62,18 +62,6 @@ def test_the_clock_starts_after_prefill() -> None:
     assert counts == (0, 4, 5, 7)
 
 
-def test_a_speedup_leaves_prefill_out_and_says_nothing_of_short_runs() -> None:
-    def run(num: int, seconds: float) -> list[Event]:
-        steps = [Step((step_of(i, (i,)),), seconds) for i in range(num)]
-        return [Prefill(10, seconds * 100), *steps, End("limit")]
-
-    assert folds.speedup(run(20, 0.1), run(40, 0.3)) == pytest.approx(3)
-    assert folds.speedup(run(40, 0.2), run(20, 0.1)) == pytest.approx(0.5)
-    assert folds.speedup(run(19, 0.1), run(40, 0.3)) is None
-    assert folds.speedup(run(40, 0.1), run(19, 0.3)) is None
-    assert folds.speedup(run(20, 0.1), run(20, 0.0)) is None
-
-
 def test_acceptance_by_position() -> None:
     assert trace_folds.acceptance_by_position(EVENTS) == pytest.approx([1, 2 / 3, 1 / 3, 0])
     narrow: list[Event] = [Step((step_of(0, (1,), width=1),)), EVENTS[1]]

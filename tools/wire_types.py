@@ -4,9 +4,9 @@ types of the lines of a trace.
     python tools/wire_types.py            # after a change of what it reads
     python tools/wire_types.py --check    # whether both files are as it would write them
 
-The first comes from the tables (``methods.py``, ``settings.py`` and ``review/judgements.py`` in
-``mars_runtime/``), the second from the JSON schemas that pydantic makes of
-``mars_runtime/events.py`` and of ``Header``.
+The first comes from the tables (``methods.py``, ``settings.py``, ``speedup.py`` and
+``review/judgements.py`` in ``mars_runtime/``), the second from the JSON schemas that pydantic makes
+of ``mars_runtime/events.py`` and of ``Header``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from pydantic import TypeAdapter  # noqa: E402
 
+from mars_runtime import speedup  # noqa: E402
 from mars_runtime.events import End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import METHODS  # noqa: E402
 from mars_runtime.review import judgements  # noqa: E402
@@ -63,7 +64,8 @@ def files() -> dict[Path, str]:
 
 
 def _table() -> Iterator[str]:
-    yield f"{WRITTEN} from mars_runtime/methods.py, settings.py and review/judgements.py."
+    yield f"{WRITTEN} from methods.py, settings.py, speedup.py and review/judgements.py"
+    yield "// in mars_runtime/."
     yield from _constant(
         "METHODS",
         "`obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.",
@@ -86,6 +88,21 @@ def _table() -> Iterator[str]:
                 label=line.label, isSteered=line.is_steered, isCommon=name in OBEYED_BY_ALL
             )
             for name, line in SETTINGS.items()
+        },
+    )
+    yield from _constant(
+        "SPEED",
+        "Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.",
+        "{ least: number, parts: number, studentT: number[], apart: number, near: number, "
+        "slack: number, notes: Record<string, string> }",
+        {
+            "least": str(speedup.MIN_TIMED_TOKENS),
+            "parts": str(speedup.PARTS),
+            "studentT": json.dumps(speedup.STUDENT_T),
+            "apart": str(speedup.APART),
+            "near": str(speedup.NEAR),
+            "slack": str(speedup.SLACK),
+            "notes": _object(**speedup.NOTES),
         },
     )
     yield from _constant(

@@ -66,7 +66,7 @@ SEVERAL = (
         "cursor",
     ),
     _setting("tau", 0.95),
-    Argument("block_size", int, "B, proposals per forward", 4),
+    _setting("block_size", 4),
     _setting("lossless", False),
     Argument("batch_size", int, "prompts that are decoded at once", 8),
     Argument("cache_block", int, "tokens of a cache block; matters to the method block alone", 16),
@@ -96,7 +96,8 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "compare",
             "Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far.",
             "mars and ar (each as of generate), speedup (tokens per second of decoding over AR's, "
-            "null under 20 tokens), first_divergence (place of the first token that differs, from "
+            "never above the passes saved; null where it cannot be reported: speedup_note says "
+            "why), first_divergence (place of the first token that differs, from "
             "0, or null), is_same_text",
             BOTH,
             Iterator[dict[str, Any]],

@@ -25,6 +25,7 @@ from app.serving.engines import Engines, Served
 from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
 from mars_runtime import folds
 from mars_runtime.events import End, Event
+from mars_runtime.speedup import run_speedup
 from mars_runtime.text import Detokenizer, Tokenizer
 
 T = TypeVar("T")
@@ -203,11 +204,12 @@ def _comparison(
     """Two items and their events side by side."""
     place = folds.first_divergence(mars, ar)
     is_whole = one["ended"] and other["ended"] and one["num_tokens"] == other["num_tokens"]
-    speedup = folds.speedup(mars, ar)
+    speedup = run_speedup(mars, ar)
     return {
         "mars": one,
         "ar": other,
-        "speedup": None if speedup is None else round(speedup, 3),
+        "speedup": None if speedup.reported is None else round(speedup.reported, 3),
+        "speedup_note": speedup.note,
         "first_divergence": place,
         "is_same_text": bool(is_whole) and place is None,
     }

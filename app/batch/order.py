@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from app import rounds
 from app.controls import (
+    AUTO_BLOCK_SIZE,
     BLOCK_SIZE,
     CHECKPOINT,
+    FIXED_BLOCK_SIZE,
     LOSSLESS,
     MAX_NEW_TOKENS,
     PLAIN,
@@ -26,7 +29,7 @@ from app.controls import (
     read_prompt,
 )
 from mars_runtime.methods import Method
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import AUTO, DecodeSettings
 
 TITLES = {
     "cursor": "MARS, cursor cache",
@@ -42,11 +45,17 @@ LINE_BREAK = "⏎"
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """A batch as asked for: what to decode, by which methods in turn, how."""
+    """A batch as asked for: what to decode, by which methods, in how many rounds, how.
+
+    fixed_block_size: B of the methods that can't choose it where ``settings`` leave it to be
+    chosen.
+    """
 
     prompts: tuple[str, ...]
     methods: tuple[str, ...]
+    rounds: int
     settings: DecodeSettings
+    fixed_block_size: int
     batch_size: int
     cache_block: int
     checkpoint: str
@@ -58,13 +67,17 @@ class BatchOrder:
         return f"{TITLES[method]}, lossless" if self.of(method).lossless else TITLES[method]
 
     def of(self, method: str) -> DecodeSettings:
-        """The settings of a method. Only the cursor cache verifies: where τ says how boldly to
-        draft, the others, which draft nothing, keep what they are as sure of as usual."""
+        """Return the settings of a method. Only the cursor cache chooses B and verifies. The others
+        get a fixed B, and the usual τ where the visitor's is one for drafts that are verified."""
         kind: Method = "ar" if method == "ar" else "mars"
         settings = replace(self.settings, method=kind)
-        if not settings.lossless or method == "cursor":
+        if method == "cursor":
             return settings
-        return replace(settings, lossless=False, tau=DecodeSettings().tau)
+        if self.settings.is_auto:
+            settings = replace(settings, block_size=self.fixed_block_size)
+        if settings.lossless:
+            settings = replace(settings, lossless=False, tau=DecodeSettings().tau)
+        return settings
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:
@@ -111,9 +124,11 @@ BATCH = (
     count("batch_size", 1, MAX_BATCH),
     TAU,
     BLOCK_SIZE,
+    AUTO_BLOCK_SIZE,
     LOSSLESS,
     count("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
     MAX_NEW_TOKENS,
+    rounds.CONTROL,
     CHECKPOINT,
 )
 """The controls of the tab."""
@@ -121,7 +136,11 @@ BATCH = (
 
 def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     """All of the tab's controls as an order. Raises RefusalError."""
-    found = read_all(BATCH, values, limits)
+    found = read_all(BATCH, {"auto": False, "rounds": rounds.ROUNDS[0], **values}, limits)
+    size = found["block_size"]
+    settings = {each.name: found[each.name] for each in BATCH if each.is_setting}
+    if found["auto"]:
+        settings["block_size"] = AUTO
     if found["method"] == found["second"]:
         raise RefusalError("second", "Choose a second method that differs from the first, or none.")
     if found["max_new_tokens"] > MAX_TOKENS:
@@ -129,7 +148,9 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     return BatchOrder(
         found["prompts"],
         tuple(found[name] for name in ("method", "second") if found[name] != NOTHING),
-        replace(PLAIN, **{each.name: found[each.name] for each in BATCH if each.is_setting}),
+        found["rounds"],
+        replace(PLAIN, **settings),
+        min(FIXED_BLOCK_SIZE, limits.block_size) if size == AUTO else size,
         found["batch_size"],
         found["cache_block"],
         found["checkpoint"],

@@ -3,7 +3,8 @@ device alone, and the start of one side, which the endpoint uses too.
 
 The first line of a value (``run_log.py``) names the sides and the prompts; further
 lines are a side's trace lines without its proposals, which nobody draws here, and under ``totals``
-and ``figures`` what is folded from the events, the latter as plotly figures in plain Python values.
+and ``figures`` what is folded from the events, the latter as plotly figures in plain Python values,
+and under ``rounds`` medians and spreads over the rounds (``speedup.Rounds``).
 Their colours are named after the style sheet's variables (``PAGE_COLOURS``), which the browser
 fills in for light and dark. Knows no gradio, torch, plotly package or model.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
 from app.examples.book import BATCH, ExampleBook, ExamplePages
+from app.rounds import in_turn, rounds_text
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served
 from app.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
@@ -25,11 +27,13 @@ from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Step
 from mars_runtime.folds import num_accepted, steps, timeline, totals
+from mars_runtime.speedup import Rounds
 from mars_runtime.trace import TraceWriter
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
     from mars_runtime.decoders.baselines import BatchMethod
+    from mars_runtime.decoders.forward_costs import ForwardCosts
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")
@@ -37,6 +41,10 @@ TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the de
 Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
+CANNOT_PAY = (
+    "Drafting does not pay here: so many prompts together keep this machine busy already, and a "
+    "pass that also drafts takes as much longer as it saves."
+)
 MAX_POINTS = 400  # of a line; more cannot be told apart on a page
 
 
@@ -46,7 +54,7 @@ def new_log(sides: Sequence[Mapping[str, str]], prompts: Sequence[str]) -> RunLo
 
 
 class BatchRun(TabRun[BatchOrder]):
-    """All prompts by one method after the other, each side with a deadline of its own."""
+    """All prompts by every method, in rounds. The first round is drawn, the others are timed."""
 
     def __init__(self, order: BatchOrder, book: ExampleBook, max_seconds: float) -> None:
         self._methods = dict(zip(SIDES, order.methods, strict=False))
@@ -56,19 +64,46 @@ class BatchRun(TabRun[BatchOrder]):
         ]
         super().__init__(new_log(sides, order.prompts), order, book, max_seconds)
         self._folded = 0.0
+        self._num_rounds = 0  # that are complete
+        self._timed = {name: Rounds() for name in self._methods}
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Every method in turn; the outputs are judged at the end."""
-        for name, method in self._methods.items():
-            seconds = self.max_seconds
-            self.begin(start_side(served, self.order, name, method, seconds, self.owner))
-            yield from self.follow()
-            if not self.transcripts[-1].is_done:
+        """Run every round; the outputs are judged at the end."""
+        until = time.monotonic() + self.max_seconds * len(self._methods)
+        for number in range(self.order.rounds):
+            done: dict[str, Transcript] = {}
+            for name in in_turn(list(self._methods), number):
+                seconds = min(self.max_seconds, until - time.monotonic())
+                if seconds <= 0 or self.is_cancelled:
+                    break
+                method = self._methods[name]
+                side = start_side(served, self.order, name, method, seconds, self.owner)
+                side.is_drawn = number == 0
+                self.begin(side)
+                yield from self.follow()
+                if not side.is_done:
+                    break
+                done[name] = side
+            if len(done) < len(self._methods):
                 break
+            self._note_round(done)
+        self._say_how_it_ended(served)
+
+    def _note_round(self, done: Mapping[str, Transcript]) -> None:
+        """Add a complete round to what was timed, and report the medians so far."""
+        self._num_rounds += 1
+        first, *others = done.values() if self._num_rounds % 2 else reversed(done.values())
+        self._timed["a"].add(first.events, others[0].events if others else None)
+        for other in others:
+            self._timed["b"].add(other.events, None)
+        for name, timed in self._timed.items():
+            self.log.add("rounds", {"side": name, **timed.plain()})
+
+    def _say_how_it_ended(self, served: Served) -> None:
         end = self.transcripts[-1].end
-        if end is None or end.reason == "cancelled":
+        if self.is_cancelled or (end is not None and end.reason == "cancelled"):
             self.log.say(STOPPED, "stopped")
-        elif end.message:
+        elif end is not None and end.message and not self._num_rounds:
             self.log.say(end.message, "error")
         else:
             self._judge(served)
@@ -79,6 +114,8 @@ class BatchRun(TabRun[BatchOrder]):
         side = self.transcripts[-1]
         self.say_situation(self._running_sentence() if side.events else "")
         has_news = self.collect()
+        if not side.is_drawn:
+            return
         now = time.monotonic()
         if side.end is not None or (has_news and now - self._folded > TOTALS_SECONDS):
             self._folded = now
@@ -95,14 +132,14 @@ class BatchRun(TabRun[BatchOrder]):
         if side.end is not None and found.num_forwards:
             drawn = [
                 Side(self._title(each), self._methods[each.name] == "ar", each.events)
-                for each in self.transcripts
+                for each in self.drawn
             ]
             both = {"time": time_figure(drawn), "forwards": forwards_figure(drawn)}
             self.log.add("figures", both)
 
     def _judge(self, served: Served) -> None:
         """Say which outputs are right, where that can be judged, once nothing is timed any more."""
-        for side in self.transcripts:
+        for side in self.drawn:
             for row, prompt in enumerate(self.order.prompts):
                 if row in side.finished:
                     about = {"side": side.name, "row": row}
@@ -113,19 +150,36 @@ class BatchRun(TabRun[BatchOrder]):
 
     def _running_sentence(self) -> str:
         running = f"Running {self._title(self.transcripts[-1])}"
+        if self._num_rounds:
+            return f"{running}, round {self._num_rounds + 1} of {self.order.rounds}…"
         if len(self.transcripts) < len(self._methods):
             last = self.order.title(self.order.methods[-1])
             return f"{running}; then {last} on the same prompts…"
         return f"{running}…"
 
     def _finished_sentence(self) -> str:
-        if len(self.transcripts) < 2:
-            return "Finished."
-        taken = [
-            f"{self._title(side)} took {totals(side.events).num_forwards:,} forward passes"
-            for side in self.transcripts
-        ]
-        return f"Finished: {', '.join(taken)}."
+        """What each method took: passes for the same texts, else tokens per pass."""
+        timed = rounds_text(self._num_rounds, self.order.rounds)
+        if len(self.drawn) < 2:
+            return f"Finished, {timed}."
+        first, second = self.drawn
+        is_same = first.tokens == second.tokens
+        taken = [self._taken(side, is_same) for side in self.drawn]
+        same = " for the same texts" if is_same else ""
+        said = f"Finished: {', '.join(taken)}{same}, {timed}."
+        return f"{said} {CANNOT_PAY}" if self._cannot_pay() else said
+
+    def _taken(self, side: Transcript, is_same: bool) -> str:
+        found = totals(side.events)
+        if is_same:
+            return f"{self._title(side)} took {found.num_forwards:,} forward passes"
+        return f"{self._title(side)} wrote {found.effective_tpf:.2f} tokens per forward pass"
+
+    def _cannot_pay(self) -> bool:
+        """Whether MARS with the cursor cache was not faster than AR."""
+        if self.order.methods != ("cursor", "ar"):
+            return False
+        return self._timed["a"].found.kind in ("slower", "same")
 
 
 class BatchHandlers(TabHandlers[BatchRun]):
@@ -175,12 +229,15 @@ def _decode(
     model: CausalModel,
     vocabulary: Vocabulary,
     settings: SettingsSource,
+    costs: ForwardCosts | None,
 ) -> Iterator[Event]:
     """``decode_batch``, imported where torch is loaded anyway."""
     from mars_runtime.decoders.baselines import decode_batch
 
     chosen = cast("BatchMethod", method)
-    return decode_batch(model, vocabulary, prompts, chosen, settings, batch_size, cache_block)
+    return decode_batch(
+        model, vocabulary, prompts, chosen, settings, batch_size, cache_block, costs
+    )
 
 
 @dataclass(frozen=True, slots=True)

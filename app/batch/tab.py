@@ -6,6 +6,7 @@ from typing import Any
 
 import gradio as gr
 
+from app import rounds
 from app.batch.order import BATCH, MAX_BATCH, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, NOTHING, TITLES
 from app.batch.run import BatchHandlers
 from app.components.views import BatchView
@@ -42,11 +43,15 @@ def batch_tab(page: gr.Blocks, batch: BatchHandlers, checkpoint: Field) -> None:
             desk.controls["tau"] = setting_field("tau", "batch-tau", value=TAU)
             depth = engines.entry(engines.default).block_size
             desk.controls["block_size"] = block_size_field(depth, "batch-block_size")
+            desk.controls["auto"] = gr.Checkbox(
+                True, label="auto: B by what pays here", **desk.named("auto")
+            )
             desk.controls["lossless"] = setting_field("lossless", "batch-lossless", info=VERIFIES)
             ends = (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
             desk.slider("cache_block", *ends, CACHE_BLOCK, 4, "cache block")
             desk.slider("batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")
             desk.max_tokens(NUM_TOKENS)
+        desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
 
     def follow(checkpoint: Any, block_size: Any) -> Any:
         with in_words():

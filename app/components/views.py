@@ -122,7 +122,8 @@ class BatchView(LineView):
 
     First line: the run as JSON (``run``, ``sides``: [{"side", "method", "title"}], ``prompts``).
     Further lines: ``<side>\\t<trace line>``, ``totals\\t{"side", ...}``, ``figures\\t{"time",
-    "forwards"}``, ``verdict\\t{"side", "row", "right"}``, ``status\\t{"text", "kind"}``.
+    "forwards"}``, ``rounds\\t{"side", "kind", "ratio", "rate", ...}`` (``speedup.Rounds``),
+    ``verdict\\t{"side", "row", "right"}``, ``status\\t{"text", "kind"}``.
     """
 
     page = "views/batch/batch.html"
@@ -134,7 +135,8 @@ class GridView(LineView):
     """Small multiples of one prompt over τ and B.
 
     First line: the grid as JSON (``run``, ``prompt``, ``rows``: [{"tau", "lossless"}],
-    ``columns``: [B]). Further lines: ``<cell>\\t<trace line>``, ``verdict\\t{"cell", "right"}``,
+    ``columns``: [B]). Further lines: ``<cell>\\t<trace line>``, ``rounds\\t{"cell", "kind",
+    "ratio", "rate", ...}`` (``speedup.Rounds``), ``verdict\\t{"cell", "right"}``,
     ``status\\t{"text", "kind"}``. Cells are called ``ar`` and ``r<row>c<column>``. A cell that is
     opened is shown by the race view whose ``elem_id`` is ``grid-race``.
     """

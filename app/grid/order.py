@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from app import rounds
 from app.controls import (
     BLOCK_SIZE,
     CHECKPOINT,
@@ -24,6 +25,7 @@ from app.controls import (
     settings_for,
     switch,
 )
+from app.rounds import in_turn
 from mars_runtime.settings import DecodeSettings
 
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -32,7 +34,7 @@ USUAL_TAUS, USUAL_BLOCK_SIZES = (0.5, 0.7, 0.8, 0.9), (2, 4, 8)
 LOSSLESS_TAU = 0.0  # drafts as bold as can be: nothing wrong can come of it
 MAX_CELLS, MAX_TOKENS = 20, 256
 REFERENCE = "ar"
-"""The cell of plain AR, which every cell is held against."""
+"""The cell of plain AR, with which every cell is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,14 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class GridOrder:
-    """A grid as asked for: one prompt, once as plain AR and once a cell."""
+    """A grid as asked for: one prompt as plain AR and by every cell, in some rounds."""
 
     prompt: str
     thresholds: tuple[Threshold, ...]
     block_sizes: tuple[int, ...]
     max_new_tokens: int
     checkpoint: str
+    rounds: int
 
     @property
     def num_cells(self) -> int:
@@ -73,12 +76,21 @@ class GridOrder:
                 settings = replace(threshold.settings(start), block_size=block_size)
                 yield f"r{row}c{column}", settings
 
+    def turns(self, number: int) -> list[list[tuple[str, DecodeSettings]]]:
+        """The cells of round ``number``, from 0, in the order in which they run: each row with a
+        run of AR of its own, so that what is compared was timed close together."""
+        reference, *cells = self.cells()
+        width = len(self.block_sizes)
+        rows = [cells[start : start + width] for start in range(0, len(cells), width)]
+        return [in_turn([reference, *row], number) for row in in_turn(rows, number)]
+
     def head(self) -> dict[str, Any]:
         """The grid as the component is told of it."""
         return {
             "prompt": self.prompt,
             "rows": [{"tau": each.tau, "lossless": each.is_lossless} for each in self.thresholds],
             "columns": list(self.block_sizes),
+            "rounds": self.rounds,
         }
 
 
@@ -100,6 +112,7 @@ GRID = (
     Control("block_sizes", partial(read_several, "block_sizes", BLOCK_SIZE)),
     switch("lossless", "The lossless row"),
     MAX_NEW_TOKENS,
+    rounds.CONTROL,
     CHECKPOINT,
 )
 """The controls of the tab."""
@@ -107,7 +120,7 @@ GRID = (
 
 def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
     """All of the tab's controls as an order. Raises RefusalError."""
-    found = read_all(GRID, {"lossless": False, **values}, limits)
+    found = read_all(GRID, {"lossless": False, "rounds": rounds.ROUNDS[0], **values}, limits)
     thresholds = [*map(Threshold, found["taus"])]
     if found["lossless"]:
         thresholds.append(Threshold(LOSSLESS_TAU, is_lossless=True))
@@ -124,5 +137,10 @@ def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
     if most > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell.")
     return GridOrder(
-        found["prompt"], tuple(thresholds), tuple(block_sizes), most, found["checkpoint"]
+        found["prompt"],
+        tuple(thresholds),
+        tuple(block_sizes),
+        most,
+        found["checkpoint"],
+        found["rounds"],
     )

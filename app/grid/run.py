@@ -1,20 +1,23 @@
 """Grids: what the tab does, and the run of a visitor with its cells in turn.
 
 The first line of a value (``run_log.py``) names rows and columns; further lines are
-a cell's trace lines, whole, so that any cell can be opened as a run. Knows no gradio, drawing or
+a cell's trace lines, whole, so that any cell can be opened as a run, and under ``rounds`` how often
+a cell was timed and how it compares with AR. Knows no gradio, drawing or
 model.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from app.controls import RefusalError
 from app.examples.book import GRID, ExampleBook, ExamplePages
-from app.grid.order import BLOCK_SIZES, MAX_TOKENS, GridOrder, read_grid_order
+from app.grid.order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
+from app.rounds import rounds_text
 from app.run_log import RunLog, RunLogs
 from app.serving.engines import Engines, Served
 from app.stream import (
@@ -28,34 +31,65 @@ from app.stream import (
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.speedup import Rounds
 
 FULL = "Waiting: all places are taken; the next cell runs when one is free."
 
 
 class GridRun(TabRun[GridOrder]):
-    """Plain AR, then cell after cell, each with the device alone, until the deadline of all."""
+    """Plain AR and cell after cell in rounds, each with the device alone, until the deadline of
+    all. The first run of a cell is drawn; the others are timed."""
 
     _running = ""
+
+    def __init__(
+        self, log: RunLog, order: GridOrder, book: ExampleBook, max_seconds: float
+    ) -> None:
+        super().__init__(log, order, book, max_seconds)
+        self._num_rounds = 0  # that are complete
+        self._drawn: set[str] = set()
+        self._timed: defaultdict[str, Rounds] = defaultdict(Rounds)
 
     @property
     def num_done(self) -> int:
         """Cells that ran to their end, the reference apart."""
-        return sum(cell.is_done for cell in self.transcripts[1:])
+        return sum(cell.is_done for cell in self.drawn if cell.name != REFERENCE)
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """The reference and every cell in turn; the texts are judged at the end."""
+        """Run every round; the texts are judged at the end."""
         until = time.monotonic() + self.max_seconds
-        for number, (name, settings) in enumerate(self.order.cells()):
-            self._running = _running_sentence(self.order, number, settings)
+        for number in range(self.order.rounds):
+            for turn in self.order.turns(number):
+                if not (yield from self._turn(served, turn, until)):
+                    break
+            else:
+                self._num_rounds += 1
+                continue
+            break
+        self._say_how_it_ended()
+        self.judge_all(served, "cell", self.order.prompt)
+
+    def _turn(
+        self, served: Served, turn: Sequence[tuple[str, DecodeSettings]], until: float
+    ) -> Generator[Wait, None, bool]:
+        """Run a row of cells and AR, then note how they compare; whether all came to their end."""
+        done: dict[str, Transcript] = {}
+        for name, settings in turn:
+            self._running = self._running_sentence(name, settings)
             cell = yield from self._started(served, name, settings, until)
             if cell is None:
-                break
+                return False
+            self._drawn.add(name)
             self.begin(cell)
             yield from self.follow()
             if not cell.is_done:
-                break
-        self._say_how_it_ended()
-        self.judge_all(served, "cell", self.order.prompt)
+                return False
+            done[name] = cell
+        for name, cell in done.items():
+            reference = None if name == REFERENCE else done[REFERENCE].events
+            self._timed[name].add(cell.events, reference)
+            self.log.add("rounds", {"cell": name, **self._timed[name].plain()})
+        return True
 
     def advance(self) -> None:
         """What goes on, then new lines."""
@@ -84,7 +118,8 @@ class GridRun(TabRun[GridOrder]):
         prompt_ids = served.checkpoint.tokenizer.encode_prompt(prompt)
         request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
         writer = writer_of(served, prompt, request, self.book.task(prompt))
-        return Transcript(name, served.engine.submit(request, is_alone=True), writer)
+        run = served.engine.submit(request, is_alone=True)
+        return Transcript(name, run, writer, is_drawn=name not in self._drawn)
 
     def _say_how_it_ended(self) -> None:
         counted = f"{self.num_done} of {self.order.num_cells} cells ran"
@@ -96,7 +131,19 @@ class GridRun(TabRun[GridOrder]):
         elif self.num_done < self.order.num_cells:
             self.log.say(f"{self.time_is_over}: {counted}.", "stopped")
         else:
-            self.log.say(f"Finished: {counted}.", "finished")
+            timed = rounds_text(self._num_rounds, self.order.rounds)
+            self.log.say(f"Finished: {counted}, {timed}.", "finished")
+
+    def _running_sentence(self, name: str, settings: DecodeSettings) -> str:
+        if name == REFERENCE:
+            if not self._drawn:
+                return f"Plain AR first, the baseline of the {self.order.num_cells} cells…"
+            return "Plain AR again, the baseline of the next row…"
+        way = "lossless" if settings.lossless else f"τ {settings.tau:g}"
+        cell = f"{way}, B {settings.block_size}…"
+        if self._num_rounds:
+            return f"Round {self._num_rounds + 1} of {self.order.rounds}: {cell}"
+        return f"Cell {len(self._drawn - {REFERENCE}) + 1} of {self.order.num_cells}: {cell}"
 
 
 class GridHandlers(TabHandlers[GridRun]):
@@ -124,10 +171,3 @@ class GridHandlers(TabHandlers[GridRun]):
     def blank(self) -> RunLog:
         """The log of what cannot be begun."""
         return RunLog({"prompt": "", "rows": [], "columns": []})
-
-
-def _running_sentence(order: GridOrder, number: int, settings: DecodeSettings) -> str:
-    if not number:
-        return f"Plain AR first, which the {order.num_cells} cells are held against…"
-    way = "lossless" if settings.lossless else f"τ {settings.tau:g}"
-    return f"Cell {number} of {order.num_cells}: {way}, B {settings.block_size}…"

@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from app import rounds
 from app.components.views import GridView
 from app.grid.order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.grid.run import GridHandlers
@@ -42,6 +43,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
         desk.choices(gr.CheckboxGroup, "block_sizes", titles, chosen, "B, a column each")
         with gr.Column(**desk.named("knobs")):
             desk.max_tokens(NUM_TOKENS)
+        desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
 
     def follow(checkpoint: Any, chosen: Any) -> Any:
         """The values of B that a checkpoint knows; what was chosen stays where it is one."""

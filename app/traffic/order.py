@@ -6,10 +6,11 @@ bounded, so that one visitor cannot keep the machine busy for long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from app import rounds
 from app.controls import (
     CHECKPOINT,
     MAX_NEW_TOKENS,
@@ -32,20 +33,24 @@ RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Of the rate that was chosen: the points of a curve."""
 MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
 MAX_REQUESTS, MAX_IN_ALL = 120, 400
-"""Requests of one part of a run, and of all its parts."""
+"""Requests of one part of a run, and of all parts of a round."""
 MAX_RECORDED_CHARS = 4000
 SEED = 13
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One part of a run: a way of decoding, the arrivals it gets, the rate they stand for, and for
-    how many seconds they come."""
+    """One part of a run: a method on its arrivals.
+
+    rate: requests per second that the arrivals stand for. seconds: for which they come. round: from
+    0; every round repeats the same arrivals.
+    """
 
     way: Way
     arrivals: tuple[float, ...]
     rate: float
     seconds: float
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class TrafficOrder:
     max_new_tokens: int
     budget: float | None
     checkpoint: str
+    rounds: int
 
     @property
     def ways(self) -> tuple[Way, ...]:
@@ -74,6 +80,7 @@ class TrafficOrder:
             "seconds": max(part.seconds for part in self.parts),
             "requests": max(len(part.arrivals) for part in self.parts),
             "budget": self.budget,
+            "rounds": self.rounds,
         }
 
 
@@ -105,6 +112,7 @@ TRAFFIC = (
     number("low", "The lower bound of τ", 0.0, 1.0),
     number("budget", "The seconds of a budget", 0.0, MAX_BUDGET),
     MAX_NEW_TOKENS,
+    rounds.CONTROL,
     CHECKPOINT,
 )
 """The controls of the tab."""
@@ -112,31 +120,40 @@ TRAFFIC = (
 
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
     """All of the tab's controls as an order. Raises RefusalError."""
-    found = read_all(TRAFFIC, values, limits)
+    found = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
     count("max_new_tokens", 2, MAX_TOKENS).read(found["max_new_tokens"], limits)
     try:
         bounds = Bounds(found["low"], found["high"], 1, limits.block_size)
     except SettingsError:
         raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
     ways = [ways_of(bounds)[name] for name in found["ways"]]
-    parts = tuple(part for way in ways for part in _parts(way, found))
+    by_rate = list(zip(*(_parts(way, found) for way in ways), strict=True))
+    parts = [part for same in by_rate for part in same]
     most = max(len(part.arrivals) for part in parts)
     in_all = sum(len(part.arrivals) for part in parts)
     if most > MAX_REQUESTS:
         told = f"Ask for at most {MAX_REQUESTS} requests at a time; these are {most}: "
         raise RefusalError("rate", told + "lower the rate or the seconds.")
     if in_all > MAX_IN_ALL:
-        told = f"Ask for at most {MAX_IN_ALL} requests in all; these are {in_all}: "
+        told = f"Ask for at most {MAX_IN_ALL} requests in a round; these are {in_all}: "
         raise RefusalError("ways", told + "choose fewer ways, a lower rate or fewer seconds.")
     return TrafficOrder(
         found["question"],
         found["kind"],
-        parts,
+        tuple(_repeated(by_rate, found["rounds"])),
         found["mix"],
         found["max_new_tokens"],
         found["budget"] or None,
         found["checkpoint"],
+        found["rounds"],
     )
+
+
+def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traffic]:
+    """The parts in the order in which they run: at each rate the methods take turns."""
+    for same in by_rate:
+        for turn in range(num):
+            yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
 
 
 def _parts(way: Way, found: Mapping[str, Any]) -> list[Traffic]:

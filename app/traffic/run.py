@@ -1,4 +1,4 @@
-"""Traffic: what the tab does, and the run of a visitor: each way in turn on the same arrivals.
+"""Traffic: what the tab does, and the run of a visitor: methods by turns on the same arrivals.
 
 The first line of a value (``run_log.py``) names the ways; further lines are ticks of
 a part that goes on, decisions of the controller, points of a curve, and at the end agreement with
@@ -8,6 +8,7 @@ no gradio, drawing or model.
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from app.serving.engines import Served
 from app.stream import STOPPED, TabHandlers, TabRun, Wait
 from app.traffic.order import CURVE, MAX_TOKENS, SEED, Traffic, TrafficOrder, read_traffic_order
 from mars_runtime.engine.header import Facts, facts_of
-from mars_runtime.traffic.controller import AR, Bounds, Decision, Way, steered, ways_of
+from mars_runtime.traffic.controller import AR, LOSSLESS, Bounds, Decision, Way, steered, ways_of
 from mars_runtime.traffic.drive import Drive, Progress
 from mars_runtime.traffic.figures import Figures, Record, agreement, figures_of, point_of, texts_of
 from mars_runtime.traffic.simulate import (
@@ -44,6 +45,10 @@ DRAIN_SECONDS = 20.0
 ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
 NUM_SAMPLED = 8
 """Requests that plain AR answers afterwards, where it was not among the ways."""
+CANNOT_PAY = (
+    "Drafting does not pay at this rate: the requests keep this machine busy already, and a pass "
+    "that also drafts takes as much longer as it saves."
+)
 Records = tuple[Record, ...]
 DAY_REQUESTS, MOST_MACHINES = 3000, 6
 NOBODY = -1
@@ -51,7 +56,8 @@ NOBODY = -1
 
 
 class TrafficRun(TabRun[TrafficOrder]):
-    """All parts of an order, one after the other, until the deadline of all."""
+    """All parts of an order, one after the other, until the deadline of all. Methods take turns in
+    every round (``app/rounds.py``)."""
 
     def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:
         super().__init__(RunLog(order.head()), order, book, max_seconds)
@@ -61,6 +67,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         self._drive: Drive | None = None
         self._records: dict[str, Records] = {}
         self._num_served = 0
+        self._waits: dict[tuple[str, float], list[float]] = {}
 
     def cancel(self) -> None:
         """End every request within one forward, and begin nothing else."""
@@ -76,10 +83,12 @@ class TrafficRun(TabRun[TrafficOrder]):
         self._places = max(1, served.engine.max_running - 1)
         self.log.add("about", about(served, self._places))
         self._asks = self._drawn(served)
-        for number, part in enumerate(self.order.parts, 1):
+        for part in self.order.parts:
             if self._is_over:
                 break
-            told = f"{part.way.title}, {number} of {len(self.order.parts)}"
+            told = f"{part.way.title}, round {part.round + 1} of {self.order.rounds}"
+            if self.order.question == CURVE:
+                told += f", {part.rate:g} requests/s"
             asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, told)
             found = yield from self._driven(served, part, asks, tell)
             self._records[part.way.name] = found  # of a curve the latest
@@ -146,6 +155,9 @@ class TrafficRun(TabRun[TrafficOrder]):
         self.log.add("tick", tick_line(part.way.name, progress, found))
         if not progress.is_over:
             return
+        if found.latency is not None:
+            waits = self._waits.setdefault((part.way.name, part.rate), [])
+            waits.append(found.latency.p50)
         for decision in progress.decisions:
             self.log.add("decision", decision_line(part.way, decision))
         if self.order.question == CURVE:
@@ -189,7 +201,20 @@ class TrafficRun(TabRun[TrafficOrder]):
         elif time.monotonic() >= self._until:
             self.log.say(f"{self.time_is_over}; what is drawn was measured up to there.", "stopped")
         else:
-            self.log.say(f"Finished: {self._num_served} requests were served.", "finished")
+            said = (
+                f"Finished: {self._num_served} requests were served in {self.order.rounds} rounds."
+            )
+            self.log.say(f"{said} {CANNOT_PAY}" if self._cannot_pay() else said, "finished")
+
+    def _cannot_pay(self) -> bool:
+        """Whether half of the lossless answers took no less time than half of AR's, by medians
+        over the rounds, at the highest rate."""
+        rate = max(part.rate for part in self.order.parts)
+        waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
+        if not all(waits):
+            return False
+        plain, lossless = (statistics.median(each or ()) for each in waits)
+        return lossless >= plain
 
 
 class TrafficHandlers(TabHandlers[TrafficRun]):
@@ -220,9 +245,10 @@ def about(served: Served, places: int) -> dict[str, Any]:
 
 
 def tick_line(way: str, progress: Progress, found: Figures) -> dict[str, Any]:
-    """The figures of a part up to a moment; ``tokens``: written so far, by all."""
+    """The figures of a part up to a moment. tokens: written so far, by all. over: at its end."""
     tokens = sum(record.num_tokens for record in progress.records)
-    return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **asdict(found)}
+    over = {"over": True} if progress.is_over else {}
+    return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **over, **asdict(found)}
 
 
 def decision_line(way: Way, decision: Decision) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
+from app import rounds
 from app.components.views import TrafficView
 from app.layout.fields import Desk
 from app.layout.wiring import AT_ONCE, Field
@@ -16,10 +17,10 @@ SECONDS, NUM_TOKENS = 4, 48  # what the tab opens with
 USUAL = Bounds()
 WAYS = {
     AR: "plain AR",
-    LOSSLESS: "lossless",
-    FIXED: "fixed τ",
-    FOLLOW: "τ by a controller",
-    FOLLOW_LOSSLESS: "lossless, B by a controller",
+    LOSSLESS: "lossless, auto B",
+    FIXED: "fixed τ, auto B",
+    FOLLOW: "τ by load, auto B",
+    FOLLOW_LOSSLESS: "lossless, B by load",
 }
 RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
@@ -31,7 +32,7 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, checkpoint: Field) ->
     with desk.laid_out(page, TRAFFIC, TrafficView):
         desk.choices(gr.Radio, "question", QUESTIONS, COMPARE, "Show")
         opens_with = [AR, LOSSLESS, FIXED, FOLLOW]
-        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Ways of decoding, in turn")
+        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Methods, in turn")
         desk.choices(gr.Radio, "kind", KINDS, "poisson", "Arrivals")
         controls["recorded"] = gr.Textbox(
             RECORDED,
@@ -49,6 +50,7 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, checkpoint: Field) ->
             desk.slider("high", 0, 1, USUAL.high, 0.01, "τ")
             desk.slider("low", 0, 1, USUAL.low, 0.01, "lowest τ")
             desk.slider("budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")
+        desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
     controls["kind"].change(
         lambda kind: gr.update(visible=kind == "recorded"),
         [controls["kind"]],

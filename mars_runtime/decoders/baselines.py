@@ -50,6 +50,7 @@ from mars_runtime.decoders.base import (
     prefill_whole,
     slots_to_read,
 )
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
 from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
 
@@ -70,13 +71,15 @@ def decode_batch(
     settings: SettingsSource,
     batch_size: int,
     cache_block: int = 32,
+    costs: ForwardCosts | None = None,
 ) -> Iterator[Event]:
     """Decode all prompts by ``method``, ``batch_size`` at a time.
 
     Yields a Prefill for each group (with the bytes of its cache) and one Step per forward;
     RowStep.row is the number of the prompt. ``seconds`` stay 0 and there is no End. ``settings``
     are read once per step; their ``method`` is replaced by this one's. ``cache_block`` matters to
-    ``block`` alone. Raises DecodeError, one sentence, at once for what cannot be decoded.
+    ``block`` alone. ``costs`` of forwards on this device are needed where B is ``auto``, which only
+    ``cursor`` can choose. Raises DecodeError, one sentence, at once for what cannot be decoded.
     """
     if method not in BATCH_METHODS:
         raise DecodeError(f"Choose a method among {', '.join(BATCH_METHODS)}.")
@@ -89,12 +92,12 @@ def decode_batch(
         raise DecodeError("Give at least one prompt.")
     source = always("ar" if method == "ar" else "mars", settings)
     now = unverified(source) if method in ("block", "uncached") else source()
-    if now.is_auto:
-        raise DecodeError("A batch has one B for all its rows: give a number as B.")
+    if now.is_auto and costs is None:
+        raise DecodeError("What forwards cost here was not measured: choose a number as B.")
     if vocabulary.mask_id is None and (now.num_proposals > 1 or method == "block"):
         raise NoMaskError
     check_prompts(model, prompts, now.max_new_tokens)
-    decode: Callable[..., Iterator[Event]] = factory.decode
+    decode: Callable[..., Iterator[Event]] = partial(factory.decode, costs=costs)
     if method == "block":
         decode = partial(_decode_block, cache_block=cache_block)
     elif method == "uncached":

@@ -488,6 +488,39 @@ def rate_of(
     return tokens / cost
 
 
+class Stake(NamedTuple):
+    """What a row of a batch wants from the next forward.
+
+    width: tokens fed, and whether masks are among them. promise: tokens that they are worth to the
+    row. rate: tokens of the row that leave for the cost of one AR step.
+    """
+
+    width: int
+    has_masks: bool
+    promise: float
+    rate: float
+
+
+PLAIN = Stake(1, False, 0.0, 1.0)
+"""A row that feeds one token, as AR does."""
+
+
+def agreed_width(stakes: Sequence[Stake], curve: Curve) -> int:
+    """How many tokens per row pay for the batch as a whole.
+
+    A forward costs all of its rows as much as the widest one, so a row that drafts alone takes time
+    from the others. Rows that want more than the width that is returned feed one token.
+    """
+    rate = sum(stake.rate for stake in stakes)
+
+    def gain(width: int) -> float:
+        kept = [stake for stake in stakes if stake.width <= width]
+        masks = 1 if any(stake.has_masks for stake in kept) else 0
+        return sum(stake.promise for stake in kept) - rate * (curve.of(width, masks) - 1.0)
+
+    return max(sorted({1, *(stake.width for stake in stakes)}), key=gain)
+
+
 class Drafter:
     """Steers one lossless row under one tau, metric and way of drafting."""
 
@@ -514,6 +547,7 @@ class Drafter:
         self._probes = Probes()
         self._num_left = 0  # drafts that left since the last look
         self._reserve = Reserve() if settings.aim == "passes" else None
+        self.stake = PLAIN
 
     def fits(self, settings: DecodeSettings) -> bool:
         """Whether what was seen still counts under these settings."""
@@ -531,6 +565,10 @@ class Drafter:
         if not curve.is_sure:
             chances, course = [], AR
         option = best_option(chances, course, weighed, may_branch=self._may_branch)
+        self.stake = Stake(
+            option.width, bool(option.num_masks), option.gain + option.going_on * course.worth,
+            course.rate,
+        )  # fmt: skip
         if self._reserve is not None:
             self._reserve.spend(curve.of(option.width, option.num_masks))
         return option.feed

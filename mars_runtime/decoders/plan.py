@@ -35,7 +35,14 @@ from mars_runtime.acceptance import (
 )
 from mars_runtime.decoders.base import NoMaskError
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
-from mars_runtime.decoders.drafting import BlockSizes, Drafter, Feed, basis_of
+from mars_runtime.decoders.drafting import (
+    PLAIN,
+    BlockSizes,
+    Drafter,
+    Feed,
+    agreed_width,
+    basis_of,
+)
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.rows import Row
@@ -299,7 +306,27 @@ class Steering:
         self._curve = self._costs.curve(len(rows))
         unverified = [(row, now) for row, now in both if now.is_auto and not now.is_verified]
         size = self._sizes.choose(unverified) if unverified else 1
-        return [self._feed(row, now, size) for row, now in both]
+        feeds = [self._feed(row, now, size) for row, now in both]
+        return self._agreed(both, feeds) if len(rows) > 1 else feeds
+
+    def _agreed(
+        self, both: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[Feed]
+    ) -> list[Feed]:
+        """Let rows draft only as far as that pays for all that share the forward. Where a row's
+        width is fixed, or fewest passes are wanted, nothing is taken back."""
+        stakes = []
+        for row, now in both:
+            if now.is_auto and now.is_verified and now.aim == "time" and row.drafter is not None:
+                stakes.append(row.drafter.stake)
+            elif now.method == "ar":
+                stakes.append(PLAIN)
+            else:
+                return list(feeds)
+        width = agreed_width(stakes, self._curve)
+        return [
+            feed if stake.width <= width else Feed(0, 0)
+            for feed, stake in zip(feeds, stakes, strict=True)
+        ]
 
     def _feed(self, row: Row, now: DecodeSettings, size: int) -> Feed:
         """``size``: the B of rows that leave it to be chosen and are not verified."""

@@ -220,7 +220,7 @@ class CheckpointBackend:
 
         model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
         if isinstance(asked, Solo):
-            return asked.decode(model, tokenizer, settings)
+            return asked.decode(model, tokenizer, settings, self.costs)
         if settings().method == "block_diffusion":
             from mars_runtime.decoders import diffusion
 

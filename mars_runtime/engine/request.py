@@ -12,8 +12,10 @@ from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.forward_costs import ForwardCosts
 
-    SoloDecode = Callable[[CausalModel, Vocabulary, SettingsSource], Iterator[Event]]
+    Costs = ForwardCosts | None
+    SoloDecode = Callable[[CausalModel, Vocabulary, SettingsSource, Costs], Iterator[Event]]
 
 DEFAULT_DEADLINE = 300.0
 MAX_DEADLINE = 86_400.0
@@ -56,8 +58,9 @@ class Request:
 class Solo:
     """A decoder of any kind, of any number of rows, for which the device is there alone.
 
-    decode: given the model, its vocabulary and the source of settings, yields a Prefill and Steps;
-        the run is over when it is exhausted.
+    decode: given the model, its vocabulary, the source of settings and the costs of forwards on
+        this device (None if not measured), yields a Prefill and Steps; the run is over when it is
+        exhausted.
     settings, deadline, owner: as of a Request. Raises RequestError.
     """
 

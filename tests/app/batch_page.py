@@ -14,6 +14,7 @@ from helpers import ScriptedModel
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app.handlers import Handlers
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.request import Asked, Solo
 from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
@@ -22,6 +23,9 @@ from mars_runtime.text import Tokenizer
 START, END, MASK = 256, 257, 258
 ANSWER = b"assistant\n"
 ROW_BYTES = 40
+CHEAP = ForwardCosts(8, {1: tuple(1 + place / 100 for place in range(32))})
+DEAR = ForwardCosts(8, {1: tuple(1.0 + place for place in range(32))})
+"""What forwards cost by tokens per row: nothing more, and in proportion."""
 
 
 def script(prefix: tuple[int, ...]) -> list[float]:
@@ -43,13 +47,15 @@ class BatchBackend(ScriptedBackend):
         super().__init__(TEXT)
         self._tokenizer = tokenizer
         self.fails_at = 0
+        self.costs = CHEAP
 
     def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         if not isinstance(asked, Solo):
             yield from super().decode(asked, settings)
             return
         model = ScriptedModel(script, vocab_size=260, max_positions=4096)
-        for number, event in enumerate(asked.decode(model, self._tokenizer(), settings), 1):
+        events = asked.decode(model, self._tokenizer(), settings, self.costs)
+        for number, event in enumerate(events, 1):
             if number == self.fails_at:
                 raise RuntimeError("words of the prompt")
             time.sleep(self.forward_seconds)
@@ -77,6 +83,8 @@ def controls(**changes: object) -> dict[str, object]:
         "batch_size": 3,
         "tau": 0.95,
         "block_size": 4,
+        "auto": False,
+        "rounds": 3,
         "lossless": False,
         "cache_block": 8,
         "max_new_tokens": 64,

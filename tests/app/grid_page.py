@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,8 @@ class GridBackend(ScriptedBackend):
         for event in super().decode(request, settings):
             if self.permits and settings().method == "mars":
                 self.permits.acquire(timeout=60)
+            if settings().num_proposals > 1:  # masks make a forward longer
+                time.sleep(self.forward_seconds)
             yield swapped(event) if is_wrong and isinstance(event, Step) else event
 
 
@@ -61,6 +64,7 @@ def controls(**changes: object) -> dict[str, object]:
         "block_sizes": [2, 4],
         "lossless": True,
         "max_new_tokens": 32,
+        "rounds": 3,
         "checkpoint": "scripted",
         **changes,
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
-from batch_page import TEXT, BatchBackend, controls, make_page
+from batch_page import CHEAP, DEAR, TEXT, BatchBackend, controls, make_page
 from hypothesis import given
 from hypothesis import strategies as st
 from test_colours import palette
@@ -23,6 +25,7 @@ from app.batch.order import (
     read_batch_order,
 )
 from app.batch.run import (
+    CANNOT_PAY,
     MAX_POINTS,
     NAMES,
     PAGE_COLOURS,
@@ -74,7 +77,77 @@ def test_two_methods_run_in_turn_on_the_same_prompts(page) -> None:
     assert totals["b"]["num_commits"] >= 4
     assert totals["a"]["peak_cache_bytes"] > 0
     assert len(of_tag(lines, "figures")) == 2
+    rounds = {data["side"]: data for data in of_tag(lines, "rounds")}
+    assert {data["rounds"] for data in rounds.values()} == {3}
+    median, low, high = rounds["a"]["rate"]
+    assert 0 < low <= median <= high
     assert [data["kind"] for data in of_tag(lines, "status")][-1] == "finished"
+
+
+def test_methods_take_turns_in_every_round_and_the_order_is_reversed(page) -> None:
+    """Five rounds where they are asked for; only the first is drawn."""
+    batch, backend = page
+    began: list[str] = []
+    decode = backend.decode
+
+    def noted(asked, settings):
+        began.append(settings().method)
+        return decode(asked, settings)
+
+    backend.decode = noted
+    *_, last = batch.run("visitor", controls(second="ar", rounds=5))
+    assert began == ["mars", "ar", "ar", "mars", "mars", "ar", "ar", "mars", "mars", "ar"]
+    _, lines = parsed(last)
+    assert len([tag for tag, data in lines if tag == "b" and data["type"] == "header"]) == 1
+    assert of_tag(lines, "rounds")[-1]["rounds"] == 5
+    assert "timed in 5 rounds." in of_tag(lines, "status")[-1]["text"]
+
+
+def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> None:
+    """B is chosen by what forwards cost here: with dear ones the batch is decoded as AR does, so
+    it can't lose, and one sentence says why nothing is gained."""
+    batch, backend = page
+    asked = controls(second="ar", auto=True, lossless=True, tau=0.0)
+    passes = {}
+    for costs in (CHEAP, DEAR):
+        backend.costs = costs
+        *_, last = batch.run("visitor", asked)
+        _, lines = parsed(last)
+        totals = {data["side"]: data for data in of_tag(lines, "totals")}
+        passes[costs is DEAR] = [totals[side]["num_forwards"] for side in ("a", "b")]
+        status = of_tag(lines, "status")[-1]
+        kind = [data for data in of_tag(lines, "rounds") if data["side"] == "a"][-1]["kind"]
+        assert (CANNOT_PAY in status["text"]) == (kind in ("slower", "same"))
+        assert "for the same texts" in status["text"]
+    assert passes[False][0] < passes[False][1]
+    assert passes[True][0] >= 0.95 * passes[True][1]
+
+
+def test_texts_that_differ_are_compared_by_tokens_per_pass(page) -> None:
+    batch, backend = page
+    whole = backend.decode
+
+    def cut(asked, settings):
+        """AR's rows are shorter."""
+        if settings().method != "ar":
+            return whole(asked, settings)
+        return whole(asked, lambda: replace(settings(), max_new_tokens=20))
+
+    backend.decode = cut
+    *_, last = batch.run("visitor", controls(second="ar"))
+    said = of_tag(parsed(last)[1], "status")[-1]["text"]
+    assert re.search(r"wrote [\d.]+ tokens per forward pass, plain AR wrote 1\.00 tokens", said)
+    assert "took" not in said
+
+
+def test_the_rounds_that_the_time_limit_leaves_are_told(tmp_path: Path) -> None:
+    handlers, backend = make_page(tmp_path, max_seconds=1.0)
+    backend.forward_seconds = 0.012
+    *_, last = handlers.batch.run("visitor", controls(second="ar", rounds=5))
+    handlers.engines.close()
+    status = of_tag(parsed(last)[1], "status")[-1]
+    assert status["kind"] == "finished"
+    assert re.search(r"timed in [1-4] of 5 rounds before the time limit", status["text"])
 
 
 def test_the_lines_of_a_side_are_a_trace(page) -> None:
@@ -206,6 +279,17 @@ def test_an_order() -> None:
     assert (order.settings.tau, order.settings.block_size) == (0.9, 4)
     assert order.title("block") == "MARS, block cache 16"
     assert read_batch_order({**VALUES, "second": "none"}, LIMITS).methods == ("cursor",)
+    assert order.rounds == 3
+    assert read_batch_order({**VALUES, "rounds": 5.0}, LIMITS).rounds == 5
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fixed"), [({"auto": True, "block_size": 3}, 3), ({"block_size": "auto"}, 4)]
+)
+def test_auto_is_for_the_cursor_cache_and_the_others_get_a_number(chosen, fixed) -> None:
+    order = read_batch_order({**VALUES, **chosen}, LIMITS)
+    assert order.of("cursor").block_size == "auto"
+    assert order.of("block").block_size == order.of("uncached").block_size == fixed
 
 
 def test_the_tab_offers_what_the_runtime_has() -> None:
@@ -240,6 +324,9 @@ def test_prompts_survive_the_text_box(prompts) -> None:
         ({"tau": float("nan")}, "tau", "threshold"),
         ({"block_size": 9}, "block_size", "trained depth"),
         ({"max_new_tokens": 300}, "max_new_tokens", "at most 256 tokens"),
+        ({"rounds": 1}, "rounds", "Choose 3 or 5 rounds."),
+        ({"rounds": None}, "rounds", "Choose 3 or 5 rounds."),
+        ({"auto": 1}, "auto", "either on or off"),
     ],
 )
 def test_refusals_name_the_control(changes, field, sentence) -> None:

@@ -83,7 +83,12 @@ def test_compare_says_both_texts_and_where_they_part(client, backend: BatchBacke
     assert last["mars"]["tokens_per_forward"] == 4.0
     assert last["ar"]["tokens_per_forward"] == 1.0
     rates = [last[lane]["tokens_per_second"] for lane in ("mars", "ar")]
-    assert last["speedup"] == pytest.approx(rates[0] / rates[1], rel=0.02)
+    # Its passes take as long as AR's and write four tokens: above four the machine was busy.
+    if last["speedup_note"]:
+        assert last["speedup"] is None
+        assert rates[0] / rates[1] > 4
+    else:
+        assert last["speedup"] == pytest.approx(min(4, rates[0] / rates[1]), rel=0.02)
     assert last["first_divergence"] is None
     assert last["is_same_text"] is True
     assert [item["is_same_text"] for item in job.outputs()[:-1]].count(True) == 0

@@ -87,7 +87,37 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
     said = of_tag(last, "status")
     assert said[0]["text"].startswith("Plain AR first")
     assert "Cell 2 of 6: τ 0.5, B 4…" in [each["text"] for each in said]
-    assert said[-1] == {"text": "Finished: 6 of 6 cells ran.", "kind": "finished"}
+    assert "Round 3 of 3: lossless, B 4…" in [each["text"] for each in said]
+    finished = "Finished: 6 of 6 cells ran, timed in 3 rounds."
+    assert said[-1] == {"text": finished, "kind": "finished"}
+
+
+def test_ar_is_timed_with_every_row_of_every_round(page, monkeypatch) -> None:
+    """The order is reversed in every second round; a cell has the median and spread of them."""
+    grid, _ = page
+    engine = grid.engines.get("scripted").engine
+    submit = engine.submit
+    order: list[str] = []
+
+    def noted(request: Request, **how: object) -> object:
+        now = request.settings
+        order.append("ar" if now.method == "ar" else f"{now.tau:g}/{now.block_size}")
+        return submit(request, **how)
+
+    monkeypatch.setattr(engine, "submit", noted)
+    *_, last = grid.run("visitor", controls(lossless=False))
+    turns = [["ar", "0.5/2", "0.5/4"], ["ar", "0.9/2", "0.9/4"]]
+    back = [turn[::-1] for turn in turns[::-1]]
+    assert order == [name for turn in (*turns, *back, *turns) for name in turn]
+    rounds = {line["cell"]: line for line in of_tag(last, "rounds")}
+    assert set(rounds) == {"ar", "r0c0", "r0c1", "r1c0", "r1c1"}
+    assert rounds["ar"]["rounds"] == 2 * 3
+    for name in ("r0c0", "r0c1", "r1c0", "r1c1"):
+        found = rounds[name]
+        assert found["rounds"] == 3
+        assert found["rate"][1] <= found["rate"][0] <= found["rate"][2]
+        if found["kind"] != "busy":
+            assert found["low"] <= found["ratio"] <= found["high"] <= found["limit"]
 
 
 def test_no_cell_shares_a_forward(page) -> None:
@@ -164,7 +194,8 @@ def test_a_second_grid_of_a_visitor_replaces_the_first(page) -> None:
     first.join(10)
     assert not first.is_alive()
     assert of_tag(seen[-1], "status")[-1]["kind"] == "stopped"
-    assert of_tag(last, "status")[-1]["text"] == "Finished: 2 of 2 cells ran."
+    said = of_tag(last, "status")[-1]["text"]
+    assert said == "Finished: 2 of 2 cells ran, timed in 3 rounds."
 
 
 def test_the_first_cell_is_refused_where_no_place_is_free(tmp_path: Path) -> None:
@@ -183,10 +214,10 @@ def test_the_first_cell_is_refused_where_no_place_is_free(tmp_path: Path) -> Non
 def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     grid, _ = page
     engine = grid.engines.get("scripted").engine
-    submit, is_busy = engine.submit, iter([False, True, True, False])  # the reference comes first
+    submit, is_busy = engine.submit, iter([False, True, True])  # the reference comes first
 
     def crowded(request: Request, **how: object) -> object:
-        if next(is_busy):
+        if next(is_busy, False):
             raise EngineBusy("All places are taken.")
         return submit(request, **how)
 
@@ -194,7 +225,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     monkeypatch.setattr("app.grid.run.HEARTBEAT_SECONDS", 0.01)
     *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
     said = [each["text"] for each in of_tag(last, "status")]
-    assert said[-1] == "Finished: 1 of 1 cells ran."
+    assert said[-1] == "Finished: 1 of 1 cells ran, timed in 3 rounds."
     assert FULL in said
 
 
@@ -246,6 +277,7 @@ def test_a_fault_ends_the_grid_with_a_sentence(page, monkeypatch) -> None:
             "taus",
             "Choose at most 20 cells; 9 rows of 3 are 27.",
         ),
+        ({"rounds": 4}, "rounds", "Choose 3 or 5 rounds."),
         ({"lossless": "on"}, "lossless", "The lossless row is either on or off."),
         ({"max_new_tokens": 257}, "max_new_tokens", "Choose at most 256 tokens per cell."),
         ({"checkpoint": "x"}, "checkpoint", "Choose a checkpoint from the list."),
@@ -366,12 +398,19 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     assert page.inner_text(cell(BOLD, ".gv-differs")) == f"differs from token {WRONG_FROM + 1}"
     assert page.inner_text(cell(SAME, ".gv-differs")) == "same text"
     assert page.inner_text(cell(LAST, ".gv-differs")) == "same text"
-    assert re.fullmatch(r"(≤ )?[\d.]+×", page.inner_text(cell(LAST, ".gv-ratio")))
+    ratio = page.inner_text(cell(LAST, ".gv-ratio"))
+    assert re.fullmatch(r"[\d.]+×", ratio)
+    assert float(ratio[:-1]) <= float(page.inner_text(cell(LAST, ".gv-tpf")))
+    assert "median of 3" in page.get_attribute(cell(LAST, ".gv-ratio"), "title")
     assert page.inner_text(cell(LAST, ".gv-speed")).endswith(" tok/s")
     marks = page.locator("#grid .gv-mark:not(:empty)").all_inner_texts()
     assert sorted(marks) == sorted(["★", "▲", "▲"])
-    assert page.inner_text("#grid .gv-best").startswith("Fastest: ")
-    assert "AR's own text" in page.inner_text("#grid .gv-best")
+    best = page.inner_text("#grid .gv-best")
+    assert best.startswith("Fastest: ")
+    assert "AR's own text" in best
+    for name, number in re.findall(r"(τ [\d.]+|lossless), B \d \(([\d.]+) times", best):
+        shown = page.locator(f"#grid .gv-row:has([role=rowheader]:text-is('{name}')) .gv-ratio")
+        assert f"{number}×" in shown.all_inner_texts()
     assert page.inner_text(cell(BOLD, ".gv-agreement")) == "31"  # the first ten of 32 tokens
     assert page.inner_text(cell(SAME, ".gv-agreement")) == "100"
     assert page.locator("#grid-race").is_hidden()

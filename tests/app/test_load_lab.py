@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from scripted_page import ScriptedBackend, page_served
 
 from app.controls import Limits
 from app.traffic.order import MAX_REQUESTS, read_traffic_order
-from app.traffic.run import TrafficHandlers, TrafficRun
+from app.traffic.run import CANNOT_PAY, TrafficHandlers, TrafficRun
 from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -72,6 +73,9 @@ def test_the_ways_run_on_the_same_arrivals_and_everything_is_told(page) -> None:
         assert (tick["num_arrived"], tick["num_done"], tick["queue"]) == (count, count, 0)
         assert tick["ttft"]["p50"] <= tick["ttft"]["p99"]
     assert ends["ar"]["tpf"] == 1
+    assert head["rounds"] == 3
+    turns = [tick["way"] for tick in of_tag(found, "tick") if tick.get("over")]
+    assert turns == ["ar", "follow", "follow", "ar", "ar", "follow"]
     assert next(line["way"] for line in of_tag(found, "decision")) == "follow"
     assert all(0.4 <= line["tau"] <= 0.9 for line in of_tag(found, "decision"))
     agreed = {line["way"]: line for line in of_tag(found, "agreement")}
@@ -101,9 +105,28 @@ def test_a_curve_has_a_point_for_each_rate(page, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(TrafficRun, "_tell", tell_until_it_ends)
     *_, last = load.run("visitor", controls(question="curve", ways=["ar"], rate=8))
     points = of_tag(whole(load, last), "point")
-    assert len(points) == 5
+    assert len(points) == 5 * 3
     offered = [point["offered"] for point in points]
     assert offered == sorted(offered)
+    assert len(set(offered)) == 5
+
+
+def test_one_sentence_where_drafting_does_not_pay_under_load(page) -> None:
+    """The scripted lossless method writes no more per forward than AR."""
+    load, _ = page
+    *_, last = load.run("visitor", controls(ways=["ar", "lossless"], seconds=1, rate=8))
+    found = whole(load, last)
+    waits = {
+        way: statistics.median(
+            tick["latency"]["p50"]
+            for tick in of_tag(found, "tick")
+            if tick["way"] == way and tick.get("over")
+        )
+        for way in ("ar", "lossless")
+    }
+    said = of_tag(found, "status")[-1]["text"]
+    assert (CANNOT_PAY in said) == (waits["lossless"] >= waits["ar"])
+    assert "in 3 rounds" in said
 
 
 def test_stop_ends_it_and_leaves_the_engine_empty(page) -> None:
@@ -167,7 +190,7 @@ def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
         (
             {"rate": 20, "seconds": 5, "ways": list(WAYS)},
             "ways",
-            "Ask for at most 400 requests in all",
+            "Ask for at most 400 requests in a round",
         ),
         ({"ways": []}, "ways", "Choose at least one way of decoding from the list."),
         ({"ways": [["ar"]]}, "ways", "Choose at least one way of decoding from the list."),
@@ -180,6 +203,7 @@ def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
         ({"recorded": "0 " * 3000}, "recorded", "Give the recorded arrivals as a short list"),
         ({"kind": "recorded", "recorded": "1", "question": "curve"}, "kind", "A curve needs"),
         ({"checkpoint": "x"}, "checkpoint", "Choose a checkpoint from the list."),
+        ({"rounds": 2}, "rounds", "Choose 3 or 5 rounds."),
     ],
 )
 def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None:
@@ -197,7 +221,8 @@ def test_what_the_tab_opens_with_can_run() -> None:
             ways=["ar", "lossless", "fixed", "follow"], rate=rate, seconds=SECONDS,
             max_new_tokens=NUM_TOKENS, low=Bounds().low, high=Bounds().high,
         )  # fmt: skip
-        assert len(read_traffic_order(usual, LIMITS).parts) == 4
+        assert len(read_traffic_order(usual, LIMITS).parts) == 4 * 3
+        assert len(read_traffic_order({**usual, "rounds": 5}, LIMITS).parts) == 4 * 5
     assert set(WAYS) == set(ways_of(Bounds()))
     assert read_recorded(RECORDED)
 
@@ -217,8 +242,8 @@ def lab(
         page.wait_for_selector(f"{LOAD}[data-phase=empty]")
         for name, value in (("seconds", "1"), ("max_new_tokens", "8")):
             page.fill(f"#load-{name} input[type=number]", value)
-        page.get_by_label("lossless", exact=True).uncheck()
-        page.get_by_label("fixed τ", exact=True).uncheck()
+        page.get_by_label("lossless, auto B", exact=True).uncheck()
+        page.get_by_label("fixed τ, auto B", exact=True).uncheck()
         yield page, backend
 
 
@@ -227,7 +252,7 @@ def run_load(page: playwright.Page) -> None:
 
 
 def cell(page: playwright.Page, way: str, column: int) -> str:
-    return page.inner_text(f"#load tr[data-way={way}] td >> nth={column}")
+    return page.inner_text(f"#load tr[data-way={way}] td:nth-of-type({column + 1}) .lv-value")
 
 
 @needs_browser
@@ -243,6 +268,9 @@ def test_a_visitor_compares_two_ways(lab) -> None:
         assert cell(page, way, 1) == f"{arrived} of {arrived}"
         assert cell(page, way, 7) == "100"  # the scripted text is the same by any way
     assert cell(page, "ar", 6) == "1.00"
+    ranges = page.locator("#load tr[data-way=ar] .lv-range").all_inner_texts()
+    assert re.fullmatch(r"[\d.]+ to [\d.]+", ranges[0])  # of tokens per second
+    assert "3 rounds" in page.inner_text("#load .lv-env")
     words = page.inner_text("#load .lv-words")
     assert all(word in words for word in ("Throughput", "Time to first token", "p50 and p99"))
     shown = page.locator("#load .lv-charts figure:visible").evaluate_all(
@@ -295,7 +323,7 @@ def test_recorded_arrivals_are_typed_where_they_are_wanted(lab) -> None:
 def test_a_curve_of_one_way_says_where_it_saturates(lab) -> None:
     page, _ = lab
     page.get_by_label("saturation curve").check()
-    page.get_by_label("τ by a controller", exact=True).uncheck()
+    page.get_by_label("τ by load, auto B", exact=True).uncheck()
     page.fill("#load-rate input[type=number]", "4")
     run_load(page)
     see(page.locator("#load [data-chart=answered]"))

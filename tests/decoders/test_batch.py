@@ -18,13 +18,15 @@ from static_scripted import StaticScriptedModel
 from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode, new_batch
-from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
+from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
+from mars_runtime.decoders.drafting import PLAIN, Stake, agreed_width
 from mars_runtime.decoders.factory import MAX_KEPT
 from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.rows import Rows
 from mars_runtime.decoders.static.batch import StaticBatch
-from mars_runtime.events import Prefill, Step
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.events import Event, Prefill, Step
+from mars_runtime.settings import DecodeSettings, Groups
 from tests import slow_twin
 
 IDS = Ids()
@@ -107,7 +109,7 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
         ({"prompts": []}, "Give at least one prompt."),
         ({"prompts": [[3], []]}, "The prompt has no tokens"),
         ({"prompts": [[3], [99]]}, "token ids outside"),
-        ({"settings": DecodeSettings(block_size="auto")}, "give a number as B"),
+        ({"settings": DecodeSettings(block_size="auto")}, "choose a number as B"),
         ({"method": "block", "settings": DecodeSettings(block_size="auto")}, "give a number as B"),
         ({"method": "block", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
@@ -379,3 +381,52 @@ class Machine(RuleBasedStateMachine):
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize(("more", "drafts"), [(0.02, True), (1.0, False)])
+def test_a_batch_whose_b_is_left_to_be_chosen_drafts_what_pays(more: float, drafts: bool) -> None:
+    """All rows alike by what forwards of so many rows cost; lossless, so the text is AR's."""
+    model = ScriptedModel(foresight_script(5))
+    costs = ForwardCosts(8, {5: tuple(1 + more * place for place in range(16))})
+    auto = DecodeSettings(tau=0.0, block_size="auto", lossless=True, max_new_tokens=40)
+    prompts = [list(prompt) for prompt in PROMPTS]
+
+    def decoded(method: BatchMethod) -> list[Event]:
+        return list(decode_batch(model, IDS, prompts, method, lambda: auto, 5, costs=costs))
+
+    own, plain = decoded("cursor"), decoded("ar")
+    assert tokens_of(own, 5) == tokens_of(plain, 5)
+    num_own, num_plain = (len([e for e in each if isinstance(e, Step)]) for each in (own, plain))
+    assert (num_own < 0.9 * num_plain) == drafts
+
+
+@pytest.mark.parametrize("more", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("groups", ["one", "every"])
+def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, groups: Groups) -> None:
+    """A row that drafts widens the forward of all. Where that is dear no row does so alone: the
+    whole batch takes little more time than AR, by the costs that it was given, probes included."""
+    model = ScriptedModel(foresight_script(5, 0.002))
+    curve = tuple(1 + more * place for place in range(32))
+    costs = ForwardCosts(8, {1: curve, 8: curve})
+    auto = DecodeSettings(
+        tau=0.0, block_size="auto", lossless=True, groups=groups, max_new_tokens=150
+    )
+    prompts = [[3 + place] * (1 + place % 4) for place in range(8)]
+
+    def steps(method: BatchMethod) -> list[Step]:
+        events = decode_batch(model, IDS, prompts, method, lambda: auto, 8, costs=costs)
+        return [event for event in events if isinstance(event, Step)]
+
+    spent = sum(curve[max(row.num_fed for row in step.rows) - 1] for step in steps("cursor"))
+    assert spent <= 1.05 * len(steps("ar"))
+
+
+def test_rows_draft_as_wide_as_pays_for_all_of_them() -> None:
+    curve = Curve([1.0, 1.2, 1.4, 1.6])
+    eager, modest = Stake(4, True, 1.5, 1.0), Stake(2, False, 0.5, 1.0)
+    assert agreed_width([eager], curve) == 4
+    assert agreed_width([eager, eager, eager], curve) == 4
+    assert agreed_width([eager, PLAIN, PLAIN], curve) == 1  # 1.5 tokens for 3 rows at 0.6 more
+    assert agreed_width([eager, modest, modest], curve) == 4  # 2.5 for 1.8; at 2: 1.0 for 0.6
+    assert agreed_width([modest, modest, PLAIN], curve) == 2
+    assert agreed_width([PLAIN, PLAIN], curve) == 1

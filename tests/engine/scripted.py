@@ -146,7 +146,7 @@ class Script:
     def decode(self, asked: Request | Solo, settings: Settings) -> Iterator[Event]:
         if isinstance(asked, Solo):
             nothing: Any = None
-            return asked.decode(nothing, nothing, settings)
+            return asked.decode(nothing, nothing, settings, None)
         (token,) = asked.prompt_ids
         return self._events(ScriptedRow(0, token, settings))
 

@@ -34,7 +34,7 @@ from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ABORTED, ForkedWorkers
 from tests.engine.leased_setting import FOREVER_LONG, Setting, begun, setting
-from tests.engine.scripted import FOREVER, Settings, eventually, last, request, steps
+from tests.engine.scripted import FOREVER, eventually, last, request, steps
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
@@ -298,7 +298,7 @@ def test_slots_come_back_whatever_happens(lent: Setting) -> None:
 
 
 def test_what_cannot_be_sent_to_another_process_is_a_sentence(lent: Setting) -> None:
-    def decode(model: object, vocabulary: object, settings: Settings) -> Iterator[Event]:
+    def decode(*parts: object) -> Iterator[Event]:
         raise AssertionError
 
     (end,) = lent.engine.solo(decode, DecodeSettings())
@@ -499,7 +499,11 @@ def test_a_race_is_the_ordinary_one_lane_by_lane(
 
 
 def decode_two(
-    prompt: list[int], model: CausalModel, vocabulary: Vocabulary, settings: SettingsSource
+    prompt: list[int],
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+    costs: object,
 ) -> Iterator[Event]:
     return decode_batch(model, vocabulary, [prompt, prompt[:-4]], "cursor", settings, 2, 32)
 

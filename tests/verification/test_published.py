@@ -13,8 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from mars_runtime.lab.benchmark import plan
 from mars_runtime.lab.benchmark.elsewhere import Decoding
-from mars_runtime.lab.benchmark.paired import Question, TimedAnswer, one_row
+from mars_runtime.lab.benchmark.paired import (
+    Chunk,
+    Question,
+    Sample,
+    TimedAnswer,
+    TimedRow,
+    one_row,
+)
 from mars_runtime.lab.verification import cli, published
 from mars_runtime.lab.verification.laws import Mismatch
 from tests.published import HUB, REVISION, in_hub_cache, write_published
@@ -182,3 +190,20 @@ def test_a_page_on_one_of_full_size(tmp_path: Path) -> None:
     assert cli.run(asked(out, name=str(folder))) == 0
     assert json.loads((folder / "config.json").read_text())["num_hidden_layers"] == 24
     assert "24 layers, width 896, 151,936 rows, tied head, B = 4" in out.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cell"), [(2.5, "1.60 [1.60, 1.60]"), (2.0, "2.00 [2.00, 2.00]"), (1.5, "busy")]
+)
+def test_no_speedup_over_ar_above_the_passes_saved(seconds: float, cell: str) -> None:
+    """Four tokens in two forwards after the first, against four in four that take 4 s."""
+
+    def sample(name: str, per_forward: int, took: float) -> Sample:
+        num = 4 // per_forward
+        tokens = (7,) * (per_forward * (num + 1))
+        chunks = [Chunk(1.0 + took * place / num, per_forward) for place in range(num + 1)]
+        row = TimedRow(tokens, tuple(chunks))
+        return Sample(name, 1, "requests", 0, 0, TimedAnswer((row,), 1.0 + took, num + 1))
+
+    samples = [sample(plan.AR, 1, 4.0), sample("MARS", 2, seconds)]
+    assert published.over_ar(samples, "MARS") == cell

@@ -4,14 +4,6 @@ import { describe, test } from "node:test";
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { photoFinish } from "../../assets/web/core/folds.js";
 import { Playhead } from "../../assets/web/core/playhead.js";
-import {
-  laneSpeedup,
-  speedup,
-  speedupRemark,
-  speedupSentence,
-  speedupShort,
-  speedupText,
-} from "../../assets/web/core/speedup.js";
 import { arOf, laneOf, PLAIN } from "./runs.js";
 
 describe("where a reader stands", () => {
@@ -120,64 +112,5 @@ describe("passes", () => {
     const { lanes } = run();
     assert.deepEqual(photoFinish(lanes, CLOCKS.passes), { time: 4, first: lanes[0], other: lanes[1], tokens: 4 });
     assert.equal(photoFinish(lanes, CLOCKS.seconds).first, lanes[1]);
-  });
-});
-
-describe("speedup", () => {
-  const timed = (tokens, num, seconds) => ({ tokens, seconds: Array.from({ length: num }, () => seconds) });
-  const said = (...given) => speedupSentence(speedup(...given));
-  // Seconds that swing by `share` around 0.1, so that the parts of a run differ.
-  const swinging = (tokens, num, share) => ({
-    tokens,
-    seconds: Array.from({ length: num }, (_, i) => 0.1 * (1 + share * (Math.floor((8 * i) / num) % 2 ? 1 : -1))),
-  });
-
-  test("a speedup is the ratio of tokens per second, in words with its range", () => {
-    const found = speedup(timed(80, 20, 0.1), timed(80, 80, 0.1)); // 40 against 10 tokens per second
-    assert.deepEqual([found.kind, found.ratio.toFixed(6)], ["faster", "4.000000"]);
-    assert.equal(speedupSentence(found), "4.00 times as fast (3.77 to 4.25)");
-    assert.equal(speedupShort(found), "4.00×");
-    assert.equal(said(swinging(80, 40, 0.1), timed(80, 56, 0.1)), "1.4 times as fast (1.3 to 1.6)");
-  });
-
-  test("below 1 it is slower, near 1 about as fast", () => {
-    assert.equal(said(timed(40, 40, 0.2), timed(40, 40, 0.1)), "slower: 0.50 times (0.47 to 0.53)");
-    assert.equal(said(timed(40, 40, 0.1), timed(40, 40, 0.1)), "about as fast (0.94 to 1.06)");
-    assert.equal(said(timed(40, 40, 0.103), timed(40, 40, 0.1)), "about as fast (0.91 to 1.03)");
-    assert.equal(speedup(timed(40, 40, 0.103), timed(40, 40, 0.1)).kind, "same");
-  });
-
-  test("nothing is said of less than twenty tokens, nor of what was not measured", () => {
-    assert.equal(said(timed(19, 19, 0.1), timed(40, 40, 0.1)), "too short to time (needs 20 tokens in both)");
-    assert.equal(said(timed(0, 0, 0.1), timed(40, 40, 0.1)), "–");
-  });
-
-  test("a wide range takes neither the sign nor the number back: what to do stands beside it", () => {
-    const busy = swinging(80, 16, 0.45);
-    const found = speedup(busy, timed(80, 80, 0.1)); // 5 times as fast
-    assert.equal(found.kind, "faster");
-    assert.ok(found.high / found.low > 1.5);
-    assert.equal(speedupText(found), "5.0 times as fast");
-    assert.match(speedupSentence(found), /^5\.0 times as fast \(3\.\d to 7\.\d\); its passes differ in length: /);
-    const disturbed = speedup(timed(80, 16, 0.1), swinging(80, 80, 0.45)); // AR's own passes are alike
-    assert.match(speedupRemark(disturbed), /^the machine was busy: run it again/);
-    const slower = speedup(swinging(80, 80, 0.45), timed(80, 16, 0.1));
-    assert.deepEqual([slower.kind, speedupText(slower)], ["slower", "slower: 0.2 times"]);
-  });
-
-  test("where the range reaches over 1 the number stands all the same", () => {
-    const found = speedup(swinging(84, 64, 0.5), timed(80, 80, 0.1));
-    assert.deepEqual([found.kind, speedupText(found)], ["same", "1.3 times as fast"]);
-  });
-
-  test("more than the forwards saved can bring is told as far as they can", () => {
-    const found = speedup(timed(40, 20, 0.05), timed(40, 40, 0.1), 2);
-    assert.deepEqual([found.kind, speedupText(found), speedupShort(found)], ["capped", "up to 2.00 times as fast", "≤ 2.00×"]); // prettier-ignore
-    assert.match(speedupRemark(found), /^4\.0 was timed, with only 2\.0 times fewer passes/);
-    assert.equal(speedupText(speedup(timed(40, 39, 0.05), timed(40, 40, 0.1), 40 / 39)), "about as fast");
-  });
-
-  test("two lanes are compared as far as they are shown", () => {
-    assert.equal(laneSpeedup(laneOf(PLAIN), arOf([1, 2, 3])).kind, "short");
   });
 });

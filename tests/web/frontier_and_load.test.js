@@ -10,7 +10,17 @@ import {
   rangeOf,
   wayWords,
 } from "../../assets/web/charts/frontier.js";
-import { begun, enough, saturation, steps, take, throughput } from "../../assets/web/folds/load.js";
+import {
+  begun,
+  curveOf,
+  enough,
+  rangeOver,
+  saturation,
+  steps,
+  summaryOf,
+  take,
+  throughput,
+} from "../../assets/web/folds/load.js";
 import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
 import { arOf, END, forward, laneOf } from "./runs.js";
 
@@ -126,6 +136,31 @@ describe("a load", () => {
     assert.equal(model.ways[1].agreement.share, 0.5);
     assert.throws(() => take(model, "tick", tick("other", 1, 1)), /No way is called other/);
     assert.throws(() => take(model, "word", { way: "ar" }), /No line is called word/);
+  });
+
+  test("figures are medians over the rounds that have ended, with their range; charts show the latest round", () => {
+    const model = begun(head());
+    const end = (at, rate, p50) =>
+      tick("ar", at, 9, { over: true, tokens_per_second: rate, latency: p50 && { p50, p99: 2 * p50 } });
+    const [ar] = model.ways;
+    assert.equal(summaryOf(ar), undefined);
+    take(model, "tick", tick("ar", 0.5, 3, { tokens_per_second: 1 }));
+    assert.equal(summaryOf(ar).tokens_per_second, 1);
+    assert.equal(rangeOver(ar.ended, (each) => each.tokens_per_second), null); // prettier-ignore
+    for (const [rate, p50] of [[30, 3], [10, null], [20, 1]]) take(model, "tick", end(rate / 10, rate, p50)); // prettier-ignore
+    const found = summaryOf(ar);
+    assert.deepEqual([found.tokens_per_second, found.latency], [20, { p50: 2, p99: 4 }]);
+    assert.deepEqual(rangeOver(ar.ended, (each) => each.tokens_per_second), [10, 30]); // prettier-ignore
+    assert.deepEqual(rangeOver(ar.ended, (each) => each.latency?.p50), [1, 3]); // prettier-ignore
+    assert.deepEqual(ar.ticks.map(({ at }) => at), [1, 2]); // prettier-ignore
+  });
+
+  test("a curve has the median of its rounds at each rate", () => {
+    const point = (offered, answered, p99) => ({ offered, answered, ttft: p99 && { p50: 1, p99 }, latency: null });
+    const curve = curveOf([point(2, 1, 5), point(2, 3, 4), point(2, 2, 9), point(4, 3, null), point(4, 4, 7)]);
+    assert.deepEqual(curve.map(({ offered, answered }) => [offered, answered]), [[2, 2], [4, 3.5]]); // prettier-ignore
+    assert.equal(curve[0].ttft.p99, 5);
+    assert.deepEqual(saturation([point(2, 1, 1), point(2, 5, 1), point(2, 1, 1)]), { rate: 1, isFound: true });
   });
 
   test("throughput is what was written in the last second, or since the start", () => {

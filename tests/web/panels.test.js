@@ -18,7 +18,17 @@ import {
 } from "../../assets/web/folds/statistics.js";
 import { acceptPrefix, cellOf, judgeAgain, regrouped, whatIf } from "../../assets/web/folds/whatif.js";
 import { shownKey } from "../../assets/web/panels/shown.js";
-import { agreement, fastest, frontier, isDone, levelOf, parting, rangeOf } from "../../assets/web/folds/grid.js";
+import {
+  agreement,
+  fastest,
+  fastestSentence,
+  frontier,
+  isDone,
+  levelOf,
+  parting,
+  rangeOf,
+  textsOf,
+} from "../../assets/web/folds/grid.js";
 import { arOf, END, forward, laneOf, linesOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
 
 describe("folds", () => {
@@ -109,10 +119,38 @@ describe("folds", () => {
     const ar = arOf([1, 2, 3, 5, 6, 7, END]);
     assert.deepEqual(parting(plain, ar), { place: -1, isSame: true });
     assert.deepEqual(parting(arOf([1, 2, END]), laneOf([forward(0, [[1, 1], [2, 1]], 2, "limit")])), { place: -1, isSame: false }); // prettier-ignore
-    const [quick, slow] = [0.1, 0.2].map((seconds) => ({ lane: laneOf(PLAIN, { seconds }) }));
+    const [quick, slow] = [1.6, 1.2].map((ratio) => ({ lane: plain, rounds: timed(ratio) }));
     assert.equal(fastest([slow, quick]), quick);
-    assert.equal(fastest([{ lane: laneOf(PLAIN, { end: "cancelled" }) }]), undefined);
+    assert.equal(fastest([{ lane: laneOf(PLAIN, { end: "cancelled" }), rounds: timed(1.7) }]), undefined);
+    assert.equal(fastest([{ lane: plain, rounds: null }]), undefined);
     assert.equal(isDone(laneOf(PLAIN, { end: "" })), false);
+  });
+
+  const timed = (ratio, { kind = "faster", spread = 0.05, limit = 1.75 } = {}) =>
+    ({ kind, ratio, low: ratio - spread, high: ratio + spread, limit, rounds: 3, rate: [70, 65, 75] }); // prettier-ignore
+
+  test("the sentence on the fastest cell says what the cells say, and which cannot be told from it", () => {
+    const ar = { name: "ar", row: null, blockSize: 0, lane: arOf([1, 2, 3, 5, 6, 7, END]), rounds: timed(1) };
+    const cell = (tau, blockSize, rounds, lane = plain) => ({
+      ...{ name: `${tau}`, row: { tau, lossless: false }, blockSize, lane, rounds },
+    });
+    const [fast, near, far] = [cell(0.5, 4, timed(1.6)), cell(0.7, 2, timed(1.55)), cell(0.9, 2, timed(1.2))];
+    const busy = cell(0.95, 8, { ...timed(1), kind: "busy", ratio: null, low: null, high: null });
+    assert.equal(
+      fastestSentence([far, near, busy, fast], ar),
+      "Fastest: τ 0.5, B 4 (1.60 times as fast; no slower by more than the spread: τ 0.7, B 2), with AR's own text.",
+    );
+    for (const each of [fast, near, far]) assert.match(textsOf(each, ar).ratio, /^1\.\d\d×$/);
+    assert.equal(textsOf(fast, ar).ratio, "1.60×");
+    assert.equal(textsOf(fast, ar).speed, "70.0 tok/s");
+    assert.match(textsOf(fast, ar).range, /median of 3, 1\.5\d? to 1\.6\d?\)$/);
+    assert.equal(textsOf(busy, ar).ratio, "not measured");
+    assert.equal(fastestSentence([busy], ar), "The machine was busy: run the grid again to measure speeds.");
+    const other = cell(0.3, 8, timed(1.7), laneOf([forward(0, [[9, 1], [2, 1]], 2, "eos")])); // prettier-ignore
+    assert.equal(
+      fastestSentence([far, other], ar),
+      "Fastest: τ 0.3, B 8 (1.70 times as fast). Fastest with AR's own text: τ 0.9, B 2 (1.20 times as fast).",
+    );
   });
 
   test("agreement is the share of the tokens that AR wrote too, and not known before both are whole", () => {

@@ -30,16 +30,30 @@ describe("what a race by passes comes to", () => {
   test("where the texts differ; one lane alone", () => {
     const found = { place: 2, isShown: true, isSame: false };
     assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf([1, 2, 9])], found), [
-      "4 passes.",
-      "Ar: 3. The texts differ from token 3 on.",
+      "1.75 tokens per pass.",
+      "Ar: 1.00. The texts differ from token 3 on.",
     ]);
     assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", "7 tokens."]);
   });
 
   test("one line on seconds, once both are over", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
-    assert.equal(secondsText(mars, ar), "In seconds, as measured: 1.00 s, ar 1.40 s: too short to time.");
+    assert.equal(secondsText(mars, ar), "As measured: 1.00 s, ar 1.40 s: too short to time.");
     assert.equal(secondsText(mars, ar.at(3)), "");
+  });
+
+  test("texts of other lengths or content are compared per pass and per second", () => {
+    const mars = laneOf(PLAIN, { seconds: 0.25 }); // 7 tokens in 1 s
+    for (const other of [
+      [1, 2, 3],
+      [1, 2, 3, 5, 6, 8, END],
+      [...text, 9],
+    ]) {
+      // prettier-ignore
+      const ar = arOf(other, { seconds: 0.2 });
+      assert.equal(secondsText(mars, ar), "As measured: 7.00 tokens per second, ar 5.00: too short to time.");
+      assert.match(headlineOf(mars, [ar], null).join(" "), /^1\.75 tokens per pass\. Ar: 1\.00\./);
+    }
   });
 });
 

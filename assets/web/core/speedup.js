@@ -1,73 +1,108 @@
-// How much faster one lane decodes than another, how far that number can be trusted, and both in words. Pure.
+// How many times as fast one lane decodes as another, whether that can be said, and both in words. Pure.
 //
-// The speedup is the ratio of their tokens per second of decoding: the prompt's prefill is left out of both, as it is
-// of every clock on the page. What tokens a run writes another would write again; the time of its forwards it would
-// not. So the range comes from how the time of a forward varies between parts of each run. Which of the two is faster
-// is decided by it first; a wide range takes nothing back, it is said beside it.
+// The function of mars_runtime/speedup.py, for runs that only the browser holds: the ratio of tokens per second of
+// decoding, never above the passes saved. Both are tested on the cases in tests/web/speedups.json.
 
 import { folds } from "./folds.js";
+import { SPEED } from "./table.js";
 
 export const DEFINITION =
-  "Tokens per second of decoding over those of the other; reading the prompt is left out of both. The range is where 19 of 20 further runs should fall, judged by how the time of a pass varied in this one.";
+  "Tokens per second of decoding, divided by the other's; reading the prompt is left out of both. The range is where 19 of 20 further runs should fall, judged by how the time per pass varied in this one.";
 
-const LEAST = 20; // tokens of either lane below which nothing is said
-const PARTS = 8; // of a run, whose mean times are compared
-const QUANTILES = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36]; // of Student's t at 95 %, for 1 to 7 degrees of freedom
-const APART = 0.06; // relative: what two runs on a quiet machine differ by, however steady each of them was
-const UNQUIET = 0.2; // uncertainty of the other lane, whose passes are alike: what is beyond is the machine's
+const UNQUIET = 0.2; // uncertainty of the other lane, whose passes are alike: beyond it the machine was busy
 const WIDE = 1.5; // upper over lower end of a range that calls for another run
-const NEAR = 1.1; // times as fast or as slow: as far as "about" reaches where the range does not tell them apart
-const SLACK = 1.02; // beyond what the forwards saved can bring
+
+/** @param {number[]} values */
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** @param {number[]} values */
+export const median = (values) => {
+  const sorted = [...values].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+};
 
 /**
- * Relative half width of the interval of a lane's seconds per forward; NaN for fewer than two forwards.
+ * Relative half width of the interval of a lane's seconds per pass; NaN for fewer than two passes.
  * @param {number[]} seconds
  */
 function uncertainty(seconds) {
-  const num = Math.min(PARTS, seconds.length);
+  const num = Math.min(SPEED.parts, seconds.length);
   if (num < 2) return NaN;
   const means = Array.from({ length: num }, (_, i) =>
     mean(seconds.slice(Math.floor((i * seconds.length) / num), Math.floor(((i + 1) * seconds.length) / num))),
   );
   const centre = mean(means);
   const variance = means.reduce((sum, each) => sum + (each - centre) ** 2, 0) / (num - 1);
-  return (QUANTILES[num - 2] * Math.sqrt(variance / num)) / centre;
+  return (SPEED.studentT[num - 2] * Math.sqrt(variance / num)) / centre;
 }
 
-/** @param {number[]} values */
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-
 /**
- * measured: { tokens, seconds } with the seconds of each forward. limit: the speedup that the saved forwards allow.
- * kind: none (nothing measured), short, faster or slower where all of the range is, same where 1 lies in it, capped
- * where all of it exceeds the limit.
+ * Compares two runs by the seconds of each of their passes. limit: the ratio that the saved passes allow.
  * @param {Timed} one
  * @param {Timed} other
  * @param {number} [limit]
  * @returns {Speedup}
  */
 export function speedup(one, other, limit = Infinity) {
-  /** @param {Timed} given */
-  const rate = ({ tokens, seconds }) => tokens / seconds.reduce((sum, each) => sum + each, 0);
-  const ratio = rate(one) / rate(other);
-  if (!Number.isFinite(ratio)) return { kind: "none", ratio: NaN, low: NaN, high: NaN, limit, isBusy: false };
   const [own, others] = [uncertainty(one.seconds), uncertainty(other.seconds)];
-  const margin = Math.hypot(own, others, APART);
-  const [low, high] = [ratio * Math.exp(-margin), ratio * Math.exp(margin)];
-  const isShort = Math.min(one.tokens, other.tokens) < LEAST || Number.isNaN(low);
-  return { kind: isShort ? "short" : kindOf(low, high, limit), ratio, low, high, limit, isBusy: others > UNQUIET };
+  const margin = Math.hypot(own, others, SPEED.apart);
+  const ratio = rateOf(one) / rateOf(other) || NaN;
+  const isShort = Math.min(one.tokens, other.tokens) < SPEED.least || Number.isNaN(margin);
+  const found = judged(ratio, ratio * Math.exp(-margin), ratio * Math.exp(margin), limit, isShort);
+  return { ...found, isBusy: others > UNQUIET };
 }
 
-/** @type {(low: number, high: number, limit: number) => string} */
-function kindOf(low, high, limit) {
-  if (low > limit * SLACK) return "capped";
-  if (low > 1) return "faster";
-  return high < 1 ? "slower" : "same";
+/** @param {Timed} given */
+const rateOf = ({ tokens, seconds }) => tokens / seconds.reduce((sum, each) => sum + each, 0);
+
+/**
+ * Compares two methods by rounds of [ratio, limit]: the median, and the spread as its range.
+ * @param {[ratio: number, limit: number][]} rounds
+ * @param {boolean} [isShort]
+ * @returns {Speedup}
+ */
+export function repeated(rounds, isShort = false) {
+  const ratios = rounds.map(([ratio]) => ratio);
+  if (!ratios.every(Number.isFinite) || !ratios.length) return judged(NaN, NaN, NaN, Infinity, isShort);
+  const limit = median(rounds.map(([, each]) => each));
+  return { ...judged(median(ratios), Math.min(...ratios), Math.max(...ratios), limit, isShort), rounds: ratios.length };
 }
 
 /**
- * Of a lane of MARS over plain AR, as far as both are shown. A forward of MARS feeds what AR's does and its masks, so
- * it takes no less time: what exceeds the forwards saved is a disturbance.
+ * A comparison over rounds as the server found it (mars_runtime/speedup.py, Rounds).
+ * @param {RoundsLine} given
+ * @returns {Speedup}
+ */
+export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
+  ...{ kind, ratio: ratio ?? NaN, low: low ?? NaN, high: high ?? NaN, limit: limit ?? Infinity, rounds },
+  isBusy: kind === "busy",
+});
+
+/**
+ * Decides what may be shown of a measured ratio. No ratio above `limit` ever is: then the machine was busy.
+ * kind: none (nothing measured), short, busy, faster or slower where the whole range is on that side of 1, else same.
+ * @param {number} ratio
+ * @param {number} low
+ * @param {number} high
+ * @param {number} limit
+ * @param {boolean} isShort
+ * @returns {Speedup}
+ */
+function judged(ratio, low, high, limit, isShort) {
+  const nothing = { ratio: NaN, low: NaN, high: NaN, limit, isBusy: false, rounds: 1 };
+  if (!Number.isFinite(ratio)) return { ...nothing, kind: "none" };
+  if (isShort) return { ...nothing, kind: "short" };
+  const isNear = ratio < SPEED.near && ratio <= limit * SPEED.near;
+  if (ratio > limit * SPEED.slack && !isNear) return { ...nothing, kind: "busy", isBusy: true };
+  /** @param {number} value */
+  const cut = (value) => Math.min(value, limit);
+  const kind = cut(low) > 1 ? "faster" : cut(high) < 1 ? "slower" : "same";
+  return { ...nothing, kind, ratio: cut(ratio), low: cut(low), high: cut(high) };
+}
+
+/**
+ * Of a lane over another, as far as both are shown. The passes saved limit the ratio where the other is AR.
  * @param {Lane} lane
  * @param {Lane} other
  * @returns {Speedup}
@@ -76,9 +111,8 @@ export function laneSpeedup(lane, other) {
   /** @param {Lane} each */
   const measured = (each) => ({ tokens: folds.tokens(each), seconds: each.steps.map((step) => step.seconds) });
   /** @param {Lane} each */
-  const whole = (each) => folds.tokens(each) / folds.forwards(each);
-  const limit = other.isAr ? whole(lane) / whole(other) : Infinity;
-  return speedup(measured(lane), measured(other), limit);
+  const perPass = (each) => folds.tokens(each) / folds.forwards(each);
+  return speedup(measured(lane), measured(other), other.isAr ? perPass(lane) / perPass(other) : Infinity);
 }
 
 /**
@@ -87,14 +121,16 @@ export function laneSpeedup(lane, other) {
  * @returns {[value: string, unit: string]}
  */
 export function speedupParts(given) {
-  const { kind, ratio, limit } = given;
+  const { kind, ratio } = given;
   if (kind === "none") return ["–", ""];
   if (kind === "short") return ["too short to time", ""];
-  if (kind === "capped" && limit > NEAR) return [`up to ${times(limit, given)}`, "times as fast"];
-  if (kind === "capped" || (kind === "same" && Math.abs(Math.log(ratio)) < Math.log(NEAR)))
-    return ["about as fast", ""];
+  if (kind === "busy") return ["not measured", ""];
+  if (isAbout(given)) return ["about as fast", ""];
   return kind === "slower" ? [`slower: ${times(ratio, given)}`, "times"] : [times(ratio, given), "times as fast"];
 }
+
+/** @param {Speedup} given */
+const isAbout = ({ kind, ratio }) => kind === "same" && Math.abs(Math.log(ratio)) < Math.log(SPEED.near);
 
 /**
  * "1.4 times as fast", "about as fast", "slower: 0.6 times".
@@ -107,9 +143,8 @@ export const speedupText = (given) => speedupParts(given).filter(Boolean).join("
  * @param {Speedup} given
  */
 export function speedupShort(given) {
-  const { kind, ratio, limit } = given;
-  if (kind === "none" || kind === "short") return speedupText(given);
-  return kind === "capped" ? `≤ ${times(limit, given)}×` : `${times(ratio, given)}×`;
+  const { kind, ratio } = given;
+  return ["none", "short", "busy"].includes(kind) ? speedupText(given) : `${times(ratio, given)}×`;
 }
 
 /**
@@ -117,21 +152,23 @@ export function speedupShort(given) {
  * @param {Speedup} given
  */
 export function speedupRange(given) {
-  const { kind, low, high } = given;
-  if (kind === "none") return "";
-  return kind === "short" ? `needs ${LEAST} tokens in both` : `${times(low, given)} to ${times(high, given)}`;
+  const { kind, low, high, rounds } = given;
+  if (kind === "none" || kind === "busy") return "";
+  if (kind === "short") return `needs ${SPEED.least} tokens in both`;
+  const range = `${times(low, given)} to ${times(high, given)}`;
+  return rounds > 1 ? `median of ${rounds}, ${range}` : range;
 }
 
 /**
- * Why the range is no better, and what to do about it; nothing where it is narrow.
+ * Why there is no ratio or why its range is wide, and what to do about it; nothing where it is narrow.
  * @param {Speedup} given
  */
-export function speedupRemark({ kind, ratio, low, high, limit, isBusy }) {
+export function speedupRemark({ kind, low, high, isBusy, rounds }) {
   if (kind === "none" || kind === "short") return "";
-  if (kind === "capped")
-    return `${ratio.toFixed(1)} was timed, with only ${limit.toFixed(1)} times fewer passes: other work disturbed the other. Run it again`;
+  if (kind === "busy") return SPEED.notes.busy;
   if (high / low <= WIDE) return "";
-  return isBusy ? "the machine was busy: run it again when it is quiet" : "its passes differ in length: a longer answer tells more"; // prettier-ignore
+  if (isBusy || rounds > 1) return SPEED.notes.busy;
+  return "pass times varied: a longer answer is more reliable";
 }
 
 /**
@@ -145,10 +182,14 @@ export function speedupSentence(given) {
 }
 
 /**
- * As many decimals as the range allows.
- * @type {(number: number, range: { low: number, high: number }) => string}
+ * As many decimals as the range allows, and never above the limit by rounding.
+ * @type {(number: number, range: { low: number, high: number, limit: number }) => string}
  */
-function times(number, { low, high }) {
-  if (number >= 10) return number.toFixed(high / low > WIDE ? 0 : 1);
-  return number.toFixed(high / low < NEAR * NEAR || number < 0.2 ? 2 : 1);
+function times(number, { low, high, limit }) {
+  const decimals =
+    number >= 10 ? (high / low > WIDE ? 0 : 1) : high / low < SPEED.near * SPEED.near || number < 0.2 ? 2 : 1;
+  const shown = number.toFixed(decimals);
+  if (Number(shown) <= limit) return shown;
+  const unit = 10 ** decimals;
+  return (Math.floor(number * unit) / unit).toFixed(decimals);
 }

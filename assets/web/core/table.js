@@ -1,4 +1,5 @@
-// Written by `python tools/wire_types.py` from mars_runtime/methods.py, settings.py and review/judgements.py.
+// Written by `python tools/wire_types.py` from methods.py, settings.py, speedup.py and review/judgements.py
+// in mars_runtime/.
 
 // `obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
@@ -33,6 +34,19 @@ export const SETTINGS = {
   aim: { label: "Auto aims at", isSteered: true, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop where the text begins to repeat itself", isSteered: false, isCommon: true },
+};
+
+// Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.
+/** @type {{ least: number, parts: number, studentT: number[], apart: number, near: number, slack: number, notes: Record<string, string> }} */
+// prettier-ignore
+export const SPEED = {
+  least: 20,
+  parts: 8,
+  studentT: [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36],
+  apart: 0.06,
+  near: 1.1,
+  slack: 1.02,
+  notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was busy: measure it again" },
 };
 
 // `tags` are offered; `most`: the highest rating, how many tags, characters of the rest.

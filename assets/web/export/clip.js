@@ -4,8 +4,9 @@
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { coloursOf } from "../core/colours.js";
 import { make } from "../core/dom.js";
-import { headerOf, mainLane } from "../core/folds.js";
-import { counted, joined, whole } from "../core/words.js";
+import { folds, headerOf, mainLane } from "../core/folds.js";
+import { isSameText, passesText } from "../core/result.js";
+import { counted, figure, joined, whole } from "../core/words.js";
 import { Gif } from "./gif.js";
 
 const [WIDTH, HEIGHT] = [1200, 675];
@@ -230,16 +231,17 @@ class Film {
 }
 
 /**
- * What the last picture says: passes, and those of the lane beside it.
+ * What the last picture says: passes, and those of the lane beside it, or tokens per pass where the texts differ.
  * @param {Lane[]} lanes
  */
 export function headlineOf([main, other]) {
-  const passes = main.steps.length === 1 ? "1 pass" : `${whole(main.steps.length)} passes`;
-  const headline = `${passes} for ${counted(main.tokens.length, "token")}.`;
+  const isSame = !other || isSameText(main, other);
+  const own = passesText(main, isSame);
+  const headline = isSame ? `${own} for ${counted(main.tokens.length, "token")}.` : `${own}.`;
   if (!other) return [headline, ""];
-  const isSame = main.ids.join() === other.ids.join();
   const title = other.isAr ? "Plain AR" : other.title;
-  return [headline, `${title}: ${whole(other.steps.length)}${isSame ? ", for the same text" : ""}.`];
+  const theirs = isSame ? `${whole(other.steps.length)}, for the same text` : figure(folds.perForward(other));
+  return [headline, `${title}: ${theirs}.`];
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
-import { laneSpeedup, speedupSentence, speedupShort } from "../core/speedup.js";
+import { ofRounds, repeated, speedupSentence, speedupShort, speedupText } from "../core/speedup.js";
 import { figure, joined, short, whole } from "../core/words.js";
 import { aligned } from "./diff.js";
 
@@ -49,17 +49,18 @@ function shared(...lanes) {
 }
 
 /**
- * How many times AR's tokens per second; NaN where that cannot be told.
- * @param {Lane} lane
- * @param {Lane} ar
+ * The speed of a cell against AR's, by the rounds so far.
+ * @param {Pick<Cell, "rounds">} cell
+ * @returns {Speedup}
  */
-function speed(lane, ar) {
-  const { kind, ratio, limit } = laneSpeedup(lane, ar);
-  return kind === "short" ? NaN : Math.min(ratio, kind === "capped" ? limit : Infinity);
-}
+export const speedOf = ({ rounds }) => (rounds ? ofRounds(rounds) : repeated([]));
 
-/** @type {Record<Measure, (lane: Lane, ar: Lane) => number>} */
-export const MEASURES = { tpf: folds.perForward, agreement, speed };
+/** @type {Record<Measure, (cell: Cell, ar: Cell) => number>} */
+export const MEASURES = {
+  tpf: ({ lane }) => folds.perForward(lane),
+  agreement: ({ lane }, ar) => agreement(lane, ar.lane),
+  speed: (cell) => speedOf(cell).ratio,
+};
 
 /**
  * The values between which the ramp runs: up from AR's tokens per forward, down from full agreement, over the speeds there are.
@@ -97,19 +98,47 @@ export const frontier = (points) =>
     .sort((a, b) => a.x - b.x);
 
 /**
- * Of cells that ran to their end and did not go round in circles, the one with the most tokens/s; undefined where there is
- * none.
+ * Of cells that ran to their end and do not repeat themselves, the one with the highest speed that may be shown;
+ * undefined where there is none.
  * @param {Cell[]} cells
  * @returns {Cell | undefined}
  */
-export function fastest(cells) {
-  return cells
-    .filter(({ lane }) => isDone(lane) && loopsAt(lane) < 0)
-    .reduce(
-      (best, cell) => (best && folds.perSecond(best.lane) >= folds.perSecond(cell.lane) ? best : cell),
-      /** @type {Cell | undefined} */ (undefined),
-    );
+export const fastest = (cells) =>
+  cells
+    .filter((cell) => isDone(cell.lane) && loopsAt(cell.lane) < 0 && Number.isFinite(speedOf(cell).ratio))
+    .sort((a, b) => speedOf(b).ratio - speedOf(a).ratio)[0];
+
+/**
+ * The others whose range overlaps that of a cell: the rounds do not tell them apart.
+ * @param {Cell} best
+ * @param {Cell[]} cells
+ */
+export const asFast = (best, cells) =>
+  cells.filter((cell) => cell !== best && loopsAt(cell.lane) < 0 && speedOf(cell).high >= speedOf(best).low);
+
+/**
+ * Which cell is the fastest, by the numbers that the cells show.
+ * @param {Cell[]} cells
+ * @param {Cell} ar
+ */
+export function fastestSentence(cells, ar) {
+  const best = fastest(cells);
+  if (!best) return cells.some(({ rounds }) => rounds?.kind === "busy") ? NO_SPEED : "";
+  /** @param {Cell[]} all */
+  const said = (all) => {
+    const first = /** @type {Cell} */ (fastest(all));
+    const near = asFast(first, all).map(cellName);
+    const more = near.length ? `; no slower by more than the spread: ${near.join("; ")}` : "";
+    return `${cellName(first)} (${speedupText(speedOf(first))}${more})`;
+  };
+  const same = cells.filter((cell) => parting(cell.lane, ar.lane).isSame);
+  const fastestSame = fastest(same);
+  if (fastestSame === best) return `Fastest: ${said(cells)}, with AR's own text.`;
+  const rest = fastestSame ? `Fastest with AR's own text: ${said(same)}.` : "No cell wrote AR's own text.";
+  return `Fastest: ${said(cells)}. ${rest}`;
 }
+
+const NO_SPEED = "The machine was busy: run the grid again to measure speeds.";
 
 /** @type {Record<string, string>} */
 export const MARKS = { all: "★", row: "▲" };
@@ -142,20 +171,24 @@ const NOTHING = { tpf: "", agreement: "", ratio: "", speedup: "", range: "", spe
  * @param {Cell} cell
  * @param {Cell} ar
  */
-export function textsOf({ lane, row }, ar) {
+export function textsOf(cell, ar) {
+  const { lane, row, rounds } = cell;
   if (!lane.steps.length) return NOTHING;
   const loops = loopsAt(lane) < 0 ? "" : "repeats itself";
-  const shared = { tpf: figure(folds.perForward(lane)), speed: `${figure(folds.perSecond(lane))} tok/s` };
+  const shared = {
+    tpf: figure(folds.perForward(lane)),
+    speed: `${figure(rounds ? rounds.rate[0] : folds.perSecond(lane))} tok/s`,
+  };
   if (!row)
     return {
       ...NOTHING,
       ...shared,
       agreement: "100",
-      differs: joined(loops, "what the cells are held against"),
+      differs: joined(loops, "baseline"),
       kind: "reference",
     };
   const { place, isSame } = parting(lane, ar.lane);
-  const speedup = laneSpeedup(lane, ar.lane);
+  const speedup = speedOf(cell);
   return {
     ...shared,
     agreement: percent(agreement(lane, ar.lane)),

@@ -1,5 +1,7 @@
 // Pure: what has been told of a load, line by line, and what its charts draw. No DOM.
 
+import { median } from "../core/speedup.js";
+
 const SATURATED = 0.9; // of what is offered: who answers less is saturated
 const WINDOW = 1; // seconds over which throughput is counted
 export const ORDER = ["ar", "lossless", "fixed", "follow", "draft"]; // as ways.py names them
@@ -13,7 +15,7 @@ export const begun = (head) => ({
   head,
   about: null,
   day: null,
-  ways: head.ways.map((way) => ({ ...way, ticks: [], decisions: [], points: [], agreement: null })),
+  ways: head.ways.map((way) => ({ ...way, ticks: [], ended: [], decisions: [], points: [], agreement: null })),
 });
 
 /**
@@ -29,11 +31,76 @@ export function take(model, tag, data) {
   }
   const way = model.ways.find((each) => each.name === data.way);
   if (!way) throw new Error(`No way is called ${data.way}.`);
-  if (tag === "tick") way.ticks = [...(data.at < (way.ticks.at(-1)?.at ?? 0) ? [] : way.ticks), data];
-  else if (tag === "decision") way.decisions.push(data);
+  if (tag === "tick") {
+    way.ticks = [...(isAnotherRound(way.ticks, data) ? [] : way.ticks), data];
+    if (data.over) way.ended.push(data);
+  } else if (tag === "decision") way.decisions = [...(isAnotherRound(way.decisions, data) ? [] : way.decisions), data];
   else if (tag === "point") way.points.push(data);
   else if (tag === "agreement") way.agreement = data;
   else throw new Error(`No line is called ${tag}.`);
+}
+
+/**
+ * Charts show the latest round.
+ * @param {{ at: number }[]} before
+ * @param {{ at: number }} next
+ */
+const isAnotherRound = (before, next) => next.at < (before.at(-1)?.at ?? 0);
+
+/** @type {(keyof LoadTick)[]} */
+const NUMBERS = ["num_arrived", "num_done", "tokens_per_second", "requests_per_second", "tpf", "in_time"];
+/** @type {(keyof LoadTick)[]} */
+const SPREADS = ["ttft", "tpot", "latency"];
+
+/**
+ * The figures of a method: medians over the rounds that have ended, before the first has the latest ones.
+ * @param {Pick<LoadWay, "ticks" | "ended">} way
+ * @returns {LoadTick | undefined}
+ */
+export function summaryOf({ ticks, ended }) {
+  if (ended.length < 2) return ended[0] ?? ticks.at(-1);
+  /** @type {Record<string, unknown>} */
+  const found = { ...ended[0] };
+  for (const key of NUMBERS) found[key] = middle(ended.map((tick) => /** @type {number | null} */ (tick[key])));
+  for (const key of SPREADS) {
+    const spreads = ended.map((tick) => /** @type {LoadSpread} */ (tick[key])).flatMap((each) => (each ? [each] : []));
+    const [p50, p99] = [middle(spreads.map((each) => each.p50)), middle(spreads.map((each) => each.p99))];
+    found[key] = p50 === null ? null : { p50, p99 };
+  }
+  return /** @type {LoadTick} */ (/** @type {unknown} */ (found));
+}
+
+/** @param {(number | null)[]} values */
+function middle(values) {
+  const known = values.filter((value) => typeof value === "number");
+  return known.length ? median(known) : null;
+}
+
+/**
+ * The lowest and the highest of a figure over the rounds; null with fewer than two.
+ * @param {LoadTick[]} ended
+ * @param {(tick: LoadTick) => number | null | undefined} of
+ * @returns {[low: number, high: number] | null}
+ */
+export function rangeOver(ended, of) {
+  const known = ended.map(of).filter((value) => typeof value === "number");
+  return known.length > 1 ? [Math.min(...known), Math.max(...known)] : null;
+}
+
+/**
+ * The points of a curve: at each rate that was offered the medians over the rounds.
+ * @param {LoadPoint[]} points
+ * @returns {LoadPoint[]}
+ */
+export function curveOf(points) {
+  const rates = [...new Set(points.map(({ offered }) => offered))];
+  return rates.map((offered) => {
+    const same = points.filter((each) => each.offered === offered);
+    const middlePoint = [...same].sort((a, b) => a.answered - b.answered)[same.length >> 1];
+    const waits = same.flatMap(({ ttft }) => (ttft ? [ttft.p99] : []));
+    const ttft = middlePoint.ttft && { ...middlePoint.ttft, p99: median(waits) };
+    return { ...middlePoint, answered: median(same.map(({ answered }) => answered)), ttft };
+  });
 }
 
 /**
@@ -63,9 +130,10 @@ export function steps(decisions, end) {
 /**
  * The most requests per second that a way answered, 0 for no point; isFound: whether clearly more was offered, so that
  * this was all it could do.
- * @param {LoadPoint[]} points
+ * @param {LoadPoint[]} all
  */
-export function saturation(points) {
+export function saturation(all) {
+  const points = curveOf(all);
   const rate = Math.max(0, ...points.map(({ answered }) => answered));
   return { rate, isFound: points.some(({ offered }) => SATURATED * offered > rate) };
 }

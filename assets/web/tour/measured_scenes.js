@@ -6,7 +6,7 @@ import { readValue } from "../core/wire.js";
 import { counted, figure, joined } from "../core/words.js";
 import { came } from "../explain/explain.js";
 import { Chart, marksOf } from "../charts/frontier.js";
-import { begun, take } from "../folds/load.js";
+import { begun, summaryOf, take } from "../folds/load.js";
 
 const LAB = "#load .mars-race";
 const PATIENCE = 5; // seconds for the Load lab to begin
@@ -47,10 +47,12 @@ export class LoadScene {
    */
   draw({ model }, note) {
     const ways = model.ways.filter(({ ticks }) => ticks.length);
-    const most = Math.max(1e-9, ...ways.map(({ ticks }) => ticks.at(-1)?.latency?.p50 ?? 0));
+    const most = Math.max(1e-9, ...ways.map((way) => summaryOf(way)?.latency?.p50 ?? 0));
     this.rows.replaceChildren(...ways.map((way) => loadRow(way, most)));
     const { kind, requests, seconds } = model.head;
-    put(this.note, joined(note, `${counted(requests, "request")} in ${figure(seconds)} s, ${kind} arrivals`));
+    const rounds = Math.max(...ways.map(({ ended }) => ended.length));
+    const median = rounds > 1 ? `medians of ${rounds} rounds` : "";
+    put(this.note, joined(note, `${counted(requests, "request")} in ${figure(seconds)} s, ${kind} arrivals`, median));
   }
 
   // The Load lab behind the tour measures; what it has found so far is drawn here.
@@ -102,7 +104,7 @@ const labModel = () => /** @type {{ model?: LoadModel } | undefined} */ (documen
  * @param {number} most seconds of any way
  */
 function loadRow(way, most) {
-  const tick = /** @type {LoadTick} */ (way.ticks.at(-1));
+  const tick = /** @type {LoadTick} */ (summaryOf(way));
   const { ttft, latency, tpf } = tick;
   const half = latency ? `${figure(latency.p50)} s for a whole answer` : "nothing answered yet";
   const share = { style: `width: ${(100 * (latency?.p50 ?? 0)) / most}%` };

@@ -93,9 +93,21 @@ interface Speedup {
   high: number;
   limit: number;
   isBusy: boolean;
+  rounds: number;
 }
 
 interface Timed {
   tokens: number;
   seconds: number[];
+}
+
+// A comparison over rounds as the server found it. rate: tokens per second, median, lowest and highest.
+interface RoundsLine {
+  kind: string;
+  ratio: number | null;
+  low: number | null;
+  high: number | null;
+  limit: number | null;
+  rounds: number;
+  rate: [median: number, low: number, high: number];
 }

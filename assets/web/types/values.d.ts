@@ -45,12 +45,14 @@ interface LoadHead extends Head {
   seconds: number;
   requests: number;
   budget: number | null;
+  rounds?: number;
 }
 
 type LoadSpread = { p50: number; p99: number } | null;
 
 interface LoadTick {
   way: string;
+  over?: boolean; // the last one of a round
   at: number;
   tokens: number;
   num_arrived: number;
@@ -108,7 +110,8 @@ interface LoadDay {
 interface LoadWay {
   name: string;
   title: string;
-  ticks: LoadTick[];
+  ticks: LoadTick[]; // of the latest round
+  ended: LoadTick[]; // the last one of each round
   decisions: LoadDecision[];
   points: LoadPoint[];
   agreement: LoadAgreement | null;
@@ -151,6 +154,7 @@ interface Cell {
   row: GridRow | null;
   blockSize: number;
   lane: Lane;
+  rounds: RoundsLine | null;
 }
 
 // The layers of a forward, as the server tells them (app/live/layers.py).

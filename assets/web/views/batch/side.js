@@ -45,6 +45,8 @@ export class Side {
   header = null;
   /** @type {BatchTotals | null} */
   totals = null;
+  /** @type {RoundsLine | null} */
+  rounds = null;
   /** @type {EndEvent | null} */
   end = null;
   /** @type {Map<number, Uint8Array>} */

@@ -4,11 +4,11 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";
 import { find, make, put, toggle } from "../../core/dom.js";
-import { DEFINITION, speedup } from "../../core/speedup.js";
+import { ofRounds } from "../../core/speedup.js";
 import { bigFigure, drawSpeedup } from "../race/figures.js";
 import { counted, environment, figure, memory, whole } from "../../core/words.js";
 
-const SPEED = "speed, first beside second";
+const SPEED = "relative speed";
 const BIG = [
   ["speedup", SPEED, ""],
   ["perSecond", "tokens per second", "tok/s"],
@@ -21,7 +21,8 @@ const SMALL = [
 ];
 /** @type {Record<string, string>} */
 const HINTS = {
-  speedup: DEFINITION,
+  speedup:
+    "Tokens per second of decoding, divided by the second method's in the same round; reading the prompts is left out of both. Median of the rounds, with the lowest and the highest.",
   tpf: "Tokens over row-forwards: idle rows and commits count as forwards, loops of rows that repeat themselves do not.",
   idle: "Share of rows times forwards that took nothing.",
   cache: "Keys and values reserved for the largest group of rows.",
@@ -56,14 +57,15 @@ export class Totals {
     const [first, second] = this.sides.map((side) => side.totals);
     const { sides } = this;
     if (this.big.speedup) {
-      if (first && second && sides[1].end)
-        drawSpeedup(this.big.speedup, speedup(measured(sides[0]), measured(sides[1])), SPEED);
+      const { rounds } = sides[0];
+      if (rounds) drawSpeedup(this.big.speedup, ofRounds(rounds), SPEED);
       else this.set("speedup", "–", "when both have run");
     }
     /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
     const show = (key, text, unit = "") =>
       this.set(key, first ? text(first) : "–", second ? `${brief(sides[1])}: ${text(second)}${unit}` : "");
-    show("perSecond", (totals) => figure(totals.tokens_per_second));
+    this.set("perSecond", first ? rateText(sides[0]) : "–", second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "");
+    this.big.perSecond.list.title = sides.map(spreadText).filter(Boolean).join("; ");
     show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));
     show("idle", (totals) => percent(totals.idle_share), " %");
     /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
@@ -88,8 +90,18 @@ export class Totals {
 /** @param {BatchTotals} totals */
 const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
 
-/** @param {Side} given */
-const measured = ({ rows, seconds }) => ({ tokens: rows.reduce((sum, row) => sum + row.tokens, 0), seconds });
+/**
+ * Tokens per second: the median once there are rounds.
+ * @param {Side} side
+ */
+const rateText = ({ rounds, totals }) => figure(rounds ? rounds.rate[0] : (totals?.tokens_per_second ?? NaN));
+
+/** @param {Side} side */
+function spreadText(side) {
+  if (!side.rounds) return "";
+  const [, low, high] = side.rounds.rate;
+  return `${brief(side)}: median of ${side.rounds.rounds}, ${figure(low)} to ${figure(high)} tok/s`;
+}
 
 /** @param {Side} side */
 const brief = (side) => side.title.replace("MARS, ", "");

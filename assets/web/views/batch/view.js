@@ -9,7 +9,7 @@ import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
 const EMPTY =
-  "Run decodes all prompts together, by one method and then by the other. Each prompt gets a lane that shows how many tokens every forward pass of the model gave it, and where it idled; plain AR writes one per pass.";
+  "Press Run to decode all prompts as one batch with each method in turn, in several rounds. Each prompt gets a lane that shows how many tokens every forward pass gave it, and where it idled; plain AR writes one per pass.";
 
 class BatchView extends PhaseView {
   static what = "This batch";
@@ -60,6 +60,7 @@ class BatchView extends PhaseView {
     else if (target === "figures") this.plots.renew(data);
     else if (!side) throw new Error(`No side is called ${target}.`);
     else if (target === "totals") side.totals = data;
+    else if (target === "rounds") side.rounds = data;
     else if (target === "verdict") side.rows[data.row].verdict = data.right;
     else side.push(data);
   }

@@ -57,7 +57,7 @@ export class Frontier {
    */
   draw(ar, looks) {
     this.points = [...this.nodes.keys()]
-      .map((cell) => ({ cell, x: MEASURES.tpf(cell.lane, ar.lane), y: MEASURES.agreement(cell.lane, ar.lane) }))
+      .map((cell) => ({ cell, x: MEASURES.tpf(cell, ar), y: MEASURES.agreement(cell, ar) }))
       .filter(({ y }) => Number.isFinite(y))
       .sort((a, b) => a.x - b.x || a.y - b.y);
     for (const [cell, node] of this.nodes) {

@@ -4,7 +4,6 @@
 import { runColours } from "../../core/colours.js";
 import { find, make, put } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
-import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
 import { environment, figure } from "../../core/words.js";
@@ -17,16 +16,16 @@ import {
   NUM_LEVELS,
   cellName,
   fastest,
+  fastestSentence,
   isDone,
   levelOf,
-  parting,
   percent,
   rangeOf,
 } from "../../folds/grid.js";
 import { Frontier } from "./frontier.js";
 
 const EMPTY =
-  "Run decodes the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass). Any cell can be opened as a run.";
+  "Press Run to decode the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass), in several rounds. Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
 
 class GridView extends PhaseView {
@@ -81,6 +80,7 @@ class GridView extends PhaseView {
       name,
       row,
       blockSize,
+      rounds: null,
       lane: new Lane({ lane: row ? "mars" : "ar", title: row ? "MARS" : "plain AR" }),
     });
     this.reference = cell("ar", null, 0);
@@ -103,6 +103,7 @@ class GridView extends PhaseView {
     if (target === "status") this.say(data);
     else if (!cell) throw new Error(`No cell is called ${target}.`);
     else if (target === "verdict") cell.lane.verdict = data.right;
+    else if (target === "rounds") cell.rounds = data;
     else cell.lane.push(data, text);
   }
 
@@ -137,7 +138,7 @@ class GridView extends PhaseView {
   looks() {
     const { measure, opened, reference } = this;
     const cells = this.rows.flat();
-    const values = cells.map(({ lane }) => MEASURES[measure](lane, reference.lane));
+    const values = cells.map((cell) => MEASURES[measure](cell, reference));
     const range = rangeOf(measure, values);
     const marks = this.marks();
     this.legend.draw(measure, range);
@@ -154,7 +155,10 @@ class GridView extends PhaseView {
   marks() {
     const marks = new Map();
     for (const cells of this.rows) {
-      if (cells.length > 1 && cells.every((cell) => isDone(cell.lane))) marks.set(fastest(cells), "row");
+      if (cells.length > 1 && cells.every((cell) => isDone(cell.lane) && cell.rounds)) {
+        const best = fastest(cells);
+        if (best) marks.set(best, "row");
+      }
     }
     const best = this.isOver ? fastest(this.rows.flat()) : undefined;
     if (best) marks.set(best, "all");
@@ -162,15 +166,7 @@ class GridView extends PhaseView {
   }
 
   bestSentence() {
-    const cells = this.rows.flat();
-    const best = this.isOver ? fastest(cells) : undefined;
-    if (!best) return "";
-    const ar = this.reference.lane;
-    const same = fastest(cells.filter((cell) => parting(cell.lane, ar).isSame));
-    /** @param {Cell} cell */
-    const named = (cell) => `${cellName(cell)} (${speedupText(laneSpeedup(cell.lane, ar))})`;
-    if (same === best) return `Fastest: ${named(best)}, with AR's own text.`;
-    return `Fastest: ${named(best)}. ${same ? `Fastest with AR's own text: ${named(same)}.` : "No cell wrote AR's own text."}`;
+    return this.isOver ? fastestSentence(this.rows.flat(), this.reference) : "";
   }
 
   /** @param {Cell} cell */
@@ -226,7 +222,8 @@ const TITLES = [
 const WORDS = {
   tpf: "Tokens per forward: how many tokens one pass of the model wrote, on average; plain AR writes one.",
   agreement: "Agreement: the share of the tokens that plain AR wrote too, in the same order.",
-  speed: "Speed: times AR's tokens per second of decoding. Every cell is one run, and short runs vary.",
+  speed:
+    "Speed: times AR's tokens per second of decoding, the median of the rounds. AR is timed again for each row of each round.",
 };
 /** @type {Record<Measure, (value: number) => string>} */
 const SHOWN = { tpf: figure, agreement: (value) => `${percent(value)} %`, speed: (value) => `${figure(value)}×` };

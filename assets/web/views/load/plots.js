@@ -3,7 +3,7 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
 import { coloursOf } from "../../core/colours.js";
-import { ORDER, endOf, steps, throughput } from "../../folds/load.js";
+import { ORDER, curveOf, endOf, steps, throughput } from "../../folds/load.js";
 
 export class LoadPlots extends Plots {
   /** @type {LoadModel | null} */
@@ -119,7 +119,7 @@ const marked = (line, decisions) => ({
  */
 function curveFigure(key, model, c) {
   const data = model.ways.map((way) => {
-    const points = way.points.map((each) => ({
+    const points = curveOf(way.points).map((each) => ({
       x: each.offered,
       y: key === "answered" ? each.answered : (each.ttft?.p99 ?? NaN),
     }));

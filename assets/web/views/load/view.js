@@ -3,11 +3,11 @@
 import { fill, find, make, put, shape } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, environment, figure, short, whole } from "../../core/words.js";
-import { ORDER, begun, enough, saturation, take } from "../../folds/load.js";
+import { ORDER, begun, enough, rangeOver, saturation, summaryOf, take } from "../../folds/load.js";
 import { LoadPlots } from "./plots.js";
 
 const EMPTY =
-  "Run lets requests arrive as visitors would, without waiting for each other, and answers them on this machine by each way in turn. The table and the charts say how long they wait and how much is written meanwhile. One place stays free for other visitors; what they run slows this down.";
+  "Press Run: requests arrive as from visitors, without waiting for each other, and this machine answers them with each method in turn, in several rounds. The table and the charts show how long they wait and how much is written meanwhile. One slot stays free for other users, whose runs slow this down.";
 
 class LoadView extends PhaseView {
   static what = "This load";
@@ -69,7 +69,7 @@ class LoadView extends PhaseView {
   place() {
     const { about, head, ways } = this.model;
     if (!about) return "";
-    const asked = `${head.kind} arrivals, ${counted(head.requests, "request")} in ${figure(head.seconds)} s`;
+    const asked = `${head.kind} arrivals, ${counted(head.requests, "request")} in ${figure(head.seconds)} s, ${counted(head.rounds ?? 1, "round")}`;
     const found = ways
       .filter((way) => way.points.length)
       .map(({ title, points }) => {
@@ -117,19 +117,26 @@ const WORDS = [
     "p50 and p99",
     "half of the requests took at most the first, 99 of 100 at most the second; of few requests p99 is nearly the slowest.",
   ],
+  [
+    "Rounds",
+    "every method gets the same arrivals again; the table has medians, and beneath them the lowest and highest.",
+  ],
   ["Agreement", "the share of tokens that plain AR wrote too, in the same order; counted when the clock has ended."],
   ["Cut", "requests that still go on 20 seconds after the last arrival are not waited for."],
   ["In budget", "every second request wants its whole answer in so many seconds: the share that got it."],
 ];
 
-/** @type {[head: string, unit: string, cell: (way: LoadWay, tick: LoadTick) => string][]} */
+/**
+ * of: the figure whose lowest and highest value over the rounds is shown beneath.
+ * @type {[head: string, unit: string, cell: (way: LoadWay, tick: LoadTick) => string, of?: (tick: LoadTick) => number | undefined, scale?: number][]}
+ */
 const COLUMNS = [
-  ["throughput", "tokens/s", (_, tick) => figure(tick.tokens_per_second)],
+  ["throughput", "tokens/s", (_, tick) => figure(tick.tokens_per_second), (tick) => tick.tokens_per_second],
   ["answered", "of all", (_, tick) => `${whole(tick.num_done)} of ${whole(tick.num_arrived)}`],
-  ["answered", "requests/s", (_, tick) => figure(tick.requests_per_second)],
-  ["first token", "s, p50 · p99", (_, tick) => pair(tick.ttft, 1)],
-  ["time per token", "ms, p50 · p99", (_, tick) => pair(tick.tpot, 1000)],
-  ["whole answer", "s, p50 · p99", (_, tick) => pair(tick.latency, 1)],
+  ["answered", "requests/s", (_, tick) => figure(tick.requests_per_second), (tick) => tick.requests_per_second],
+  ["first token", "s, p50 · p99", (_, tick) => pair(tick.ttft, 1), (tick) => tick.ttft?.p50],
+  ["time per token", "ms, p50 · p99", (_, tick) => pair(tick.tpot, 1000), (tick) => tick.tpot?.p50, 1000],
+  ["whole answer", "s, p50 · p99", (_, tick) => pair(tick.latency, 1), (tick) => tick.latency?.p50],
   ["per forward", "tokens", (_, tick) => (tick.tpf === null ? "–" : figure(tick.tpf))],
   ["agreement", "with AR, %", (way) => agreed(way.agreement)],
   ["in budget", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
@@ -153,7 +160,7 @@ class Table {
   constructor(element) {
     const heads = COLUMNS.map(([name, unit]) => make("th", { scope: "col" }, name, make("small", "", unit)));
     this.body = make("tbody");
-    const head = make("thead", "", make("tr", "", make("th", { scope: "col" }, "way"), ...heads));
+    const head = make("thead", "", make("tr", "", make("th", { scope: "col" }, "method"), ...heads));
     element.replaceChildren(make("table", "", head, this.body));
   }
 
@@ -166,11 +173,17 @@ class Table {
   /** @param {LoadModel} model */
   draw({ ways }) {
     for (const way of ways) {
-      const tick = way.ticks.at(-1);
+      const tick = summaryOf(way);
       const row = this.rows.get(way.name);
       if (!tick || !row) continue;
       row.dataset.arrived = String(tick.num_arrived);
-      COLUMNS.forEach(([, , cell], i) => put(row.cells[i + 1], cell(way, tick)));
+      COLUMNS.forEach(([, , cell, of, unit = 1], i) => {
+        const place = row.cells[i + 1];
+        put(/** @type {HTMLElement} */ (place.firstElementChild), cell(way, tick));
+        const range = of ? rangeOver(way.ended, of) : null;
+        const said = range ? range.map((end) => figure(unit * end)).join(" to ") : "";
+        put(/** @type {HTMLElement} */ (place.lastElementChild), said);
+      });
     }
   }
 }
@@ -180,6 +193,6 @@ function rowOf(way) {
   const place = ORDER.indexOf(way.name);
   const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": place };
   const key = shape("svg", given, shape("path", { d: "M0 4H28" }));
-  const cells = COLUMNS.map(() => make("td", "rv-num", "–"));
+  const cells = COLUMNS.map(() => make("td", "rv-num", make("span", "lv-value", "–"), make("small", "lv-range")));
   return make("tr", { "data-way": way.name }, make("th", { scope: "row" }, key, way.title), ...cells);
 }

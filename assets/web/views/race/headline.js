@@ -1,10 +1,11 @@
 // What a race by passes comes to, in one sentence, and beneath it whom that is owed to and how it was in seconds. Words
 // alone; every number is a fold of the lanes as they are shown.
 
-import { make, put } from "../../core/dom.js";
-import { folds, loopRemark } from "../../core/folds.js";
+import { button, make, put } from "../../core/dom.js";
+import { folds, headerOf, loopRemark } from "../../core/folds.js";
+import { isSameText, passesText, timeText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
-import { laneSpeedup, speedupText } from "../../core/speedup.js";
+import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
@@ -14,7 +15,8 @@ const passes = (number) => counted(number, "pass", "passes");
 const titled = ({ title }) => `${title[0].toUpperCase()}${title.slice(1)}`;
 
 /**
- * What comes first is the main lane's; then what the others needed, or where they are while they still run.
+ * What comes first is the main lane's; then what the others needed, or where they are while they still run. Passes of the
+ * same text are compared as totals, those of different texts per token.
  * @param {Lane} main
  * @param {Lane[]} others
  * @param {Compared | null} found of the two texts, where there are two
@@ -24,15 +26,16 @@ export function headlineOf(main, others, found) {
   const [num, forwards] = [main.tokens.length, main.steps.length];
   if (!forwards) return ["", ""];
   if (!main.end) return ["", `${counted(num, "token")} in ${passes(forwards)}.`];
+  const isSame = others.every((lane) => !lane.end || isSameText(main, lane));
   const told = others.map((lane) =>
     lane.end
-      ? `${titled(lane)}: ${whole(lane.steps.length)}.`
+      ? `${titled(lane)}: ${isSame ? whole(lane.steps.length) : figure(folds.perForward(lane))}.`
       : `${titled(lane)} is at token ${whole(lane.tokens.length)}.`,
   );
   if (!others.length) told.push(`${counted(num, "token")}.`);
   else if (found?.isSame) told.push("The same text, token for token.");
   else if (found?.isShown) told.push(`The texts differ from token ${whole(found.place + 1)} on.`);
-  return [`${passes(forwards)}.`, told.join(" ")];
+  return [`${passesText(main, isSame)}.`, told.join(" ")];
 }
 
 /**
@@ -42,10 +45,13 @@ export function headlineOf(main, others, found) {
  */
 export function secondsText(main, other) {
   if (!main.end || (other && !other.end)) return "";
-  const own = `${figure(main.seconds)} s`;
-  if (!other) return `In seconds, as measured: ${own}.`;
-  const [found, theirs] = [laneSpeedup(main, other), `${other.title} ${figure(other.seconds)} s`];
-  return `In seconds, as measured: ${own}, ${theirs}${found.kind === "none" ? "" : `: ${speedupText(found)}`}.`;
+  const isSame = !other || isSameText(main, other);
+  const own = `As measured: ${timeText(main, isSame)}`;
+  if (!other) return `${own}.`;
+  const found = laneSpeedup(main, other);
+  const said =
+    found.kind === "none" ? "" : [`: ${speedupText(found)}`, speedupRemark(found)].filter(Boolean).join("; ");
+  return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}.`;
 }
 
 /**
@@ -58,13 +64,31 @@ export function paceText(main) {
   return `${figure(folds.perForward(main))} tokens per pass${looped && ` ${looped}`}`;
 }
 
+/**
+ * Whether the page around can run a lane again: there is one, and no conversation or given text came before the prompt.
+ * @param {Lane} main
+ */
+const canRepeat = ({ end, header }) =>
+  Boolean(end && header && !header.history?.length && !header.num_given && document.getElementById("ask"));
+
 export class Headline {
   /** @param {HTMLElement} element */
   constructor(element) {
     this.first = make("b");
     this.rest = make("span");
     this.because = make("p", "rv-because rv-num");
-    element.replaceChildren(make("p", "rv-saying rv-num", this.first, " ", this.rest), this.because);
+    this.again = button({ class: "rv-again", hidden: "" }, "Measure again", () => this.measureAgain());
+    element.replaceChildren(make("p", "rv-saying rv-num", this.first, " ", this.rest), this.because, this.again);
+    /** @type {Lane | null} */
+    this.main = null;
+  }
+
+  // Asks the page to run the prompt again with the same settings.
+  measureAgain() {
+    if (!this.main) return;
+    const { prompt, checkpoint, settings } = headerOf(this.main);
+    const detail = { kind: "way", prompt, checkpoint, settings, limit: settings.max_new_tokens };
+    this.again.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
   }
 
   /**
@@ -76,7 +100,9 @@ export class Headline {
     const [first, rest] = headlineOf(main, others, found);
     put(this.first, first);
     put(this.rest, rest);
-    const seconds = secondsText(main, others.find((lane) => lane.isAr) || others[0]);
-    put(this.because, joined(savedText(main), paceText(main), seconds));
+    const other = others.find((lane) => lane.isAr) || others[0];
+    put(this.because, joined(savedText(main), paceText(main), secondsText(main, other)));
+    this.main = main;
+    this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
   }
 }

@@ -1,0 +1,41 @@
+"""Rounds: methods that are compared take turns on the machine, again and again.
+
+One run of each says little, because other work and the state of the processor differ from moment to
+moment. The order is reversed in every second round, so no method is always the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from app.controls import Control, Limits, RefusalError
+
+ROUNDS = (3, 5)
+"""Rounds that a visitor may ask for; the first is the default."""
+T = TypeVar("T")
+
+
+def _read(value: object, limits: Limits) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or value not in ROUNDS:
+        choices = " or ".join(map(str, ROUNDS))
+        raise RefusalError("rounds", f"Choose {choices} rounds.")
+    return value
+
+
+CONTROL = Control("rounds", _read)
+TITLES = {number: str(number) for number in ROUNDS}
+
+
+def in_turn(items: Sequence[T], number: int) -> list[T]:
+    """The items in the order of round ``number``, from 0."""
+    return list(reversed(items)) if number % 2 else list(items)
+
+
+def rounds_text(done: int, wanted: int) -> str:
+    """How often everything was timed."""
+    if done < wanted:
+        return f"timed in {done} of {wanted} rounds before the time limit"
+    return f"timed in {done} rounds"

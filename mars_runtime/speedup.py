@@ -1,0 +1,194 @@
+"""How many times as fast one run decodes as another, and whether that can be said at all.
+
+The ratio is of tokens per second of decoding, prefill left out of both. A pass of MARS feeds what a
+pass of AR feeds and its masks as well, so it takes at least as long. Passes saved are therefore an
+upper limit of the speedup. A ratio above it says that other work disturbed the machine: it is never
+reported, and the run has to be measured again.
+
+``assets/web/core/speedup.js`` is the same function for runs that only the browser holds. Both are
+tested on the cases in ``tests/web/speedups.json``; ``tools/wire_types.py`` copies the constants.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from mars_runtime import folds
+from mars_runtime.events import Event
+from mars_runtime.folds import MIN_TIMED_TOKENS
+
+Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
+"""``none``: nothing was measured; ``short``: too few tokens; ``busy``: the ratio exceeds the passes
+saved; ``faster``, ``slower``: the whole range is on that side of 1; ``same``: 1 is in the range."""
+
+PARTS = 8
+"""Parts of a run whose mean pass times are compared."""
+STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
+"""Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
+APART = 0.06
+"""Relative difference of two runs on a quiet machine, however steady each of them was."""
+NEAR = 1.1
+"""Ratios up to here, either way, are "about as fast" where the range holds 1."""
+SLACK = 1.02
+"""A ratio above the passes saved by at most this factor is taken for rounding and cut to them."""
+
+NOTES = {
+    "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
+    "busy": "the machine was busy: measure it again",
+}
+"""Why a speedup is not reported, by its kind."""
+
+
+class Timed(NamedTuple):
+    """What a run wrote, and the seconds of each of its passes."""
+
+    tokens: int
+    seconds: Sequence[float]
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second; 0 where nothing was timed."""
+        total = sum(self.seconds)
+        return self.tokens / total if total else 0.0
+
+    @property
+    def per_pass(self) -> float:
+        """Tokens per pass; 0 before the first one."""
+        return self.tokens / len(self.seconds) if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """A ratio with its 95 % range and its upper limit, the passes saved.
+
+    ratio, low, high are NaN where nothing can be said (``none``, ``short``, ``busy``).
+    """
+
+    kind: Kind
+    ratio: float
+    low: float
+    high: float
+    limit: float
+
+    @property
+    def reported(self) -> float | None:
+        """The ratio where it may be shown."""
+        return None if self.kind in ("none", "short", "busy") else self.ratio
+
+    @property
+    def note(self) -> str:
+        """Why there is no ratio; empty where there is one."""
+        return NOTES.get(self.kind, "")
+
+
+def speedup(one: Timed, other: Timed, limit: float = math.inf) -> Speedup:
+    """Compare two runs. limit: the ratio that the saved passes allow."""
+    ratio = one.rate / other.rate if one.rate and other.rate else math.nan
+    margin = math.hypot(_uncertainty(one.seconds), _uncertainty(other.seconds), APART)
+    is_short = min(one.tokens, other.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
+    return judged(ratio, ratio * math.exp(-margin), ratio * math.exp(margin), limit, is_short)
+
+
+def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -> Speedup:
+    """Compare two methods by rounds of (ratio, limit): the median, and the spread as its range."""
+    ratios = [ratio for ratio, _ in rounds]
+    if not ratios or not all(map(math.isfinite, ratios)):
+        return judged(math.nan, math.nan, math.nan, math.inf, is_short)
+    limit = statistics.median(limit for _, limit in rounds)
+    return judged(statistics.median(ratios), min(ratios), max(ratios), limit, is_short)
+
+
+def judged(ratio: float, low: float, high: float, limit: float, is_short: bool = False) -> Speedup:
+    """Decide what may be reported of a measured ratio. No ratio above ``limit`` ever is."""
+    if not math.isfinite(ratio):
+        return Speedup("none", math.nan, math.nan, math.nan, limit)
+    if is_short:
+        return Speedup("short", math.nan, math.nan, math.nan, limit)
+    is_near = ratio < NEAR and ratio <= limit * NEAR
+    if ratio > limit * SLACK and not is_near:
+        return Speedup("busy", math.nan, math.nan, math.nan, limit)
+    ratio, low, high = min(ratio, limit), min(low, limit), min(high, limit)
+    kind: Kind = "faster" if low > 1 else "slower" if high < 1 else "same"
+    return Speedup(kind, ratio, low, high, limit)
+
+
+class Rounds:
+    """Repetitions of a method, each paired with the repetition of another in the same turn."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self._pairs: list[tuple[float, float]] = []
+        self._is_short = False
+
+    def add(self, events: Sequence[Event], other: Sequence[Event] | None) -> None:
+        """Add a repetition of any number of rows; ``other``: None where there is no comparison."""
+        one = folds.totals(events)
+        self.rates.append(one.tokens_per_second)
+        if other is None:
+            return
+        two = folds.totals(other)
+        is_timed = one.tokens_per_second and two.tokens_per_second
+        ratio = one.tokens_per_second / two.tokens_per_second if is_timed else math.nan
+        self._pairs.append((ratio, _saved(one, two) if _is_ar(other) else math.inf))
+        self._is_short |= min(one.num_tokens, two.num_tokens) < MIN_TIMED_TOKENS
+
+    @property
+    def found(self) -> Speedup:
+        """The median of the rounds with their spread."""
+        return repeated(self._pairs, is_short=self._is_short)
+
+    def plain(self) -> dict[str, Any]:
+        """The speedup and the tokens per second as JSON: null in the place of NaN and infinity."""
+        found = self.found
+        numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, "limit": found.limit}
+        rate = (statistics.median(self.rates), min(self.rates), max(self.rates))
+        return {
+            "kind": found.kind,
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "rounds": len(self.rates),
+            "rate": rate,
+        }
+
+
+def _saved(one: folds.Totals, ar: folds.Totals) -> float:
+    """Upper limit of the speedup of a batch over AR.
+
+    The cost of a pass lies between one that does not depend on its rows and one in proportion to
+    them, so the limit is the larger of the passes and the row-passes saved.
+    """
+    tokens = one.num_tokens / ar.num_tokens
+    passes = ar.num_forwards / one.num_forwards
+    return tokens * max(passes, ar.num_row_forwards / one.num_row_forwards)
+
+
+def _is_ar(events: Sequence[Event]) -> bool:
+    return all(row.settings.method == "ar" for step in folds.steps(events) for row in step.rows)
+
+
+def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
+    """Compare two runs of one row each. The passes saved limit the ratio where the other is AR."""
+    one, two = _timed(events), _timed(other)
+    saved = one.per_pass / two.per_pass if _is_ar(other) and two.per_pass else math.inf
+    return speedup(one, two, saved)
+
+
+def _timed(events: Sequence[Event]) -> Timed:
+    return Timed(folds.num_tokens(events), [step.seconds for step in folds.steps(events)])
+
+
+def _uncertainty(seconds: Sequence[float]) -> float:
+    """Relative half width of the interval of the seconds per pass; NaN for fewer than two."""
+    num = min(PARTS, len(seconds))
+    if num < 2:
+        return math.nan
+    ends = [place * len(seconds) // num for place in range(num + 1)]
+    means = [statistics.fmean(seconds[a:b]) for a, b in pairwise(ends)]
+    centre = statistics.fmean(means)
+    if not centre:
+        return math.nan
+    return STUDENT_T[num - 2] * statistics.stdev(means) / math.sqrt(num) / centre

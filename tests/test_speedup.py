@@ -1,0 +1,111 @@
+"""The speedup function on generated cases, which the page's own copy is tested on too
+(``tests/web/speedup.test.js``). ``python -m tests.test_speedup`` rewrites them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.speedup import NEAR, SLACK, Speedup, Timed, repeated, run_speedup, speedup
+
+FILE = Path(__file__).parent / "web" / "speedups.json"
+NUM_CASES = 120
+
+
+def cases() -> list[dict[str, Any]]:
+    """Pairs of runs and rounds of all kinds, with what is found of them."""
+    rng = random.Random(17)
+    return [_pair(rng) if number % 3 else _rounds(rng) for number in range(NUM_CASES)]
+
+
+def _pair(rng: random.Random) -> dict[str, Any]:
+    def run() -> list[Any]:
+        num, shake = rng.choice([0, 1, 3, 20, 60, 90]), rng.choice([0.0, 0.05, 0.5])
+        base = rng.choice([0.01, 0.02, 0.1])
+        seconds = [round(base * (1 + shake * rng.random()), 6) for _ in range(num)]
+        return [num * rng.choice([1, 1, 2, 3]), seconds]
+
+    one, other = run(), run()
+    limit = rng.choice([None, 0.9, 1.0, 1.1, 1.5, 2.5])
+    found = speedup(Timed(*one), Timed(*other), math.inf if limit is None else limit)
+    return {"one": one, "other": other, "limit": limit, "found": _plain(found)}
+
+
+def _rounds(rng: random.Random) -> dict[str, Any]:
+    centre, limit = rng.choice([0.8, 1.0, 1.3, 2.0]), rng.choice([1.0, 1.4, 1.9])
+    rounds = [
+        (round(centre * rng.uniform(0.8, 1.2), 4), round(limit * rng.uniform(0.98, 1.02), 4))
+        for _ in range(rng.choice([0, 1, 3, 4, 5]))
+    ]
+    is_short = rng.random() < 0.1
+    return {
+        "rounds": rounds,
+        "short": is_short,
+        "found": _plain(repeated(rounds, is_short=is_short)),
+    }
+
+
+def _plain(found: Speedup) -> dict[str, Any]:
+    """What is compared: the kind, and the numbers that may be shown."""
+    shown = found.reported is not None
+    numbers = (found.ratio, found.low, found.high) if shown else ()
+    return {"kind": found.kind, "numbers": [round(number, 9) for number in numbers]}
+
+
+def test_the_committed_cases_are_those_of_this_function() -> None:
+    committed = json.loads(FILE.read_text("utf-8"))
+    assert committed == json.loads(json.dumps(cases()))
+    assert {case["found"]["kind"] for case in committed} == {
+        "none", "short", "busy", "faster", "slower", "same",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [0.8, 1.0, 1.12, 1.5, 3.0])
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0, 1.01, 1.03, 1.09, 1.2, 4.0])
+def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float) -> None:
+    """Neither of one pair of runs nor of rounds, whatever was timed; nor an end of the range."""
+    ratio = share * limit
+    steady = Timed(100, [0.1] * 100)
+    pair = speedup(Timed(100, [0.1 / ratio] * 100), steady, limit)
+    rounds = repeated([(ratio, limit)] * 3)
+    for found in (pair, rounds):
+        if found.reported is None:
+            assert found.kind == "busy"
+            assert "measure it again" in found.note
+            assert ratio > SLACK * limit
+        else:
+            assert found.low <= found.ratio <= found.high <= limit
+            assert share <= NEAR
+
+
+def run_of(per_pass: int, num: int, seconds: float, settings: DecodeSettings) -> list[Event]:
+    tokens = tuple(range(per_pass))
+    proposals = tuple(Proposal(token, 0.5, ()) for token in tokens)
+    rows = [
+        RowStep(0, per_pass * place, 0, 1, per_pass, proposals, tokens, 0, settings, "block")
+        for place in range(num)
+    ]
+    return [Prefill(10, 5.0), *(Step((row,), seconds) for row in rows), End("limit")]
+
+
+def test_of_two_runs_the_prompt_is_left_out_and_the_passes_saved_are_the_limit() -> None:
+    ar, mars = DecodeSettings("ar", tau=1.0, block_size=1), DecodeSettings()
+    other = run_of(1, 40, 0.1, ar)
+    assert run_speedup(run_of(2, 20, 0.125, mars), other).ratio == pytest.approx(1.6)
+    busy = run_speedup(run_of(2, 20, 0.08, mars), other)
+    assert (busy.kind, busy.reported) == ("busy", None)
+    assert run_speedup(run_of(1, 19, 0.1, mars), other).kind == "short"
+    assert run_speedup(other, run_of(1, 40, 0.0, ar)).kind == "none"
+    # Against a method whose passes cost more than one of AR there is no such limit.
+    assert run_speedup(run_of(2, 20, 0.08, mars), run_of(1, 40, 0.1, mars)).ratio > 2.4
+
+
+if __name__ == "__main__":
+    FILE.write_text("\n".join(["[", ",\n".join(map(json.dumps, cases())), "]", ""]), "utf-8")
