@@ -3,15 +3,19 @@ set right by what those of runs turn out to take."""
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED
 
+REFERENCE = Path(__file__).with_name("reference_costs.json")
 MAX_LESSONS = 32
 # Variances of the log of a step's time: how far a single one strays; how far each of the numbers
 # that are tracked moves until the next one, and what it is taken for at first.
@@ -41,6 +45,23 @@ class Curve(NamedTuple):
     def at(self, share: float) -> Curve:
         """As if what more than one token costs counted so many times."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
+
+
+@cache
+def reference_curve() -> Curve:
+    """Return the committed costs of a forward, which are the same on every machine.
+
+    ``tools/reference_costs.py`` measured them. ``auto`` decides by them where fewest passes are the
+    objective, so that a prompt takes the same passes whatever the machine does meanwhile.
+    """
+    measured = json.loads(REFERENCE.read_text(encoding="utf-8"))
+    return Curve(_extended(measured["plain"]), measured["masks"])
+
+
+def _extended(plain: Sequence[float]) -> list[float]:
+    """Return costs up to MAX_FED tokens; what was not measured costs in proportion."""
+    longer = range(len(plain) + 1, MAX_FED + 1)
+    return [*plain, *(plain[-1] * length / len(plain) for length in longer)]
 
 
 class Tracking:
@@ -160,8 +181,7 @@ class ForwardCosts:
         if num_rows not in self._curves:
             enough = [rows for rows in self.rho if rows >= num_rows]
             nearest = min(enough) if enough else max(self.rho)
-            known = self.rho[nearest]
-            longer = range(len(known) + 1, MAX_FED + 1)
-            plain = [*known, *(known[-1] * length / len(known) for length in longer)]
-            self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0))
+            self._curves[num_rows] = Curve(
+                _extended(self.rho[nearest]), self.masks.get(nearest, 0.0)
+            )
         return self._curves[num_rows]
