@@ -25,10 +25,8 @@ from mars_runtime.settings import (
 )
 from mars_runtime.text import TextError, check_system
 
-DEFAULTS = replace(RECOMMENDED, aim="passes", stop_loops=True)
-"""What the page begins with: masks are at work on everyday text, whatever they cost here."""
-CALLED = replace(DEFAULTS, aim=RECOMMENDED.aim)
-"""What its endpoints begin with."""
+DEFAULTS = replace(RECOMMENDED, stop_loops=True)
+"""The settings that the page and its endpoints start with: AR's own text, in the least time."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
 """What tabs begin with that have no controls but their own."""
 FIXED_BLOCK_SIZE = 4

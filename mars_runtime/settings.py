@@ -314,10 +314,9 @@ class DecodeSettings:
     aim: Aim = setting(
         "time",
         "what auto aims at",
-        "where B is auto: least time here, or fewest passes as long as decoding is at least 0.9 "
-        "times as fast as AR by what forwards cost here",
+        "where B is auto: least time on this machine, or fewest passes, the same on every machine",
         label="Auto aims at",
-        info="Fewest passes: at least 0.9 times as fast as plain AR here.",
+        info="Fewest passes: the same number on every machine, and not always the fastest.",
         titles={"time": "least time here", "passes": "fewest passes"},
         link="aim",
         is_steered=True,

@@ -1,4 +1,4 @@
-"""Laws 1, 3, 4 and 5 of decoding (design section 5), fp32 on a CPU, with real weights.
+"""Laws 1, 3, 4, 5 and 14 of decoding (design section 5), fp32 on a CPU, with real weights.
 
 The weights are random, trained for seconds in a fixture, or bundled when they are there. Laws 2 and
 8 are in test_laws_cache.py; the same laws are held on scripted models in tests/decoders.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,8 @@ from law_checkpoints import (
 )
 
 from mars_runtime.decoders import decode
+from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import RowStep, Step
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
@@ -210,3 +213,66 @@ def test_law_5_a_change_touches_only_later_steps(foreseeing: Checkpoint, change_
     assert all(step.settings is then for step in steps[change_at:])
     assert len(steps[change_at].proposals) == 8
     assert len(steps[change_at].accepted) == 8 or steps[change_at].stop == "eos"
+
+
+# Law 14: with fewest passes as the objective, auto takes the same passes on every machine.
+
+FEWEST = DecodeSettings(tau=0.0, block_size="auto", aim="passes", max_new_tokens=40)
+WAYS = {
+    "unverified": FEWEST,
+    "lossless": replace(FEWEST, lossless=True),
+    "groups and lookup": replace(FEWEST, lossless=True, groups="every", lookup=True),
+}
+PRICES = {"cheap": 0.01, "dear": 0.6, "free": 0.0}
+"""What each further token adds to a forward of one token, on three machines."""
+
+
+def costs_of(price: float) -> ForwardCosts:
+    return ForwardCosts(8, {1: tuple(1.0 + price * more for more in range(32))}, seconds=0.01)
+
+
+def fed(steps: Sequence[RowStep]) -> list[tuple[object, ...]]:
+    """What each forward fed and accepted."""
+    return [(step.num_pending, step.num_fed, step.groups, step.accepted) for step in steps]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way: str) -> None:
+    """Neither on its costs, nor on how busy it was, nor on what ran before."""
+    model, tokenizer = foreseeing.model, foreseeing.tokenizer
+    by_time: list[set[str]] = []
+    for prompt in word_prompts(foreseeing, 6, seed=14):
+        found: list[list[tuple[object, ...]]] = []
+        for price in PRICES.values():
+            costs = costs_of(price)
+            for settings in (WAYS[way], WAYS[way]):  # the second run could learn from the first
+                asked = partial(replace, settings)
+                events = list(decode(model, tokenizer, [prompt], asked, costs))
+                found.append(fed(steps_of(events)))
+                costs.took(1, 0, 0.2)  # another process takes the machine
+                costs.took(9, 4, 0.9)
+        assert all(each == found[0] for each in found)
+        timed = partial(replace, WAYS[way], aim="time")
+        events = [
+            list(decode(model, tokenizer, [prompt], timed, costs_of(price)))
+            for price in PRICES.values()
+        ]
+        by_time.append({str(fed(steps_of(each))) for each in events})
+    assert any(len(each) > 1 for each in by_time)  # by time they do
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_law_14_passes_do_not_depend_on_other_rows(foreseeing: Checkpoint, way: str) -> None:
+    one, *others = word_prompts(foreseeing, 3, seed=15)
+    settings = WAYS[way]
+    model, tokenizer = foreseeing.model, foreseeing.tokenizer
+    alone = decode(model, tokenizer, [one], lambda: settings, costs_of(0.1))
+    wanted = fed(steps_of(list(alone)))
+    batch = CursorBatch(model, tokenizer, 3, 128, costs_of(0.3))
+    for number, prompt in enumerate((one, *others)):
+        aim = "passes" if number == 0 else "time"
+        batch.add(number, prompt, partial(replace, settings, aim=aim))
+    steps: list[RowStep] = []
+    while 0 in batch.rows:
+        steps += [row for row in batch.step().rows if row.row == 0]
+    assert fed(steps) == wanted

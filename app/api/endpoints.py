@@ -15,7 +15,7 @@ import gradio as gr
 from gradio.events import api as offer
 
 from app.api.runs import batch, compare, generate, traces
-from app.controls import CALLED, settings_with
+from app.controls import DEFAULTS, settings_with
 from app.examples.book import ExampleBook
 from app.layout.wiring import in_words, owner_of, run_queue
 from app.serving.engines import Engines
@@ -38,7 +38,7 @@ def _setting(name: str, default: Any = EMPTY) -> Argument:
     """A setting as programs give it: a word of a few as any text, for the order to judge."""
     line = SETTINGS[name]
     plain = int | str if line.type == BlockSize else str if line.choices else line.type
-    chosen = getattr(CALLED, name) if default is EMPTY else default
+    chosen = getattr(DEFAULTS, name) if default is EMPTY else default
     return Argument(name, plain, line.says, chosen)
 
 

@@ -12,9 +12,11 @@ and how often drafts turn out right, learnt from the row's own text.
 
 Where nothing pays, plain AR steps are taken, with a probe now and then.
 
-That is the aim of least time. Where fewest passes are the aim, further positions are taken to be
-nearly free, as they are on a GPU, as long as rows are ``PACE`` times as fast as AR by what forwards
-cost here (``Reserve``; ``BlockSizes``). Pure numbers: no tensors, model or clock.
+That is the objective of least time. Where fewest passes are the objective, further positions are
+taken to be nearly free, as they are on a GPU, as long as rows are ``PACE`` times as fast as AR by
+the committed costs (``reference_curve``; ``Reserve``; ``BlockSizes``). Then nothing that a clock or
+an earlier run says counts, so that a prompt takes the same passes on every machine. Pure numbers:
+no tensors, model or clock.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
 from mars_runtime.acceptance import Judgement
-from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import LONGEST
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_DRAFTS, MAX_FED, DecodeSettings
@@ -37,8 +39,8 @@ MIN_GAIN = 1.02  # over AR: less than that is within the error of what is known
 PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
 MAX_SPACING = 128  # forwards from probe to probe, at most
 
-# Where fewest passes are the aim.
-PACE = 0.9  # of AR's speed here, that it may cost
+# Where fewest passes are the objective.
+PACE = 0.9  # of AR's speed by the committed costs, that it may cost
 LEAST_SHARE = 0.05  # of what further positions cost, that counts at least
 ADVANCE, FULL = 2.0, 6.0  # AR steps in reserve at first, and from which on no more are counted
 
@@ -247,8 +249,8 @@ class BlockSizes:
         return row.outlook
 
     def _look(self, outlooks: Sequence[Outlook], has_found: bool, is_fewest: bool) -> int:
-        """Weigh all B anew; in a stretch of AR steps, probe."""
-        curve = self._costs.curve(len(outlooks))
+        """Weigh all B again; in a stretch of AR steps, probe."""
+        curve = reference_curve() if is_fewest else self._costs.curve(len(outlooks))
         chances = [outlook.chances() for outlook in outlooks]
         sizes = range(2, self._costs.depth + 1)
         rates = {size: rate(size, chances, curve) for size in sizes}
@@ -552,6 +554,11 @@ class Drafter:
     def fits(self, settings: DecodeSettings) -> bool:
         """Whether what was seen still counts under these settings."""
         return self.basis == basis_of(settings)
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether later rows may learn from this one: where passes must repeat, they may not."""
+        return self._reserve is None
 
     def feed(self, curve: Curve) -> Feed:
         """What the next forward feeds."""

@@ -3,15 +3,19 @@ set right by what those of runs turn out to take."""
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED
 
+REFERENCE = Path(__file__).with_name("reference_costs.json")
 MAX_LESSONS = 32
 # Variances of the log of a step's time: how far a single one strays; how far each of the numbers
 # that are tracked moves until the next one, and what it is taken for at first.
@@ -41,6 +45,18 @@ class Curve(NamedTuple):
     def at(self, share: float) -> Curve:
         """As if what more than one token costs counted so many times."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
+
+
+@cache
+def reference_curve() -> Curve:
+    """Return the committed costs of a forward, which are the same on every machine.
+
+    ``tools/reference_costs.py`` measured them. ``auto`` decides by them where fewest passes are the
+    objective, so that a prompt takes the same passes whatever the machine does meanwhile.
+    """
+    measured = json.loads(REFERENCE.read_text(encoding="utf-8"))
+    plain = [_between(measured["plain"], length) for length in range(1, MAX_FED + 1)]
+    return Curve(plain, measured["masks"])
 
 
 class Tracking:

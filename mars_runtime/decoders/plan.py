@@ -43,7 +43,7 @@ from mars_runtime.decoders.drafting import (
     agreed_width,
     basis_of,
 )
-from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import REACH
 from mars_runtime.decoders.rows import Row
 from mars_runtime.events import FINAL, Proposal, RowStep
@@ -304,7 +304,11 @@ class Steering:
             sentence = "What forwards cost here was not measured: choose a number as B."
             raise DecodeError(sentence, tuple(asked))
         self._curve = self._costs.curve(len(rows))
-        unverified = [(row, now) for row, now in both if now.is_auto and not now.is_verified]
+        unverified = [
+            (row, now)
+            for row, now in both
+            if now.is_auto and not now.is_verified and now.aim == "time"
+        ]
         size = self._sizes.choose(unverified) if unverified else 1
         feeds = [self._feed(row, now, size) for row, now in both]
         return self._agreed(both, feeds) if len(rows) > 1 else feeds
@@ -329,12 +333,24 @@ class Steering:
         ]
 
     def _feed(self, row: Row, now: DecodeSettings, size: int) -> Feed:
-        """``size``: the B of rows that leave it to be chosen and are not verified."""
+        """Return what the next forward may feed for a row.
+
+        size: the B that unverified rows share whose objective is least time. Where fewest passes
+        are the objective, a row decides without the others.
+        """
         if not now.is_auto:
             return Feed.of(now, self._block_size)
-        if not now.is_verified:
-            return Feed(0, size - 1)
-        return self._drafter(row, now).feed(self._curve)
+        if now.is_verified:
+            return self._drafter(row, now).feed(self._curve_for(now))
+        if now.aim == "passes":
+            assert self._costs is not None, "checked by feeds"
+            row.sizes = row.sizes or BlockSizes(self._costs)
+            size = row.sizes.choose([(row, now)])
+        return Feed(0, size - 1)
+
+    def _curve_for(self, settings: DecodeSettings) -> Curve:
+        """Return the costs that count for the objective: measured here, or the committed ones."""
+        return reference_curve() if settings.aim == "passes" else self._curve
 
     def settle(self, plan: RowPlan, judgement: Judgement) -> Ahead:
         """Learn from a forward and say what the row drafts."""
@@ -359,7 +375,12 @@ class Steering:
         group = judgement.proposals[len(judgement.emitted) :] if judgement.may_go_on else ()
         drafter = self._drafter(row, settings)
         drafts, is_found = drafter.settle(
-            judgement.emitted, judgement.num_agreed, group, found, num_matching, self._curve
+            judgement.emitted,
+            judgement.num_agreed,
+            group,
+            found,
+            num_matching,
+            self._curve_for(settings),
         )
         drafts = up_to_end(drafts, self._eos_ids)
         drafter.cut(len(drafts))
@@ -372,8 +393,8 @@ class Steering:
         return Ahead(answers, guessed=first_guesses(last, answers, count, self._eos_ids))
 
     def leave(self, row: Row) -> None:
-        """The row is gone: what it taught counts for those after it."""
-        if row.drafter is not None and self._costs is not None:
+        """Keep what a row taught that has ended, for those after it."""
+        if row.drafter is not None and row.drafter.is_taught and self._costs is not None:
             self._costs.learn(row.drafter.basis, row.drafter)
 
     def _drafter(self, row: Row, settings: DecodeSettings) -> Drafter:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mars_runtime.decoders.drafting import Drafter, Outlook
+from mars_runtime.decoders.drafting import BlockSizes, Drafter, Outlook
 from mars_runtime.decoders.lookup import Lookup
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -56,6 +56,7 @@ class Row:
     prefix: blocks that it has for the prompt, until they are copied.
     raised: how far its threshold has risen, by what AR thought of its tokens.
     outlook, drafter: what its text has taught of its drafts, where B is left to be chosen.
+    sizes: chooses its B where fewest passes are the objective and drafts are not verified.
     beside: what stands for it beside a draft model (``draft_model.py``).
     is_sound: whether the latest forward of the row went well. What it read of its slots were
         numbers, so keys and values of all tokens before them are.
@@ -76,6 +77,7 @@ class Row:
     prefix: list[object] = field(default_factory=list)
     lookup: Lookup = field(default_factory=Lookup)
     outlook: Outlook | None = None
+    sizes: BlockSizes | None = None
     drafter: Drafter | None = None
     beside: Any = None
 

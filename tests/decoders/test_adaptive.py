@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError, Judgement
-from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders import CursorBatch, decode, drafting
 from mars_runtime.decoders.drafting import MAX_SPACING, BlockSizes, Outlook, rate
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.events import Step
@@ -235,11 +235,14 @@ def test_without_costs_a_number_is_asked_for() -> None:
         list(decode(ScriptedModel(counting), IDS, [[3]], lambda: AUTO))
 
 
-def test_fewest_passes_take_the_largest_b_that_holds_the_pace() -> None:
-    """A second token is foreseen always and a third one half of the time, which does not pay here
+def test_fewest_passes_take_the_largest_b_that_holds_the_pace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second token is predicted always and a third one half of the time, which does not pay here
     and does not cost a tenth of AR's speed either."""
     dear = replace(AUTO, aim="passes")
     known = (1.0, 1.2, 1.5, 1.9, 2.4, 3.0, *[4.0] * 9)
+    monkeypatch.setattr(drafting, "reference_curve", lambda: Curve(known))
     found = {}
     for settings in (AUTO, dear):
         outlook = Outlook(settings, DEPTH)

@@ -18,7 +18,7 @@ export const HELP = {
   },
   aim: {
     title: "What auto aims at",
-    text: "Fewest passes: as many tokens from each pass as can be had while the text still comes at least 0.9 times as fast as an ordinary (AR) model's on this machine. On a GPU further positions cost next to nothing, so there passes are time. Least time here: no more than pays on this machine.",
+    text: "Least time here: auto drafts only as many tokens as pay off on this machine at this moment, so the number of passes differs from run to run. Fewest passes: auto decides by the text alone, so a prompt takes the same passes on every machine; the text may then arrive a little later.",
     place: "ex-run",
   },
   lossless: {
