@@ -588,6 +588,7 @@ def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Sho
           document.body.insertAdjacentHTML("beforeend", "<button id=ask></button>");
           addEventListener("mars-ask", ({{ detail }}) => {{ window.asked = detail; }});
           const [mars, ar] = {VIEW}.run.lanes;
+          window.before = {VIEW}.run.lanes.map((lane) => lane.steps.map((step) => step.seconds));
           for (const step of mars.steps) step.seconds = 0.01;
           for (const step of ar.steps) step.seconds = 0.1;
           {VIEW}.schedule();
@@ -602,5 +603,12 @@ def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Sho
     assert asked["kind"] == "way"
     assert asked["settings"]["lossless"] is True
     page.evaluate("document.querySelector('#ask').remove()")
+    page.evaluate(
+        f"""{VIEW}.run.lanes.forEach((lane, at) => lane.steps.forEach((step, place) => {{
+          step.seconds = window.before[at][place];
+        }}))"""
+    )
     page.evaluate(f"{VIEW}.schedule()")
     again.wait_for(state="hidden")
+    page.click(".rv-clock button >> text=Seconds")
+    page.wait_for_selector(f"{ROOT}[data-clock=seconds]")
