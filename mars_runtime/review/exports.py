@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from mars_runtime.review import budget
 from mars_runtime.review.answers import Answer, marks
 from mars_runtime.review.figures import figures, preferences, said
 from mars_runtime.review.judgements import (
@@ -84,6 +85,7 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:
     numbers = {item.id: number for number, item in enumerate(review.items)}
     ways = {way.name: number for number, way in enumerate(review.about.ways)}
     for row in current(rows).values():
+        budget.check()
         if row.item not in numbers or not {row.left, row.right} <= ways.keys():
             continue
         item = review.items[numbers[row.item]]
@@ -124,6 +126,7 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
     found: list[Judgement] = []
     is_headed = False
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        budget.check()
         if not line.strip():
             continue
         try:
