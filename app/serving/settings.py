@@ -10,6 +10,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from mars_runtime.serving.limits import weak_key
+
 PREFIX = "MARS_"
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
@@ -81,6 +83,9 @@ class AppSettings:
         for name in ("max_waiting", "num_proxies"):
             if getattr(self, name) < 0:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must not be negative.")
+        for name in ("review_key", "api_key"):
+            if fault := weak_key(f"{PREFIX}{name.upper()}", getattr(self, name)):
+                raise AppSettingsError(fault)
         if not self.max_seconds > 0:
             raise AppSettingsError(f"{PREFIX}MAX_SECONDS must be above 0.")
         if not 0 <= self.port <= 65535:

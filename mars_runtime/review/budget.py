@@ -14,7 +14,7 @@ from contextlib import contextmanager
 _own = threading.local()
 
 
-class BudgetError(ValueError):
+class BudgetError(RuntimeError):
     """The work took too long or its client has left; the message is one sentence."""
 
 

@@ -77,13 +77,15 @@ def spelled(text: str) -> str:
     return f"'{text}" if text.startswith(COMPUTED) else text
 
 
-def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:
-    """A line for each judgement that counts, with the marks of both answers behind it."""
+def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None = None) -> str:
+    """A line for each judgement that counts, with the marks of both answers behind it. Raises
+    JudgementError for a table longer than ``max_chars``."""
     out = io.StringIO(newline="")
     table = csv.writer(out)
     table.writerow([*COLUMNS, *(f"{side}_{name}" for side in ("left", "right") for name in MARKED)])
     numbers = {item.id: number for number, item in enumerate(review.items)}
     ways = {way.name: number for number, way in enumerate(review.about.ways)}
+    marked: dict[tuple[str, str], list[object]] = {}
     for row in current(rows).values():
         budget.check()
         if row.item not in numbers or not {row.left, row.right} <= ways.keys():
@@ -96,8 +98,15 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:
             *("; ".join(each) for each in row.tags),
         ]
         for way in (row.left, row.right):
-            told += _marked(review, numbers[row.item], ways[way])
+            if (row.item, way) not in marked:
+                marked[row.item, way] = _marked(review, numbers[row.item], ways[way])
+            told += marked[row.item, way]
         table.writerow([spelled(each) if isinstance(each, str) else each for each in told])
+        if max_chars is not None and out.tell() > max_chars:
+            raise JudgementError(
+                f"This table has more than {max_chars // 1_000_000} MB: export JSON Lines instead, "
+                "or use the command `review export`."
+            )
     return out.getvalue()
 
 

@@ -51,9 +51,7 @@ def preferences(
     return _preferences(review, rows).get(category, [])
 
 
-def _preferences(
-    review: ReviewSet, rows: Iterable[Judgement]
-) -> dict[str | None, list[Preferred]]:
+def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | None, list[Preferred]]:
     """Category -> the preferences for each way; None -> those over all categories."""
     about = review.about
     reference = about.ways[about.reference].name
@@ -322,8 +320,7 @@ def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:
     return {
         "preferences": [asdict(each) for each in preferred.get(None, [])],
         "by_category": {
-            name: [asdict(each) for each in preferred.get(name, [])]
-            for name in _categories(review)
+            name: [asdict(each) for each in preferred.get(name, [])] for name in _categories(review)
         },
         "said": [asdict(each) for each in said(review, kept)],
         "agreement": asdict(agreement(kept)),

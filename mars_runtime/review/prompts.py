@@ -15,11 +15,14 @@ from typing import Any, Literal
 
 from mars_runtime import tasks
 from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.review import budget
 from mars_runtime.tasks import Task
 from mars_runtime.text import Said
 
 Kind = Literal["lines", "blocks", "csv", "jsonl"]
 MAX_PROMPTS = 500
+MAX_FAULTS = 100
+"""Lines that may be wrong before the rest of a file is not read."""
 MAX_TURNS = 20
 MOST: Mapping[str, int] = {
     "id": 80,
@@ -84,19 +87,19 @@ class Prompts:
 
     items: list[Item] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
 
     def take(self, line: int, make: Callable[[str], Item]) -> None:
         """An item of a line, or its fault. make: given the id for one that has none."""
         try:
             item = make(str(len(self.items) + 1))
-            if any(item.id == each.id for each in self.items):
+            if item.id in self.ids:
                 raise ValueError(f"the id {item.id!r} is there already")
-            if len(self.items) >= MAX_PROMPTS:
-                raise ValueError(f"a set has at most {MAX_PROMPTS} prompts")
         except (ValueError, RecursionError) as error:
             self.faults.append(Fault(line, reason_of(error)))
         else:
             self.items.append(item)
+            self.ids.add(item.id)
 
 
 def reason_of(error: Exception) -> str:
@@ -116,6 +119,15 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
     text = text.removeprefix("\ufeff")
     found = Prompts()
     for line, make in _READERS[kind or kind_of(text, name)](text):
+        budget.check()
+        if len(found.items) >= MAX_PROMPTS:
+            found.faults.append(
+                Fault(line, f"a set has at most {MAX_PROMPTS} prompts, so the rest is not read")
+            )
+            break
+        if len(found.faults) >= MAX_FAULTS:
+            found.faults.append(Fault(line, "the rest is not read, for too many lines are wrong"))
+            break
         found.take(line, make)
     if not found.items:
         why = f" {found.faults[0]}" if found.faults else ""

@@ -7,7 +7,6 @@ Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
 import uuid
@@ -36,7 +35,14 @@ from mars_runtime.serving.answer import (
     unless_gone,
 )
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
-from mars_runtime.serving.limits import BodyLimit, RateLimit, address_of, is_json
+from mars_runtime.serving.limits import (
+    BlockedError,
+    BodyLimit,
+    KeyCheck,
+    RateLimit,
+    address_of,
+    is_json,
+)
 from mars_runtime.serving.models import Answering, Models, about, unknown
 from mars_runtime.serving.openapi import document, page
 from mars_runtime.serving.requests import (
@@ -108,7 +114,12 @@ def make_app(
         routes=routes,
         middleware=[
             Middleware(Faults, respond=attrgetter("response")),
-            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
+            Middleware(
+                BodyLimit,
+                max_bytes=caps.max_body_bytes,
+                refusal=too_large(),
+                busy=ApiError(429, RATE_LIMITED).response.body,
+            ),
             Middleware(
                 RateLimit,
                 most=caps.max_runs_per_address,
@@ -125,7 +136,7 @@ class Endpoint:
     def __init__(self, models: Models, caps: Caps, key: str) -> None:
         self._models = models
         self._caps = caps
-        self._key = f"Bearer {key}".encode() if key else b""
+        self._keys = KeyCheck(key) if key else None
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
         self._registry = RunRegistry()
 
@@ -225,9 +236,15 @@ class Endpoint:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _check_key(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").encode("latin-1")
-        if self._key and not hmac.compare_digest(given, self._key):
-            raise ApiError(401, NO_KEY)
+        if self._keys is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").strip().partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        try:
+            if not given or not self._keys.is_right(given, _owner(request)):
+                raise ApiError(401, NO_KEY)
+        except BlockedError as error:
+            raise ApiError(429, str(error), retry_after=error.seconds) from None
 
 
 def _listed(name: str) -> Json:

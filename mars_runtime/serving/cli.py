@@ -6,16 +6,15 @@ The server is up at once and says that it is loading until it is loaded.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import threading
 
 from mars_runtime.serving.server import (
-    KEY,
     PlaceTakenError,
     PlanError,
     ServePlan,
     Server,
+    api_key,
     bound,
     bring,
     num_proxies,
@@ -42,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
     try:
-        plan, proxies = ServePlan.of(args), num_proxies()
+        plan, proxies, key = ServePlan.of(args), num_proxies(), api_key()
     except PlanError as error:
         print(error, file=sys.stderr)
         return 2
@@ -50,11 +49,12 @@ def run(args: argparse.Namespace) -> int:
         from mars_runtime.serving.replicas import serve
 
         return serve(plan, args.host, args.port)
-    return serve_here(plan, args.host, args.port, proxies)
+    return serve_here(plan, args.host, args.port, proxies, key)
 
 
-def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int) -> int:
-    """Serve from this process alone, behind so many proxies; the exit code."""
+def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int, key: str = "") -> int:
+    """Serve from this process alone, behind so many proxies, to callers with the key where there is
+    one; the exit code."""
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies
     from mars_runtime.serving.metrics import Metrics
@@ -68,7 +68,7 @@ def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int) -> int:
     host, port = listener.getsockname()[:2]
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
-    app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose)
+    app = make_app(models, key=key, expose=metrics.expose)
     server = Server(Proxies(app, proxies), models.close)
 
     def tell() -> None:

@@ -77,7 +77,7 @@ def test_a_bad_line_is_named_and_the_good_ones_go_on(line: str, reason: str) -> 
 def test_a_set_has_at_most_five_hundred_prompts() -> None:
     found = read_prompts("\n".join(f"p{n}" for n in range(MAX_PROMPTS + 2)))
     assert len(found.items) == MAX_PROMPTS
-    assert [fault.line for fault in found.faults] == [501, 502]
+    assert [fault.line for fault in found.faults] == [501]
     with pytest.raises(PromptError, match=r"There is no prompt in empty\.txt"):
         read_prompts(" \n", name="empty.txt")
 
