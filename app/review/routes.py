@@ -118,7 +118,7 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
             Middleware(Faults, respond=_respond),
             Middleware(
                 BodyLimit,
-                max_bytes=4 * settings.max_import_bytes,
+                max_bytes=settings.max_review_bytes,
                 refusal=json.dumps({"detail": TOO_LARGE}).encode(),
                 busy=json.dumps({"detail": BUSY}).encode(),
             ),

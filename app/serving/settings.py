@@ -103,6 +103,11 @@ class AppSettings:
         return cls(**chosen)  # type: ignore[arg-type]
 
     @property
+    def max_review_bytes(self) -> int:
+        """The largest request of the Review tab: a set that a browser brings back."""
+        return 4 * self.max_import_bytes
+
+    @property
     def taken(self) -> str:
         """What is said where the page cannot be served at this host and port."""
         return (

@@ -89,7 +89,7 @@ def handlers(
     data = str(review._folder.parents[1])
     write_large(review._folder.parent / "large")
     folder = tmp_path_factory.mktemp("page")
-    return make_handlers(folder, backend, port=0, data=data, review_key="the key")
+    return make_handlers(folder, backend, port=0, data=data, review_key="the key of a test")
 
 
 @pytest.fixture(scope="module")
@@ -469,7 +469,7 @@ def test_with_the_key_each_judgement_is_a_row_of_the_server(
     page.fill(".rw-key", "wrong")
     page.keyboard.press("Tab")
     page.wait_for_selector(".rw-said:text('This is not the review key')")
-    page.fill(".rw-key", "the key")
+    page.fill(".rw-key", "the key of a test")
     page.keyboard.press("Tab")
     page.wait_for_selector(".rw-where:text('on this server')")
     page.locator(VIEW).focus()
