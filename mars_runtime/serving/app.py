@@ -118,7 +118,7 @@ def make_app(
                 BodyLimit,
                 max_bytes=caps.max_body_bytes,
                 refusal=too_large(),
-                busy=ApiError(429, RATE_LIMITED).response.body,
+                busy=json.dumps(ApiError(429, RATE_LIMITED).body).encode(),
             ),
             Middleware(
                 RateLimit,
