@@ -42,6 +42,15 @@ def as_text(value: Any) -> str:
     return value
 
 
+def is_text(text: str) -> bool:
+    """Whether the text can be encoded: JSON can spell half of a character, UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_list(value: Any) -> list[Any]:
     """A list. Raises ValueError."""
     if not isinstance(value, list):

@@ -69,6 +69,8 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise OutputError(f"{path} cannot be written ({reason}): make room.") from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _target(path: Path) -> Path:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", np.float64, np.int64)
 
 Z95 = 1.959963984540054
 NUM_RESAMPLES = 2000
@@ -91,16 +93,30 @@ def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
 
 def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
     """sum(tops) / sum(bottoms), resampling pairs. Bottoms are above 0."""
-    if len(tops) != len(bottoms):
+    return ratios_of_sums([tops], bottoms, seed)[0]
+
+
+def ratios_of_sums(
+    rows: Sequence[Sequence[float]], bottoms: Sequence[float], seed: int = 0
+) -> list[Estimate]:
+    """sum(tops) / sum(bottoms) for each row of tops, all over the same resamples of the pairs."""
+    if any(len(tops) != len(bottoms) for tops in rows):
         raise ValueError("A ratio needs as many tops as bottoms.")
-    _check_groups([tops])
+    _check_groups([bottoms, *rows])
     if min(bottoms) <= 0:
         raise ValueError("The bottoms of a ratio must be above 0.")
-    pairs = np.stack([np.asarray(tops, np.float64), np.asarray(bottoms, np.float64)], axis=1)
-    sums = np.concatenate(
-        [picked.sum(axis=1) for picked in _resamples(pairs, np.random.default_rng(seed))]
-    )
-    return _between(float(sum(tops)) / float(sum(bottoms)), sums[:, 0] / sums[:, 1])
+    values = np.array([bottoms, *rows], np.float64)
+    count = len(bottoms)
+    sums = []
+    for picked in _resamples(np.arange(count), np.random.default_rng(seed)):
+        places = picked + count * np.arange(len(picked))[:, None]
+        times = np.bincount(places.ravel(), minlength=places.size).reshape(-1, count)
+        sums.append(times @ values.T)
+    totals = np.concatenate(sums)
+    return [
+        _between(float(sum(tops)) / float(sum(bottoms)), totals[:, number] / totals[:, 0])
+        for number, tops in enumerate(rows, 1)
+    ]
 
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
@@ -148,7 +164,7 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     return Spread(percentile(known, 50), percentile(known, 99)) if known else None
 
 
-def _resamples(values: Floats, rng: np.random.Generator) -> list[Floats]:
+def _resamples(values: NDArray[Number], rng: np.random.Generator) -> list[NDArray[Number]]:
     """NUM_RESAMPLES draws with replacement along axis 0, in chunks [_CHUNK, n, ...]."""
     count = len(values)
     return [

@@ -15,61 +15,68 @@ import logging
 import re
 import secrets
 import shutil
-import sqlite3
 import tempfile
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from app.components.assets import ASSETS
 from mars_runtime.json_values import as_list, as_mapping, as_text
 from mars_runtime.machine import cache_folder
-from mars_runtime.review import exports
+from mars_runtime.review import budget, exports
 from mars_runtime.review.answers import marks
 from mars_runtime.review.figures import figures, study
 from mars_runtime.review.judgements import (
     Judgement,
     JudgementError,
     JudgementStore,
+    StoreError,
     current,
     merged,
     read_judgement,
 )
-from mars_runtime.review.masked import seal, secret_in, sides, unseal
+from mars_runtime.review.masked import NUM_BYTES, seal, secret_in, sides, unseal
 from mars_runtime.review.sets import ReviewSet, SetError, unpack
 
 STUDY = "study"
 NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 ARCHIVE = ".tar.xz"
 MAX_LISTED = 200
-MAX_OPEN, MAX_VISITORS = 12, 40
-"""Sets that are held in memory, and visitors' sets that lie here."""
+MAX_OPEN, MAX_VISITORS, MAX_OF_ONE = 12, 40, 8
+"""Sets that are held in memory, visitors' sets that are stored here, and those of one address."""
 QUICK = 1
 """How hard a set is compressed that is asked for while it is made: a twelfth of the time."""
 MAX_ROWS = 20_000
 """Judgements that are worked on at a time: 500 prompts by ten people, each four times."""
 HEAD = 90
 """Characters of a prompt in a list."""
+MAX_EXPORT_CHARS = 64_000_000
 Pair = tuple[int, int]
 log = logging.getLogger(__name__)
 NO_SUCH = "There is no such set here: choose one from the list."
 NO_PROMPT = "This set has no such prompt or way: reload the page."
+ENVELOPE = 10_000  # bytes of a request around a sealed set
+LARGE = (
+    "This set is too large to be stored in the browser: export what you need before you leave, or "
+    "make it with fewer prompts or ways."
+)
 GONE = "This set is not here any more: open it again from the list."
 
 
 class Library:
     """All of them by name; opened when they are first asked for. ``data``: MARS_DATA, empty for
-    none."""
+    none; ``max_sealed``: bytes of the largest request, by which a browser brings a set back."""
 
-    def __init__(self, data: str) -> None:
+    def __init__(self, data: str, max_sealed: int = 16_000_000) -> None:
+        self._max_sealed = max_sealed - ENVELOPE
         self._folder = Path(data) / "review" if data else None
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Shown] = OrderedDict()
-        self._visitors: OrderedDict[str, Path] = OrderedDict()
+        self._visitors: dict[str, Visitor] = {}
         self._held: set[str] = set()
         self._room: tempfile.TemporaryDirectory[str] | None = None
         self._secret = b""
@@ -82,22 +89,35 @@ class Library:
 
     @property
     def secret(self) -> bytes:
-        """From which sides are drawn. Raises OSError."""
+        """From which sides are drawn. Where none can be stored, one for this process."""
         with self._lock:
             if not self._secret:
-                self._secret = secret_in(self._folder or cache_folder())
+                try:
+                    self._secret = secret_in(self._folder or cache_folder())
+                except OSError as error:
+                    log.error(
+                        "the secret of masked sides cannot be stored (%s): sides are drawn again "
+                        "when the server starts again",
+                        error.strerror or error,
+                    )
+                    self._secret = secrets.token_bytes(NUM_BYTES)
             return self._secret
 
     @property
     def store(self) -> JudgementStore:
-        """Where judgements are kept. Raises SetError where they can't be."""
+        """Where judgements are kept. Raises SetError where none are, StoreError where they can't
+        be."""
         if self._folder is None:
             raise SetError("This page keeps no judgements: your browser does.")
         with self._lock:
             try:
                 self._store = self._store or JudgementStore(self._folder / "judgements.sqlite")
-            except (OSError, sqlite3.Error) as error:
-                raise SetError("Judgements can't be kept here just now.") from error
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                raise StoreError(
+                    f"The server cannot store judgements at the moment ({reason}): this browser "
+                    "keeps yours and sends them again."
+                ) from error
             return self._store
 
     def names(self) -> list[str]:
@@ -129,7 +149,7 @@ class Library:
         if name == STUDY:
             return ASSETS / "review" / f"{STUDY}{ARCHIVE}"
         if name in self._visitors:
-            return self._visitors[name]
+            return self._visitors[name].folder
         if self._folder is None or not NAME.fullmatch(name):
             raise SetError(NO_SUCH)
         for path in (self._folder / name, self._folder / f"{name}{ARCHIVE}"):
@@ -137,19 +157,32 @@ class Library:
                 return path
         raise SetError(GONE if name.startswith(VISITORS) else NO_SUCH)
 
-    def place(self, name: str = "") -> tuple[str, Path]:
-        """A name that cannot be guessed, or the one given, and an empty folder for a visitor's set,
-        which goes with this program. The oldest that nobody holds goes where there are many."""
+    def place(self, name: str = "", address: str = "") -> tuple[str, Path]:
+        """A name that cannot be guessed, or the one given, and an empty folder for a visitor's set.
+
+        The folder goes with this program. Where there are too many, the oldest set of the address
+        that has most goes first, so an address pushes out its own sets before another's.
+        """
         name = name or VISITORS + secrets.token_urlsafe(16)
         with self._lock:
             self._room = self._room or tempfile.TemporaryDirectory(prefix="mars-review-")
             folder = Path(tempfile.mkdtemp(dir=self._room.name))
-            self._visitors[name] = folder
-            idle = [each for each in self._visitors if each not in self._held]
-            for old in idle[: max(0, len(self._visitors) - MAX_VISITORS)]:
+            self._visitors[name] = Visitor(folder, address)
+            while old := self._surplus(name, address):
                 self._open.pop(old, None)
-                shutil.rmtree(self._visitors.pop(old), ignore_errors=True)
+                shutil.rmtree(self._visitors.pop(old).folder, ignore_errors=True)
         return name, folder
+
+    def _surplus(self, name: str, address: str) -> str:
+        """A set that has to go; empty for none. Never ``name``, nor one in the making."""
+        counts = Counter(each.address for each in self._visitors.values())
+        idle = [each for each in self._visitors if each != name and each not in self._held]
+        own = [each for each in idle if self._visitors[each].address == address]
+        if counts[address] > MAX_OF_ONE and own:
+            return own[0]
+        if len(self._visitors) <= MAX_VISITORS or not idle:
+            return ""
+        return max(idle, key=lambda each: counts[self._visitors[each].address])
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
@@ -166,7 +199,7 @@ class Library:
         """Where a visitor's set lies. Raises SetError."""
         if name not in self._visitors:
             raise SetError(GONE)
-        return self._visitors[name]
+        return self._visitors[name].folder
 
     def forget(self, name: str) -> None:
         """Let go of a set that changed, so that it is opened anew."""
@@ -180,9 +213,11 @@ class Library:
             packed = Path(folder) / "set.tar.xz"
             ReviewSet.open(lies).pack(packed, QUICK)
             body = base64.b64encode(packed.read_bytes()).decode()
+        if 4 * len(body) // 3 > self._max_sealed:
+            raise SetError(LARGE)
         return seal(self.secret, {"name": name, "archive": body})
 
-    def bring(self, text: str) -> str:
+    def bring(self, text: str, address: str = "") -> str:
         """A set that a browser kept, here again; its name. Raises SealError, SetError."""
         told = as_mapping(unseal(self.secret, text))
         name = as_text(told["name"])
@@ -192,7 +227,7 @@ class Library:
             packed = Path(folder) / "set.tar.xz"
             packed.write_bytes(base64.b64decode(as_text(told["archive"])))
             try:
-                unpack(packed, self.place(name)[1])
+                unpack(packed, self.place(name, address)[1])
             except (OSError, ValueError) as error:
                 raise SetError("This set is damaged: make it again.") from error
         return name
@@ -226,7 +261,11 @@ class Library:
     def reveal(self, name: str, texts: Iterable[Any]) -> list[dict[str, str]]:
         """Which way stood on which side, for each seal. Raises SetError, SealError."""
         review = self.find(name).review
-        return [_sides(self._opened(review, as_text(each))) for each in texts]
+        found = []
+        for each in texts:
+            budget.check()
+            found.append(_sides(self._opened(review, as_text(each))))
+        return found
 
     def _opened(self, review: ReviewSet, text: str) -> Mapping[str, Any]:
         told = as_mapping(unseal(self.secret, text))
@@ -260,7 +299,11 @@ class Library:
         if len(given) > MAX_ROWS:
             raise JudgementError(f"At most {MAX_ROWS:,} judgements are worked on at a time.")
         shown = self.find(name)
-        return [self._read_row(shown, each) for each in given]
+        found = []
+        for each in given:
+            budget.check()
+            found.append(self._read_row(shown, each))
+        return found
 
     def keep(self, name: str, value: Any) -> dict[str, Any]:
         """A judgement that is on disk when this returns, as the page that sent it may know it."""
@@ -289,7 +332,7 @@ class Library:
         """A file of the set and its judgements. Raises SetError for an unknown form."""
         review, read = self.find(name).review, self.read_rows(name, rows)
         if form == "csv":
-            return exports.to_csv(review, read)
+            return exports.to_csv(review, read, MAX_EXPORT_CHARS)
         if form == "jsonl":
             return exports.to_jsonl(review, read)
         if form == "html":
@@ -303,6 +346,7 @@ class Library:
         shown = self.find(name)
         brought = exports.read_jsonl(text, shown.review.id)
         for row in brought:
+            budget.check()
             self._read_row(shown, row.as_json())
         found = merged([self.read_rows(name, rows), brought])
         return {
@@ -314,6 +358,14 @@ class Library:
 
 VISITORS = "own-"
 """How names of visitors' sets begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A visitor's set: where it is stored, and the address that made it."""
+
+    folder: Path
+    address: str
 
 
 class Shown:
@@ -339,7 +391,9 @@ class Shown:
         """The lines of a trace; none where there is text alone. Raises SetError."""
         _check_item(self.review, number)
         _check_way(self.review, way)
-        return self.review.lines(number, way)
+        if not self.review.lines(number, way):
+            return []
+        return list(self.review.trace(number, way).lines())
 
     def _once(self, key: object, make: Callable[[], Any]) -> bytes:
         found = self._packed.get(key)

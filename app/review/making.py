@@ -9,6 +9,7 @@ no route and no gradio.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -20,9 +21,11 @@ from app.controls import RefusalError, read_system
 from app.imported_runs import read_import
 from app.review.library import Library
 from app.serving.engines import Engines, UnavailableError
+from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
+from mars_runtime.review import budget
 from mars_runtime.review.making import Decoder, Progress, begin, make
 from mars_runtime.review.prompts import (
     MAX_PROMPTS,
@@ -39,13 +42,18 @@ from mars_runtime.settings import SettingsError
 
 MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
 """Of a visitor's set."""
-MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 2, 1, 40
-"""Sets in the making, those of one address, and those that are known at all."""
+MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
+"""Sets that are being made, unfinished ones of one address, and those that are known at all."""
+AWAY_SECONDS = 120.0
+"""After which a set is stopped whose owner's page asks for it no more. A browser lets a page in the
+background ask once a minute."""
 MAX_TOKENS = 128
 FULL = "Other sets are being made just now: try again in a while."
 ONE = "A set of yours is being made: wait for it, or stop it."
+FAULT = "The server failed while it made this set: make the rest, or make it again."
 NO_JOB = "This set is not being made any more."
 PAUSE_SECONDS = 0.2
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +77,18 @@ class Job:
     progress: Progress = field(default_factory=lambda: Progress(0, 0))
     error: str = ""
     began: float = field(default_factory=time.monotonic)
+    seen: float = field(default_factory=time.monotonic)
     num_before: int = 0
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is done for it any more."""
         return self.state in ("stopped", "done", "failed")
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its owner's page has asked for it no more for a while."""
+        return time.monotonic() - self.seen > AWAY_SECONDS
 
 
 class Making:
@@ -113,14 +127,13 @@ class Making:
         for way in asked.ways:
             self._engines.entry(way.checkpoint)
         with self._lock:
-            going = [job for job in self._jobs.values() if not job.is_over]
+            going = self._going()
             is_going = any(job.name == name for job in going)
             if is_going or sum(job.address == address for job in going) >= MAX_OF_ONE:
                 raise SetError(ONE)
-            if len(going) >= MAX_JOBS:
-                raise SetError(FULL)
+            self._check_place()
             if not name:
-                name, folder = self._library.place()
+                name, folder = self._library.place(address=address)
             job = self._jobs[name] = Job(name, folder, asked, address)
             job.progress = Progress(0, len(asked.items) * len(asked.ways))
             for old in list(self._jobs)[:-MAX_KEPT]:
@@ -128,6 +141,18 @@ class Making:
                     del self._jobs[old]
         threading.Thread(target=self._run, args=[job], name="review set", daemon=True).start()
         return {"name": name, "faults": faults}
+
+    def _going(self) -> list[Job]:
+        """The sets that are made or paused; those that were left are stopped first."""
+        for job in self._jobs.values():
+            if not job.is_over and job.is_left:
+                job.state = "stopped"
+        return [job for job in self._jobs.values() if not job.is_over]
+
+    def _check_place(self) -> None:
+        """Raise SetError where no further set can be made now. A paused one takes no place."""
+        if sum(job.state == "making" for job in self._going()) >= MAX_JOBS:
+            raise SetError(FULL)
 
     def _ways(self, told: Mapping[str, Any], most: int) -> tuple[Way, ...]:
         """Raises SettingsError."""
@@ -152,6 +177,8 @@ class Making:
                 "seconds_left": None,
             }
         done = job.progress.num_done - job.num_before
+        if not job.is_over:
+            job.seen = time.monotonic()
         left = job.progress.num_all - job.progress.num_done
         spent = time.monotonic() - job.began
         is_known = job.state == "making" and done > 0
@@ -163,13 +190,15 @@ class Making:
         }
 
     def steer(self, name: str, do: object) -> dict[str, Any]:
-        """Pause, resume or stop one."""
+        """Pause, resume or stop one. Raises SetError where none can be made now."""
         job = self._jobs.get(name)
         states = {"pause": "paused", "resume": "making", "stop": "stopped"}
-        if job is not None and not job.is_over and isinstance(do, str) and do in states:
-            if do == "resume" and job.state == "paused":
-                job.began, job.num_before = time.monotonic(), job.progress.num_done
-            job.state = states[do]
+        with self._lock:
+            if job is not None and not job.is_over and isinstance(do, str) and do in states:
+                if do == "resume" and job.state == "paused":
+                    self._check_place()
+                    job.began, job.num_before = time.monotonic(), job.progress.num_done
+                job.state = states[do]
         return self.progress(name)
 
     def _run(self, job: Job) -> None:
@@ -180,12 +209,18 @@ class Making:
                 job.num_before = job.progress.num_all - len(review.missing())
                 job.began = time.monotonic()
                 while not job.is_over:
+                    if job.is_left:
+                        job.state = "stopped"
+                        return
                     if job.state == "paused":
                         time.sleep(PAUSE_SECONDS)
                         continue
                     self._work(job, review)
         except (SetError, OutputError, RefusalError, UnavailableError, EngineError) as error:
             job.error, job.state = str(error), "failed"
+        except Exception as error:
+            log.error("a set in the making failed: %s", where(error))
+            job.error, job.state = FAULT, "failed"
         finally:
             self._library.forget(job.name)
 
@@ -195,7 +230,7 @@ class Making:
         work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
         for progress in work:
             job.progress = progress
-            if job.state != "making":
+            if job.state != "making" or job.is_left:
                 work.close()  # type: ignore[attr-defined]
                 return
         job.state = "done"
@@ -208,13 +243,13 @@ class Making:
             return Decoder.elsewhere(served.engine, served.checkpoint.tokenizer, about)
         return Decoder.here(served.engine, about)
 
-    def bring(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def bring(self, told: Mapping[str, Any], address: str) -> dict[str, Any]:
         """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
         lm_eval by way). Raises SetError, PromptError, TraceError."""
         most = self._engines.settings.max_import_bytes
         found = _of_pins(told["pins"], most) if "pins" in told else _of_samples(told)
         items, ways, answers = found
-        name, folder = self._library.place()
+        name, folder = self._library.place(address=address)
         review = ReviewSet.create(folder, About(_name(told), ways, 0, {}), items)
         for (item, way), answer in answers.items():
             if isinstance(answer, str):
@@ -315,6 +350,7 @@ def _samples(name: str, text: str) -> dict[str, str]:
     """Prompt -> answer. Raises SetError that names the line."""
     found: dict[str, str] = {}
     for number, told in json_records(text.removeprefix("\ufeff")):
+        budget.check()
         try:
             arguments = told["arguments"]
             first = (

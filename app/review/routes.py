@@ -7,13 +7,10 @@ Refusals are one sentence. Knows no gradio.
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import json
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,17 +21,27 @@ from starlette.routing import Route
 
 from app.controls import RefusalError
 from app.review.library import Library
+from app.review.line import Line
 from app.review.making import Making
 from app.serving.engines import UnavailableError
 from app.serving.settings import AppSettings
 from mars_runtime.outputs import OutputError
-from mars_runtime.review.judgements import JudgementError
+from mars_runtime.review.budget import BudgetError
+from mars_runtime.review.judgements import JudgementError, StoreError
 from mars_runtime.review.masked import SealError
 from mars_runtime.review.prompts import PromptError
 from mars_runtime.review.sets import SetError
 from mars_runtime.serving.addresses import TrailingSlash
 from mars_runtime.serving.errors import ApiError, Faults
-from mars_runtime.serving.limits import BodyLimit, RateLimit, Window, address_of, is_json
+from mars_runtime.serving.limits import (
+    BlockedError,
+    BodyLimit,
+    KeyCheck,
+    RateLimit,
+    Window,
+    address_of,
+    is_json,
+)
 from mars_runtime.settings import SettingsError
 from mars_runtime.trace import TraceError
 
@@ -52,18 +59,22 @@ MISTAKES = (
     UnavailableError,
 )
 """What a user can cause, each with a sentence."""
-MAX_READ, MAX_POSTED, MAX_GUESSED = 3000, 600, 10
-"""Requests of one address in a minute: read, posted, and posted with a key that is wrong."""
+MAX_READ, MAX_POSTED = 3000, 600
+"""Requests of one address in a minute: read, and posted."""
 MAX_AT_ONCE = 4
 MAX_REVEALED = 2000
 MINUTE = 60.0
+RETRY_SECONDS = 5
+NOT_STORED = {"cache-control": "no-store"}
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 NO_ROUTE = "Nothing is served here: open the Review tab."
 NO_KEY = "This is not the review key of this page."
 NO_JSON = "Send one JSON object, as the page does."
 OFTEN = "Many requests came from your address: wait a minute."
 TOO_LARGE = "This is too large: bring less at a time."
 BUSY = "Several of your requests are going: wait for one to end."
-T = TypeVar("T")
+HALF = "A text holds half of a character (a lone surrogate): write it again."
+Told = dict[str, Any]
 
 
 class Quota:
@@ -109,8 +120,9 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
             Middleware(TrailingSlash),
             Middleware(
                 BodyLimit,
-                max_bytes=4 * settings.max_import_bytes,
+                max_bytes=settings.max_review_bytes,
                 refusal=json.dumps({"detail": TOO_LARGE}).encode(),
+                busy=json.dumps({"detail": BUSY}).encode(),
             ),
             Middleware(RateLimit, most=MAX_AT_ONCE, refusal=_respond(ApiError(429, BUSY))),
         ],
@@ -119,80 +131,76 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
 
 
 class ReviewDesk:
-    """What the routes do. What reads files or computes is done by threads of their own."""
+    """What the routes do. Work on files, figures and bodies runs in the threads of a line."""
 
     def __init__(self, library: Library, making: Making, key: str) -> None:
         self._library = library
         self._making = making
-        self._key = key.encode()
-        self._threads = ThreadPoolExecutor(2, "mars-review")
+        self._keys = KeyCheck(key) if key else None
+        self._line = Line()
         self._read, self._posted = Quota(MAX_READ), Quota(MAX_POSTED)
-        self._guessed = Quota(MAX_GUESSED)
 
     async def listed(self, request: Request) -> Response:
         """The sets that everybody finds, and what can be done here."""
-        names = await self._aside(request, self._library.names)
-        told = {"sets": names, "keeps": self._library.keeps and bool(self._key)}
-        return JSONResponse({**told, "making": self._making.told(self._has_key(request))})
+        is_owner, keeps = self._has_key(request), self._library.keeps and self._keys is not None
+        return await self._found(
+            request,
+            lambda: {
+                "sets": self._library.names(),
+                "keeps": keeps,
+                "making": self._making.told(is_owner),
+            },
+        )
 
     async def about(self, request: Request) -> Response:
         """Ways, prompts and marks of a set."""
         name = request.path_params["name"]
-        return _zipped(await self._aside(request, lambda: self._library.find(name).told()))
+        return await self._work(request, lambda: _zipped(self._library.find(name).told()))
 
     async def item(self, request: Request) -> Response:
         """A prompt and its answers."""
         name, number = request.path_params["name"], request.path_params["item"]
-        return _zipped(await self._aside(request, lambda: self._library.find(name).item(number)))
+        return await self._work(request, lambda: _zipped(self._library.find(name).item(number)))
 
     async def trace(self, request: Request) -> Response:
         """The lines of an answer's trace."""
-        given = request.path_params
-        found = await self._aside(
-            request, lambda: self._library.find(given["name"]).trace(given["item"], given["way"])
+        name, item, way = (request.path_params[each] for each in ("name", "item", "way"))
+        return await self._work(
+            request,
+            lambda: PlainTextResponse("\n".join(self._library.find(name).trace(item, way))),
         )
-        return PlainTextResponse("\n".join(found))
 
     async def masked(self, request: Request) -> Response:
         """The prompts of a masked pair."""
         name, pair = request.path_params["name"], _pair(request)
-        return JSONResponse(
-            await self._aside(request, lambda: self._library.masked(name, pair)),
-            headers={"cache-control": "no-store"},
-        )
+        return await self._found(request, lambda: self._library.masked(name, pair))
 
     async def masked_item(self, request: Request) -> Response:
         """A prompt with two texts."""
         name, pair = request.path_params["name"], _pair(request)
         number = request.path_params["item"]
-        return JSONResponse(
-            await self._aside(request, lambda: self._library.masked_item(name, pair, number)),
-            headers={"cache-control": "no-store"},
-        )
+        return await self._found(request, lambda: self._library.masked_item(name, pair, number))
 
     async def sealed(self, request: Request) -> Response:
         """A visitor's set, for the browser to keep."""
         name = request.path_params["name"]
-        return JSONResponse(
-            {"sealed": await self._aside(request, lambda: self._library.sealed(name))}
-        )
+        return await self._found(request, lambda: {"sealed": self._library.sealed(name)})
 
     async def bring(self, request: Request) -> Response:
         """A set that a browser kept, or one that is made of what somebody brings."""
-        told = await self._told(request)
-        if "sealed" in told:
-            text = _text_of(told, "sealed")
-            name = await self._aside(request, lambda: self._library.bring(text))
-            return JSONResponse({"name": name})
-        return JSONResponse(await self._aside(request, lambda: self._making.bring(told)))
+        address = address_of(request.client)
+
+        def brought(told: Told) -> Any:
+            if "sealed" in told:
+                return {"name": self._library.bring(_text_of(told, "sealed"), address)}
+            return self._making.bring(told, address)
+
+        return await self._given(request, brought)
 
     async def make(self, request: Request) -> Response:
         """Begin to make a set."""
-        told, is_owner = await self._told(request), self._has_key(request)
-        address = address_of(request.client)
-        return JSONResponse(
-            await self._aside(request, lambda: self._making.begin(told, address, is_owner))
-        )
+        is_owner, address = self._has_key(request), address_of(request.client)
+        return await self._given(request, lambda told: self._making.begin(told, address, is_owner))
 
     async def progress(self, request: Request) -> Response:
         """How far a set in the making is."""
@@ -201,94 +209,123 @@ class ReviewDesk:
 
     async def steer(self, request: Request) -> Response:
         """Pause, resume or stop it."""
-        told = await self._told(request)
-        return JSONResponse(self._making.steer(request.path_params["job"], told.get("do")))
+        job = request.path_params["job"]
+        return await self._given(request, lambda told: self._making.steer(job, told.get("do")))
 
     async def judgements(self, request: Request) -> Response:
         """What is kept here of a set."""
         self._check_key(request)
         name, is_masked = request.path_params["name"], "masked" in request.query_params
-        rows = await self._aside(request, lambda: self._library.kept(name, is_masked))
-        return JSONResponse({"rows": rows}, headers={"cache-control": "no-store"})
+        return await self._found(request, lambda: {"rows": self._library.kept(name, is_masked)})
 
     async def judge(self, request: Request) -> Response:
         """Keep a judgement: it is on disk when this is answered."""
         self._check_key(request)
-        name, told = request.path_params["name"], await self._told(request)
-        row = await self._aside(request, lambda: self._library.keep(name, told.get("row")))
-        return JSONResponse({"row": row})
+        name = request.path_params["name"]
+        return await self._given(
+            request, lambda told: {"row": self._library.keep(name, told.get("row"))}
+        )
 
     async def reveal(self, request: Request) -> Response:
         """Which way stood on which side."""
-        name, told = request.path_params["name"], await self._told(request)
-        sealed = told.get("sealed")
-        texts = sealed[:MAX_REVEALED] if isinstance(sealed, list) else []
-        sides = await self._aside(request, lambda: self._library.reveal(name, texts))
-        return JSONResponse({"sides": sides})
+        name = request.path_params["name"]
+
+        def revealed(told: Told) -> Any:
+            sealed = told.get("sealed")
+            texts = sealed[:MAX_REVEALED] if isinstance(sealed, list) else []
+            return {"sides": self._library.reveal(name, texts)}
+
+        return await self._given(request, revealed)
 
     async def figures(self, request: Request) -> Response:
         """What the judgements of a page say together."""
-        name, told = request.path_params["name"], await self._told(request)
-        return JSONResponse(
-            await self._aside(request, lambda: self._library.figures(name, told.get("rows")))
+        name = request.path_params["name"]
+        return await self._given(
+            request, lambda told: self._library.figures(name, told.get("rows"))
         )
 
     async def export(self, request: Request) -> Response:
         """A file of the set and a page's judgements."""
-        name, told = request.path_params["name"], await self._told(request)
-        form, way = str(told.get("form")), told.get("way")
-        number = way if type(way) is int else 0
-        return PlainTextResponse(
-            await self._aside(
-                request, lambda: self._library.export(name, form, told.get("rows"), number)
-            )
-        )
+        name = request.path_params["name"]
+
+        def exported(told: Told) -> Response:
+            way = told.get("way")
+            number = way if type(way) is int else 0
+            form = str(told.get("form"))
+            return PlainTextResponse(self._library.export(name, form, told.get("rows"), number))
+
+        return await self._posted_work(request, exported)
 
     async def merge(self, request: Request) -> Response:
         """A page's judgements and those of a file, as one."""
-        name, told = request.path_params["name"], await self._told(request)
-        text = _text_of(told, "text")
-        return JSONResponse(
-            await self._aside(request, lambda: self._library.merge(name, told.get("rows"), text))
+        name = request.path_params["name"]
+        return await self._given(
+            request,
+            lambda told: self._library.merge(name, told.get("rows"), _text_of(told, "text")),
         )
 
-    async def _told(self, request: Request) -> dict[str, Any]:
-        """What was posted. Raises ApiError."""
+    async def _found(self, request: Request, work: Callable[[], Any]) -> Response:
+        """What is read, as JSON."""
+        return await self._work(request, lambda: JSONResponse(work(), headers=NOT_STORED))
+
+    async def _given(self, request: Request, work: Callable[[Told], Any]) -> Response:
+        """What becomes of a posted object, as JSON."""
+        return await self._posted_work(request, lambda told: JSONResponse(work(told)))
+
+    async def _posted_work(self, request: Request, work: Callable[[Told], Response]) -> Response:
+        """The answer to what was posted. Raises ApiError."""
         self._posted.take(address_of(request.client))
         if not is_json(request.scope):
             raise ApiError(415, NO_JSON)
-        try:
-            told = json.loads(await request.body())
-        except (ValueError, RecursionError):
-            raise ApiError(400, NO_JSON) from None
-        if not isinstance(told, dict):
-            raise ApiError(400, NO_JSON)
-        return told
+        body = await request.body()
+        return await self._work(request, lambda: work(_object(body)))
 
-    async def _aside(self, request: Request, work: Callable[[], T]) -> T:
-        """Done by another thread. Raises ApiError with the sentence of a mistake."""
+    async def _work(self, request: Request, work: Callable[[], Response]) -> Response:
+        """The response that the line's threads make. Raises ApiError with the sentence of a
+        mistake."""
+        address = address_of(request.client)
         if request.method == "GET":
-            self._read.take(address_of(request.client))
+            self._read.take(address)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await self._line.done(work, address, request.receive)
         except MISTAKES as error:
             raise ApiError(400, str(error)) from None
+        except (BudgetError, StoreError) as error:
+            raise ApiError(503, str(error), retry_after=RETRY_SECONDS) from None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ApiError(400, NO_JSON) from None
 
     def _has_key(self, request: Request) -> bool:
         """Whether the review key was sent. Raises ApiError for one that is wrong."""
-        given = request.headers.get("x-review-key", "").encode("latin-1")
+        given = request.headers.get("x-review-key", "")
         if not given:
             return False
-        if not self._key or not hmac.compare_digest(given, self._key):
-            self._guessed.take(address_of(request.client))
-            raise ApiError(401, NO_KEY)
+        try:
+            if self._keys is None or not self._keys.is_right(given, address_of(request.client)):
+                raise ApiError(401, NO_KEY)
+        except BlockedError as error:
+            raise ApiError(429, str(error), retry_after=error.seconds) from None
         return True
 
     def _check_key(self, request: Request) -> None:
         if not self._has_key(request):
             raise ApiError(401, NO_KEY)
+
+
+def _object(body: bytes) -> Told:
+    """A posted object, all of whose texts can be written. Raises ApiError."""
+    try:
+        text = body.decode()
+        told = json.loads(text)
+        if SURROGATE.search(text):
+            json.dumps(told, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ApiError(400, HALF) from None
+    except (ValueError, RecursionError):
+        raise ApiError(400, NO_JSON) from None
+    if not isinstance(told, dict):
+        raise ApiError(400, NO_JSON)
+    return told
 
 
 def _pair(request: Request) -> tuple[int, int]:
@@ -309,7 +346,8 @@ def _zipped(body: bytes) -> Response:
 
 
 def _respond(refusal: ApiError) -> Response:
-    return JSONResponse({"detail": str(refusal)}, refusal.status)
+    headers = {"retry-after": str(refusal.retry_after)} if refusal.retry_after else {}
+    return JSONResponse({"detail": str(refusal)}, refusal.status, headers)
 
 
 async def _no_route(request: Request, error: Any) -> Response:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from mars_runtime.serving.addresses import OriginsError, read_origins
+from mars_runtime.serving.limits import weak_key
 
 PREFIX = "MARS_"
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -86,6 +87,9 @@ class AppSettings:
         for name in ("max_waiting", "num_proxies"):
             if getattr(self, name) < 0:
                 raise AppSettingsError(f"{PREFIX}{name.upper()} must not be negative.")
+        for name in ("review_key", "api_key"):
+            if fault := weak_key(f"{PREFIX}{name.upper()}", getattr(self, name)):
+                raise AppSettingsError(fault)
         if not self.max_seconds > 0:
             raise AppSettingsError(f"{PREFIX}MAX_SECONDS must be above 0.")
         if not 0 <= self.port <= 65535:
@@ -105,6 +109,11 @@ class AppSettings:
             if text:
                 chosen[each.name] = _parse(PREFIX + each.name.upper(), text, each.default)
         return cls(**chosen)  # type: ignore[arg-type]
+
+    @property
+    def max_review_bytes(self) -> int:
+        """The largest request of the Review tab: a set that a browser brings back."""
+        return 4 * self.max_import_bytes
 
 
 def _parse(name: str, text: str, default: object) -> str | int | float | bool:

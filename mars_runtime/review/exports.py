@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from mars_runtime.review import budget
 from mars_runtime.review.answers import Answer, marks
 from mars_runtime.review.figures import figures, preferences, said
 from mars_runtime.review.judgements import (
@@ -77,14 +78,17 @@ def spelled(text: str) -> str:
     return f"'{text}" if text.startswith(tuple(COMPUTED)) else text
 
 
-def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:
-    """A line for each judgement that counts, with the marks of both answers behind it."""
+def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None = None) -> str:
+    """A line for each judgement that counts, with the marks of both answers behind it. Raises
+    JudgementError for a table longer than ``max_chars``."""
     out = io.StringIO(newline="")
     table = csv.writer(out)
     table.writerow([*COLUMNS, *(f"{side}_{name}" for side in ("left", "right") for name in MARKED)])
     numbers = {item.id: number for number, item in enumerate(review.items)}
     ways = {way.name: number for number, way in enumerate(review.about.ways)}
+    marked: dict[tuple[str, str], list[object]] = {}
     for row in current(rows).values():
+        budget.check()
         if row.item not in numbers or not {row.left, row.right} <= ways.keys():
             continue
         item = review.items[numbers[row.item]]
@@ -95,8 +99,15 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement]) -> str:
             *("; ".join(each) for each in row.tags),
         ]
         for way in (row.left, row.right):
-            told += _marked(review, numbers[row.item], ways[way])
+            if (row.item, way) not in marked:
+                marked[row.item, way] = _marked(review, numbers[row.item], ways[way])
+            told += marked[row.item, way]
         table.writerow([spelled(each) if isinstance(each, str) else each for each in told])
+        if max_chars is not None and out.tell() > max_chars:
+            raise JudgementError(
+                f"This table has more than {max_chars // 1_000_000} MB: export JSON Lines instead, "
+                "or use the command `review export`."
+            )
     return out.getvalue()
 
 
@@ -125,6 +136,7 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
     found: list[Judgement] = []
     is_headed = False
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        budget.check()
         if not line.strip():
             continue
         try:

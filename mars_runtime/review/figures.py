@@ -9,25 +9,31 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import permutations
+from itertools import product
 from statistics import fmean, median
 from typing import Any
 
-from mars_runtime.review.answers import Difference, first_difference, marks
+from mars_runtime.review import budget
+from mars_runtime.review.answers import Difference, Marks, first_difference, marks
 from mars_runtime.review.judgements import Judgement
 from mars_runtime.review.sets import ReviewSet
-from mars_runtime.statistics import Estimate, ratio_of_sums
+from mars_runtime.statistics import Estimate, ratio_of_sums, ratios_of_sums
 
 FEW, ENOUGH = 10, 50
 EQUAL = "equal"
+MAX_SHOWN_TAGS = 20
+"""Tags of one way that get a figure: those that reviewers used most often."""
 Distance = Callable[[Any, Any], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """How a way does beside the reference. Shares of judgements, by prompt: for the way, for
-    neither, for the reference. num_identical: of the judgements, those of answers that are equal to
-    the letter, which count as equal unasked, once for each who judged the pair."""
+    """Preferences between a way and the reference, over prompts whose two answers differ.
+
+    Shares of the judgements, bootstrapped by prompt: for the way, for neither, for the reference.
+    num_identical: prompts whose two answers are the same text. They are a tie without any
+    judgement, so no share counts them.
+    """
 
     way: str
     num_prompts: int
@@ -41,32 +47,40 @@ class Preferred:
 def preferences(
     review: ReviewSet, rows: Iterable[Judgement], category: str | None = None
 ) -> list[Preferred]:
-    """One for each way that was held against the reference, of one category or all."""
-    found = []
+    """The preferences for each way that was judged, in one category or all."""
+    return _preferences(review, rows).get(category, [])
+
+
+def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | None, list[Preferred]]:
+    """Category -> the preferences for each way; None -> those over all categories."""
     about = review.about
     reference = about.ways[about.reference].name
-    kept = list(rows)
+    votes: dict[str, dict[str, list[str]]] = {about.ways[way].name: {} for way in about.others}
+    for row in rows:
+        budget.check()
+        other = row.right if row.left == reference else row.left
+        if reference in (row.left, row.right) and row.preference and other in votes:
+            votes[other].setdefault(row.item, []).append(row.preferred)
+    found: dict[str | None, list[Preferred]] = {}
     for number in about.others:
         way = about.ways[number].name
-        judged: dict[str, list[str]] = defaultdict(list)
-        for row in kept:
-            if {row.left, row.right} == {way, reference} and row.preference:
-                judged[row.item].append(row.preferred)
-        reviewers = {row.reviewer for row in kept if {row.left, row.right} == {way, reference}}
-        num_identical = 0
+        groups: dict[str | None, list[list[str]]] = {}
+        num_identical: Counter[str | None] = Counter()
         for index, item in enumerate(review.items):
-            if item.id not in judged and is_identical(review, index, number):
-                judged[item.id] = [EQUAL] * len(reviewers)
-                num_identical += len(reviewers)
-        wanted = {item.id for item in review.items if category in (None, item.category)}
-        votes = [own for item, own in judged.items() if own and item in wanted]
-        if votes:
-            sizes = [len(own) for own in votes]
-            shares = [
-                ratio_of_sums([own.count(one) for own in votes], sizes)
-                for one in (way, EQUAL, reference)
-            ]
-            found.append(Preferred(way, len(votes), sum(sizes), num_identical, *shares))
+            own = votes[way].get(item.id)
+            for category in dict.fromkeys((None, item.category)):
+                if is_identical(review, index, number):
+                    num_identical[category] += 1
+                elif own:
+                    groups.setdefault(category, []).append(own)
+        for category, judged in groups.items():
+            budget.check()
+            sizes = [len(own) for own in judged]
+            counts = [[own.count(one) for own in judged] for one in (way, EQUAL, reference)]
+            shares = ratios_of_sums(counts, sizes)
+            found.setdefault(category, []).append(
+                Preferred(way, len(judged), sum(sizes), num_identical[category], *shares)
+            )
     return found
 
 
@@ -78,8 +92,8 @@ def is_identical(review: ReviewSet, item: int, way: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of a way by itself: mean rating, and tag -> share of judgements that have it.
-    Estimates by prompt; None where nobody rated."""
+    """What was said of a way by itself: mean rating, and tag -> share of judgements that have it,
+    for the tags that are used most. Estimates by prompt; None where nobody rated."""
 
     way: str
     num_judgements: int
@@ -89,32 +103,29 @@ class Said:
 
 def said(review: ReviewSet, rows: Iterable[Judgement]) -> list[Said]:
     """One for each way that was judged."""
-    found = []
-    kept = list(rows)
-    for way in (each.name for each in review.about.ways):
-        by_item: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
-        for row in kept:
-            if way in (row.left, row.right):
-                by_item[row.item].append(row.of(way))
-        if not by_item:
-            continue
-        rated = [[rating for rating, _ in own if rating] for own in by_item.values()]
-        rated = [own for own in rated if own]
-        names = Counter(tag for own in by_item.values() for _, tags in own for tag in tags)
-        sizes = [len(own) for own in by_item.values()]
-        tags = {
-            name: ratio_of_sums(
-                [sum(name in tags for _, tags in own) for own in by_item.values()], sizes
-            )
-            for name, _ in names.most_common()
-        }
-        rating = (
-            ratio_of_sums([sum(own) for own in rated], [len(own) for own in rated])
-            if rated
-            else None
-        )
-        found.append(Said(way, sum(sizes), rating, tags))
-    return found
+    by_way: dict[str, dict[str, list[tuple[int, tuple[str, ...]]]]] = defaultdict(dict)
+    for row in rows:
+        budget.check()
+        for way in (row.left, row.right):
+            by_way[way].setdefault(row.item, []).append(row.of(way))
+    return [_said(way.name, by_way[way.name]) for way in review.about.ways if way.name in by_way]
+
+
+def _said(way: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]) -> Said:
+    rated = [[rating for rating, _ in own if rating] for own in by_item.values()]
+    rated = [own for own in rated if own]
+    rating = None
+    if rated:
+        rating = ratio_of_sums([sum(own) for own in rated], [len(own) for own in rated])
+    used = [Counter(tag for _, tags in own for tag in tags) for own in by_item.values()]
+    total: Counter[str] = Counter()
+    for each in used:
+        total.update(each)
+    names = [name for name, _ in total.most_common(MAX_SHOWN_TAGS)]
+    sizes = [len(own) for own in by_item.values()]
+    budget.check()
+    shares = ratios_of_sums([[each[name] for each in used] for name in names], sizes)
+    return Said(way, sum(sizes), rating, dict(zip(names, shares, strict=True)))
 
 
 def nominal(one: Hashable, other: Hashable) -> float:
@@ -134,13 +145,14 @@ def alpha(units: Iterable[Sequence[Any]], distance: Distance = nominal) -> float
     None where nobody could have disagreed. Source: Krippendorff, Computing Krippendorff's
     Alpha-Reliability (2011), section C.
     """
-    coincidences: Counter[tuple[Any, Any]] = Counter()
     weights: dict[tuple[Any, Any], float] = defaultdict(float)
     for unit in units:
-        coincidences.clear()
-        coincidences.update(permutations(unit, 2))
-        for pair, count in coincidences.items():
-            weights[pair] += count / (len(unit) - 1)
+        budget.check()
+        counts = Counter(unit)
+        for one, other in product(counts, repeat=2):
+            pairs = counts[one] * (counts[other] - (one == other))
+            if pairs:
+                weights[one, other] += pairs / (len(unit) - 1)
     totals: dict[Any, float] = defaultdict(float)
     for (one, _), weight in weights.items():
         totals[one] += weight
@@ -170,6 +182,7 @@ def agreement(rows: Iterable[Judgement]) -> Agreement:
     preferred: dict[Hashable, list[str]] = defaultdict(list)
     rated: dict[Hashable, list[int]] = defaultdict(list)
     for row in kept:
+        budget.check()
         unit = row.unit[1:]
         if row.preference:
             preferred[unit].append(row.preferred)
@@ -222,13 +235,19 @@ class Marked:
     num_checked: int
 
 
-def marked(review: ReviewSet, way: int, category: str = "") -> Marked:
-    """The marks of a way; of every category where none is named."""
-    found = []
+def _marks_by_category(review: ReviewSet, way: int) -> Mapping[str, list[Marks]]:
+    """Category -> the marks of its answers; "" -> those of all."""
+    found: dict[str, list[Marks]] = defaultdict(list)
     for index, item in enumerate(review.items):
         answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
-        if answer and reference and category in ("", item.category):
-            found.append(marks(answer, reference))
+        if answer and reference:
+            made = marks(answer, reference)
+            for category in dict.fromkeys(("", item.category)):
+                found[category].append(made)
+    return found
+
+
+def _summed(review: ReviewSet, way: int, category: str, found: Sequence[Marks]) -> Marked:
     tpf = [each.tpf for each in found if each.tpf is not None]
     words = [each.difference.word + 1 for each in found if each.difference]
     checked = [each.is_right for each in found if each.is_right is not None]
@@ -248,23 +267,26 @@ def marked(review: ReviewSet, way: int, category: str = "") -> Marked:
 def study(review: ReviewSet) -> dict[str, Any]:
     """The marks of all ways, by category too, with where they come from, as JSON values."""
     about = review.about
-    categories = dict.fromkeys(item.category for item in review.items if item.category)
+    categories = _categories(review)
+    found = [_marks_by_category(review, way) for way in range(len(about.ways))]
+    examples = [_first_examples(review, way) for way in about.others]
     return {
         "name": about.name,
         "reference": about.ways[about.reference].name,
         "made": dict(about.made),
         "marks": [
-            asdict(marked(review, way, category))
+            asdict(_summed(review, way, category, found[way].get(category, [])))
             for category in ("", *categories)
             for way in range(len(about.ways))
         ],
         "examples": [
-            asdict(found)
-            for way in about.others
-            for category in categories
-            if (found := first_example(review, way, category)) is not None
+            asdict(own[category]) for own in examples for category in categories if category in own
         ],
     }
+
+
+def _categories(review: ReviewSet) -> list[str]:
+    return list(dict.fromkeys(item.category for item in review.items if item.category))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,27 +300,27 @@ class Example:
     difference: Difference
 
 
-def first_example(review: ReviewSet, way: int, category: str) -> Example | None:
-    """None where the way says what the reference says to all of them."""
+def _first_examples(review: ReviewSet, way: int) -> dict[str, Example]:
+    """The first example of each category in which the way and the reference differ."""
     name = review.about.ways[way].name
+    examples: dict[str, Example] = {}
     for index, item in enumerate(review.items):
         answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
-        if item.category == category and answer and reference:
+        if item.category not in examples and answer and reference:
             found = first_difference(reference.text, answer.text)
             if found is not None:
-                return Example(name, category, item.id, item.prompt, found)
-    return None
+                examples[item.category] = Example(name, item.category, item.id, item.prompt, found)
+    return examples
 
 
 def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:
     """All figures as JSON values, for pages and files."""
     kept = list(rows)
-    ways = preferences(review, kept)
-    categories = dict.fromkeys(item.category for item in review.items if item.category)
+    preferred = _preferences(review, kept)
     return {
-        "preferences": [asdict(each) for each in ways],
+        "preferences": [asdict(each) for each in preferred.get(None, [])],
         "by_category": {
-            name: [asdict(each) for each in preferences(review, kept, name)] for name in categories
+            name: [asdict(each) for each in preferred.get(name, [])] for name in _categories(review)
         },
         "said": [asdict(each) for each in said(review, kept)],
         "agreement": asdict(agreement(kept)),

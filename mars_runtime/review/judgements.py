@@ -8,15 +8,17 @@ counts is a fold. Rows live in SQLite (write-ahead log), each committed before i
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.review import budget
 
 Preference = Literal["left", "right", "equal", ""]
 PREFERENCES: tuple[Preference, ...] = ("left", "right", "equal", "")
@@ -33,6 +35,7 @@ TAGS = (
 MAX_RATING = 5
 MAX_TAGS, MAX_TAG, MAX_NOTE, MAX_REVIEWER, MAX_ID = 12, 40, 2000, 60, 80
 MAX_ROWS = 200_000
+log = logging.getLogger(__name__)
 Unit = tuple[str, str, tuple[str, str]]
 """Reviewer, item, the two ways in order of their names: what a judgement is about."""
 
@@ -162,15 +165,23 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 
 def current(rows: Iterable[Judgement]) -> dict[Unit, Judgement]:
-    """What counts: of each unit the latest row that was not undone, in the order of time."""
-    history: dict[Unit, list[Judgement]] = {}
-    for row in sorted(rows, key=lambda row: row.time):
-        if row.undoes:
-            own = history.get(row.unit, [])
-            history[row.unit] = [each for each in own if each.id != row.undoes]
-        else:
-            history.setdefault(row.unit, []).append(row)
-    return {unit: own[-1] for unit, own in history.items() if own}
+    """The row that counts for each unit: the latest that was not undone, in the order of time.
+
+    An undo takes its row away whatever their times are, so a clock that was set back between the
+    two revives nothing.
+    """
+    kept = sorted(rows, key=lambda row: row.time)
+    undone = {(row.unit, row.undoes) for row in kept if row.undoes}
+    found: dict[Unit, Judgement] = {}
+    for row in kept:
+        budget.check()
+        if not row.undoes and (row.unit, row.id) not in undone:
+            found[row.unit] = row
+    return found
+
+
+class StoreError(RuntimeError):
+    """Judgements cannot be stored or read at the moment; the message is one sentence."""
 
 
 class JudgementStore:
@@ -178,7 +189,7 @@ class JudgementStore:
     returns."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError or sqlite3.Error where nothing can be kept there."""
+        """Raises OSError or StoreError where nothing can be stored there."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         with self._open() as database:
@@ -191,10 +202,18 @@ class JudgementStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose changes are committed when the block ends well."""
-        with closing(sqlite3.connect(self._path, timeout=10.0)) as database, database:
-            database.execute("PRAGMA synchronous=FULL")
-            yield database
+        """Open a connection whose changes are committed when the block ends well. Raises
+        StoreError."""
+        try:
+            with closing(sqlite3.connect(self._path, timeout=10.0)) as database, database:
+                database.execute("PRAGMA synchronous=FULL")
+                yield database
+        except sqlite3.Error as error:
+            log.error("the judgements in %s cannot be used: %s", self._path.name, error)
+            raise StoreError(
+                f"The server cannot store judgements at the moment ({error}): this browser keeps "
+                "yours and sends them again."
+            ) from error
 
     def add(self, set_id: str, row: Judgement) -> Judgement:
         """Keep a row at this moment; one whose id is there already is that one again, so a page may
@@ -209,7 +228,10 @@ class JudgementStore:
             (count,) = database.execute("SELECT COUNT(*) FROM judgements").fetchone()
             if count >= MAX_ROWS:
                 raise JudgementError("There is no room for more judgements: export and move them.")
-            kept = replace(row, time=now())
+            last = database.execute(
+                "SELECT time FROM judgements ORDER BY number DESC LIMIT 1"
+            ).fetchone()
+            kept = replace(row, time=_later(now(), last[0] if last else ""))
             database.execute(
                 "INSERT INTO judgements (set_id, id, reviewer, time, told) VALUES (?, ?, ?, ?, ?)",
                 (set_id, kept.id, kept.reviewer, kept.time, json.dumps(kept.as_json())),
@@ -217,12 +239,31 @@ class JudgementStore:
         return kept
 
     def rows(self, set_id: str) -> list[Judgement]:
-        """All rows of a set, in the order in which they were kept."""
+        """All rows of a set, in the order in which they were stored. A row that this version cannot
+        read, such as a newer version's, is left out and logged."""
         with self._open() as database:
             told = database.execute(
                 "SELECT told FROM judgements WHERE set_id = ? ORDER BY number", (set_id,)
             ).fetchall()
-        return [read_judgement(json.loads(each)) for (each,) in told]
+        found = []
+        for (each,) in told:
+            try:
+                found.append(read_judgement(json.loads(each)))
+            except ValueError as error:
+                log.warning("a stored judgement cannot be read and is left out: %s", error)
+        return found
+
+
+def _later(time: str, last: str) -> str:
+    """A time that is after ``last``, also where the clock was set back: the order of rows is that
+    of their times."""
+    if time > last:
+        return time
+    try:
+        after = datetime.fromisoformat(last) + timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return time
+    return after.isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,55 +276,91 @@ class Merged:
 
 
 def merged(files: Sequence[Sequence[Judgement]]) -> Merged:
-    """All rows, each once. Where neither of two files knows the other's row of a unit and they
-    differ, the later file's are another's, so that both stand beside each other."""
-    kept: dict[str, Judgement] = {}
+    """All rows, each once. Where neither of two files has the other's row of a unit and they
+    differ, the later file's rows become another reviewer's, so that both are kept."""
+    kept = _Kept()
     num_conflicts = 0
     for file in files:
         units: dict[Unit, list[Judgement]] = {}
         for row in file:
             units.setdefault(row.unit, []).append(row)
         for own in units.values():
-            if _is_conflict(list(kept.values()), own):
+            budget.check()
+            if kept.is_conflict(own):
                 num_conflicts += 1
-                own = _as_another(list(kept.values()), own)
-            kept.update({row.id: row for row in own if row.id not in kept})
-    return Merged(tuple(sorted(kept.values(), key=lambda row: row.time)), num_conflicts)
+                kept.add_as_another(own)
+            else:
+                kept.add(own)
+    return Merged(tuple(sorted(kept.rows.values(), key=lambda row: row.time)), num_conflicts)
 
 
-def _is_conflict(kept: Sequence[Judgement], own: Sequence[Judgement]) -> bool:
-    there = {row.id: row for row in kept if row.unit == own[0].unit}
-    mine = {row.id: row for row in own}
-    if any(there[name] != mine[name] for name in there.keys() & mine.keys()):
-        return True
-    if there.keys() <= mine.keys() or mine.keys() <= there.keys():
-        return False
-    said = [_said(current(rows.values())) for rows in (there, mine)]
-    return said[0] != said[1]
+class _Kept:
+    """Rows by id and by unit, with what each unit says worked out once: merging takes time in
+    proportion to the rows."""
 
+    def __init__(self) -> None:
+        self.rows: dict[str, Judgement] = {}
+        self._units: dict[Unit, dict[str, Judgement]] = {}
+        self._says: dict[Unit, str] = {}
+        self._numbers: dict[Unit, int] = {}
+        self._named: dict[tuple[Unit, str], Unit] = {}
 
-def _said(found: Mapping[Unit, Judgement]) -> list[dict[str, Any]]:
-    """What was judged, whoever kept it when."""
-    return [replace(row, id="", time="").as_json() for row in found.values()]
+    def add(self, rows: Iterable[Judgement]) -> None:
+        """Add the rows whose ids are new."""
+        for row in rows:
+            if row.id not in self.rows:
+                self.rows[row.id] = row
+                self._units.setdefault(row.unit, {})[row.id] = row
+                self._says.pop(row.unit, None)
 
+    def is_conflict(self, own: Sequence[Judgement]) -> bool:
+        """Whether a unit of another file contradicts what is here of it."""
+        there = self._units.get(own[0].unit, {})
+        mine = {row.id: row for row in own}
+        if any(name in there and there[name] != row for name, row in mine.items()):
+            return True
+        if there.keys() <= mine.keys() or mine.keys() <= there.keys():
+            return False
+        return self._said(own[0].unit) != _said(own)
 
-def _as_another(kept: Sequence[Judgement], own: Sequence[Judgement]) -> list[Judgement]:
-    """The same rows by ``name (2)``, or the next number that has said nothing of this."""
-    taken = {row.unit for row in kept}
-    number = 2
-    while True:
-        name = f"{own[0].reviewer[: MAX_REVIEWER - 6]} ({number})"
-        rows = [
+    def add_as_another(self, own: Sequence[Judgement]) -> None:
+        """Add the rows by ``name (2)``, or by the next number that said nothing or just this."""
+        stem = own[0].reviewer[: MAX_REVIEWER - 6]
+        family: Unit = (stem, *own[0].unit[1:])
+        says = _said(own)
+        unit = self._named.get((family, says))
+        if unit is None or self._said(unit) != says:
+            number = self._numbers.get(family, 1)
+            while True:
+                number += 1
+                unit = (f"{stem} ({number})", *own[0].unit[1:])
+                if unit not in self._units:
+                    break
+                self._named[family, self._said(unit)] = unit
+                if self._said(unit) == says:
+                    break
+            self._numbers[family] = number
+            self._named[family, says] = unit
+        name = unit[0]
+        mark = "~" + name[len(stem) + 2 : -1]
+        self.add(
             replace(
                 row,
                 reviewer=name,
-                id=f"{row.id[: MAX_ID - 6]}~{number}",
-                undoes=f"{row.undoes[: MAX_ID - 6]}~{number}" if row.undoes else "",
+                id=row.id[: MAX_ID - 6] + mark,
+                undoes=row.undoes[: MAX_ID - 6] + mark if row.undoes else "",
             )
             for row in own
-        ]
-        if rows[0].unit not in taken or _said(current(rows)) == _said(
-            current(row for row in kept if row.unit == rows[0].unit)
-        ):
-            return rows
-        number += 1
+        )
+        self._says[unit] = says  # two rows that say the same say it together
+
+    def _said(self, unit: Unit) -> str:
+        if unit not in self._says:
+            self._says[unit] = _said(self._units[unit].values())
+        return self._says[unit]
+
+
+def _said(rows: Iterable[Judgement]) -> str:
+    """What rows of one unit say, whoever said it when."""
+    told = [replace(row, id="", time="", reviewer="").as_json() for row in current(rows).values()]
+    return json.dumps(told)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from mars_runtime import tasks
 from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.review import budget
 from mars_runtime.tasks import Task
 from mars_runtime.text import MAX_SYSTEM_CHARS, Said
 
@@ -148,6 +149,7 @@ def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts
         raise PromptError(f"{name} is not text in UTF-8: save it as UTF-8 and choose it again.")
     found = Prompts()
     for line, make in _READERS[kind or kind_of(text, name)](text, name):
+        budget.check()
         if not found.take(line, make):
             break
     if not found.items:

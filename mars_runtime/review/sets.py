@@ -11,9 +11,11 @@ Packed, the same files stand in one archive. Nothing in such files is trusted.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import io
 import json
+import logging
 import lzma
 import re
 import shutil
@@ -22,11 +24,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from mars_runtime.inputs import read_bytes
-from mars_runtime.json_values import as_list, as_mapping, as_text
+from mars_runtime.json_values import as_list, as_mapping, as_text, is_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
 from mars_runtime.review.answers import Answer, answer_of, answer_of_json, verdict
@@ -48,6 +51,7 @@ MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
 DIGITS = 6
 """Of seconds in an archive: microseconds, for longer ones are noise that does not compress."""
 NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
+log = logging.getLogger(__name__)
 
 
 class SetError(ValueError):
@@ -90,6 +94,11 @@ class ReviewSet:
         """A set in a new folder, or the one that is there if its prompts and ways are these. Raises
         SetError, OutputError."""
         check_folder(folder)
+        if not all(map(is_text, (about.name, *(way.name for way in about.ways)))):
+            raise SetError(
+                "The name of the set or of a way holds half of a character (a lone surrogate): "
+                "choose another."
+            )
         if (folder / ABOUT).exists():
             found = cls.open(folder)
             fresh = (about.ways, about.reference, tuple(items))
@@ -109,9 +118,9 @@ class ReviewSet:
         """The set in a folder or an archive. Raises SetError."""
         try:
             folder = path if path.is_dir() else unpacked(path)
-            told = as_mapping(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
+            told = as_mapping(json.loads(_read(folder, ABOUT)))
             about = _about(told)
-            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "json")
+            found = read_prompts(_read(folder, PROMPTS), "json")
         except SettingsError as error:
             raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
         except UNREADABLE as error:
@@ -122,7 +131,7 @@ class ReviewSet:
         opened._read_summary()
         return opened
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Equal for sets of the same prompts and ways, wherever they were made."""
         about = self.about
@@ -164,7 +173,10 @@ class ReviewSet:
         file = self._file(item, way)
         if file is None or not file.name.endswith(".jsonl"):
             return []
-        return file.read_text(encoding="utf-8").splitlines()
+        try:
+            return file.read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, ValueError) as error:
+            raise SetError(f"The answer {_stem(item, way)} is damaged: make it again.") from error
 
     def trace(self, item: int, way: int) -> Trace:
         """The same, read. Raises SetError."""
@@ -192,7 +204,7 @@ class ReviewSet:
     def _file(self, item: int, way: int) -> Path | None:
         for ending in (".jsonl", ".json"):
             file = self._folder / f"{_stem(item, way)}{ending}"
-            if file.is_file():
+            if _is_own(self._folder, file):
                 return file
         return None
 
@@ -207,7 +219,7 @@ class ReviewSet:
     def _read_summary(self) -> None:
         """What is damaged is folded from the traces again."""
         try:
-            text = (self._folder / SUMMARY).read_text(encoding="utf-8")
+            text = _read(self._folder, SUMMARY)
         except (OSError, KeyError, ValueError):
             return
         for line in text.split("\n"):
@@ -229,7 +241,7 @@ class ReviewSet:
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
-        files = [file for file in files if file.is_file()]  # one in the making has no summary
+        files = [file for file in files if _is_own(self._folder, file)]  # the summary comes last
         try:
             with (
                 lzma.open(partial, "wb", preset=preset) as file_out,
@@ -244,6 +256,8 @@ class ReviewSet:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(f"{path} cannot be written ({reason}): name another.") from error
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 SECONDS = re.compile(r'"seconds":([0-9.e-]+)')
@@ -254,9 +268,33 @@ def _rounded(found: re.Match[str]) -> str:
 
 
 def unpacked(path: Path) -> Path:
-    """The folder of a packed set, in the cache. Raises OSError, or ValueError for no such file."""
+    """The folder of a packed set: in the cache, or in a temporary folder where the cache cannot be
+    written. Raises OSError for a file that cannot be read, ValueError for one that is no archive,
+    SetError where there is no room to unpack it."""
     name = hashlib.sha256(read_bytes(path, MAX_PACKED)).hexdigest()[:16]
-    folder = cache_folder() / "sets" / name
+    try:
+        return _unpacked(path, cache_folder() / "sets" / name)
+    except OSError as error:
+        log.warning("the cache cannot hold a set (%s): a temporary folder does", error.strerror)
+    try:
+        return _unpacked(path, _temporary() / name)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SetError(
+            f"{path.name} cannot be unpacked ({reason}): make room on the disk."
+        ) from error
+
+
+@cache
+def _temporary() -> Path:
+    """A folder that goes with this process."""
+    folder = tempfile.mkdtemp(prefix="mars-sets-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _unpacked(path: Path, folder: Path) -> Path:
+    """Unpack to a folder beside and rename it, unless it is there. Raises OSError, ValueError."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -270,6 +308,21 @@ def unpacked(path: Path) -> Path:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def _is_own(folder: Path, file: Path) -> bool:
+    """Whether a file of a set is a regular file inside its folder once links are followed."""
+    try:
+        return file.is_file() and folder.resolve() in file.resolve().parents
+    except (OSError, RuntimeError):  # a circle of links
+        return False
+
+
+def _read(folder: Path, name: str) -> str:
+    """The text of a file of a set. Raises OSError, UnicodeDecodeError."""
+    if not _is_own(folder, folder / name):
+        raise FileNotFoundError(name)
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def unpack(path: Path, folder: Path) -> None:

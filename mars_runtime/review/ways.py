@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mars_runtime.json_values import is_text
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
     AR_LOOKUP,
@@ -51,6 +52,8 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> Way:
     give the same text whenever it is taken.
     """
     told: dict[str, Any] = {}
+    if not is_text(text):
+        raise SettingsError("A way holds half of a character (a lone surrogate): write it again.")
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, is_given, value = (part.strip() for part in word.partition("="))
         if not is_given and name in METHODS:

@@ -7,7 +7,6 @@ Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
 import uuid
@@ -42,7 +41,9 @@ from mars_runtime.serving.choices import Choice, Choices
 from mars_runtime.serving.errors import ApiError, Faults, refusal_of
 from mars_runtime.serving.limits import (
     MORE_PLACES,
+    BlockedError,
     BodyLimit,
+    KeyCheck,
     RateLimit,
     address_of,
     is_json,
@@ -127,7 +128,12 @@ def make_app(
             *cors(origins),  # outermost: scripts are to read refusals too
             Middleware(Faults, respond=attrgetter("response")),
             Middleware(TrailingSlash),
-            Middleware(BodyLimit, max_bytes=caps.max_body_bytes, refusal=too_large()),
+            Middleware(
+                BodyLimit,
+                max_bytes=caps.max_body_bytes,
+                refusal=too_large(),
+                busy=json.dumps(ApiError(429, RATE_LIMITED).body).encode(),
+            ),
             Middleware(
                 RateLimit,
                 most=caps.max_runs_per_address,
@@ -144,7 +150,7 @@ class Endpoint:
     def __init__(self, models: Models, caps: Caps, key: str) -> None:
         self._models = models
         self._caps = caps
-        self._key = f"Bearer {key}".encode() if key else b""
+        self._keys = KeyCheck(key) if key else None
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
         self._registry = RunRegistry()
 
@@ -288,9 +294,15 @@ class Endpoint:
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _check_key(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").encode("latin-1")
-        if self._key and not hmac.compare_digest(given, self._key):
-            raise ApiError(401, NO_KEY)
+        if self._keys is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").strip().partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        try:
+            if not given or not self._keys.is_right(given, _owner(request)):
+                raise ApiError(401, NO_KEY)
+        except BlockedError as error:
+            raise ApiError(429, str(error), retry_after=error.seconds) from None
 
 
 def _listed(name: str) -> Json:

@@ -6,18 +6,17 @@ The server is up at once and says that it is loading until it is loaded.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import threading
 from collections.abc import Sequence
 
 from mars_runtime.serving.server import (
-    KEY,
     PlaceTakenError,
     PlanError,
     ServePlan,
     Server,
     allowed_origins,
+    api_key,
     bound,
     bring,
     num_proxies,
@@ -45,7 +44,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
     try:
-        plan, proxies, origins = ServePlan.of(args), num_proxies(), allowed_origins()
+        plan, proxies = ServePlan.of(args), num_proxies()
+        origins, key = allowed_origins(), api_key()
     except PlanError as error:
         print(error, file=sys.stderr)
         return 2
@@ -53,11 +53,16 @@ def run(args: argparse.Namespace) -> int:
         from mars_runtime.serving.replicas import serve
 
         return serve(plan, args.host, args.port)
-    return serve_here(plan, args.host, args.port, proxies, origins)
+    return serve_here(plan, args.host, args.port, proxies, origins, key)
 
 
-def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int, origins: Sequence[str]) -> int:
-    """Serve from this process alone, behind so many proxies; the exit code."""
+def serve_here(
+    plan: ServePlan, at: str, wanted: int, proxies: int, origins: Sequence[str], key: str
+) -> int:
+    """Serve from this process only, behind so many proxies; return the exit code.
+
+    key: the key that callers must send; empty for none.
+    """
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies
     from mars_runtime.serving.metrics import Metrics
@@ -71,7 +76,7 @@ def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int, origins: Seq
     host, port = listener.getsockname()[:2]
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
-    app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose, origins=origins)
+    app = make_app(models, key=key, expose=metrics.expose, origins=origins)
     server = Server(Proxies(app, proxies), models.close)
 
     def tell() -> None:

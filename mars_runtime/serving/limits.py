@@ -3,11 +3,17 @@ address than its share; says whose address that is. Knows no gradio and no route
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
+import math
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -18,15 +24,27 @@ NOBODY = "nobody"
 MORE_PLACES = "mars.more_places"
 """In the scope of a request: a function that takes more places for it. It is given a number, and
 returns how many of these the address of the client gets."""
+MAX_REMEMBERED = 10_000  # addresses that sent wrong keys
 MAX_DRAINED = 64_000_000  # bytes
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
+BUSY = b'{"detail":"Several requests from your address are being sent: wait for one to end."}'
+MAX_UNFINISHED = 16
+SHARE, WHOLE = 2, 8
+MIN_SHARE = 4_000_000  # bytes that count as the largest body where bodies are small
+MIN_KEY = 16
+MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
+"""Wrong keys that an address may send within a minute, and how long none of its keys is compared
+then: longer each time."""
 
 
 class BodyLimit:
-    """ASGI middleware: 413 for a body that is, or turns out to be, longer than ``max_bytes``.
+    """ASGI middleware that bounds request bodies: 413 for one that is, or turns out to be, longer
+    than ``max_bytes``, 429 for an address that sends more at once than its share.
 
-    ``elsewhere``: paths (without a slash at the end) that have another limit. ``refusal``: the JSON
-    that is answered.
+    ``elsewhere``: paths (without a slash at the end) that have another limit. ``refusal``,
+    ``busy``: the JSON that is answered. An address may have ``MAX_UNFINISHED`` bodies on their way
+    and, over all of its requests until they are answered, ``SHARE`` times the largest body in
+    memory; all addresses together may have ``WHOLE`` times as much.
     """
 
     def __init__(
@@ -35,51 +53,99 @@ class BodyLimit:
         max_bytes: int,
         elsewhere: Mapping[str, int] | None = None,
         refusal: bytes = SENTENCE,
+        busy: bytes = BUSY,
     ) -> None:
         self.app = app
         self.refusal = refusal
+        self.busy = busy
         self.max_bytes = max_bytes
         self.elsewhere = elsewhere or {}
+        self.largest = max(max_bytes, *self.elsewhere.values(), MIN_SHARE)
+        self._unfinished: Counter[str] = Counter()
+        self._held: Counter[str] = Counter()
+        self._num_held = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on unless its body is too long."""
-        if scope["type"] != "http":
+        """Pass the request on unless its body is too long or one too many."""
+        if scope["type"] != "http" or not has_body(scope):
             await self.app(scope, receive, send)
             return
         max_bytes = self.elsewhere.get(scope["path"].rstrip("/"), self.max_bytes)
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > max_bytes:
-            await self._refuse(receive, send)
+            await _drain(receive)
+            await _answer(send, 413, self.refusal)
             return
-        num_bytes, is_refused = 0, False
+        address = address_of(scope.get("client"))
+        if self._unfinished[address] >= MAX_UNFINISHED:
+            await _answer(send, 429, self.busy)
+            return
+        self._unfinished[address] += 1
+        num_bytes, is_refused, is_unfinished = 0, False, True
+
+        def finish() -> None:
+            nonlocal is_unfinished
+            if is_unfinished:
+                is_unfinished = False
+                self._unfinished -= Counter([address])
 
         async def counted() -> Message:
             nonlocal num_bytes, is_refused
             message = await receive()
-            num_bytes += len(message.get("body", b""))
-            if num_bytes <= max_bytes:
-                return message
-            if not is_refused:
+            size = len(message.get("body", b""))
+            num_bytes += size
+            self._held[address] += size
+            self._num_held += size
+            is_more = message.get("more_body", False)
+            if not is_more:
+                finish()
+            if is_refused:
+                return {"type": "http.disconnect"}
+            if num_bytes > max_bytes:
                 is_refused = True
-                await self._refuse(receive, send, is_more=message.get("more_body", False))
-            return {"type": "http.disconnect"}
+                if is_more:
+                    await _drain(receive)
+                await _answer(send, 413, self.refusal)
+                return {"type": "http.disconnect"}
+            if self._held[address] > SHARE * self.largest or self._num_held > WHOLE * self.largest:
+                is_refused = True
+                await _answer(send, 429, self.busy)
+                return {"type": "http.disconnect"}
+            return message
 
         async def unless_refused(message: Message) -> None:
             if not is_refused:
                 await send(message)
 
-        await self.app(scope, counted, unless_refused)
+        try:
+            await self.app(scope, counted, unless_refused)
+        finally:
+            finish()
+            self._num_held -= num_bytes
+            self._held -= Counter({address: num_bytes})
 
-    async def _refuse(self, receive: Receive, send: Send, is_more: bool = True) -> None:
-        """Answer 413 once the body has gone by unkept: who sends on would miss the answer."""
-        num_bytes = 0
-        while is_more and num_bytes < MAX_DRAINED:
-            message = await receive()
-            num_bytes += len(message.get("body", b""))
-            is_more = message.get("more_body", False)
-        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": self.refusal})
+
+def has_body(scope: Message) -> bool:
+    """Whether a request declares a body."""
+    names = {name for name, _ in scope["headers"]}
+    return b"content-length" in names or b"transfer-encoding" in names
+
+
+async def _drain(receive: Receive) -> None:
+    """Let the rest of a body go by, unkept: a client that is still sending misses the answer."""
+    num_bytes, is_more = 0, True
+    while is_more and num_bytes < MAX_DRAINED:
+        message = await receive()
+        num_bytes += len(message.get("body", b""))
+        is_more = message.get("more_body", False)
+
+
+async def _answer(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    if status == 429:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class Proxies:
@@ -97,7 +163,7 @@ class Proxies:
         if self._number and scope["type"] == "http":
             values = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             seen = b",".join(values).decode("latin-1").split(",")
-            if len(seen) >= self._number and (address := seen[-self._number].strip()):
+            if len(seen) >= self._number and (address := _without_port(seen[-self._number])):
                 scope = {**scope, "client": (address, 0)}
         await self._app(scope, receive, send)
 
@@ -150,28 +216,118 @@ class Window:
         self._most = most
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._times: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def admits(self, address: str) -> bool:
-        """Count one more, unless it is one too many. Whoever did nothing of late is forgotten."""
+        """Count one more, unless it is one too many. Addresses that did nothing for that long are
+        forgotten."""
         now = time.monotonic()
         with self._lock:
-            for each in list(self._times):
-                times = self._times[each]
-                while times and now - times[0] > self._seconds:
-                    times.popleft()
-                if not times:
-                    del self._times[each]
-            if len(self._times[address]) >= self._most:
+            while self._times and now - next(iter(self._times.values()))[-1] > self._seconds:
+                self._times.popitem(last=False)
+            times = self._times.setdefault(address, deque())
+            while times and now - times[0] > self._seconds:
+                times.popleft()
+            if len(times) >= self._most:
                 return False
-            self._times[address].append(now)
+            times.append(now)
+            self._times.move_to_end(address)
             return True
+
+
+class BlockedError(Exception):
+    """No key of this address is compared at the moment. seconds: until one is."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"Many wrong keys came from your address: wait {seconds} seconds.")
+        self.seconds = seconds
+
+
+@dataclass(slots=True)
+class _Wrong:
+    """Wrong keys of one address: since when they are counted, how many, how often that was too
+    many, and until when none is compared."""
+
+    since: float
+    count: int = 0
+    num_blocks: int = 0
+    until: float = 0.0
+
+
+class KeyCheck:
+    """Compares keys with the right one, in constant time. After ``MAX_WRONG`` wrong ones in a
+    minute nothing is compared for that address for a minute, then for two, and so on."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key.encode()
+        self._lock = threading.Lock()
+        self._wrong: OrderedDict[str, _Wrong] = OrderedDict()
+
+    def is_right(self, given: str, address: str) -> bool:
+        """Whether a header's value is the key, as its bytes or percent-encoded: a browser sends
+        only ASCII. Raises BlockedError."""
+        now = time.monotonic()
+        with self._lock:
+            own = self._wrong.get(address)
+            if own and now < own.until:
+                raise BlockedError(max(1, math.ceil(own.until - now)))
+            sent = given.encode("latin-1", "replace")
+            found = [
+                hmac.compare_digest(each, self._key) for each in (sent, unquote_to_bytes(sent))
+            ]
+            if self._key and any(found):
+                return True
+            self._count(address, now)
+            return False
+
+    def _count(self, address: str, now: float) -> None:
+        own = self._wrong.pop(address, None)
+        if own is None or now - max(own.since, own.until) > MAX_BLOCKED_SECONDS:
+            own = _Wrong(now)
+        if now - own.since > BLOCKED_SECONDS:
+            own.since, own.count = now, 0
+        own.count += 1
+        if own.count >= MAX_WRONG:
+            own.until = now + min(MAX_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**own.num_blocks)
+            own.num_blocks, own.since, own.count = own.num_blocks + 1, own.until, 0
+        self._wrong[address] = own
+        while len(self._wrong) > MAX_REMEMBERED:
+            self._wrong.popitem(last=False)
+
+
+def weak_key(name: str, key: str) -> str:
+    """What is wrong with a key that strangers may try to guess; empty where nothing is."""
+    if not key or len(key) >= MIN_KEY:
+        return ""
+    return f"{name} must have at least {MIN_KEY} characters, got {len(key)}: choose a longer one."
 
 
 def address_of(client: Any) -> str:
     """Whose a request is, by its scope's client or gradio's: places are dealt out fairly among
-    addresses, and all that have none, as over a Unix socket, are one."""
-    return str(client[0]) if client else NOBODY
+    addresses, and all that have none, as over a Unix socket, are one. Of an IPv6 address the
+    network (/64) counts, all of which one client has."""
+    return _network(str(client[0])) if client else NOBODY
+
+
+@lru_cache(4096)
+def _network(text: str) -> str:
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return text
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((found, 64), strict=False))
+
+
+def _without_port(text: str) -> str:
+    """An address of ``X-Forwarded-For``, which some proxies write with a port."""
+    text = text.strip()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
 
 
 def is_json(scope: Message) -> bool:

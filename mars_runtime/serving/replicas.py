@@ -23,7 +23,15 @@ from mars_runtime.serving.app import make_app
 from mars_runtime.serving.errors import BUSY_SECONDS
 from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS
-from mars_runtime.serving.server import KEY, PlaceTakenError, ServePlan, bound, bring, url_of
+from mars_runtime.serving.server import (
+    KEY,
+    PlaceTakenError,
+    ServePlan,
+    api_key,
+    bound,
+    bring,
+    url_of,
+)
 
 APP, DEPLOYMENT = "mars", "Replica"
 RETRYING = "mars_runtime.serving.retry.middlewares"
@@ -106,7 +114,7 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
     other, and none loses what it has begun. Returns when it answers. Raises DeployError."""
     from ray import serve
 
-    has_key = bool(os.environ.get(KEY))
+    has_key = bool(api_key())
     bound = serve.deployment(serve.ingress()(Replica), **options(plan)).bind(plan, bring, has_key)
     try:
         serve.run(bound, name=name or APP, route_prefix=f"/{name}")
@@ -181,7 +189,7 @@ class Replica:
         """bring: loads the model, on the machine of the replica. Raises ReplicaError."""
         import torch
 
-        self._key = os.environ.get(KEY, "")
+        self._key = api_key()
         if has_key and not self._key:
             raise ReplicaError(NO_KEY)
         torch.set_num_threads(plan.threads)

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
+from mars_runtime.serving.limits import weak_key
 
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10  # for answers that are on their way when the server ends
 HEAD_SECONDS = BODY_SECONDS = 10.0
 """For all headers of a request, from the first of their bytes or of the connection; for a body."""
-BODY_RATE = 50_000  # bytes of a declared length for which a body has a second more
-MAX_BODY_SECONDS = 180.0  # whatever it declares
+BODY_RATE = 50_000  # bytes of a body that have come, for which it has a second more
+MAX_BODY_SECONDS = 180.0  # however large it is
 LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
 KEY = "MARS_API_KEY"
 """The environment variable with the key that callers must send; none is asked for without it."""
@@ -57,6 +58,15 @@ def allowed_origins() -> tuple[str, ...]:
         return read_origins(os.environ.get(ORIGINS, ""))
     except OriginsError as error:
         raise PlanError(str(error)) from None
+
+
+def api_key() -> str:
+    """The key that callers must send, without the line break that a file ends with; empty for none.
+    Raises PlanError for one that is easily guessed."""
+    key = os.environ.get(KEY, "").strip()
+    if fault := weak_key(KEY, key):
+        raise PlanError(fault)
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +172,8 @@ class PunctualProtocol(H11Protocol):
 
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
+    _since = 0.0  # when the part that is awaited began
+    _num_received = _chunk = 0  # bytes since then, and those of the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers."""
@@ -170,6 +182,8 @@ class PunctualProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what has come."""
+        self._chunk = len(data)
+        self._num_received += len(data)
         super().data_received(data)
         self._watch()
 
@@ -198,8 +212,18 @@ class PunctualProtocol(H11Protocol):
         self._disarm()
         self._awaited = awaited
         if part in (h11.IDLE, h11.SEND_BODY) and not is_idle and not self.transport.is_closing():
-            seconds = HEAD_SECONDS if part is h11.IDLE else body_seconds(dict(self.headers))
-            self._timer = self.loop.call_later(seconds, self._end)
+            self._since, self._num_received = self.loop.time(), self._chunk
+            is_body = part is h11.SEND_BODY
+            seconds = BODY_SECONDS if is_body else HEAD_SECONDS
+            self._timer = self.loop.call_later(seconds, self._late if is_body else self._end)
+
+    def _late(self) -> None:
+        """End a body that has used up its time; what has come since gives it more."""
+        left = self._since + body_seconds(self._num_received) - self.loop.time()
+        if left > 0:
+            self._timer = self.loop.call_later(left, self._late)
+        else:
+            self._end()
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -218,10 +242,10 @@ class PunctualProtocol(H11Protocol):
         self.transport.close()
 
 
-def body_seconds(headers: dict[bytes, bytes]) -> float:
-    """How long a body may take, by its declared length."""
-    declared = headers.get(b"content-length", b"0")
-    return min(MAX_BODY_SECONDS, BODY_SECONDS + int(declared) / BODY_RATE)
+def body_seconds(num_received: int) -> float:
+    """How long a body may take of which so many bytes have come: a client that only declares a
+    large body gets no more time for it."""
+    return min(MAX_BODY_SECONDS, BODY_SECONDS + num_received / BODY_RATE)
 
 
 configured: Callable[..., uvicorn.Config] = partial(

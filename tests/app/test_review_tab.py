@@ -89,7 +89,7 @@ def handlers(
     data = str(review._folder.parents[1])
     write_large(review._folder.parent / "large")
     folder = tmp_path_factory.mktemp("page")
-    return make_handlers(folder, backend, port=0, data=data, review_key="the key")
+    return make_handlers(folder, backend, port=0, data=data, review_key="the key of a test")
 
 
 @pytest.fixture(scope="module")
@@ -331,8 +331,13 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     page.locator(".tab-container:visible > [role=tab]", has_text="Review").click()
     opened(page)
     files = {file_address(name) for name in ("review.js", "review.css")}
-    assert {*files, "review/sets", "review/sets/study"} <= set(asked)
+    assert page.get_attribute(VIEW, "data-masked") == "each"  # nothing gives a side away
+    assert {*files, "review/sets", "review/sets/study/masked/0-1"} <= set(asked)
+    assert "review/sets/study" not in asked
+    assert "cannot be unseen" not in page.inner_text(VIEW)
     page.remove_listener("request", hear)
+    page.select_option(".rw-bar select >> nth=2", "")
+    page.wait_for_selector(f"{VIEW}[data-masked=''] .rw-answer >> nth=1")
     page.select_option(".rw-bar select >> nth=0", "small")
     page.wait_for_selector(f"{VIEW} .rw-status:text('small: 22 prompts')")
     fill_new_set(page)
@@ -469,7 +474,7 @@ def test_with_the_key_each_judgement_is_a_row_of_the_server(
     page.fill(".rw-key", "wrong")
     page.keyboard.press("Tab")
     page.wait_for_selector(".rw-said:text('This is not the review key')")
-    page.fill(".rw-key", "the key")
+    page.fill(".rw-key", "the key of a test")
     page.keyboard.press("Tab")
     page.wait_for_selector(".rw-where:text('on this server')")
     page.locator(VIEW).focus()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -77,6 +78,36 @@ def test_rows_are_kept_once_by_set(tmp_path: Path) -> None:
     assert store.add("one", replace(FIRST, note="said again")) == kept
     store.add("two", FIRST)
     assert JudgementStore(tmp_path / "data" / "review.sqlite").rows("one") == [kept]
+
+
+def test_an_undo_holds_whatever_the_clock_said() -> None:
+    undo = replace(FIRST, id="a2", undoes="a1", time="0")  # the clock was set back in between
+    assert current([FIRST, undo]) == {}
+
+
+def test_times_of_stored_rows_rise_and_a_newer_version_hides_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = JudgementStore(tmp_path / "review.sqlite")
+    first = store.add("one", FIRST)
+    monkeypatch.setattr(
+        "mars_runtime.review.judgements.now", lambda: "2001-01-01T00:00:00.000+00:00"
+    )
+    second = store.add("one", replace(FIRST, id="a2"))
+    assert second.time > first.time
+    with sqlite3.connect(tmp_path / "review.sqlite") as database:
+        told = ("one", "a3", "anna", "9", '{"shape": "of a newer version"}')
+        database.execute(
+            "INSERT INTO judgements (set_id, id, reviewer, time, told) VALUES (?, ?, ?, ?, ?)", told
+        )
+    database.close()
+    assert store.rows("one") == [first, second]
+
+
+def test_a_secret_that_was_begun_on_a_full_disk_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "review.secret").write_bytes(b"")
+    assert len(secret_in(tmp_path)) == 32
+    assert [path.name for path in tmp_path.iterdir()] == ["review.secret"]
 
 
 WRITER = """

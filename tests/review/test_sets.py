@@ -261,3 +261,24 @@ def test_the_bundled_study_opens_and_is_small() -> None:
     for item in range(0, 100, 33):
         kept = study.answer(item, 3)
         assert answer_of(study.trace(item, 3), study.items[item]) == kept
+
+
+def test_links_out_of_a_set_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret\n")
+    review = ReviewSet.create(tmp_path / "set", about("ar", "tau=0,B=8"), ITEMS)
+    (tmp_path / "set" / "answers").mkdir(exist_ok=True)
+    (tmp_path / "set" / "answers" / "0001-0.jsonl").symlink_to(secret)
+    assert review.lines(0, 0) == []
+    (tmp_path / "set" / "prompts.jsonl").rename(tmp_path / "prompts.jsonl")
+    (tmp_path / "set" / "prompts.jsonl").symlink_to(tmp_path / "prompts.jsonl")
+    with pytest.raises(SetError, match="holds no set"):
+        ReviewSet.open(tmp_path / "set")
+
+
+def test_a_packed_set_opens_where_the_cache_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "file" / "cache"))
+    assert len(ReviewSet.open(ROOT / "assets/review/study.tar.xz").items) == 100

@@ -16,7 +16,7 @@ from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.engine import Request
 from mars_runtime.serving.limits import NOBODY, Proxies, address_of
-from mars_runtime.serving.server import PROXIES, PlanError, num_proxies
+from mars_runtime.serving.server import KEY, PROXIES, PlanError, api_key, num_proxies
 from mars_runtime.settings import RECOMMENDED
 
 ASK: list[dict[str, str]] = [{"role": "user", "content": "What is it?"}]
@@ -269,8 +269,9 @@ def test_the_key_is_asked_for(tmp_path: Any) -> None:
         for key in ("none", "ünlocke", "x" * 10_000):
             with pytest.raises((openai.AuthenticationError, UnicodeEncodeError)):
                 place.client.with_options(api_key=key).models.list()
-        headers = {"authorization": "Bearer ünlocked".encode()}
-        assert place.http.get("/v1/models", headers=headers).status_code == 200
+        for scheme in ("Bearer", "bearer", "BEARER "):
+            headers = {"authorization": f"{scheme} ünlocked".encode()}
+            assert place.http.get("/v1/models", headers=headers).status_code == 200
         assert place.http.get("/v1/models").status_code == 401
         assert place.http.get("/health").status_code == 200
 
@@ -345,6 +346,26 @@ def test_each_call_of_the_table_gives_what_it_says(place: Place, call: str, want
     assert asyncio.run(made_async(call, f"{place.address}/v1")) == wanted
 
 
+def test_past_the_limit_no_key_is_compared(tmp_path: Any) -> None:
+    """Not even the right one, for that address, until the minute is over."""
+    with serving(tmp_path, Oracle(), key="a key of some length") as place:
+        wrong, right = ({"authorization": f"Bearer {k}"} for k in ("no", "a key of some length"))
+        assert place.http.get("/v1/models", headers=right).status_code == 200
+        codes = [place.http.get("/v1/models", headers=wrong).status_code for _ in range(12)]
+        assert codes == [401] * 10 + [429] * 2
+        refused = place.http.get("/v1/models", headers=right)
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+
+
+def test_the_key_of_a_server_has_no_line_break_and_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "a key of some length\n")
+    assert api_key() == "a key of some length"
+    monkeypatch.setenv(KEY, "short")
+    with pytest.raises(PlanError, match="MARS_API_KEY must have at least 16 characters, got 5"):
+        api_key()
+
+
 def test_a_model_is_told_of_loaded_or_not(place: Place) -> None:
     listed = next(iter(place.client.models.list()))
     assert place.client.models.retrieve(NAME) == listed
@@ -358,7 +379,11 @@ def test_a_model_is_told_of_loaded_or_not(place: Place) -> None:
         (0, [b"1.1.1.1"], "127.0.0.1"),
         (1, [], "127.0.0.1"),
         (1, [b"6.6.6.6, 1.1.1.1"], "1.1.1.1"),
-        (1, [b"6.6.6.6", b"::1"], "::1"),
+        (1, [b"6.6.6.6", b"::1"], "::/64"),
+        (1, [b"1.1.1.1:4711"], "1.1.1.1"),
+        (1, [b"[2001:db8:1:2:3::4]:4711"], "2001:db8:1:2::/64"),
+        (1, [b"2001:db8:1:2:ffff::9"], "2001:db8:1:2::/64"),
+        (1, [b"::ffff:1.1.1.1"], "1.1.1.1"),
         (2, [b"6.6.6.6, 1.1.1.1 ,2.2.2.2"], "1.1.1.1"),
         (2, [b"1.1.1.1"], "127.0.0.1"),
         (1, [b"1.1.1.1,"], "127.0.0.1"),

@@ -89,7 +89,7 @@ export class Charts {
     const note = make(
       "p",
       "rw-hint",
-      "Lines are 95 % intervals, bootstrapped by prompt; answers that are equal to the letter count as equal unasked.",
+      "Lines are 95 % intervals, bootstrapped by prompt. Prompts with identical answers are counted separately.",
     );
     this.element = make(
       "section",
@@ -300,7 +300,7 @@ function peopleTable(preferences) {
   /** @param {ReviewEstimate} each */
   const told = ({ value, low, high }) =>
     `${Math.round(100 * value)} % [${Math.round(100 * low)}, ${Math.round(100 * high)}]`;
-  const heads = ["way", "better", "equal", "worse", "prompts", "judgements", "of them unasked"];
+  const heads = ["way", "better", "equal", "worse", "prompts", "judgements", "identical answers"];
   const rows = preferences.map((each) => [
     told(each.better),
     told(each.equal),

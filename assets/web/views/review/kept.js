@@ -2,6 +2,7 @@
 // here before anything else, so that reloads, crashes and other windows lose nothing; what the server has not
 // acknowledged is sent again. Notes are kept at each key while they are written.
 
+import { store, stored } from "../../core/storage.js";
 import { Store } from "../compare/store.js";
 import { current, keepable, sendable, without } from "./rows.js";
 import { pathOf } from "./server.js";
@@ -198,7 +199,7 @@ export class Seen {
   /** @param {string} set */
   open(set) {
     this.set = set;
-    this.items = new Set(JSON.parse(localStorage.getItem(`${SEEN}${set}`) || "[]"));
+    this.items = new Set(JSON.parse(stored("localStorage", `${SEEN}${set}`) || "[]"));
   }
 
   /** @param {string} item */
@@ -210,6 +211,6 @@ export class Seen {
   add(item) {
     if (this.items.has(item)) return;
     this.items.add(item);
-    localStorage.setItem(`${SEEN}${this.set}`, JSON.stringify([...this.items]));
+    store("localStorage", `${SEEN}${this.set}`, JSON.stringify([...this.items]));
   }
 }

@@ -23,16 +23,12 @@ export const pairOf = (one, other) => [one, other].sort();
  * @returns {Map<string, JudgementRow>}
  */
 export function current(rows) {
-  /** @type {Map<string, JudgementRow[]>} */
-  const history = new Map();
   const sorted = [...rows].sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
-  for (const row of sorted) {
-    const unit = unitOf(row);
-    const own = history.get(unit) || [];
-    history.set(unit, row.undoes ? own.filter(({ id }) => id !== row.undoes) : [...own, row]);
-  }
+  /** @type {(row: JudgementRow, id: string) => string} */
+  const key = (row, id) => `${unitOf(row)} ${id}`;
+  const undone = new Set(sorted.filter(({ undoes }) => undoes).map((row) => key(row, row.undoes)));
   const counting = new Map();
-  for (const [unit, own] of history) if (own.length) counting.set(unit, own[own.length - 1]);
+  for (const row of sorted) if (!row.undoes && !undone.has(key(row, row.id))) counting.set(unitOf(row), row);
   return counting;
 }
 

@@ -40,7 +40,7 @@ export class Server {
    */
   async ask(path, posted) {
     /** @type {Record<string, string>} */
-    const headers = this.key ? { "x-review-key": this.key } : {};
+    const headers = this.key ? { "x-review-key": encodeURIComponent(this.key) } : {};
     const sent = posted
       ? { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(posted) }
       : { headers };

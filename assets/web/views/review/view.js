@@ -2,6 +2,7 @@
 
 import { find, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
+import { store, stored } from "../../core/storage.js";
 import { counted } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
@@ -52,7 +53,7 @@ export class ReviewView {
     this.root = root;
     this.status = find(root, ".rw-status");
     this.server = new Server();
-    this.server.key = sessionStorage.getItem(KEY) || "";
+    this.server.key = stored("sessionStorage", KEY);
     this.judgements = new Judgements(this.server, () => this.renew());
     this.seen = new Seen();
     this.bar = new Bar({
@@ -148,7 +149,8 @@ export class ReviewView {
     const told = new URLSearchParams(location.hash.slice(1));
     if (!isFirst && (!told.has("review") || location.hash === this.hash)) return;
     const masked = told.get("masked");
-    this.masked = masked === "each" || masked === "end" ? masked : "";
+    // A tab that no link opened hides the labels; a link shows what its sender saw.
+    this.masked = masked === "each" || masked === "end" ? masked : told.has("review") ? "" : "each";
     this.other = Number(told.get("beside")) || 0;
     this.isWide = told.has("all");
     this.filter = filterOf(told);
@@ -396,7 +398,7 @@ export class ReviewView {
   drawAsked(asked) {
     this.asked.replaceChildren(...askedNodes(asked, Boolean(this.masked)));
     const same = this.masked ? this.about.items.length - this.lines().length : 0;
-    const beside = same ? `; ${same} more are the same both ways and count as equal` : "";
+    const beside = same ? `; ${same} more have identical answers` : "";
     put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
     const seen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
     put(this.legend, this.masked ? `${LEGEND.masked}${seenText(seen)}` : LEGEND.shown);
@@ -531,7 +533,7 @@ export class ReviewView {
     const isRight = await this.trying(() => this.judgements.pull());
     if (isRight) this.judgements.send();
     else this.server.key = "";
-    sessionStorage.setItem(KEY, this.server.key);
+    store("sessionStorage", KEY, this.server.key);
     this.tellWhere();
   }
 
