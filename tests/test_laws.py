@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -227,8 +228,11 @@ PRICES = {"cheap": 0.01, "dear": 0.6, "free": 0.0}
 """What each further token adds to a forward of one token, on three machines."""
 
 
-def costs_of(price: float) -> ForwardCosts:
-    return ForwardCosts(8, {1: tuple(1.0 + price * more for more in range(32))}, seconds=0.01)
+def costs_of(price: float, num_threads: int = 2) -> ForwardCosts:
+    """The costs of a machine of two threads, of which ``num_threads`` are in force."""
+    two = {1: tuple(1.0 + price * more for more in range(32))}
+    one = ForwardCosts(8, {1: tuple(1.0 + 2 * price * more for more in range(32))}, seconds=0.02)
+    return ForwardCosts(8, two, seconds=0.01, fewer={1: one}, in_force=lambda: num_threads)
 
 
 def fed(steps: Sequence[RowStep]) -> list[tuple[object, ...]]:
@@ -238,13 +242,13 @@ def fed(steps: Sequence[RowStep]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way: str) -> None:
-    """Neither on its costs, nor on how busy it was, nor on what ran before."""
+    """Neither on its costs or threads, nor on how busy it was, nor on what ran before."""
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
     by_time: list[set[str]] = []
     for prompt in word_prompts(foreseeing, 6, seed=14):
         found: list[list[tuple[object, ...]]] = []
-        for price in PRICES.values():
-            costs = costs_of(price)
+        for price, num_threads in product(PRICES.values(), (1, 2)):
+            costs = costs_of(price, num_threads)
             for settings in (WAYS[way], WAYS[way]):  # the second run could learn from the first
                 asked = partial(replace, settings)
                 events = list(decode(model, tokenizer, [prompt], asked, costs))
