@@ -25,7 +25,7 @@ from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
 from mars_runtime.review.making import Decoder, Progress, begin, make
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, PromptError, bundled, read_prompts
-from mars_runtime.review.sets import About, ReviewSet, SetError
+from mars_runtime.review.sets import MAX_NAME, About, ReviewSet, SetError
 from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
 from mars_runtime.settings import SettingsError
 
@@ -222,7 +222,7 @@ Answers = dict[tuple[int, int], str | list[str]]
 
 def _name(told: Mapping[str, Any]) -> str:
     given = told.get("name")
-    return given.strip()[:80] if isinstance(given, str) and given.strip() else "a set"
+    return given.strip()[:MAX_NAME] if isinstance(given, str) and given.strip() else "a set"
 
 
 def _items(told: Mapping[str, Any]) -> tuple[list[Item], list[str]]:

@@ -1,9 +1,11 @@
-// Where a text begins to repeat itself: the same numbers by hand as in tests/test_loops.py, and what it does to figures.
+// Where a text begins to repeat itself: the cases of tests/test_loops.py, and what a loop does to figures.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { folds, loopRemark } from "../../assets/web/core/folds.js";
-import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED } from "../../assets/web/core/loops.js";
+import { findLoop, loopsAt } from "../../assets/web/core/loops.js";
+import { LOOPS } from "../../assets/web/core/table.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 import { paceText } from "../../assets/web/views/race/headline.js";
@@ -17,17 +19,25 @@ const counting = (num) => Array.from({ length: num }, (_, i) => i);
  */
 const repeated = (phrase, times) => Array.from({ length: times }, () => phrase).flat();
 
+test("each generated case is decided as mars_runtime/loops.py decides it", () => {
+  const cases = JSON.parse(readFileSync(new URL("loops.json", import.meta.url), "utf-8"));
+  for (const [place, { ids, loop }] of cases.entries()) {
+    const found = findLoop(ids);
+    assert.deepEqual(found && [found.kept, found.end], loop, `case ${place}`);
+  }
+});
+
 test("loops are found where Python finds them", () => {
   assert.equal(findLoop(counting(300)), null);
   assert.equal(findLoop([]), null);
-  assert.deepEqual(findLoop([1, 2, 3, ...repeated([7], 60)]), { kept: 4, end: 4 + MIN_REPEATED });
-  assert.equal(findLoop([1, 2, 3, ...repeated([9], MIN_REPEATED)]), null);
+  assert.deepEqual(findLoop([1, 2, 3, ...repeated([7], 60)]), { kept: 4, end: 4 + LOOPS.minRepeated });
+  assert.equal(findLoop([1, 2, 3, ...repeated([9], LOOPS.minRepeated)]), null);
   const sentence = counting(40);
   assert.equal(findLoop([...sentence, ...sentence, ...sentence.slice(0, 19)]), null);
   assert.deepEqual(findLoop(repeated(sentence, 3)), { kept: 40, end: 100 });
-  assert.equal(findLoop(repeated(counting(MAX_PERIOD + 1), 2)), null);
-  assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD + 1), 3)), { kept: 80, end: 192 });
-  assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD), 3)), { kept: 64, end: 160 });
+  assert.equal(findLoop(repeated(counting(LOOPS.maxPeriod + 1), 2)), null);
+  assert.deepEqual(findLoop(repeated(counting(LOOPS.maxPeriod + 1), 3)), { kept: 80, end: 192 });
+  assert.deepEqual(findLoop(repeated(counting(LOOPS.maxPeriod), 3)), { kept: 64, end: 160 });
   assert.equal(findLoop(repeated([7], 60), 59)?.end, 60);
 });
 

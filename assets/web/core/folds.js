@@ -3,6 +3,7 @@
 import { isVerified } from "./methods.js";
 
 import { loopsAt } from "./loops.js";
+import { FINAL_STOPS } from "./table.js";
 
 /**
  * The tokens that wait for AR's word after a forward, whoever proposed them.
@@ -102,7 +103,7 @@ export function takerOf(lane, { step, position }) {
 }
 
 /** @type {ReadonlySet<string>} */
-export const FINAL = new Set(["eos", "limit", "repeats"]); // stops that end a text by itself
+export const FINAL = new Set(FINAL_STOPS); // stops that end a text by itself
 
 /**
  * Tokens per forward, up to where the text begins to repeat itself: a loop is easy to foresee and worth nothing.

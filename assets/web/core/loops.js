@@ -1,30 +1,15 @@
-// Where a text begins to repeat itself, as mars_runtime/loops.py finds it. Pure.
+// Where a text begins to repeat itself, and the part of a run before it. Pure.
+//
+// The same function as mars_runtime/loops.py, with the same constants. Both are tested on the cases in
+// tests/web/loops.json.
 
-export const MAX_PERIOD = 64;
-export const MIN_REPEATED = 48;
-
-const EVERY = 16; // tokens between two looks for what nearly repeats
-
-/**
- * Loops too: of the last tokens so many in a hundred equal the one that stood one period before. There are `atLeast`
- * such tokens, and `halves` half periods; a period has up to `longest`.
- */
-const NEARLY = [
-  { percent: 90, atLeast: 112, halves: 3, longest: 160 },
-  { percent: 77, atLeast: 112, halves: 12, longest: 64 },
-];
-
-/**
- * Loops too: of the last `among` tokens, which are of at most `kinds` kinds, `atLeast` end a phrase of `length` tokens
- * that stood before among the last `reach`.
- */
-const PHRASES = { length: 4, among: 96, atLeast: 86, kinds: 41, reach: 400 };
+import { LOOPS } from "./table.js";
 
 /**
  * Tokens that repeat what stood one period earlier before it counts as a loop.
  * @param {number} period
  */
-export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floor(period / 2));
+export const numRepeated = (period) => Math.max(LOOPS.minRepeated, period + Math.floor(period / 2));
 
 /**
  * The first loop that is plain behind the first tokens of a text. kept: tokens up to the end of the first copy of what
@@ -36,7 +21,7 @@ export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floo
 export function findLoop(ids, first = 0) {
   for (let end = first + 1; end <= ids.length; end += 1) {
     let kept = repeatedFrom(ids, end);
-    if (kept < 0 && end % EVERY === 0) {
+    if (kept < 0 && end % LOOPS.every === 0) {
       kept = nearlyFrom(ids, end);
       if (kept < 0) kept = phrasesFrom(ids, end);
     }
@@ -51,7 +36,7 @@ export function findLoop(ids, first = 0) {
  * @param {number} end
  */
 function repeatedFrom(ids, end) {
-  for (let period = 1; period <= Math.min(MAX_PERIOD, end >> 1); period += 1) {
+  for (let period = 1; period <= Math.min(LOOPS.maxPeriod, end >> 1); period += 1) {
     const kept = end - numRepeated(period);
     if (kept >= period && isRepeated(ids, kept, end, period)) return kept;
   }
@@ -75,7 +60,7 @@ function isRepeated(ids, from, to, period) {
  * @param {number} end
  */
 function nearlyFrom(ids, end) {
-  for (const { percent, atLeast, halves, longest } of NEARLY) {
+  for (const { percent, atLeast, halves, longest } of LOOPS.nearly) {
     for (let period = 1; period <= longest; period += 1) {
       const lookedAt = Math.max(atLeast, Math.floor((period * halves) / 2));
       if (lookedAt + period > end) continue;
@@ -97,11 +82,11 @@ function nearlyFrom(ids, end) {
  * @param {number} end
  */
 function phrasesFrom(ids, end) {
-  const { length, among, atLeast, kinds, reach } = PHRASES;
+  const { length, among, atLeast, kinds } = LOOPS.phrases;
   if (end < among || new Set(ids.slice(end - among, end)).size > kinds) return -1;
   const seen = new Set();
   const repeats = [];
-  for (let first = Math.max(0, end - reach); first + length <= end; first += 1) {
+  for (let first = Math.max(0, end - LOOPS.reach); first + length <= end; first += 1) {
     const phrase = ids.slice(first, first + length).join();
     if (seen.has(phrase) && first + length > end - among) repeats.push(first);
     seen.add(phrase);

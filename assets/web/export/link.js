@@ -1,12 +1,12 @@
 // A link that replays a run: the run itself in its fragment, which no server sees, where it is short enough; else the name
 // under which the page keeps it. What a link brings is checked by the server's trace reader before it is drawn.
 
+import { LIMITS } from "../core/table.js";
 import { valueOf } from "../core/wire.js";
 
 const MOST_FRAGMENT = 8000; // characters that mail and chat leave whole
 const MOST_LONG = 100_000; // that every browser opens
 const DIGITS = 4; // of probabilities; what was decided stands in the trace, and times keep all of theirs
-const MOST_UNPACKED = 4_000_000; // characters
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read: ask for the link again.";
 
@@ -110,7 +110,7 @@ export async function unpack(packed) {
   let text = "";
   for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
     text += decoder.decode(value, { stream: true });
-    if (text.length > MOST_UNPACKED) throw new Error("This is longer than any run.");
+    if (text.length > LIMITS.imported) throw new Error("This is longer than any run.");
   }
   return text + decoder.decode();
 }

@@ -2,6 +2,7 @@
 // browser, sealed by the server, from the first answers on; pinned runs and samples of lm_eval become sets without any decoding.
 
 import { button, make, put } from "../../core/dom.js";
+import { LIMITS } from "../../core/table.js";
 import { counted } from "../../core/words.js";
 import { tray } from "../compare/tray.js";
 import { Refusal } from "./server.js";
@@ -62,8 +63,8 @@ export class Making {
     });
     this.ways = make("textarea", { class: "rw-ways", rows: 3 });
     this.ways.value = USUAL;
-    this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: 512, value: 128 });
-    this.name = make("input", { class: "rw-setname", maxlength: 80, value: "my set" });
+    this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: LIMITS.tokens, value: 128 });
+    this.name = make("input", { class: "rw-setname", maxlength: LIMITS.setName, value: "my set" });
     this.file = make("input", { type: "file", accept: ".txt,.csv,.jsonl", class: "rw-promptfile" });
     this.fileName = "";
     this.file.addEventListener("change", async () => {
