@@ -4,6 +4,7 @@
 // tests/web/loops.json.
 
 import { LOOPS } from "./table.js";
+import { whole } from "./words.js";
 
 /**
  * Tokens that repeat what stood one period earlier before it counts as a loop.
@@ -98,12 +99,62 @@ function phrasesFrom(ids, end) {
 const known = new WeakMap();
 
 /**
- * How many tokens a lane had written when it began to repeat itself; -1 where it did not. Tokens only ever come behind.
+ * How many tokens a lane had written when it began to repeat itself; -1 where it did not. A cut repeats itself where the
+ * lane that it was cut from does, once the cut is long enough to show it.
  * @param {Lane} lane
  */
 export function loopsAt(lane) {
-  const before = known.get(lane) ?? { seen: 0, loop: null };
-  const loop = before.loop ?? findLoop(lane.ids, before.seen);
-  known.set(lane, { seen: lane.tokens.length, loop });
-  return loop ? loop.kept : -1;
+  const source = lane.whole ?? lane;
+  const before = known.get(source) ?? { seen: 0, loop: null };
+  const loop = before.loop ?? findLoop(source.ids, before.seen);
+  known.set(source, { seen: source.tokens.length, loop });
+  return loop && loop.end <= lane.tokens.length ? loop.kept : -1;
+}
+
+/** @type {WeakMap<Lane, { end: Lane["end"], part: Lane }>} */
+const parts = new WeakMap();
+
+/**
+ * The part of a lane that figures count: up to where its text begins to repeat itself, the whole lane where it does not.
+ * A loop is easy to predict and worth nothing. The last step is cut down to the tokens that count.
+ * @param {Lane} lane
+ * @returns {Lane}
+ */
+export function upToLoop(lane) {
+  const kept = loopsAt(lane);
+  if (kept < 0) return lane;
+  const found = parts.get(lane);
+  if (found && found.end === lane.end) return found.part;
+  const before = lane.steps.findIndex(({ first }) => first >= kept);
+  const cut = lane.at(before < 0 ? lane.steps.length : before);
+  const last = cut.steps[cut.steps.length - 1];
+  const steps = [...cut.steps.slice(0, -1), { ...last, count: kept - last.first }];
+  const more = { steps, tokens: cut.tokens.slice(0, kept), seconds: last.clock, end: lane.end, verdict: lane.verdict };
+  const part = Object.assign(Object.create(Object.getPrototypeOf(lane)), cut, more, { whole: lane.whole ?? lane });
+  parts.set(lane, { end: lane.end, part });
+  return part;
+}
+
+/**
+ * What the figures of these lanes have to begin with: "The text repeats itself after token 96". Empty where none does.
+ * @param {Lane[]} lanes
+ */
+export function loopText(lanes) {
+  const places = lanes.map(loopsAt);
+  if (places.every((place) => place === places[0]))
+    return places[0] < 0 ? "" : `The text repeats itself after token ${whole(places[0])}`;
+  const said = lanes
+    .flatMap(({ title }, i) => (places[i] < 0 ? [] : [`${title} repeats itself after token ${whole(places[i])}`]))
+    .join(", ");
+  return `${said[0].toUpperCase()}${said.slice(1)}`;
+}
+
+/**
+ * A sentence on figures of these lanes, which begins with the loop where there is one.
+ * @param {Lane[]} lanes
+ * @param {string} sentence
+ */
+export function afterLoop(lanes, sentence) {
+  const loop = loopText(lanes);
+  return loop ? `${loop}. Up to there: ${sentence}` : sentence;
 }

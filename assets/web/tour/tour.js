@@ -4,6 +4,7 @@
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
+import { afterLoop } from "../core/loops.js";
 import { laneSpeedup, speedupParts, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, figure, whole } from "../core/words.js";
@@ -290,7 +291,7 @@ function figureLines({ lanes, note }) {
   const passes = `${whole(folds.forwards(main))} passes for ${counted(folds.tokens(main), "token")}. ${other.isAr ? "Plain AR" : other.title}: ${whole(folds.forwards(other))}.`;
   const rates = `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding here`;
   return [
-    make("p", "pr-figureline pr-passes", passes),
+    make("p", "pr-figureline pr-passes", afterLoop(lanes, passes)),
     make("p", { class: "pr-figure", "data-words": String(!/\d/.test(value)) }, value, make("small", "", unit)),
     make("p", "pr-figureline", `${rates}: ${speedupSentence(found)}.`),
     make("p", "pr-figureline", `${note}.`),

@@ -161,6 +161,7 @@ interface OwnMark {
   y: number;
   place: number;
   isSame: boolean;
+  loop: string;
 }
 
 interface PaperCurve {

@@ -2,6 +2,7 @@
 // came after either stays. Pure; knows no page.
 
 import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
+import { loopText } from "../../core/loops.js";
 import { LIMITS } from "../../core/table.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
@@ -123,6 +124,7 @@ export function toldOf(run) {
     ids: Object.fromEntries(answers.map(({ name, ids }) => [name, ids])),
     texts: Object.fromEntries(answers.map(({ name, text }) => [name, text])),
     perForward: folds.perForward(main),
+    loop: loopText([main]),
     tokens: folds.tokens(main),
     forwards: folds.forwards(main),
     differs: lanes.length === 2 && divergence(lanes[0], lanes[1], 0) >= 0,
