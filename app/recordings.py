@@ -114,11 +114,12 @@ def measured(recording: Recording) -> Measured:
     """Folds over the traces of a recording. Raises RecordingsError."""
     first, *others = recording.traces().values()
     speedup = run_speedup(first.events, others[0].events).reported if others else None
+    counted = folds.up_to_loop(first.events)
     return Measured(
         header=first.header,
-        num_tokens=folds.num_tokens(first.events),
+        num_tokens=folds.num_tokens(counted),
         tpf=folds.tpf(first.events),
-        counts=tuple(len(step.accepted) for step, _ in folds.row_steps(first.events)),
+        counts=tuple(len(step.accepted) for step, _ in folds.row_steps(counted)),
         speedup=speedup or 0.0,
         against=others[0].header.name if others else "",
     )

@@ -268,10 +268,11 @@ class TabHandlers(ABC, Generic[R]):
         except Exception as error:
             told.refuse(sentence_of(error))
         finally:
+            has_news = told.has_news
             if run is not None:
                 self.runs.end(session, run)
                 run.close()
-        if told.has_news:
+        if has_news:
             yield told.latest()
 
     def stop(self, session: str) -> None:

@@ -8,8 +8,8 @@ took tokens, took part in a commit or sat idle; rows that have left a batch cost
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
@@ -66,13 +66,32 @@ def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
     return None if loop is None else loop.kept
 
 
-def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Tokens per forward of this row to its end, prefill apart, or to where its text begins to
-    repeat itself: a loop is easy to foresee and worth nothing."""
+def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
+    """The part of a row's run that figures count: up to where its text begins to repeat itself.
+
+    A loop is easy to predict and worth nothing. The last forward is cut down to the tokens that
+    count; forwards of other rows only are left out. Without a loop the events are returned as they
+    are.
+    """
     kept = loops_at(events, row)
     if kept is None:
-        return _ratio(num_tokens(events, row), num_forwards(events, row))
-    return kept / sum(step.start < kept for step, _ in row_steps(events, row))
+        return events
+    found: list[Event] = []
+    for event in events:
+        if not isinstance(event, Step):
+            found.append(event)
+            continue
+        own = [step for step in event.rows if step.row == row and step.start < kept]
+        cut = tuple(replace(step, accepted=step.accepted[: kept - step.start]) for step in own)
+        if cut:
+            found.append(replace(event, rows=cut))
+    return found
+
+
+def tpf(events: Sequence[Event], row: int = 0) -> float:
+    """Tokens per forward of this row, prefill apart, up to a loop of its text."""
+    counted = up_to_loop(events, row)
+    return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
 
 def prefill_seconds(events: Iterable[Event]) -> float:
@@ -86,13 +105,15 @@ def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Emitted tokens per second of decoding, prefill apart."""
-    return _ratio(num_tokens(events, row), decode_seconds(events, row))
+    """Emitted tokens per second of decoding, prefill apart, up to a loop of the text."""
+    counted = up_to_loop(events, row)
+    return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Mean milliseconds of a forward, prefill apart."""
-    return 1000 * _ratio(decode_seconds(events, row), num_forwards(events, row))
+    """Mean milliseconds of a forward, prefill apart, up to a loop of the text."""
+    counted = up_to_loop(events, row)
+    return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
 
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
@@ -155,12 +176,12 @@ def _drafter(step: RowStep, place: int) -> Source:
     return "look-up" if step.looked_up else "masks"
 
 
-def passes_saved(events: Iterable[Event], row: int = 0) -> Counter[Source]:
-    """How many forwards fewer than one per token, by who proposed what made them needless. Each
-    forward gives one token that needs no thanks: AR's own, or its last where a draft ended the
-    text."""
+def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
+    """How many forwards fewer than one per token, by who proposed what saved them, up to a loop of
+    the text. Each forward gives one token that is credited to no drafter: AR's own, or its last
+    where drafts gave all of them."""
     saved: Counter[Source] = Counter()
-    for found in sources(events, row):
+    for found in sources(up_to_loop(events, row), row):
         thanked = list(found)
         if "ar" in thanked:
             thanked.remove("ar")
@@ -241,7 +262,9 @@ class Totals:
     num_commits are commits. num_row_forwards: rows times forwards, num_idle of them idle.
     seconds: of decoding, prefill_seconds apart. peak_cache_bytes: of the largest group. num_looped:
     rows whose texts began to repeat themselves, and what they took from there on: num_loop_tokens,
-    in num_loop_forwards row-forwards; looked for once the run is over.
+    in num_loop_forwards row-forwards, during num_loop_steps forwards that no other row took part
+    in, and loop_seconds, their share of each forward's time. Loops are looked for once the run is
+    over. Every rate leaves them out.
     """
 
     num_tokens: int
@@ -255,18 +278,33 @@ class Totals:
     num_looped: int = 0
     num_loop_tokens: int = 0
     num_loop_forwards: int = 0
+    num_loop_steps: int = 0
+    loop_seconds: float = 0.0
+
+    @property
+    def counted_tokens(self) -> int:
+        """Tokens of all rows, loops left out."""
+        return self.num_tokens - self.num_loop_tokens
+
+    @property
+    def counted_forwards(self) -> int:
+        """Forwards of the batch, those left out in which every row was in a loop."""
+        return self.num_forwards - self.num_loop_steps
+
+    @property
+    def counted_row_forwards(self) -> int:
+        """Row-forwards, loops left out; idle ones and commits count like any other."""
+        return self.num_row_forwards - self.num_loop_forwards
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of all rows per second of decoding."""
-        return _ratio(self.num_tokens, self.seconds)
+        """Tokens of all rows per second of decoding, loops left out."""
+        return _ratio(self.counted_tokens, self.seconds - self.loop_seconds)
 
     @property
     def effective_tpf(self) -> float:
-        """Tokens a row-forward, loops left out: idle ones and commits count as forwards like any
-        other."""
-        num_tokens = self.num_tokens - self.num_loop_tokens
-        return _ratio(num_tokens, self.num_row_forwards - self.num_loop_forwards)
+        """Tokens per row-forward, loops left out."""
+        return _ratio(self.counted_tokens, self.counted_row_forwards)
 
     @property
     def idle_share(self) -> float:
@@ -283,7 +321,8 @@ def totals(events: Sequence[Event]) -> Totals:
     """All figures of the batch so far."""
     forwards = steps(events)
     num_idle = sum(len(step.idle) for step in forwards)
-    looped = list(_beyond_loops(events)) if end(events) else []
+    loops = _loops(events) if end(events) else {}
+    beyond = [_num_in_loops(step, loops) for step in forwards]
     return Totals(
         num_tokens=sum(map(num_accepted, forwards)),
         num_forwards=len(forwards),
@@ -293,19 +332,29 @@ def totals(events: Sequence[Event]) -> Totals:
         seconds=sum(step.seconds for step in forwards),
         prefill_seconds=prefill_seconds(events),
         peak_cache_bytes=peak_cache_bytes(events),
-        num_looped=len(looped),
-        num_loop_tokens=sum(num for num, _ in looped),
-        num_loop_forwards=sum(num for _, num in looped),
+        num_looped=len(loops),
+        num_loop_tokens=sum(num_tokens(events, row) - kept for row, kept in loops.items()),
+        num_loop_forwards=sum(beyond),
+        num_loop_steps=sum(
+            0 < num == len(step.rows) for num, step in zip(beyond, forwards, strict=True)
+        ),
+        loop_seconds=sum(
+            step.seconds * num / (len(step.rows) + len(step.idle))
+            for num, step in zip(beyond, forwards, strict=True)
+            if num
+        ),
     )
 
 
-def _beyond_loops(events: Sequence[Event]) -> Iterator[tuple[int, int]]:
-    """(tokens, forwards) from where a text begins to repeat itself, of each row that does."""
-    for row in rows(events):
-        kept = loops_at(events, row)
-        if kept is not None:
-            num_beyond = sum(step.start >= kept for step, _ in row_steps(events, row))
-            yield num_tokens(events, row) - kept, num_beyond
+def _loops(events: Sequence[Event]) -> dict[int, int]:
+    """The number of tokens before the loop, of each row whose text repeats itself."""
+    found = {row: loops_at(events, row) for row in rows(events)}
+    return {row: kept for row, kept in found.items() if kept is not None}
+
+
+def _num_in_loops(step: Step, loops: Mapping[int, int]) -> int:
+    """Rows of a forward that had come to their loops before it."""
+    return sum(row.row in loops and row.start >= loops[row.row] for row in step.rows)
 
 
 def num_accepted(step: Step) -> int:

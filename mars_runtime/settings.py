@@ -35,6 +35,7 @@ AIMS: tuple[Aim, ...] = get_args(Aim)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
+MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions of a block of the block cache
 MAX_FED = 64  # tokens that one step feeds a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
 MAX_BIASES, MAX_BIAS = 300, 100

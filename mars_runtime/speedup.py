@@ -135,7 +135,7 @@ class Rounds:
         is_timed = one.tokens_per_second and two.tokens_per_second
         ratio = one.tokens_per_second / two.tokens_per_second if is_timed else math.nan
         self._pairs.append((ratio, _saved(one, two) if _is_ar(other) else math.inf))
-        self._is_short |= min(one.num_tokens, two.num_tokens) < MIN_TIMED_TOKENS
+        self._is_short |= min(one.counted_tokens, two.counted_tokens) < MIN_TIMED_TOKENS
 
     @property
     def found(self) -> Speedup:
@@ -161,9 +161,9 @@ def _saved(one: folds.Totals, ar: folds.Totals) -> float:
     The cost of a pass lies between one that does not depend on its rows and one in proportion to
     them, so the limit is the larger of the passes and the row-passes saved.
     """
-    tokens = one.num_tokens / ar.num_tokens
-    passes = ar.num_forwards / one.num_forwards
-    return tokens * max(passes, ar.num_row_forwards / one.num_row_forwards)
+    tokens = one.counted_tokens / ar.counted_tokens
+    passes = ar.counted_forwards / one.counted_forwards
+    return tokens * max(passes, ar.counted_row_forwards / one.counted_row_forwards)
 
 
 def _is_ar(events: Sequence[Event]) -> bool:
@@ -171,14 +171,18 @@ def _is_ar(events: Sequence[Event]) -> bool:
 
 
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
-    """Compare two runs of one row each. The passes saved limit the ratio where the other is AR."""
+    """Compare two runs of one row each, up to loops of their texts.
+
+    The passes saved limit the ratio where the other is AR.
+    """
     one, two = _timed(events), _timed(other)
     saved = one.per_pass / two.per_pass if _is_ar(other) and two.per_pass else math.inf
     return speedup(one, two, saved)
 
 
 def _timed(events: Sequence[Event]) -> Timed:
-    return Timed(folds.num_tokens(events), [step.seconds for step in folds.steps(events)])
+    counted = folds.up_to_loop(events)
+    return Timed(folds.num_tokens(counted), [step.seconds for step in folds.steps(counted)])
 
 
 def _uncertainty(seconds: Sequence[float]) -> float:

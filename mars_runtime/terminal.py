@@ -80,15 +80,16 @@ class TextView:
 
 
 def figures(events: Sequence[Event]) -> str:
-    """The figures of a run in one line."""
+    """The figures of a run in one line, up to a loop of its text."""
     ttft, kept = folds.ttft(events), folds.loops_at(events)
-    remark = "" if kept is None else f" up to token {kept}, where it begins to repeat itself"
+    counted = folds.up_to_loop(events)
+    loop = "" if kept is None else f"the text repeats itself after token {kept}; up to there: "
     parts = [
-        f"TPF {folds.tpf(events):.2f}{remark}",
+        f"{loop}TPF {folds.tpf(events):.2f}",
         f"{folds.tokens_per_second(events):.0f} tokens/s",
         "TTFT -" if ttft is None else f"TTFT {1000 * ttft:.1f} ms",
         f"{folds.ms_per_forward(events):.2f} ms per forward",
-        f"{folds.num_tokens(events)} tokens in {folds.num_forwards(events)} forwards",
+        f"{folds.num_tokens(counted)} tokens in {folds.num_forwards(counted)} forwards",
     ]
     if drafting := folds.num_draft_forwards(events):
         parts.append(f"{drafting} forwards of the draft model")

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from app.examples.measure import counts
+from app.examples.ways import Answer
 from mars_runtime import folds
 from mars_runtime.events import End, Event, IdleRow, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
+from mars_runtime.terminal import figures
 from mars_runtime.trace import Header, Trace, read_trace
 from tests import trace_folds
 
@@ -80,10 +83,7 @@ def test_moves_of_settings() -> None:
 
 
 def test_tokens_per_forward_are_told_without_a_loop() -> None:
-    """Five tokens by three forwards, then 4 5 again and again, eight by each forward."""
-    starts = [(0, (1, 2)), (2, (3,)), (3, (4, 5, 4, 5, 4, 5, 4, 5))]
-    starts += [(start, (4, 5) * 4) for start in range(11, 75, 8)]
-    looping: list[Event] = [Step((step_of(start, tokens, width=8),)) for start, tokens in starts]
+    looping: list[Event] = [*looping_run()]
     assert folds.num_tokens(looping) == 75
     assert folds.loops_at(looping) == 5
     assert folds.tpf(looping) == pytest.approx(5 / 3)
@@ -96,6 +96,50 @@ def test_tokens_per_forward_are_told_without_a_loop() -> None:
     assert (over.num_looped, over.num_loop_tokens, over.num_loop_forwards) == (1, 70, 8)
     assert over.effective_tpf == pytest.approx(7 / 4)
     assert (over.num_tokens, over.num_row_forwards) == (77, 12)
+
+
+def looping_run(row: int = 0, seconds: float = 0.5) -> list[Step]:
+    """Five tokens by three forwards, then 4 5 again and again, eight by each of eight forwards."""
+    starts = [(0, (1, 2)), (2, (3,)), (3, (4, 5, 4, 5, 4, 5, 4, 5))]
+    starts += [(start, (4, 5) * 4) for start in range(11, 75, 8)]
+    return [Step((step_of(start, tokens, width=8, row=row),), seconds) for start, tokens in starts]
+
+
+def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
+    events: list[Event] = [Prefill(3, 2.0), *looping_run(), End("limit")]
+    counted = folds.up_to_loop(events)
+    assert folds.accepted_tokens(counted) == [1, 2, 3, 4, 5]
+    assert (folds.num_forwards(counted), folds.decode_seconds(counted)) == (3, 1.5)
+    assert (counted[0], counted[-1]) == (events[0], events[-1])
+    assert folds.up_to_loop(counted) is counted
+    assert folds.tokens_per_second(events) == pytest.approx(5 / 1.5)
+    assert folds.ms_per_forward(events) == 500
+    assert folds.passes_saved(events) == {"masks": 2}
+    assert folds.num_tokens(events) == 75  # a count of what was written, not a figure of the method
+    assert counts(events) == {"num_tokens": 5, "num_forwards": 3, "tpf": 5 / 3}
+    answer = Answer.of(events)
+    assert (answer.num_tokens, answer.num_forwards, answer.pace) == (5, 3, 0.3)
+    assert len(answer.tokens) == 75
+    loop = "the text repeats itself after token 5; up to there: "
+    assert figures(events).startswith(f"{loop}TPF 1.67")
+    assert "5 tokens in 3 forwards" in figures(events)
+
+
+def test_only_the_row_that_repeats_itself_is_cut_in_a_batch() -> None:
+    """Of 11 forwards row 1 takes part in 5; row 0 is in a loop from the fourth on."""
+    other = [step_of(start, (start + 10,), row=1) for start in range(5)]
+    both: list[Event] = [
+        replace(step, rows=(*step.rows, *other[place : place + 1]))
+        for place, step in enumerate(looping_run())
+    ]
+    found = folds.totals([*both, End("limit")])
+    assert (found.num_tokens, found.num_forwards, found.num_row_forwards) == (80, 11, 16)
+    assert (found.counted_tokens, found.counted_forwards, found.counted_row_forwards) == (10, 5, 8)
+    assert found.seconds - found.loop_seconds == pytest.approx(3 * 0.5 + 2 * 0.25)
+    assert found.tokens_per_second == pytest.approx(10 / 2.0)
+    assert found.effective_tpf == 10 / 8
+    alone = folds.totals([*looping_run(), End("limit")])
+    assert alone.tokens_per_second == pytest.approx(folds.tokens_per_second(looping_run()))
 
 
 def test_nothing_yet() -> None:

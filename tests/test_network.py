@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 
-from mars_runtime.model.fetch import hub_answers
+from mars_runtime.model.fetch import OFFLINE, hub_answers
 from mars_runtime.network import CERTIFICATES, EXEMPT, PROXIES, repair_network
 
 
@@ -141,6 +142,9 @@ def test_the_hub_is_asked_through_the_proxy(
 ) -> None:
     variables.setenv("http_proxy", server.address)
     variables.setenv("HF_ENDPOINT", "http://hub.invalid")
+    for name in OFFLINE:
+        variables.delenv(name, raising=False)
+    urllib.request.install_opener(None)  # one that was made before keeps the proxies of then
     repair_network("127.0.0.1")
     assert hub_answers(10)
     httpx.get("http://hub.invalid/file")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,16 @@ import pytest
 
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.speedup import NEAR, SLACK, Speedup, Timed, repeated, run_speedup, speedup
+from mars_runtime.speedup import (
+    NEAR,
+    SLACK,
+    Rounds,
+    Speedup,
+    Timed,
+    repeated,
+    run_speedup,
+    speedup,
+)
 
 FILE = Path(__file__).parent / "web" / "speedups.json"
 NUM_CASES = 120
@@ -105,6 +115,34 @@ def test_of_two_runs_the_prompt_is_left_out_and_the_passes_saved_are_the_limit()
     assert run_speedup(other, run_of(1, 40, 0.0, ar)).kind == "none"
     # Against a method whose passes cost more than one of AR there is no such limit.
     assert run_speedup(run_of(2, 20, 0.08, mars), run_of(1, 40, 0.1, mars)).ratio > 2.4
+
+
+def test_a_loop_neither_makes_a_run_faster_nor_raises_its_limit() -> None:
+    """25 tokens, two a pass against one a pass, then a token 80 times in a single pass."""
+
+    def looping(per_pass: int, settings: DecodeSettings) -> list[Event]:
+        tokens = tuple(range(24))
+        groups = [tokens[at : at + per_pass] for at in range(0, 24, per_pass)]
+        groups += [(99,) * 81] if per_pass > 1 else [(99,)] * 81
+        starts = [0, *accumulate(map(len, groups))]
+        return [
+            *(
+                Step((RowStep(0, start, 0, 1, 1, (), group, 0, settings, "block"),), 0.1)
+                for start, group in zip(starts, groups, strict=False)
+            ),
+            End("limit"),
+        ]
+
+    one = looping(2, DecodeSettings())
+    other = looping(1, DecodeSettings("ar", tau=1.0, block_size=1))
+    assert len(one) == 14
+    found = run_speedup(one, other)
+    assert found.limit == pytest.approx(25 / 13)
+    assert found.ratio == pytest.approx(25 / 13)
+    rounds = Rounds()
+    rounds.add(one, other)
+    assert rounds.found.limit == pytest.approx(25 / 13)
+    assert rounds.found.ratio == pytest.approx(25 / 13)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Writes what the page's scripts know of Python: methods, settings, what may be said of answers,
-types of the lines of a trace.
+"""Generates the JavaScript copy of what Python defines: constants, tables and types of trace lines.
 
-    python tools/wire_types.py            # after a change of what it reads
-    python tools/wire_types.py --check    # whether both files are as it would write them
+    python tools/wire_types.py            # write both files after a change
+    python tools/wire_types.py --check    # fail if a file is stale
 
-The first comes from the tables (``methods.py``, ``settings.py``, ``speedup.py``,
-``review/judgements.py`` and ``review/exports.py`` in ``mars_runtime/``), the second from the JSON
-schemas that pydantic makes of ``mars_runtime/events.py`` and of ``Header``.
+``assets/web/core/table.js`` holds every constant that the server and the page share: methods,
+settings, rules for loops, bounds of speedups, limits. ``assets/web/types/wire.d.ts`` is made of the
+JSON schemas that pydantic derives from ``mars_runtime/events.py`` and ``Header``.
 """
 
 from __future__ import annotations
@@ -23,12 +22,19 @@ sys.path.insert(0, str(ROOT))
 
 from pydantic import TypeAdapter  # noqa: E402
 
-from mars_runtime import speedup  # noqa: E402
-from mars_runtime.events import End, Prefill, Step  # noqa: E402
-from mars_runtime.methods import LANES  # noqa: E402
+from app.imported_runs import MAX_NAME_CHARS, MAX_NOTE_CHARS  # noqa: E402
+from app.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
+from app.live.order import MAX_TURNS  # noqa: E402
+from app.serving.settings import AppSettings  # noqa: E402
+from app.site import PLACE  # noqa: E402
+from mars_runtime import loops, speedup  # noqa: E402
+from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
+from mars_runtime.methods import LANES, LOOKUP  # noqa: E402
 from mars_runtime.review import exports, judgements  # noqa: E402
-from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
+from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
+from mars_runtime.settings import MAX_DRAFTS, OBEYED_BY_ALL, SETTINGS  # noqa: E402
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
+from mars_runtime.traffic import controller as load  # noqa: E402
 
 WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"
@@ -64,7 +70,7 @@ def files() -> dict[Path, str]:
 
 
 def _table() -> Iterator[str]:
-    yield f"{WRITTEN} from methods.py, settings.py, speedup.py and review/ in mars_runtime/."
+    yield f"{WRITTEN} from the constants of Python."
     yield from _constant(
         "METHODS",
         "`obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.",
@@ -121,6 +127,57 @@ def _table() -> Iterator[str]:
     )
     yield from ("", "// A spreadsheet computes a cell that begins with one of these.")
     yield f"export const COMPUTED = {json.dumps(exports.COMPUTED)};"
+    yield from _constant(
+        "LOOPS",
+        "Rules by which a text repeats itself; see mars_runtime/loops.py.",
+        "{ maxPeriod: number, minRepeated: number, every: number, reach: number, "
+        "nearly: { percent: number, atLeast: number, halves: number, longest: number }[], "
+        "phrases: { length: number, among: number, atLeast: number, kinds: number } }",
+        {
+            "maxPeriod": str(loops.MAX_PERIOD),
+            "minRepeated": str(loops.MIN_REPEATED),
+            "every": str(loops.EVERY),
+            "reach": str(loops.REACH),
+            "nearly": f"[{', '.join(_camel(**rule._asdict()) for rule in loops.NEARLY)}]",
+            "phrases": _camel(**loops.PHRASES._asdict()),
+        },
+    )
+    server = AppSettings()
+    load_order = (load.AR, load.LOSSLESS, load.FIXED, load.FOLLOW, load.FOLLOW_LOSSLESS, LOOKUP)
+    yield from _constant(
+        "LIMITS",
+        "`drafts` that one pass verifies; `body`: bytes of a request, `tokens`: of an answer and "
+        "`imported`: bytes of a run, on a server with default settings; `turns` of a conversation; "
+        "`pin`: of a run in the tray; `setName`: of a review set.",
+        "{ drafts: number, body: number, tokens: number, imported: number, turns: number, "
+        "pin: Record<'name' | 'note' | 'rating', number>, setName: number }",
+        {
+            "drafts": str(MAX_DRAFTS),
+            "body": str(server.max_body_bytes),
+            "tokens": str(server.max_new_tokens),
+            "imported": str(server.max_import_bytes),
+            "turns": str(MAX_TURNS),
+            "pin": _object(name=MAX_NAME_CHARS, note=MAX_NOTE_CHARS, rating=MAX_PIN_RATING),
+            "setName": str(MAX_SET_NAME),
+        },
+    )
+    yield ""
+    yield "// Stops that end a text by itself, and where a page's file holds its data."
+    yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
+    yield f"export const DATA_PLACE = {json.dumps(PLACE)};"
+    yield ""
+    yield "// What the Load lab measures, in the order of its legends."
+    yield f"export const LOAD_ORDER = {json.dumps(load_order)};"
+
+
+def _camel(**values: Any) -> str:
+    """An object literal with names as JavaScript spells them: ``at_least`` becomes ``atLeast``."""
+
+    def name(given: str) -> str:
+        first, *rest = given.split("_")
+        return first + "".join(map(str.capitalize, rest))
+
+    return _object(**{name(given): value for given, value in values.items()})
 
 
 def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:

@@ -31,7 +31,7 @@ from app.controls import (
     settings_for,
 )
 from mars_runtime.methods import LANES, LOOKUP, Method
-from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.settings import AUTO, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, DecodeSettings
 
 TITLES = {
     "cursor": "MARS, cursor cache",
@@ -42,7 +42,6 @@ TITLES = {
 }
 NOTHING = "none"
 MAX_PROMPTS, MAX_BATCH, MAX_TOKENS = 16, 16, 256
-MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # as in decoders/baselines.py, which would load torch
 LINE_BREAK = "⏎"
 
 

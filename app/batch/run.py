@@ -128,6 +128,7 @@ class BatchRun(TabRun[BatchOrder]):
         figures = {
             "tokens_per_second": found.tokens_per_second,
             "effective_tpf": found.effective_tpf,
+            "counted_forwards": found.counted_forwards,
             "idle_share": found.idle_share,
         }
         self.log.add("totals", {"side": side.name, **asdict(found), **figures})
@@ -168,13 +169,18 @@ class BatchRun(TabRun[BatchOrder]):
         is_same = first.tokens == second.tokens
         taken = [self._taken(side, is_same) for side in self.drawn]
         same = " for the same texts" if is_same else ""
-        said = f"Finished: {', '.join(taken)}{same}, {timed}."
+        num_looped = max(totals(side.events).num_looped for side in self.drawn)
+        start = "Finished: "
+        if num_looped:
+            repeat = "text repeats itself" if num_looped == 1 else "texts repeat themselves"
+            start = f"Finished. {num_looped} {repeat}. Up to there: "
+        said = f"{start}{', '.join(taken)}{same}, {timed}."
         return f"{said} {CANNOT_PAY}" if self._cannot_pay() else said
 
     def _taken(self, side: Transcript, is_same: bool) -> str:
         found = totals(side.events)
         if is_same:
-            return f"{self._title(side)} took {found.num_forwards:,} forward passes"
+            return f"{self._title(side)} took {found.counted_forwards:,} forward passes"
         return f"{self._title(side)} wrote {found.effective_tpf:.2f} tokens per forward pass"
 
     def _cannot_pay(self) -> bool:

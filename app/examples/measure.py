@@ -126,10 +126,11 @@ def batch(prompts: Sequence[str], answers: Answers) -> list[dict[str, Any]]:
 
 
 def counts(events: Sequence[Event]) -> dict[str, Any]:
-    """Tokens and forwards of an answer."""
+    """Tokens and forwards of an answer, up to a loop of its text."""
+    counted = folds.up_to_loop(events)
     return {
-        "num_tokens": folds.num_tokens(events),
-        "num_forwards": folds.num_forwards(events),
+        "num_tokens": folds.num_tokens(counted),
+        "num_forwards": folds.num_forwards(counted),
         "tpf": folds.tpf(events),
     }
 

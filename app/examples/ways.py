@@ -33,22 +33,29 @@ NUM_TOKENS = {CHAT: 64, TASKS: 96}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one way made of one prompt. seconds: of decoding."""
+    """One answer. tokens: all of it; the rest counts up to a loop of its text, seconds of decoding
+    only."""
 
     tokens: tuple[int, ...]
+    num_tokens: int
     num_forwards: int
     seconds: float
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Answer:
         """From the events of its run."""
-        tokens = tuple(folds.accepted_tokens(events))
-        return cls(tokens, folds.num_forwards(events), folds.decode_seconds(events))
+        counted = folds.up_to_loop(events)
+        return cls(
+            tuple(folds.accepted_tokens(events)),
+            folds.num_tokens(counted),
+            folds.num_forwards(counted),
+            folds.decode_seconds(counted),
+        )
 
     @property
     def pace(self) -> float:
         """Seconds per token."""
-        return self.seconds / len(self.tokens)
+        return self.seconds / self.num_tokens
 
 
 def main() -> None:
@@ -98,7 +105,7 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
             "num_answers": len(column),
             "tpf": asdict(
                 ratio_of_sums(
-                    [float(len(each.tokens)) for each in column],
+                    [float(each.num_tokens) for each in column],
                     [float(each.num_forwards) for each in column],
                 )
             ),

@@ -36,7 +36,7 @@ from mars_runtime.review.prompts import (
     read_prompts,
     with_system,
 )
-from mars_runtime.review.sets import About, ReviewSet, SetError
+from mars_runtime.review.sets import MAX_NAME, About, ReviewSet, SetError
 from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
 from mars_runtime.settings import SettingsError
 
@@ -266,7 +266,7 @@ Answers = dict[tuple[int, int], str | list[str]]
 
 def _name(told: Mapping[str, Any]) -> str:
     given = told.get("name")
-    return given.strip()[:80] if isinstance(given, str) and given.strip() else "a set"
+    return given.strip()[:MAX_NAME] if isinstance(given, str) and given.strip() else "a set"
 
 
 def _items(told: Mapping[str, Any]) -> tuple[list[Item], list[str]]:

@@ -52,7 +52,12 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
-from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
+from mars_runtime.settings import (
+    MAX_BLOCK_SIZE,
+    MAX_CACHE_BLOCK,
+    MIN_CACHE_BLOCK,
+    DecodeSettings,
+)
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
 """``ar``: one token per forward with the cursor cache; ``cursor``, ``block`` (cache) and
@@ -60,7 +65,6 @@ BatchMethod = Literal["ar", "cursor", "block", "uncached"]
 
 BATCH_METHODS: tuple[BatchMethod, ...] = get_args(BatchMethod)
 MAX_BATCH_SIZE = 64
-MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256
 
 
 def decode_batch(

@@ -160,8 +160,12 @@ def _read_folder(folder: Path) -> _Parts:
 
 def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
     """The shape and the weights in a checkpoint's folder. Raises CheckpointError."""
-    config = ModelConfig.from_dict(_read_json(folder / "config.json"))
-    return _weights(folder, _weight_files(folder), config)
+    return _weights(folder, _weight_files(folder), read_config(folder))
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """Return the shape that a checkpoint's folder states. Raises CheckpointError."""
+    return ModelConfig.from_dict(_read_json(folder / "config.json"))
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:

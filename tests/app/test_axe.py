@@ -62,6 +62,8 @@ def test_no_serious_violation_on_any_tab_before_a_run_and_after(page: playwright
         page.locator(TABS, has_text=tab).click()
         if tab == "Review":  # which comes when it is opened
             page.wait_for_selector(".mars-review[data-phase=open] .rw-answer >> nth=1")
+            page.select_option(".rw-bar select >> nth=2", "")  # it opens masked
+            page.wait_for_selector(".mars-review[data-masked=''] .rw-answer >> nth=1")
             page.evaluate(
                 "document.querySelectorAll('.rw-part').forEach((part) => part.open = true)"
             )

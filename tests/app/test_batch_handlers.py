@@ -18,8 +18,6 @@ from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
 from app.batch.order import (
-    MAX_CACHE_BLOCK,
-    MIN_CACHE_BLOCK,
     TITLES,
     prompts_as_text,
     read_batch_order,
@@ -35,7 +33,6 @@ from app.batch.run import (
     time_figure,
 )
 from app.controls import Limits, RefusalError
-from mars_runtime.decoders import baselines
 from mars_runtime.decoders.baselines import BATCH_METHODS
 from mars_runtime.events import Prefill, Step
 from mars_runtime.methods import LOOKUP
@@ -296,8 +293,6 @@ def test_auto_is_for_the_cursor_cache_and_the_others_get_a_number(chosen, fixed)
 
 def test_the_tab_offers_what_the_runtime_has() -> None:
     assert set(TITLES) == {*BATCH_METHODS, LOOKUP}
-    runtime = (baselines.MIN_CACHE_BLOCK, baselines.MAX_CACHE_BLOCK)
-    assert runtime == (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
 
 
 @given(st.lists(st.lists(st.sampled_from(["a b", "", "$x"]), min_size=1).map("\n".join)))

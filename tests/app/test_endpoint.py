@@ -88,11 +88,12 @@ def test_nothing_else_is_opened(address: str, path: str) -> None:
     assert httpx.get(address + path).status_code == 404
 
 
+KEY = "a-secret-of-its-own"
 CALL = """async address => {
   const options = {
     method: "POST",
     headers: {
-      "content-type": "application/json", authorization: "Bearer secret", "x-stainless-os": "Linux",
+      "content-type": "application/json", authorization: "Bearer a-secret-of-its-own", "x-stainless-os": "Linux",
     },
     body: JSON.stringify({
       model: "scripted", max_tokens: 8, messages: [{role: "user", content: "Say it."}],
@@ -117,7 +118,7 @@ def test_a_page_of_another_origin_calls_where_its_origin_is_allowed(
     port = free_port()
     origins = f"http://localhost:{port}" if is_allowed else ""
     handlers = make_handlers(
-        tmp_path, ScriptedBackend(TEXT), port=port, api_key="secret", allowed_origins=origins
+        tmp_path, ScriptedBackend(TEXT), port=port, api_key=KEY, allowed_origins=origins
     )
     with page_served(handlers):
         page = browser.new_page()

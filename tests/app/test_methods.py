@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,32 @@ from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, STEERED, DecodeSettings
-from tools.wire_types import files
+from tools.wire_types import WEB, files
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
 def test_the_page_and_the_runtime_say_the_same_of_methods_settings_and_lines(path: Path) -> None:
     """After a change: ``python tools/wire_types.py``."""
     assert path.read_text("utf-8") == files()[path]
+
+
+NAMES_PYTHON = re.compile(
+    r"^\s*//[^\n]*\.py\b[^\n]*\n(?:export )?const \w+ = [\d\"\[{]"
+    r"|^(?:export )?const \w+ = (?:\d|\"|\[|\{)[^\n]*//[^\n]*(?:\.py\b|as the server)",
+    re.MULTILINE,
+)
+"""A constant that a script defines itself although its comment names where Python defines it."""
+
+
+def test_no_script_repeats_a_constant_of_python() -> None:
+    """Such a constant belongs into ``core/table.js``, which ``tools/wire_types.py`` writes."""
+    found = [
+        f"{path.relative_to(WEB)}: {match.group().strip()}"
+        for path in sorted(WEB.rglob("*.js"))
+        if path != WEB / "core" / "table.js"
+        for match in NAMES_PYTHON.finditer(path.read_text("utf-8"))
+    ]
+    assert found == []
 
 
 def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_does() -> None:

@@ -14,6 +14,7 @@ from scripted_page import TEXT, ScriptedBackend
 from app.recordings import RecordingsError, load, measured
 from app.site import README, build_site, filled, shell
 from mars_runtime import folds
+from mars_runtime.loops import find_loop
 
 pytestmark = needs_browser
 
@@ -312,7 +313,11 @@ def replay(saved: Path) -> Iterator[playwright.Page]:
 def wait_until_drawn(page: playwright.Page) -> None:
     page.wait_for_selector(".mars-race[data-state=finished]")
     assert page.get_attribute(".mars-race", "data-clock") == "passes"  # a file opens as the page
-    assert "Plain AR: 182. The same text" in page.inner_text(".mars-race .rv-saying")
+    loop = find_loop(list(TEXT[:160].encode()))
+    assert loop is not None
+    said = page.inner_text(".mars-race .rv-saying")
+    assert said.startswith(f"The text repeats itself after token {loop.kept}. Up to there: ")
+    assert f"for {loop.kept} tokens. Plain AR: {loop.kept}. The same text" in said
     page.click(".mars-race .rv-clock button >> text=Seconds")  # the clock that shows every figure
     page.mouse.move(0, 0)  # not over what is scrolled under it
     see_charts(page)

@@ -19,6 +19,18 @@ describe("a clip", () => {
     assert.equal(addressOf(new URL("https://a.b/c/?prompt=x#y")), "a.b/c");
     assert.equal(addressOf(new URL("file:///a/b.html")), "");
   });
+
+  test("it never prints an address that only this machine can open", () => {
+    const loopback = [
+      ...["http://localhost:7860/", "http://LOCALHOST/", "https://localhost.:1/a", "http://mars.localhost/"],
+      ...["http://127.0.0.1:7860/", "http://127.1/", "http://127.8.9.10/", "http://2130706433/", "http://0x7f.1/"],
+      ...["http://[::1]:7860/", "http://[0:0:0:0:0:0:0:1]/", "http://[::]/", "http://[::ffff:127.0.0.1]/"],
+      ...["http://0.0.0.0:7860/", "http://0/"],
+    ];
+    for (const address of loopback) assert.equal(addressOf(new URL(address)), "", address);
+    const others = ["localhost.example.org", "127.example.org", "10.0.0.1:7860", "[2001:db8::1]", "mars.local"];
+    for (const host of others) assert.equal(addressOf(new URL(`http://${host}/`)), host);
+  });
 });
 
 // A decoder as the format's description has it, apart from what packs.

@@ -14,6 +14,7 @@ import {
   upTo,
   written,
 } from "../../assets/web/views/conversation/tree.js";
+import { LIMITS } from "../../assets/web/core/table.js";
 import { END, PLAIN, arOf, forward, laneOf } from "./runs.js";
 
 const told = (ar, mars = ar) => ({ ids: { mars, ar }, texts: { mars: String(mars), ar: String(ar) } });
@@ -77,6 +78,12 @@ test("no more is posted than the server takes: the oldest turns stay away", () =
   const long = ["a", "b", "c"].map((letter) => ({ prompt: letter.repeat(70_000), told: told([1]) }));
   assert.deepEqual(historyOf(long, false).map(({ prompt }) => prompt[0]), ["b", "c"]); // prettier-ignore
   assert.deepEqual(historyOf(long, true).ar.map(({ prompt }) => prompt[0]), ["c"]); // prettier-ignore
+  for (const letter of ["語", '"', "\n"]) {
+    const wide = ["a", "b", "c"].map((first) => ({ prompt: first + letter.repeat(45_000), told: told([1]) }));
+    const posted = JSON.stringify(JSON.stringify(historyOf(wide, false)));
+    assert.ok(historyOf(wide, false).length);
+    assert.ok(new TextEncoder().encode(posted).length < LIMITS.body, letter);
+  }
 });
 
 test("what is told of a run: ids without the one that ends it, texts, the room they take", () => {

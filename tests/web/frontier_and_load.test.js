@@ -45,7 +45,13 @@ describe("the frontier", () => {
   });
 
   test("the visitor's run stands where one answer can: at all or nothing", () => {
-    assert.deepEqual(ownMark(run(wrote(TEXT), arOf(TEXT)), "agreement"), { x: 4, y: 100, place: -1, isSame: true });
+    assert.deepEqual(ownMark(run(wrote(TEXT), arOf(TEXT)), "agreement"), {
+      x: 4,
+      y: 100,
+      place: -1,
+      isSame: true,
+      loop: "",
+    });
     const other = ownMark(run(wrote([1, 2, 4, END]), arOf(TEXT)), "agreement");
     assert.deepEqual([other.x, other.y, other.place], [4, 0, 2]);
     assert.match(ownWords(other, "agreement"), /^Your run: .*not AR's text from token 3 on/);

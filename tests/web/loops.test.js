@@ -1,12 +1,22 @@
-// Where a text begins to repeat itself: the same numbers by hand as in tests/test_loops.py, and what it does to figures.
+// Where a text begins to repeat itself: the cases of tests/test_loops.py, and what a loop does to figures.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { folds, loopRemark } from "../../assets/web/core/folds.js";
-import { findLoop, loopsAt, MAX_PERIOD, MIN_REPEATED } from "../../assets/web/core/loops.js";
+import { ownMark, ownWords } from "../../assets/web/charts/frontier.js";
+import { CLOCKS } from "../../assets/web/core/clocks.js";
+import { folds, loopRemark, passesSaved, photoFinish } from "../../assets/web/core/folds.js";
+import { findLoop, loopsAt, loopText, upToLoop } from "../../assets/web/core/loops.js";
+import { secondsText } from "../../assets/web/core/result.js";
+import { savedText } from "../../assets/web/core/sources.js";
+import { laneSpeedup } from "../../assets/web/core/speedup.js";
+import { LOOPS } from "../../assets/web/core/table.js";
 import { Lane } from "../../assets/web/core/trace.js";
+import { headlineOf as clipHeadline } from "../../assets/web/export/clip.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
-import { paceText } from "../../assets/web/views/race/headline.js";
+import { whatIf } from "../../assets/web/folds/whatif.js";
+import { remarks } from "../../assets/web/views/compare/figures.js";
+import { headlineOf, paceText } from "../../assets/web/views/race/headline.js";
 
 /** @param {number} num */
 const counting = (num) => Array.from({ length: num }, (_, i) => i);
@@ -17,17 +27,25 @@ const counting = (num) => Array.from({ length: num }, (_, i) => i);
  */
 const repeated = (phrase, times) => Array.from({ length: times }, () => phrase).flat();
 
+test("each generated case is decided as mars_runtime/loops.py decides it", () => {
+  const cases = JSON.parse(readFileSync(new URL("loops.json", import.meta.url), "utf-8"));
+  for (const [place, { ids, loop }] of cases.entries()) {
+    const found = findLoop(ids);
+    assert.deepEqual(found && [found.kept, found.end], loop, `case ${place}`);
+  }
+});
+
 test("loops are found where Python finds them", () => {
   assert.equal(findLoop(counting(300)), null);
   assert.equal(findLoop([]), null);
-  assert.deepEqual(findLoop([1, 2, 3, ...repeated([7], 60)]), { kept: 4, end: 4 + MIN_REPEATED });
-  assert.equal(findLoop([1, 2, 3, ...repeated([9], MIN_REPEATED)]), null);
+  assert.deepEqual(findLoop([1, 2, 3, ...repeated([7], 60)]), { kept: 4, end: 4 + LOOPS.minRepeated });
+  assert.equal(findLoop([1, 2, 3, ...repeated([9], LOOPS.minRepeated)]), null);
   const sentence = counting(40);
   assert.equal(findLoop([...sentence, ...sentence, ...sentence.slice(0, 19)]), null);
   assert.deepEqual(findLoop(repeated(sentence, 3)), { kept: 40, end: 100 });
-  assert.equal(findLoop(repeated(counting(MAX_PERIOD + 1), 2)), null);
-  assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD + 1), 3)), { kept: 80, end: 192 });
-  assert.deepEqual(findLoop(repeated(counting(MAX_PERIOD), 3)), { kept: 64, end: 160 });
+  assert.equal(findLoop(repeated(counting(LOOPS.maxPeriod + 1), 2)), null);
+  assert.deepEqual(findLoop(repeated(counting(LOOPS.maxPeriod + 1), 3)), { kept: 80, end: 192 });
+  assert.deepEqual(findLoop(repeated(counting(LOOPS.maxPeriod), 3)), { kept: 64, end: 160 });
   assert.equal(findLoop(repeated([7], 60), 59)?.end, 60);
 });
 
@@ -78,7 +96,7 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(loopsAt(lane), 5);
   assert.equal(folds.perForward(lane), 5 / 3);
   assert.match(loopRemark(lane), /up to token 5, where it begins to repeat itself/);
-  assert.equal(paceText(lane), "1.67 tokens per pass up to token 5, where it begins to repeat itself");
+  assert.equal(paceText(lane), "1.67 tokens per pass");
   const cut = lane.at(3);
   assert.equal(loopsAt(cut), -1);
   assert.equal(folds.perForward(cut), 11 / 3);
@@ -102,4 +120,73 @@ test("a cell that goes round in circles is never the fastest, and says what it d
   assert.equal(fastest(cells)?.name, "a");
   assert.match(textsOf(cells[2], cells[0]).differs, /^repeats itself/);
   assert.doesNotMatch(textsOf(cells[1], cells[0]).differs, /repeats/);
+});
+
+// Plain AR's run with the same text as another.
+const arBeside = (/** @type {Lane} */ lane) =>
+  laneOf(
+    lane.ids.map((id) => [id]),
+    "ar",
+  );
+
+test("every figure of a run counts up to the loop", () => {
+  const lane = looping();
+  const ar = arBeside(lane);
+  for (const [given, passes] of /** @type {[Lane, number][]} */ ([
+    [lane, 3],
+    [ar, 5],
+  ])) {
+    assert.deepEqual([folds.tokens(given), folds.forwards(given), folds.seconds(given)], [5, passes, passes]);
+    assert.deepEqual([folds.perSecond(given), folds.secondsPerForward(given)], [5 / passes, 1]);
+    assert.equal(given.tokens.length, 75);
+    const part = upToLoop(given);
+    assert.deepEqual([part.ids, loopsAt(part), upToLoop(part)], [[1, 2, 3, 4, 5], -1, part]);
+  }
+  assert.deepEqual(passesSaved(lane), { masks: 2 });
+  assert.equal(savedText(lane), "2 passes saved by masks");
+  assert.equal(laneSpeedup(lane, ar).kind, "short");
+  assert.equal(laneSpeedup(lane, ar).limit, 5 / 3);
+  assert.equal(photoFinish([lane, ar], CLOCKS.passes), null);
+  const found = whatIf(lane, 0.9, new Set());
+  assert.deepEqual([found.whole.forwards, found.whole.then, found.cells.length], [3, 5, lane.steps.length]);
+  const cut = lane.at(lane.steps.length - 1);
+  assert.deepEqual([loopsAt(cut), folds.tokens(cut), folds.forwards(cut)], [5, 5, 3]);
+});
+
+test("a sentence on a run whose text repeats itself begins with that", () => {
+  const lane = looping();
+  const ar = arBeside(lane);
+  const same = { place: -1, isShown: false, isSame: true };
+  const loop = "The text repeats itself after token 5.";
+  assert.deepEqual(headlineOf(lane, [ar], same), [
+    loop,
+    "Up to there: 3 passes for 5 tokens. Ar: 5. The same text, token for token.",
+  ]);
+  assert.deepEqual(headlineOf(lane, [], null), [loop, "Up to there: 3 passes. 5 tokens."]);
+  assert.deepEqual(clipHeadline([lane, ar]), [
+    loop,
+    "Up to there: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
+  ]);
+  assert.deepEqual(clipHeadline([lane]), [loop, "Up to there: 3 passes for 5 tokens."]);
+  assert.equal(secondsText(lane, ar), "As measured: 3.00 s, ar 5.00 s: too short to time.");
+  const running = lane.at(lane.steps.length - 1);
+  assert.deepEqual(headlineOf(running, [], null), [loop, "Up to there: 5 tokens in 3 passes."]);
+  const own = ownMark(/** @type {Run} */ (/** @type {unknown} */ ({ lanes: [lane, ar] })), "agreement");
+  assert.match(
+    ownWords(own, "agreement"),
+    /^Your run: The text repeats itself after token 5\. Up to there: 1\.67 tokens/,
+  );
+  assert.match(remarks([lane, ar])[0], /^All figures of A count up to token 5, where/);
+});
+
+test("where only one text repeats itself the sentence names it", () => {
+  const lane = looping();
+  const ar = laneOf([[1], [2], [3], [6]], "ar", "eos");
+  assert.equal(loopText([lane, ar]), "Mars repeats itself after token 5");
+  assert.equal(loopText([ar, lane]), "Mars repeats itself after token 5");
+  assert.equal(loopText([ar]), "");
+  assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
+    "Mars repeats itself after token 5.",
+    "Up to there: 1.67 tokens per pass. Ar: 1.00. The texts differ from token 4 on.",
+  ]);
 });

@@ -3,6 +3,7 @@
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "./plane.js";
 import { make, shape } from "../core/dom.js";
 import { folds, lastOf } from "../core/folds.js";
+import { loopText } from "../core/loops.js";
 import { factsOf, isVerified } from "../core/methods.js";
 import { frontier, isDone, parting } from "../folds/grid.js";
 
@@ -185,7 +186,7 @@ export function ownMark(run, quality) {
   const ar = run.lanes.find((lane) => lane !== main && lane.isAr);
   const { place, isSame } = ar && isDone(ar) ? parting(main, ar) : { place: -1, isSame: false };
   const isKnown = quality === "agreement" && (isSame || place >= 0);
-  return { x: folds.perForward(main), y: isKnown ? (isSame ? 100 : 0) : NaN, place, isSame };
+  return { x: folds.perForward(main), y: isKnown ? (isSame ? 100 : 0) : NaN, place, isSame, loop: loopText([main]) };
 }
 
 const DRAFTING = ["groups", "lookup"]; // settings of drafts, which are verified
@@ -224,7 +225,9 @@ export function wayWords({ points }, run) {
  */
 export function ownWords(own, quality, elsewhere) {
   if (!own) return "Run something on the Live tab, and it stands here too.";
-  const pace = `Your run${elsewhere ? ` on ${elsewhere}` : ""}: ${own.x.toFixed(2)} tokens per forward`;
+  const run = `Your run${elsewhere ? ` on ${elsewhere}` : ""}`;
+  const loop = own.loop && `${own.loop}. Up to there: `;
+  const pace = `${run}: ${loop}${own.x.toFixed(2)} tokens per forward`;
   if (quality === "accuracy") return `${pace}; nobody judges one answer, so it is a line.`;
   if (own.isSame) return `${pace}, AR's own text.`;
   return own.place < 0

@@ -2,7 +2,8 @@
 
 import { isVerified } from "./methods.js";
 
-import { loopsAt } from "./loops.js";
+import { loopsAt, upToLoop } from "./loops.js";
+import { FINAL_STOPS } from "./table.js";
 
 /**
  * The tokens that wait for AR's word after a forward, whoever proposed them.
@@ -47,12 +48,13 @@ export function sourcesOf({ steps, tokens }, { index, first, count, pending, set
 }
 
 /**
- * How many forwards fewer than one per token, by who proposed what made them needless: each forward gives one token that
- * needs no thanks, AR's own, or its last where a draft ended the text.
- * @param {Lane} lane
+ * How many forwards fewer than one per token, by who proposed what saved them, up to where the text begins to repeat
+ * itself. Each forward gives one token that is credited to no drafter: AR's own, or its last where drafts gave all of them.
+ * @param {Lane} given
  * @returns {Partial<Record<Source, number>>}
  */
-export function passesSaved(lane) {
+export function passesSaved(given) {
+  const lane = upToLoop(given);
   /** @type {Partial<Record<Source, number>>} */
   const saved = {};
   /** @type {(source: Source, by: number) => void} */
@@ -102,17 +104,7 @@ export function takerOf(lane, { step, position }) {
 }
 
 /** @type {ReadonlySet<string>} */
-export const FINAL = new Set(["eos", "limit", "repeats"]); // stops that end a text by itself
-
-/**
- * Tokens per forward, up to where the text begins to repeat itself: a loop is easy to foresee and worth nothing.
- * @param {Lane} lane
- */
-function perForward(lane) {
-  const kept = loopsAt(lane);
-  if (kept < 0) return lane.tokens.length / lane.steps.length;
-  return kept / lane.steps.filter((step) => step.first < kept).length;
-}
+export const FINAL = new Set(FINAL_STOPS); // stops that end a text by itself
 
 /**
  * What has to be said beside tokens per forward; empty where the text does not repeat itself.
@@ -142,15 +134,22 @@ export function idleText(lane) {
 }
 
 /**
- * Figures of a lane, all from measured seconds; NaN where nothing was measured yet.
- * @type {Record<"tokens" | "forwards" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
+ * A figure that counts up to where the text begins to repeat itself.
+ * @type {(figure: (lane: Lane) => number) => (lane: Lane) => number}
+ */
+const counting = (figure) => (lane) => figure(upToLoop(lane));
+
+/**
+ * Figures of a lane, from measured seconds and up to where its text begins to repeat itself; NaN before its first step.
+ * @type {Record<"tokens" | "forwards" | "seconds" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
  */
 export const folds = {
-  tokens: (lane) => lane.tokens.length,
-  forwards: (lane) => lane.steps.length,
-  perForward,
-  perSecond: (lane) => lane.tokens.length / lane.seconds,
-  secondsPerForward: (lane) => lane.seconds / lane.steps.length,
+  tokens: counting(({ tokens }) => tokens.length),
+  forwards: counting(({ steps }) => steps.length),
+  seconds: counting(({ seconds }) => seconds),
+  perForward: counting(({ tokens, steps }) => tokens.length / steps.length),
+  perSecond: counting(({ tokens, seconds }) => tokens.length / seconds),
+  secondsPerForward: counting(({ seconds, steps }) => seconds / steps.length),
   toFirst: (lane) => (lane.steps.length && lane.prefill !== null ? lane.prefill + lane.steps[0].seconds : NaN),
 };
 
@@ -174,7 +173,8 @@ export function divergence(a, b, from) {
 export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
 
 /**
- * Where the other lane stood when the faster one had ended, by a clock; null where none was ahead.
+ * The other lane's place when the faster one ended, by a clock; null where neither was ahead or the faster one's text
+ * repeats itself.
  * @param {Lane[]} lanes
  * @param {Clock} clock
  */
@@ -183,7 +183,7 @@ export function photoFinish(lanes, clock) {
   const done = lanes.filter((lane) => lane.end && FINAL.has(lane.end.reason));
   const first = done.sort((a, b) => lengthOf(a, clock) - lengthOf(b, clock))[0];
   const other = lanes.find((lane) => lane !== first);
-  if (!first || !other) return null;
+  if (!first || !other || loopsAt(first) >= 0) return null;
   const time = lengthOf(first, clock);
   if (lengthOf(other, clock) <= time) return null;
   const last = other.steps[numUntil(other, time, clock) - 1];

@@ -1,30 +1,16 @@
-// Where a text begins to repeat itself, as mars_runtime/loops.py finds it. Pure.
+// Where a text begins to repeat itself, and the part of a run before it. Pure.
+//
+// The same function as mars_runtime/loops.py, with the same constants. Both are tested on the cases in
+// tests/web/loops.json.
 
-export const MAX_PERIOD = 64;
-export const MIN_REPEATED = 48;
-
-const EVERY = 16; // tokens between two looks for what nearly repeats
-
-/**
- * Loops too: of the last tokens so many in a hundred equal the one that stood one period before. There are `atLeast`
- * such tokens, and `halves` half periods; a period has up to `longest`.
- */
-const NEARLY = [
-  { percent: 90, atLeast: 112, halves: 3, longest: 160 },
-  { percent: 77, atLeast: 112, halves: 12, longest: 64 },
-];
-
-/**
- * Loops too: of the last `among` tokens, which are of at most `kinds` kinds, `atLeast` end a phrase of `length` tokens
- * that stood before among the last `reach`.
- */
-const PHRASES = { length: 4, among: 96, atLeast: 86, kinds: 41, reach: 400 };
+import { LOOPS } from "./table.js";
+import { whole } from "./words.js";
 
 /**
  * Tokens that repeat what stood one period earlier before it counts as a loop.
  * @param {number} period
  */
-export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floor(period / 2));
+export const numRepeated = (period) => Math.max(LOOPS.minRepeated, period + Math.floor(period / 2));
 
 /**
  * The first loop that is plain behind the first tokens of a text. kept: tokens up to the end of the first copy of what
@@ -36,7 +22,7 @@ export const numRepeated = (period) => Math.max(MIN_REPEATED, period + Math.floo
 export function findLoop(ids, first = 0) {
   for (let end = first + 1; end <= ids.length; end += 1) {
     let kept = repeatedFrom(ids, end);
-    if (kept < 0 && end % EVERY === 0) {
+    if (kept < 0 && end % LOOPS.every === 0) {
       kept = nearlyFrom(ids, end);
       if (kept < 0) kept = phrasesFrom(ids, end);
     }
@@ -51,7 +37,7 @@ export function findLoop(ids, first = 0) {
  * @param {number} end
  */
 function repeatedFrom(ids, end) {
-  for (let period = 1; period <= Math.min(MAX_PERIOD, end >> 1); period += 1) {
+  for (let period = 1; period <= Math.min(LOOPS.maxPeriod, end >> 1); period += 1) {
     const kept = end - numRepeated(period);
     if (kept >= period && isRepeated(ids, kept, end, period)) return kept;
   }
@@ -75,7 +61,7 @@ function isRepeated(ids, from, to, period) {
  * @param {number} end
  */
 function nearlyFrom(ids, end) {
-  for (const { percent, atLeast, halves, longest } of NEARLY) {
+  for (const { percent, atLeast, halves, longest } of LOOPS.nearly) {
     for (let period = 1; period <= longest; period += 1) {
       const lookedAt = Math.max(atLeast, Math.floor((period * halves) / 2));
       if (lookedAt + period > end) continue;
@@ -97,11 +83,11 @@ function nearlyFrom(ids, end) {
  * @param {number} end
  */
 function phrasesFrom(ids, end) {
-  const { length, among, atLeast, kinds, reach } = PHRASES;
+  const { length, among, atLeast, kinds } = LOOPS.phrases;
   if (end < among || new Set(ids.slice(end - among, end)).size > kinds) return -1;
   const seen = new Set();
   const repeats = [];
-  for (let first = Math.max(0, end - reach); first + length <= end; first += 1) {
+  for (let first = Math.max(0, end - LOOPS.reach); first + length <= end; first += 1) {
     const phrase = ids.slice(first, first + length).join();
     if (seen.has(phrase) && first + length > end - among) repeats.push(first);
     seen.add(phrase);
@@ -113,12 +99,62 @@ function phrasesFrom(ids, end) {
 const known = new WeakMap();
 
 /**
- * How many tokens a lane had written when it began to repeat itself; -1 where it did not. Tokens only ever come behind.
+ * How many tokens a lane had written when it began to repeat itself; -1 where it did not. A cut repeats itself where the
+ * lane that it was cut from does, once the cut is long enough to show it.
  * @param {Lane} lane
  */
 export function loopsAt(lane) {
-  const before = known.get(lane) ?? { seen: 0, loop: null };
-  const loop = before.loop ?? findLoop(lane.ids, before.seen);
-  known.set(lane, { seen: lane.tokens.length, loop });
-  return loop ? loop.kept : -1;
+  const source = lane.whole ?? lane;
+  const before = known.get(source) ?? { seen: 0, loop: null };
+  const loop = before.loop ?? findLoop(source.ids, before.seen);
+  known.set(source, { seen: source.tokens.length, loop });
+  return loop && loop.end <= lane.tokens.length ? loop.kept : -1;
+}
+
+/** @type {WeakMap<Lane, { end: Lane["end"], part: Lane }>} */
+const parts = new WeakMap();
+
+/**
+ * The part of a lane that figures count: up to where its text begins to repeat itself, the whole lane where it does not.
+ * A loop is easy to predict and worth nothing. The last step is cut down to the tokens that count.
+ * @param {Lane} lane
+ * @returns {Lane}
+ */
+export function upToLoop(lane) {
+  const kept = loopsAt(lane);
+  if (kept < 0) return lane;
+  const found = parts.get(lane);
+  if (found && found.end === lane.end) return found.part;
+  const before = lane.steps.findIndex(({ first }) => first >= kept);
+  const cut = lane.at(before < 0 ? lane.steps.length : before);
+  const last = cut.steps[cut.steps.length - 1];
+  const steps = [...cut.steps.slice(0, -1), { ...last, count: kept - last.first }];
+  const more = { steps, tokens: cut.tokens.slice(0, kept), seconds: last.clock, end: lane.end, verdict: lane.verdict };
+  const part = Object.assign(Object.create(Object.getPrototypeOf(lane)), cut, more, { whole: lane.whole ?? lane });
+  parts.set(lane, { end: lane.end, part });
+  return part;
+}
+
+/**
+ * What the figures of these lanes have to begin with: "The text repeats itself after token 96". Empty where none does.
+ * @param {Lane[]} lanes
+ */
+export function loopText(lanes) {
+  const places = lanes.map(loopsAt);
+  if (places.every((place) => place === places[0]))
+    return places[0] < 0 ? "" : `The text repeats itself after token ${whole(places[0])}`;
+  const said = lanes
+    .flatMap(({ title }, i) => (places[i] < 0 ? [] : [`${title} repeats itself after token ${whole(places[i])}`]))
+    .join(", ");
+  return `${said[0].toUpperCase()}${said.slice(1)}`;
+}
+
+/**
+ * A sentence on figures of these lanes, which begins with the loop where there is one.
+ * @param {Lane[]} lanes
+ * @param {string} sentence
+ */
+export function afterLoop(lanes, sentence) {
+  const loop = loopText(lanes);
+  return loop ? `${loop}. Up to there: ${sentence}` : sentence;
 }

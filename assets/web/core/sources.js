@@ -1,7 +1,7 @@
 // Who proposed a token, as the page names and draws it: a colour and a pattern each (core/tokens.css), so that it reads
 // in grey too. Pure.
 
-import { passesSaved } from "./folds.js";
+import { folds, passesSaved } from "./folds.js";
 import { counted } from "./words.js";
 
 /**
@@ -27,7 +27,7 @@ export function savedText(lane) {
   if (!lane.steps.length) return "";
   const saved = passesSaved(lane);
   const parts = DRAFTERS.filter((each) => saved[each]).map((each) => `${saved[each]} ${SOURCES[each].by}`);
-  const all = lane.tokens.length - lane.steps.length;
+  const all = folds.tokens(lane) - folds.forwards(lane);
   if (all < 0) return `${counted(-all, "pass", "passes")} more than tokens`;
   if (parts.length < 2) return `${counted(all, "pass", "passes")} saved ${parts.join("").replace(/^\d+ /, "")}`.trim();
   return `${counted(all, "pass", "passes")} saved: ${parts.join(", ")}`;

@@ -4,6 +4,7 @@
 // decoding, never above the passes saved. Both are tested on the cases in tests/web/speedups.json.
 
 import { folds } from "./folds.js";
+import { upToLoop } from "./loops.js";
 import { SPEED } from "./table.js";
 
 export const DEFINITION =
@@ -102,14 +103,17 @@ function judged(ratio, low, high, limit, isShort) {
 }
 
 /**
- * Of a lane over another, as far as both are shown. The passes saved limit the ratio where the other is AR.
+ * Of a lane over another, as far as both are shown and until a text begins to repeat itself. The passes saved limit the ratio where the other is AR.
  * @param {Lane} lane
  * @param {Lane} other
  * @returns {Speedup}
  */
 export function laneSpeedup(lane, other) {
   /** @param {Lane} each */
-  const measured = (each) => ({ tokens: folds.tokens(each), seconds: each.steps.map((step) => step.seconds) });
+  const measured = (each) => ({
+    tokens: folds.tokens(each),
+    seconds: upToLoop(each).steps.map((step) => step.seconds),
+  });
   /** @param {Lane} each */
   const perPass = (each) => folds.tokens(each) / folds.forwards(each);
   return speedup(measured(lane), measured(other), other.isAr ? perPass(lane) / perPass(other) : Infinity);

@@ -1,4 +1,4 @@
-// Written by `python tools/wire_types.py` from methods.py, settings.py, speedup.py and review/ in mars_runtime/.
+// Written by `python tools/wire_types.py` from the constants of Python.
 
 // `obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
@@ -62,3 +62,35 @@ export const JUDGED = {
 
 // A spreadsheet computes a cell that begins with one of these.
 export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
+
+// Rules by which a text repeats itself; see mars_runtime/loops.py.
+/** @type {{ maxPeriod: number, minRepeated: number, every: number, reach: number, nearly: { percent: number, atLeast: number, halves: number, longest: number }[], phrases: { length: number, among: number, atLeast: number, kinds: number } }} */
+// prettier-ignore
+export const LOOPS = {
+  maxPeriod: 64,
+  minRepeated: 48,
+  every: 16,
+  reach: 544,
+  nearly: [{ percent: 90, atLeast: 112, halves: 3, longest: 160 }, { percent: 77, atLeast: 112, halves: 12, longest: 64 }],
+  phrases: { length: 4, among: 96, atLeast: 86, kinds: 41 },
+};
+
+// `drafts` that one pass verifies; `body`: bytes of a request, `tokens`: of an answer and `imported`: bytes of a run, on a server with default settings; `turns` of a conversation; `pin`: of a run in the tray; `setName`: of a review set.
+/** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number, pin: Record<'name' | 'note' | 'rating', number>, setName: number }} */
+// prettier-ignore
+export const LIMITS = {
+  drafts: 15,
+  body: 262144,
+  tokens: 512,
+  imported: 4000000,
+  turns: 100,
+  pin: { name: 120, note: 2000, rating: 5 },
+  setName: 80,
+};
+
+// Stops that end a text by itself, and where a page's file holds its data.
+export const FINAL_STOPS = ["eos", "limit", "repeats"];
+export const DATA_PLACE = "@data";
+
+// What the Load lab measures, in the order of its legends.
+export const LOAD_ORDER = ["ar", "lossless", "fixed", "follow", "draft", "lookup"];

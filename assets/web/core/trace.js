@@ -61,6 +61,8 @@ export class Lane {
     this.tail = new Uint8Array(0);
     /** @type {Lane | null} */
     this.cut = null;
+    /** @type {Lane | null} */
+    this.whole = null; // in a cut: the lane that it was cut from
   }
 
   /**
@@ -284,7 +286,7 @@ export class Lane {
   at(num) {
     if (num >= this.steps.length) return this;
     if (!this.cut || this.cut.steps.length !== num) {
-      this.cut = Object.assign(Object.create(Lane.prototype), cutOf(this, num));
+      this.cut = Object.assign(Object.create(Lane.prototype), cutOf(this, num), { whole: this.whole ?? this });
     }
     return /** @type {Lane} */ (this.cut);
   }

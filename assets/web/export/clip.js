@@ -1,11 +1,12 @@
 // A race as a clip of six seconds, WebM or GIF, made by the browser alone: beat by beat every lane makes one forward pass,
-// and the last picture says what came of it, by which model, on what, and where. Passes only: no clock is in it.
+// and the last picture says what came of it in passes and in seconds, by which model, on what, and where.
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { coloursOf } from "../core/colours.js";
 import { make } from "../core/dom.js";
 import { folds, headerOf, mainLane } from "../core/folds.js";
-import { isSameText, passesText } from "../core/result.js";
+import { loopText } from "../core/loops.js";
+import { isSameText, passesText, secondsText } from "../core/result.js";
 import { counted, figure, joined, whole } from "../core/words.js";
 import { Gif } from "./gif.js";
 
@@ -124,6 +125,21 @@ class Film {
   }
 
   /**
+   * One line of words in the largest size, down to a third, in which all of it fits.
+   * @param {string} words
+   * @param {number} largest
+   * @param {number} weight
+   * @param {number} y
+   * @param {string} colour
+   */
+  fitted(words, largest, weight, y, colour) {
+    let size = largest;
+    this.font(size, weight);
+    while (size > largest / 3 && this.pen.measureText(words).width > WIDTH - 2 * MARGIN) this.font((size -= 1), weight);
+    this.words(words, MARGIN, y, colour);
+  }
+
+  /**
    * One line of text, from the right where its script is written so.
    * @param {string} text
    * @param {number} x
@@ -216,13 +232,13 @@ class Film {
   // The last picture.
   card() {
     const { colours, header, sides } = this;
-    this.font(60, 700);
-    const [headline, rest] = headlineOf(sides.map(({ lane }) => lane));
-    this.words(headline, MARGIN, 250, colours.mars);
-    this.font(38, 600);
-    this.words(rest, MARGIN, 312, colours.ink);
+    const lanes = sides.map(({ lane }) => lane);
+    const [headline, rest] = headlineOf(lanes);
+    this.fitted(headline, 60, 700, 240, colours.mars);
+    this.fitted(rest, 38, 600, 302, colours.ink);
+    this.fitted(secondsText(lanes[0], lanes[1]), 26, 400, 350, colours.ink);
     this.font(26);
-    this.words(`“${header.prompt}”`, MARGIN, 384, colours.muted);
+    this.words(`“${header.prompt}”`, MARGIN, 406, colours.muted);
     this.words(joined(header.checkpoint, header.hardware, header.dtype), MARGIN, 470, colours.ink);
     this.words(addressOf(location), MARGIN, 512, colours.mars);
     this.font(20);
@@ -231,25 +247,35 @@ class Film {
 }
 
 /**
- * What the last picture says: passes, and those of the lane beside it, or tokens per pass where the texts differ.
+ * What the last picture says: passes, and those of the other lane, or tokens per pass where the texts differ. Where a
+ * text repeats itself that comes first, and everything counts up to there.
  * @param {Lane[]} lanes
+ * @returns {[headline: string, rest: string]}
  */
-export function headlineOf([main, other]) {
+export function headlineOf(lanes) {
+  const [main, other] = lanes;
   const isSame = !other || isSameText(main, other);
   const own = passesText(main, isSame);
-  const headline = isSame ? `${own} for ${counted(main.tokens.length, "token")}.` : `${own}.`;
-  if (!other) return [headline, ""];
+  const headline = isSame ? `${own} for ${counted(folds.tokens(main), "token")}.` : `${own}.`;
+  const loop = loopText(lanes);
+  /** @type {(theirs: string) => [headline: string, rest: string]} */
+  const said = (theirs) => (loop ? [`${loop}.`, `Up to there: ${headline} ${theirs}`.trimEnd()] : [headline, theirs]);
+  if (!other) return said("");
   const title = other.isAr ? "Plain AR" : other.title;
-  const theirs = isSame ? `${whole(other.steps.length)}, for the same text` : figure(folds.perForward(other));
-  return [headline, `${title}: ${theirs}.`];
+  const theirs = isSame ? `${whole(folds.forwards(other))}, for the same text` : figure(folds.perForward(other));
+  return said(`${title}: ${theirs}.`);
 }
 
+// Names of this machine, which no other machine can open. A browser writes every form of such an address like this.
+const LOOPBACK =
+  /^(?:(?:.+\.)?localhost\.?|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:(?:7f[\da-f]{2}:[\da-f]+|0:0)\])$/;
+
 /**
- * Where the page is, without what it was opened with.
- * @param {Location} given
+ * The address of the page without its query; empty for a file and for a page that only this machine can open.
+ * @param {Pick<Location, "protocol" | "host" | "hostname" | "pathname">} given
  */
-export const addressOf = ({ protocol, host, pathname }) =>
-  protocol.startsWith("http") ? `${host}${pathname}`.replace(/\/$/, "") : "";
+export const addressOf = ({ protocol, host, hostname, pathname }) =>
+  protocol.startsWith("http") && !LOOPBACK.test(hostname) ? `${host}${pathname}`.replace(/\/$/, "") : "";
 
 /** @param {number} milliseconds */
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

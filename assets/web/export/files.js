@@ -4,7 +4,7 @@
 import { make } from "../core/dom.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
-import { COMPUTED } from "../core/table.js";
+import { COMPUTED, DATA_PLACE } from "../core/table.js";
 import { statusLine, valueOf } from "../core/wire.js";
 import { dayOf } from "../core/words.js";
 
@@ -92,8 +92,6 @@ export function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-const PLACE = "@data"; // as in app/site.py: the last one is where the data go
-
 /**
  * Only where a server keeps the page, and once the run is over.
  * @param {View} given
@@ -115,6 +113,6 @@ export async function replayHtml({ root, run }) {
   const recorded = run.recorded || [dayOf(header), header.hardware].filter(Boolean).join(", on ") || true;
   const value = valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);
   const data = JSON.stringify({ title, value }).replaceAll("<", "\\u003c");
-  const place = shell.lastIndexOf(PLACE);
-  return shell.slice(0, place) + data + shell.slice(place + PLACE.length);
+  const place = shell.lastIndexOf(DATA_PLACE);
+  return shell.slice(0, place) + data + shell.slice(place + DATA_PLACE.length);
 }

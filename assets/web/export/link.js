@@ -1,12 +1,12 @@
 // A link that replays a run: the run itself in its fragment, which no server sees, where it is short enough; else the name
 // under which the page keeps it. What a link brings is checked by the server's trace reader before it is drawn.
 
+import { LIMITS } from "../core/table.js";
 import { valueOf } from "../core/wire.js";
 
 const MOST_FRAGMENT = 8000; // characters that mail and chat leave whole
 const MOST_LONG = 100_000; // that every browser opens
 const DIGITS = 4; // of probabilities; what was decided stands in the trace, and times keep all of theirs
-const MOST_UNPACKED = 4_000_000; // characters
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read: ask for the link again.";
 
@@ -92,7 +92,7 @@ export async function openLink(view, fragment) {
  * @param {unknown[]} values
  */
 export function queryOf(names, values) {
-  const chosen = new Map(names.map((name, i) => [name, String(values[i])]));
+  const chosen = new Map(names.map((name, i) => [name, String(values[i] ?? "")]));
   if (chosen.get("auto") === "true") chosen.set("block_size", "auto");
   chosen.delete("auto");
   if (!chosen.get("system")) chosen.delete("system"); // the checkpoint's own
@@ -123,7 +123,7 @@ export async function unpack(packed) {
   let text = "";
   for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
     text += decoder.decode(value, { stream: true });
-    if (text.length > MOST_UNPACKED) throw new Error("This is longer than any run.");
+    if (text.length > LIMITS.imported) throw new Error("This is longer than any run.");
   }
   return text + decoder.decode();
 }

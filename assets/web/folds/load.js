@@ -4,7 +4,6 @@ import { median } from "../core/speedup.js";
 
 const SATURATED = 0.9; // of what is offered: who answers less is saturated
 const WINDOW = 1; // seconds over which throughput is counted
-export const ORDER = ["ar", "lossless", "fixed", "follow", "draft"]; // as ways.py names them
 
 /**
  * A run of which nothing was told yet.

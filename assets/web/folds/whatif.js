@@ -4,6 +4,7 @@
 // The groups in which a finished text would then stand end where another text would have been written.
 
 import { FINAL, draftIds } from "../core/folds.js";
+import { upToLoop } from "../core/loops.js";
 import { factsOf } from "../core/methods.js";
 import { isDropped, isLossless, numChecked, proposalRows } from "./proposals.js";
 
@@ -149,7 +150,7 @@ const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell),
 /**
  * The whole run under `tau`. first: the first forward that takes or drafts another number, -1 if none does.
  * exact: forwards whose tokens are known for certain, with the tokens that they took and would have taken;
- * whole: the same over all forwards, each judged by itself. taken: proposals that only the other threshold takes.
+ * whole: the same over all forwards before the text repeats itself, each judged by itself. taken: proposals that only the other threshold takes.
  * known: cells of the same lane and threshold, found when the run was shorter; the settled ones are kept.
  * @param {Lane} lane
  * @param {number} tau
@@ -163,16 +164,17 @@ export function whatIf(lane, tau, ends, known = []) {
   const num = cells.length;
   // A draft more or less shows in what the next forward emits.
   const exact = first < 0 ? num : Math.min(num, first + (cells[first].isLossless ? 2 : 1));
-  /** @param {number} upTo */
-  const span = (upTo) => {
-    const last = lane.steps[upTo - 1];
+  /** @type {(upTo: number, steps?: Step[]) => { forwards: number, then: number, now: number }} */
+  const span = (upTo, steps = lane.steps) => {
+    const last = steps[upTo - 1];
     const tokens = last ? last.first + last.count : 0;
     return { forwards: upTo, then: tokens, now: tokens + sum(cells.slice(0, upTo), (cell) => cell.gain) };
   };
   const exactly = span(exact);
   if (first >= 0 && exact > first + 1) exactly.now = exactly.then + cells[first].gain;
   const told = { taken: takenMore(cells), left: takenLess(cells), drafts: draftsOf(cells) };
-  return { cells, first, exact: exactly, whole: span(num), ...told };
+  const { steps } = upToLoop(lane);
+  return { cells, first, exact: exactly, whole: span(steps.length, steps), ...told };
 }
 
 /** @param {WhatIfCell[]} cells */

@@ -1,6 +1,7 @@
 // The panel "Statistics": four pictures of the run so far. Folds in, bars out; memoised on what is shown.
 
 import { group, ledTo, make, put, targetOf } from "../core/dom.js";
+import { loopText, upToLoop } from "../core/loops.js";
 import { counted, figure, short, whole } from "../core/words.js";
 import { acceptance, byKind, calibration, draftsJudged, forwardCounts, judge } from "../folds/statistics.js";
 import { shownKey, shownLanes } from "./shown.js";
@@ -54,6 +55,8 @@ export class StatisticsPanel {
       "Grey counts beneath the bars: how many were judged. Line: their mean confidence; where a bar ends below it, the model was too sure.",
     );
     this.pictures.calibration.element.append(this.hint);
+    this.loop = make("p", { class: "rv-pic-hint rv-pic-loop", hidden: "" });
+    element.prepend(this.loop);
   }
 
   draw() {
@@ -66,10 +69,13 @@ export class StatisticsPanel {
       Object.values(this.pictures).forEach((picture) => picture.say("Nothing has been decoded yet."));
       return;
     }
-    this.drawPositions(lane);
-    this.drawCounts(lane);
-    this.drawCalibration(lane, other);
-    this.drawKinds(lane);
+    const counted = upToLoop(lane);
+    this.loop.hidden = counted === lane;
+    put(this.loop, `${loopText([lane])}: the pictures count up to there.`);
+    this.drawPositions(counted);
+    this.drawCounts(counted);
+    this.drawCalibration(counted, other);
+    this.drawKinds(counted);
   }
 
   /** @param {Lane} lane */

@@ -404,14 +404,17 @@ const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forward
  * @param {WhatIf} found
  */
 function tableRows(found) {
-  const { first, exact, whole: all, drafts } = found;
+  const { first, exact, whole: all, drafts, cells } = found;
+  const loop = all.forwards < cells.length ? " up to the loop" : "";
   if (first < 0)
-    return [[`TPF, ${counted(all.forwards, "forward")}, exact`, perForward(all, all.then), perForward(all, all.now)]];
+    return [
+      [`TPF, ${counted(all.forwards, "forward")}${loop}, exact`, perForward(all, all.then), perForward(all, all.now)],
+    ];
   const span = exact.forwards === 1 ? "forward 1" : `forwards 1 to ${whole(exact.forwards)}`;
   const rows = [
     [`TPF, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
     [
-      `TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}: estimate`,
+      `TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}${loop}: estimate`,
       perForward(all, all.then),
       `≈ ${perForward(all, all.now)}`,
     ],

@@ -4,10 +4,10 @@ import { button, make } from "../core/dom.js";
 import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
 import { factsOf, isVerified, nameOf } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
+import { LIMITS } from "../core/table.js";
 import { counted, joined, milliseconds, probability, short } from "../core/words.js";
 
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
-const MAX_DRAFTS = 15; // that one forward verifies, as in mars_runtime/settings.py
 /** @param {number} i */
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
@@ -88,7 +88,7 @@ export function laneWords(settings, chosen) {
  * @param {Settings} settings
  */
 function draftText({ draft, masked, block_size, tau }) {
-  const parts = [`${Math.min(Number(block_size), MAX_DRAFTS)} drafts of ${draft || "the usual draft"}`];
+  const parts = [`${Math.min(Number(block_size), LIMITS.drafts)} drafts of ${draft || "the usual draft"}`];
   if (masked !== "none")
     parts.push(`masks in ${masked === "both" ? "both, if trained" : `the ${masked}`}`, `τ ${short(tau)}`);
   return parts.join(" · ");

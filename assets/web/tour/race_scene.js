@@ -6,6 +6,7 @@
 import { button, make, put, targetOf } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
 import { divergence, folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
+import { afterLoop } from "../core/loops.js";
 import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, joined, probability, short, verdictText } from "../core/words.js";
@@ -48,7 +49,8 @@ class Column {
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end ? verdictText(shown.verdict) : "";
     const tau = !this.lane.isAr && shown.settings && !shown.settings.lossless ? `τ ${short(shown.settings.tau)}` : "";
-    put(this.count, joined(`${counted(tokens, "token")} in ${counted(forwards, "forward")}`, tau, done));
+    const counts = afterLoop([shown], `${counted(tokens, "token")} in ${counted(forwards, "forward")}`);
+    put(this.count, joined(counts, tau, done));
   }
 }
 
@@ -255,8 +257,8 @@ export class RaceScene {
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
     const [main, other] = this.columns.map((column) => column.lane);
-    const speed = other && main.end && other.end ? ` ${main.title}: ${speedupSentence(laneSpeedup(main, other))}.` : "";
-    put(this.mark, `Live, on this server.${speed}`);
+    const speed = other && main.end && other.end ? `${main.title}: ${speedupSentence(laneSpeedup(main, other))}.` : "";
+    put(this.mark, `Live, on this server. ${speed && afterLoop([main, other], speed)}`.trim());
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }
 

@@ -3,6 +3,7 @@
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
+import { afterLoop } from "../core/loops.js";
 import { isSameText, passesText } from "../core/result.js";
 import { laneSpeedup, speedupParts, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
@@ -227,7 +228,7 @@ function figureLines({ lanes, note }) {
   const passes = `${own}. ${other.isAr ? "Plain AR" : other.title}: ${theirs}.`;
   const rates = `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding here`;
   return [
-    make("p", "pr-figureline pr-passes", passes),
+    make("p", "pr-figureline pr-passes", afterLoop(lanes, passes)),
     make("p", { class: "pr-figure", "data-words": String(!/\d/.test(value)) }, value, make("small", "", unit)),
     make("p", "pr-figureline", `${rates}: ${speedupSentence(found)}.`),
     make("p", "pr-figureline", `${note}.`),

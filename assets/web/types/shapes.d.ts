@@ -88,7 +88,7 @@ interface BatchTotals {
   tokens_per_second: number;
   effective_tpf: number;
   idle_share: number;
-  num_forwards: number;
+  counted_forwards: number;
   num_commits: number;
   peak_cache_bytes: number;
   num_looped?: number;
@@ -161,6 +161,7 @@ interface OwnMark {
   y: number;
   place: number;
   isSame: boolean;
+  loop: string;
 }
 
 interface PaperCurve {

@@ -57,6 +57,7 @@ interface Told {
   ids: Record<string, number[]>;
   texts: Record<string, string>;
   perForward: number;
+  loop?: string; // where the text repeats itself
   differs: boolean;
   tokens: number; // of the main lane, and its forwards
   forwards: number;

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.gguf import read_gguf
-from mars_runtime.model.load import read_weights
+from mars_runtime.model.load import read_config, read_weights
 from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.registry import find
 from mars_runtime.text import TextError, Tokenizer, read_spec
@@ -59,24 +59,31 @@ def read_base(name_or_path: str) -> Base:
         tokenizer = Tokenizer.from_spec(*spec, mask=mask, name=str(path))
     except (TextError, OSError, ValueError) as error:
         raise CheckpointError(str(error)) from error
-    is_plain = config.model_type == "llama" and config.rope_scaling is None
-    if not is_plain or config.attention_bias or not config.tie_word_embeddings:
-        raise CheckpointError(
-            f"{name_or_path} cannot be the base of an adapter here: choose a Llama without biases "
-            "and stretched positions whose head is tied to its embedding."
-        )
     return Base(name_or_path, config, weights, tokenizer)
 
 
+def _check(config: ModelConfig, path: Path) -> None:
+    """Raise CheckpointError for a shape that no adapter is trained for."""
+    is_plain = config.model_type == "llama" and config.rope_scaling is None
+    if not is_plain or config.attention_bias or not config.tie_word_embeddings:
+        raise CheckpointError(
+            f"{path} cannot be the base of an adapter here: choose a Llama without biases and "
+            "stretched positions whose head is tied to its embedding."
+        )
+
+
 def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
-    """Shape, dense weights, and what the tokenizer is made from."""
+    """Return the shape, the dense weights, and what the tokenizer is made from. Raises
+    CheckpointError."""
     if path.is_file():
         found = read_gguf(path)
+        _check(found.config, path)
         weights = {
             name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
             for name, weight in found.weights.items()
         }
         return found.config, weights, (found.tokenizer, found.tokenizer_config)
+    _check(read_config(path), path)
     config, stored = read_weights(path)
     return config, dict(stored), read_spec(path)
 

@@ -14,6 +14,8 @@ from browser import needs_browser, playwright
 from panel_browser import ROOT, put, still_page
 from PIL import Image
 
+from mars_runtime import folds
+
 pytestmark = needs_browser
 MOST_BYTES = 3_000_000
 PLAYED = """async (data) => {
@@ -89,6 +91,31 @@ def test_text_from_the_right_is_drawn_from_the_right(page: playwright.Page) -> N
     assert ink is not None
     assert lane.width - ink[2] < 10
     assert ink[0] > 200
+
+
+DRAWN = """() => {
+  const { prototype } = CanvasRenderingContext2D;
+  const { fillText } = prototype;
+  window.drawn = [];
+  prototype.fillText = function (text, ...place) {
+    window.drawn.push(text);
+    return fillText.call(this, text, ...place);
+  };
+}"""
+"""Records every line of text that a picture gets."""
+
+
+def test_the_last_picture_begins_with_the_loop_and_says_the_seconds(page: playwright.Page) -> None:
+    kept = folds.loops_at(samples.run(race_scenes.LOOPING).events)
+    (value,) = race_scenes.finished(race_scenes.LOOPING, recorded="2026-11-20")()
+    put(page, value)
+    page.evaluate(DRAWN)
+    clip(page, "GIF")
+    loop, counts, seconds = page.evaluate("window.drawn.slice(-7, -4)")
+    assert loop == f"The text repeats itself after token {kept}."
+    assert counts.startswith("Up to there: ")
+    assert f"for {kept} tokens. Plain AR: {kept}, for the same text." in counts
+    assert seconds.startswith("As measured: ")
 
 
 def test_the_video_plays(page: playwright.Page) -> None:

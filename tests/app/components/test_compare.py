@@ -14,12 +14,13 @@ from browser import needs_browser, playwright
 from modules import evaluate, modules_page
 
 from mars_runtime import folds
+from mars_runtime.review.exports import COMPUTED
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Trace
 
 pytestmark = needs_browser
 FORMULAS = '=SUM(A1) +1 -2 @x "quoted", a\nline =cmd'
-GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")
+GUARDED = tuple(f"'{first}" for first in COMPUTED)
 SCRIPT = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
 
 

@@ -139,6 +139,19 @@ def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show)
     figure = page.inner_text(f"{ROOT} .rv-figure[data-key=perForward]")
     assert f"{folds.tpf(trace.events):.2f}" in figure
     assert f"up to token {kept}, where it begins to repeat itself" in figure
+    counted = folds.up_to_loop(trace.events)
+    num = folds.num_forwards(counted)
+    page.click(".rv-clock button >> text=Passes")
+    page.wait_for_selector(f"{ROOT}[data-clock=passes]")
+    said = page.inner_text(f"{ROOT} .rv-saying")
+    assert said.startswith(f"The text repeats itself after token {kept}. Up to there: {num} passes")
+    because = page.inner_text(f"{ROOT} .rv-because")
+    assert because.startswith(f"{kept - num} passes saved")
+    page.click(".rv-clock button >> text=Seconds")
+    page.wait_for_selector(f"{ROOT}[data-clock=seconds]")
+    assert f"{kept - num} of {kept}" in page.inner_text(f"{ROOT} .rv-small")
+    speed = page.inner_text(f"{ROOT} .rv-figure[data-key=perSecond]")
+    assert f"{folds.tokens_per_second(trace.events):.0f}" in speed
 
 
 @needs_browser

@@ -72,7 +72,9 @@ export const isReadAlike = (lanes) => new Set(lanes.map((lane) => lane.reused)).
  * @param {Lane[]} lanes
  */
 export function remarks(lanes) {
-  const said = [];
+  const said = lanes.flatMap((lane, i) =>
+    loopRemark(lane) ? [`All figures of ${LETTERS[i]} count ${loopRemark(lane)}.`] : [],
+  );
   /** @param {(lane: Lane) => unknown} of */
   const each = (of) => lanes.map((lane, i) => `${LETTERS[i]} ${of(lane)}`).join(", ");
   /** @param {(lane: Lane) => unknown} of */
@@ -85,9 +87,6 @@ export function remarks(lanes) {
     said.push(
       `Measured on different days (${each(({ header }) => dayOf(header) || "not known")}): the same machine may have been faster on one of them.`,
     );
-  lanes.forEach((lane, i) => {
-    if (loopRemark(lane)) said.push(`Tokens per forward of ${LETTERS[i]} count ${loopRemark(lane)}.`);
-  });
   if (differ((lane) => headerOf(lane).dtype))
     said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
   if (differ((lane) => headerOf(lane).prompt))

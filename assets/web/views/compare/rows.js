@@ -3,13 +3,12 @@
 
 import { attribute, button, fill, find, make, put } from "../../core/dom.js";
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
+import { LIMITS } from "../../core/table.js";
 import { figure, joined, minuteOf } from "../../core/words.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
 import { laneText } from "../../text/card.js";
 
 const PAUSE = 400; // milliseconds without a key before what was typed is kept
-const MOST_NAME = 120;
-const MOST_NOTE = 2000;
 
 /**
  * By which method a run was made, and with what.
@@ -32,12 +31,12 @@ export class Row {
     this.facts = make("p", "cv-facts rv-num");
     this.figures = make("p", "cv-figures rv-num");
     this.box = tickBox((isOn) => report.tick(pin, isOn));
-    const name = { class: "cv-name", maxlength: MOST_NAME, "aria-label": "Name of this run" };
+    const name = { class: "cv-name", maxlength: LIMITS.pin.name, "aria-label": "Name of this run" };
     this.name = this.kept(make("input", name), "name");
     const note = {
       class: "cv-note",
       rows: 1,
-      maxlength: MOST_NOTE,
+      maxlength: LIMITS.pin.note,
       placeholder: "Note",
       "aria-label": "Note on this run",
     };
@@ -71,8 +70,8 @@ export class Row {
 
   // 1 to 5, or none: radio buttons, so that the arrow keys choose.
   rating() {
-    const labels = [0, 1, 2, 3, 4, 5].map((rating) => {
-      const label = rating ? `${rating} of 5` : "no rating";
+    const labels = Array.from({ length: LIMITS.pin.rating + 1 }, (_, rating) => {
+      const label = rating ? `${rating} of ${LIMITS.pin.rating}` : "no rating";
       const radio = make("input", { type: "radio", name: `rating-${this.pin.id}`, value: rating, "aria-label": label });
       radio.checked = rating === this.pin.record.rating;
       radio.addEventListener("change", () => this.report.change(this.pin, { rating }));
@@ -194,7 +193,7 @@ export class Fold {
 }
 
 /** @param {Lane} lane */
-const paceOf = (lane) => `${figure(folds.perForward(lane))} TPF${loopRemark(lane) && " without its loop"}`;
+const paceOf = (lane) => `${loopRemark(lane) && "up to its loop: "}${figure(folds.perForward(lane))} TPF`;
 
 /** @param {Pin} pin */
 const settingsOf = ({ label, lane, record }) =>

@@ -3,12 +3,12 @@
 
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
+import { LIMITS } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { forkText } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
 import { Store } from "./store.js";
 
-const MOST_NAME = 120;
 const PROMPT = 48; // characters of the prompt in a name
 
 export class Pin {
@@ -76,7 +76,7 @@ export class Pin {
 function nameOf(lane) {
   const how = lane.isAr ? lane.facts.title : `${lane.facts.title} ${laneText(lane)}`;
   const prompt = (headerOf(lane).prompt || "").replace(/\s+/g, " ").trim();
-  return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, MOST_NAME);
+  return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, LIMITS.pin.name);
 }
 
 /** @type {(a: string[], b: string[]) => boolean} */
@@ -152,7 +152,7 @@ export class Tray {
   nameOf(lane) {
     const branch = headerOf(lane).num_given ? branchOf(lane, this.pins.map((pin) => pin.lane)) : null; // prettier-ignore
     const parent = branch && this.pins.find((pin) => pin.identity === branch.parent);
-    return branch ? branchName(branch, parent || undefined).slice(0, MOST_NAME) : nameOf(lane);
+    return branch ? branchName(branch, parent || undefined).slice(0, LIMITS.pin.name) : nameOf(lane);
   }
 
   /**

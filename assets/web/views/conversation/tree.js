@@ -2,11 +2,12 @@
 // came after either stays. Pure; knows no page.
 
 import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
+import { loopText } from "../../core/loops.js";
+import { LIMITS } from "../../core/table.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
 
-const MOST_TURNS = 100; // of a branch, as the server takes them
-const MOST_CHARACTERS = 150_000; // of them as JSON: a request is no larger than the server takes
+const MOST_BYTES = 0.75 * LIMITS.body; // of earlier turns: the rest of a request is for the prompt and the settings
 const MOST_KEPT = 60; // runs that can be shown again
 const QUESTION = 32; // tokens that a question may take, roughly
 
@@ -123,6 +124,7 @@ export function toldOf(run) {
     ids: Object.fromEntries(answers.map(({ name, ids }) => [name, ids])),
     texts: Object.fromEntries(answers.map(({ name, text }) => [name, text])),
     perForward: folds.perForward(main),
+    loop: loopText([main]),
     tokens: folds.tokens(main),
     forwards: folds.forwards(main),
     differs: lanes.length === 2 && divergence(lanes[0], lanes[1], 0) >= 0,
@@ -147,6 +149,12 @@ export const answerOf = ({ texts }, isOwn) =>
   (isOwn ? (texts.mars ?? texts.ar) : (texts.ar ?? texts.mars)) ?? Object.values(texts)[0];
 
 /**
+ * The size of earlier turns in a request, which carries them as JSON inside JSON.
+ * @param {{ prompt: string, tokens: number[] }[]} turns
+ */
+const bytesOfPosted = (turns) => new TextEncoder().encode(JSON.stringify(JSON.stringify(turns))).length;
+
+/**
  * What is posted of earlier turns: a list for all lanes, or one for each that has answered. Turns without an answer say nothing, and what
  * is too much for a request is left out from the oldest on.
  * @param {Turn[]} turns
@@ -162,8 +170,8 @@ export function historyOf(turns, isOwn) {
     });
   /** @param {{ prompt: string, tokens: number[] }[]} all */
   const cut = (all) => {
-    let kept = all.slice(-MOST_TURNS);
-    while (JSON.stringify(kept).length > MOST_CHARACTERS / (isOwn ? lanes.length : 1)) kept = kept.slice(1);
+    let kept = all.slice(-LIMITS.turns);
+    while (bytesOfPosted(kept) > MOST_BYTES / (isOwn ? lanes.length : 1)) kept = kept.slice(1);
     return kept;
   };
   return isOwn ? Object.fromEntries(lanes.map((lane) => [lane, cut(of(lane))])) : cut(of("ar"));

@@ -271,7 +271,7 @@ class ConversationView {
   triedRow(turn) {
     const { fork, told } = turn;
     const figures = told
-      ? `${counted(told.tokens, "token")} in ${counted(told.forwards, "pass", "passes")}`
+      ? `${loopWords(told)}${counted(told.tokens, "token")} in ${counted(told.forwards, "pass", "passes")}`
       : "running";
     const parts = [
       make("span", "", fork ? forkText(fork) : "the first way"),
@@ -393,7 +393,8 @@ class TurnRow {
     const { turn, number, act } = this;
     const { besides, isBusy, isOwn } = this.state;
     const told = turn.isOver ? turn.told : null;
-    const perForward = told && Number.isFinite(told.perForward) ? `${figure(told.perForward)} tokens per forward` : "";
+    const perForward =
+      told && Number.isFinite(told.perForward) ? `${loopWords(told)}${figure(told.perForward)} tokens per forward` : "";
     const again = `Answer question ${number} again with the present settings; this answer stays beside it`;
     return make(
       "div",
@@ -443,3 +444,9 @@ class TurnRow {
     return make("div", "ct-editor", field, make("div", "ct-side", ...buttons));
   }
 }
+
+/**
+ * What the figures of an answer begin with where its text repeats itself.
+ * @param {Told} told
+ */
+const loopWords = ({ loop }) => (loop ? `${loop}. Up to there: ` : "");

@@ -3,7 +3,8 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
 import { coloursOf } from "../../core/colours.js";
-import { ORDER, curveOf, endOf, steps, throughput } from "../../folds/load.js";
+import { LOAD_ORDER } from "../../core/table.js";
+import { curveOf, endOf, steps, throughput } from "../../folds/load.js";
 
 export class LoadPlots extends Plots {
   /** @type {LoadModel | null} */
@@ -40,7 +41,7 @@ export class LoadPlots extends Plots {
   }
 }
 
-const DASHES = ["solid", "solid", "dash", "dot", "dashdot"]; // by the place of a way in ORDER
+const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by the place of a way in LOAD_ORDER
 
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
@@ -188,6 +189,6 @@ function trace(way, points, c, shape) {
 
 /** @type {(name: string, c: Colours) => { colour: string, dash: string }} */
 export const lineOf = (name, c) => {
-  const place = Math.max(0, ORDER.indexOf(name));
+  const place = Math.max(0, LOAD_ORDER.indexOf(name));
   return { colour: c.runs[place], dash: DASHES[place] };
 };

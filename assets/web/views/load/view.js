@@ -3,7 +3,8 @@
 import { fill, find, make, put, shape } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, environment, figure, short, whole } from "../../core/words.js";
-import { ORDER, begun, enough, rangeOver, saturation, summaryOf, take } from "../../folds/load.js";
+import { LOAD_ORDER } from "../../core/table.js";
+import { begun, enough, rangeOver, saturation, summaryOf, take } from "../../folds/load.js";
 import { LoadPlots } from "./plots.js";
 
 const EMPTY =
@@ -190,7 +191,7 @@ class Table {
 
 /** @param {LoadWay} way */
 function rowOf(way) {
-  const place = ORDER.indexOf(way.name);
+  const place = LOAD_ORDER.indexOf(way.name);
   const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": place };
   const key = shape("svg", given, shape("path", { d: "M0 4H28" }));
   const cells = COLUMNS.map(() => make("td", "rv-num", make("span", "lv-value", "–"), make("small", "lv-range")));

@@ -4,6 +4,7 @@
 import { find, make, put, toggle } from "../../core/dom.js";
 import { folds, loopRemark } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
+import { afterLoop } from "../../core/loops.js";
 import { laneSpeedup, speedupParts, speedupRange, speedupRemark } from "../../core/speedup.js";
 import { counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
 
@@ -237,7 +238,8 @@ export class Voice {
     const running = step
       ? `Step ${steps.length}: ${counted(step.count, "token")} accepted, ${tokens.length} in all.`
       : sentence;
-    const over = `${sentence} ${counted(tokens.length, "token")} in ${counted(steps.length, "forward")}.`;
+    const counts = `${counted(folds.tokens(main), "token")} in ${counted(folds.forwards(main), "forward")}.`;
+    const over = `${sentence} ${afterLoop([main], counts)}`;
     put(this.element, isEnd ? over : running);
   }
 }

@@ -2,10 +2,11 @@
 // alone; every number is a fold of the lanes as they are shown.
 
 import { button, make, put } from "../../core/dom.js";
-import { folds, headerOf, loopRemark } from "../../core/folds.js";
-import { isSameText, passesText, timeText } from "../../core/result.js";
+import { folds, headerOf } from "../../core/folds.js";
+import { loopText } from "../../core/loops.js";
+import { isSameText, passesText, secondsText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
-import { laneSpeedup, speedupRemark, speedupText } from "../../core/speedup.js";
+import { laneSpeedup } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
@@ -16,53 +17,38 @@ const titled = ({ title }) => `${title[0].toUpperCase()}${title.slice(1)}`;
 
 /**
  * What comes first is the main lane's; then what the others needed, or where they are while they still run. Passes of the
- * same text are compared as totals, those of different texts per token.
+ * same text are compared as totals, those of different texts per token. Where a text repeats itself that comes first, and
+ * everything counts up to there.
  * @param {Lane} main
  * @param {Lane[]} others
  * @param {Compared | null} found of the two texts, where there are two
  * @returns {[first: string, rest: string]}
  */
 export function headlineOf(main, others, found) {
-  const [num, forwards] = [main.tokens.length, main.steps.length];
+  const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
   if (!forwards) return ["", ""];
-  if (!main.end) return ["", `${counted(num, "token")} in ${passes(forwards)}.`];
+  const loop = loopText([main, ...others]);
+  /** @type {(own: string, more: string) => [first: string, rest: string]} */
+  const said = (own, more) => (loop ? [`${loop}.`, `Up to there: ${own} ${more}`.trimEnd()] : [own, more]);
+  if (!main.end) {
+    const sentence = `${counted(num, "token")} in ${passes(forwards)}.`;
+    return loop ? said(sentence, "") : ["", sentence];
+  }
   const isSame = others.every((lane) => !lane.end || isSameText(main, lane));
   const told = others.map((lane) =>
     lane.end
-      ? `${titled(lane)}: ${isSame ? whole(lane.steps.length) : figure(folds.perForward(lane))}.`
+      ? `${titled(lane)}: ${isSame ? whole(folds.forwards(lane)) : figure(folds.perForward(lane))}.`
       : `${titled(lane)} is at token ${whole(lane.tokens.length)}.`,
   );
   if (!others.length) told.push(`${counted(num, "token")}.`);
   else if (found?.isSame) told.push("The same text, token for token.");
   else if (found?.isShown) told.push(`The texts differ from token ${whole(found.place + 1)} on.`);
-  return [`${passesText(main, isSame)}.`, told.join(" ")];
+  const own = passesText(main, isSame);
+  return said(loop && isSame && others.length ? `${own} for ${counted(num, "token")}.` : `${own}.`, told.join(" "));
 }
 
-/**
- * How it was by the other clock, once both lanes are over.
- * @param {Lane} main
- * @param {Lane | undefined} other
- */
-export function secondsText(main, other) {
-  if (!main.end || (other && !other.end)) return "";
-  const isSame = !other || isSameText(main, other);
-  const own = `As measured: ${timeText(main, isSame)}`;
-  if (!other) return `${own}.`;
-  const found = laneSpeedup(main, other);
-  const said =
-    found.kind === "none" ? "" : [`: ${speedupText(found)}`, speedupRemark(found)].filter(Boolean).join("; ");
-  return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}.`;
-}
-
-/**
- * How many tokens a pass gave; of a text that goes round in circles up to there, since that is easy to foresee.
- * @param {Lane} main
- */
-export function paceText(main) {
-  if (!main.steps.length) return "";
-  const looped = loopRemark(main);
-  return `${figure(folds.perForward(main))} tokens per pass${looped && ` ${looped}`}`;
-}
+/** @param {Lane} main */
+export const paceText = (main) => (main.steps.length ? `${figure(folds.perForward(main))} tokens per pass` : "");
 
 /**
  * Whether the page around can run a lane again: there is one, and no conversation or given text came before the prompt.

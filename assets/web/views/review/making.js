@@ -3,6 +3,7 @@
 
 import { button, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
+import { LIMITS } from "../../core/table.js";
 import { counted } from "../../core/words.js";
 import { tray } from "../compare/tray.js";
 import { Refusal } from "./server.js";
@@ -67,9 +68,9 @@ export class Making {
     });
     this.ways = make("textarea", { class: "rw-ways", rows: 3 });
     this.ways.value = USUAL;
-    this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: 512, value: 128 });
+    this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: LIMITS.tokens, value: 128 });
     this.system = make("textarea", { class: "rw-system", rows: 2, placeholder: "The model's own" });
-    this.name = make("input", { class: "rw-setname", maxlength: 80, value: "my set" });
+    this.name = make("input", { class: "rw-setname", maxlength: LIMITS.setName, value: "my set" });
     this.file = make("input", { type: "file", accept: PROMPT_FILES, class: "rw-promptfile" });
     this.fileName = "";
     this.file.addEventListener("change", () => this.readPrompts());
