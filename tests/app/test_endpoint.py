@@ -93,7 +93,8 @@ CALL = """async address => {
   const options = {
     method: "POST",
     headers: {
-      "content-type": "application/json", authorization: "Bearer a-secret-of-its-own", "x-stainless-os": "Linux",
+      "content-type": "application/json", authorization: "Bearer a-secret-of-its-own",
+      "x-stainless-os": "Linux",
     },
     body: JSON.stringify({
       model: "scripted", max_tokens: 8, messages: [{role: "user", content: "Say it."}],

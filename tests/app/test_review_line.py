@@ -19,7 +19,7 @@ from mars_runtime.serving.errors import ApiError
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end in a thread of its own: the browser of other tests may hold this one's loop."""
+    """Run to the end in another thread: the browser of other tests may hold this one's loop."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, work).result()
 
