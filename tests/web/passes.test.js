@@ -5,7 +5,7 @@ import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { idleText } from "../../assets/web/core/folds.js";
 import { Playhead } from "../../assets/web/core/playhead.js";
 import { statusOf } from "../../assets/web/views/race/figures.js";
-import { secondsText } from "../../assets/web/core/result.js";
+import { passesNote, secondsText } from "../../assets/web/core/result.js";
 import { headlineOf } from "../../assets/web/views/race/headline.js";
 import { skylineOf } from "../../assets/web/views/race/skyline.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
@@ -41,6 +41,14 @@ describe("what a race by passes comes to", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
     assert.equal(secondsText(mars, ar), "As measured: 1.00 s, ar 1.40 s: too short to time.");
     assert.equal(secondsText(mars, ar.at(3)), "");
+  });
+
+  test("passes that follow the machine are said to be of this run", () => {
+    /** @param {object} settings */
+    const noteOf = (settings) => passesNote(laneOf(PLAIN, { settings }));
+    assert.match(noteOf({ block_size: "auto", aim: "time" }), /differ a little from run to run/);
+    assert.equal(noteOf({ block_size: "auto", aim: "passes" }), "");
+    assert.equal(noteOf({ block_size: 4, aim: "time" }), "");
   });
 
   test("texts of other lengths or content are compared per pass and per second", () => {

@@ -44,3 +44,12 @@ export function secondsText(main, other) {
     found.kind === "none" ? "" : [`: ${speedupText(found)}`, speedupRemark(found)].filter(Boolean).join("; ");
   return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}.`;
 }
+
+/**
+ * What the number of passes is worth: where auto follows the machine, another run may take more or fewer.
+ * @param {Lane} lane
+ */
+export const passesNote = ({ end, settings }) =>
+  end && settings?.block_size === "auto" && settings.aim !== "passes"
+    ? "auto follows this machine, so passes differ a little from run to run"
+    : "";

@@ -4,7 +4,7 @@
 import { button, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
-import { isSameText, passesText, secondsText } from "../../core/result.js";
+import { isSameText, passesNote, passesText, secondsText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
 import { laneSpeedup } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
@@ -87,7 +87,7 @@ export class Headline {
     put(this.first, first);
     put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];
-    put(this.because, joined(savedText(main), paceText(main), secondsText(main, other)));
+    put(this.because, joined(savedText(main), paceText(main), secondsText(main, other), passesNote(main)));
     this.main = main;
     this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
   }
