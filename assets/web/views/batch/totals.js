@@ -71,7 +71,10 @@ export class Totals {
     /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
     const both = (key, text) =>
       put(this.small[key], [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–");
-    both("forwards", (t) => whole(t.counted_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : ""));
+    both(
+      "forwards",
+      (t) => whole(t.counted_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : ""),
+    );
     both("cache", (t) => memory(t.peak_cache_bytes));
     put(this.env, environment(sides.find((side) => side.header)?.header));
   }
