@@ -88,8 +88,9 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             "generate",
             "Generate text by one method. Streams the run so far.",
             "text, num_tokens, num_forwards, tokens_per_forward, loops_at (tokens up to where the "
-            "text begins to repeat itself, from where on nothing counts as tokens_per_forward, or "
-            "null), tokens_per_second, seconds (of decoding), ended (empty until it is eos, limit, "
+            "text begins to repeat itself, from where on nothing counts as tokens_per_forward or "
+            "tokens_per_second, or null), tokens_per_second, seconds (of decoding), ended (empty "
+            "until it is eos, limit, "
             "repeats, deadline or error), message",
             ONE,
             Iterator[dict[str, Any]],

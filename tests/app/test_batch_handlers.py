@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import batch_page
 import plotly.graph_objects as go
 import pytest
 from batch_page import CHEAP, DEAR, TEXT, BatchBackend, controls, make_page
@@ -120,6 +121,26 @@ def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> N
         assert "for the same texts" in status["text"]
     assert passes[False][0] < passes[False][1]
     assert passes[True][0] >= 0.95 * passes[True][1]
+
+
+def test_a_batch_counts_up_to_the_loops_of_its_texts_and_says_so(page, monkeypatch) -> None:
+    batch, _ = page
+    monkeypatch.setattr(batch_page, "TEXT", f"Now: {'ha ' * 60}")
+    monkeypatch.setattr(batch_page, "ROW_BYTES", 120)
+    *_, last = batch.run("visitor", controls(second="ar", max_new_tokens=160))
+    _, lines = parsed(last)
+    for totals in of_tag(lines, "totals")[-2:]:
+        assert totals["num_looped"] > 0
+        assert totals["counted_forwards"] < totals["num_forwards"]
+        rate = (totals["num_tokens"] - totals["num_loop_tokens"]) / (
+            totals["seconds"] - totals["loop_seconds"]
+        )
+        assert totals["tokens_per_second"] == pytest.approx(rate)
+    said = of_tag(lines, "status")[-1]["text"]
+    num, counted = totals["num_looped"], totals["counted_forwards"]
+    texts = "1 text repeats itself" if num == 1 else f"{num} texts repeat themselves"
+    assert said.startswith(f"Finished. {texts}. Up to there: ")
+    assert f"plain AR took {counted:,} forward passes" in said
 
 
 def test_texts_that_differ_are_compared_by_tokens_per_pass(page) -> None:

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { ownMark, ownWords } from "../../assets/web/charts/frontier.js";
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { folds, loopRemark, passesSaved, photoFinish } from "../../assets/web/core/folds.js";
-import { findLoop, loopsAt, loopText, upToLoop } from "../../assets/web/core/loops.js";
+import { afterLoop, findLoop, loopsAt, loopText, upToLoop } from "../../assets/web/core/loops.js";
 import { secondsText } from "../../assets/web/core/result.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
@@ -185,6 +185,8 @@ test("where only one text repeats itself the sentence names it", () => {
   assert.equal(loopText([lane, ar]), "Mars repeats itself after token 5");
   assert.equal(loopText([ar, lane]), "Mars repeats itself after token 5");
   assert.equal(loopText([ar]), "");
+  assert.equal(afterLoop([ar], "4 passes."), "4 passes.");
+  assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to there: 3 passes.");
   assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
     "Mars repeats itself after token 5.",
     "Up to there: 1.67 tokens per pass. Ar: 1.00. The texts differ from token 4 on.",
