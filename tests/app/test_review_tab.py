@@ -379,15 +379,13 @@ def test_what_was_read_openly_goes_when_sides_are_masked(arrive: Arrive, address
     page = arrive(f"{address}#review=small&beside=1")
     opened(page)
     for _ in range(4):  # some of them differ, and only those are drawn
-        press(page, "a")
+        page.keyboard.press("a")
         press(page, "j")
     for part, drawn in enumerate((".rw-rows .rw-row", ".rw-machine td", ".js-plotly-plot")):
         summary = page.locator(f".rw-part >> nth={min(part, 1)} >> summary")
         summary.click()
         page.wait_for_selector(f"{VIEW} {drawn} >> nth=0")
         summary.click()  # closed again, it keeps what it drew
-    for _ in range(4):
-        press(page, "j")
     told = page.evaluate(HELD)
     assert told["asked"] > 4
     assert {"answers", "marks", "mark"} <= set(told["found"])
@@ -411,7 +409,7 @@ def test_what_was_read_openly_goes_when_sides_are_masked(arrive: Arrive, address
     opened(page)
     assert said in page.inner_text(f"{VIEW}")
     page.keyboard.press("d")
-    page.wait_for_selector(f"{VIEW}[data-judged='3']")
+    page.wait_for_selector(f"{VIEW}[data-judged='6']")
     rows = page.evaluate(STORED)["rows"]
     masked = [row for row in rows if row["is_masked"]]
     assert {row["item"]: row["is_revealed"] for row in masked} == {"p4": True, "p5": False}
