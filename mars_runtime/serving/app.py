@@ -28,6 +28,7 @@ from starlette.routing import Route
 
 from mars_runtime.engine.base import MAX_LANES
 from mars_runtime.engine.request import Request as EngineRequest
+from mars_runtime.json_values import json_line
 from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
     Answer,
@@ -324,7 +325,7 @@ async def _lines(choices: Choices) -> AsyncIterator[str]:
 
 
 def _line(chunk: Json) -> str:
-    return f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {json_line(chunk)}\n\n"
 
 
 async def _metrics(expose: Expose, request: Request) -> Response:

@@ -6,7 +6,6 @@ events. No response is stored, so each request brings its whole conversation.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from mars_runtime.json_values import json_line
 from mars_runtime.serving.answer import Answer, Envelope, Json, Piece, pieces
 from mars_runtime.serving.errors import ApiError, refusal_of
 from mars_runtime.serving.models import Answering
@@ -185,8 +185,7 @@ class ResponseEnvelope:
 
     def _event(self, name: str, **fields: Any) -> str:
         event = {"type": f"response.{name}", "sequence_number": next(self._numbers), **fields}
-        data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-        return f"event: response.{name}\ndata: {data}\n\n"
+        return f"event: response.{name}\ndata: {json_line(event)}\n\n"
 
     def _message(self, status: str, text: str) -> Json:
         return {

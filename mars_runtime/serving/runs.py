@@ -9,7 +9,6 @@ stopped by a random name, told to whoever asked alone: who knows it may move the
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End
-from mars_runtime.json_values import Truth, Whole
+from mars_runtime.json_values import Truth, Whole, json_line
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
 from mars_runtime.serving.requests import (
@@ -125,7 +124,7 @@ class Lanes:
     def _state(self) -> str:
         first, num_sharing = self.runs[0], max(run.num_sharing for run in self.runs)
         state = State(first.place, first.is_held_up, first.is_hurried, num_sharing)
-        return json.dumps(asdict(state))
+        return json_line(asdict(state))
 
 
 def wire_header(settings: DecodeSettings) -> Header:
