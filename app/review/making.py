@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.controls import RefusalError, read_system
+from app.controls import RefusalError, read_prompt, read_setting, read_system
 from app.imported_runs import read_import
 from app.review.library import Library
 from app.serving.engines import Engines, UnavailableError
@@ -42,6 +42,8 @@ MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 2, 1, 40
 """Sets in the making, those of one address, and those that are known at all."""
 MAX_TOKENS = 128
+CAPPED = ("max_new_tokens", "block_size")
+"""Settings whose ranges depend on the page and the checkpoint."""
 FULL = "Other sets are being made just now: try again in a while."
 ONE = "A set of yours is being made: wait for it, or stop it."
 NO_JOB = "This set is not being made any more."
@@ -110,8 +112,7 @@ class Making:
                 f"Give at most {most['prompts']} prompts: these are {len(asked.items)}."
             )
         _check_number(len(asked.ways), most["ways"])
-        for way in asked.ways:
-            self._engines.entry(way.checkpoint)
+        self._check_caps(asked)
         with self._lock:
             going = [job for job in self._jobs.values() if not job.is_over]
             is_going = any(job.name == name for job in going)
@@ -128,6 +129,19 @@ class Making:
                     del self._jobs[old]
         threading.Thread(target=self._run, args=[job], name="review set", daemon=True).start()
         return {"name": name, "faults": faults}
+
+    def _check_caps(self, asked: Asked) -> None:
+        """Check prompts and ways as a run of the page, wherever they come from: words of a way and
+        an imported set name settings too. Raises RefusalError."""
+        for way in asked.ways:
+            limits = self._engines.limits(way.checkpoint)
+            for name in CAPPED if way.settings is not None else ():
+                read_setting(name, getattr(way.settings, name), limits)
+            for number, item in enumerate(asked.items, 1):
+                try:
+                    read_prompt(item.prompt, limits)
+                except RefusalError as refusal:
+                    raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
 
     def _ways(self, told: Mapping[str, Any], most: int) -> tuple[Way, ...]:
         """Raises SettingsError."""

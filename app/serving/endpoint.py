@@ -69,6 +69,7 @@ def make_endpoint(engines: Engines) -> Application:
         settings.max_seconds,
         settings.max_body_bytes,
         settings.max_runs_per_address,
+        settings.max_prompt_chars,
     )
     origins = read_origins(settings.allowed_origins)
     return make_app(PageModels(engines), caps, settings.api_key, engines.metrics.expose, origins)

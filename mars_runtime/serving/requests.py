@@ -528,12 +528,14 @@ def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
 class Caps:
     """What keeps a server alive. max_new_tokens: of an answer; max_seconds: from submission to its
     end, then it ends as it is; max_body_bytes: larger requests are refused unread;
-    max_runs_per_address: of one address at once, waiting ones included, 0 for any number."""
+    max_runs_per_address: of one address at once, waiting ones included, 0 for any number;
+    max_prompt_chars: of a text or of one message, 0 for any number."""
 
     max_new_tokens: int = MAX_NEW_TOKENS
     max_seconds: float = 300.0
     max_body_bytes: int = 1_048_576
     max_runs_per_address: int = 0
+    max_prompt_chars: int = 0
 
 
 DEFAULT_CAPS = Caps()
@@ -548,6 +550,7 @@ def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Requ
     check_bias(asked.settings, model.tokenizer)
     found: list[list[Request]] = []
     for prompt in asked.prompts:
+        check_prompt(prompt, model.tokenizer, caps.max_prompt_chars)
         ids = _encode(prompt, model.tokenizer)
         number = asked.max_tokens
         if number in (None, UP_TO_LIMIT):
@@ -568,6 +571,33 @@ def check_length(num_tokens: int, most: int) -> None:
     """Raises ApiError for an answer that may not be so long."""
     if num_tokens > most:
         raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
+
+
+def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int) -> None:
+    """Check the length of a text, or of each message of a conversation; 0 allows any.
+
+    Raises ApiError.
+    """
+    if not most:
+        return
+    if isinstance(prompt, str):
+        field, texts = "prompt", [prompt]
+    elif isinstance(prompt[0], tuple):
+        field, texts = "messages", [str(content) for _, content in prompt]
+    else:
+        field, texts = "prompt", _messages_in(check_ids(prompt, tokenizer), tokenizer)
+    longest = max(map(len, texts))
+    if longest > most:
+        sentence = f"Shorten the prompt to at most {most:,} characters, got {longest:,}."
+        raise ApiError(400, sentence, field)
+
+
+def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """The texts of the messages that these ids hold; all of it where they are no conversation."""
+    end = tokenizer.decode([tokenizer.im_end_id])
+    begin = tokenizer.decode([tokenizer.im_start_id])
+    first, *turns = tokenizer.decode(ids).split(begin)
+    return [first, *(turn.partition("\n")[2].rstrip("\n").removesuffix(end) for turn in turns)]
 
 
 def check_depth(settings: DecodeSettings, depth: int) -> None:

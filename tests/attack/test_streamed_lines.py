@@ -75,7 +75,7 @@ def test_a_run_of_another_page_is_read_line_by_line(place: Place) -> None:
 
 def test_an_endpoint_of_the_page_is_read_by_its_client(tmp_path: Path) -> None:
     gradio_client = pytest.importorskip("gradio_client")
-    handlers = make_handlers(tmp_path, ScriptedBackend(WRITTEN))
+    handlers = make_handlers(tmp_path, ScriptedBackend(WRITTEN), port=0)
     with page_served(handlers) as address:
         client = gradio_client.Client(address, verbose=False)
         item = client.predict(prompt="Say it.", max_new_tokens=64, api_name="/generate")
