@@ -32,12 +32,14 @@ from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import Completion
 from mars_runtime.serving.speculation import metrics
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer, Tokenizer
 
 OBJECTS = {"chat": "chat.completion", "text": "text_completion"}
 Json = dict[str, Any]
 POLL_SECONDS = 0.02
 SHUTTING_DOWN = "The server is shutting down: please send the request again in a moment."
+LOWERED = "The limit of {} tokens was lowered to {}, the most that this server allows here."
 T = TypeVar("T")
 
 
@@ -187,21 +189,26 @@ class Envelope:
     """What the chunks of one answer have in common, and the answer as a whole."""
 
     def __init__(
-        self, asked: Completion, tokenizer: Tokenizer, num_prompt_tokens: int, seed: int
+        self,
+        asked: Completion,
+        tokenizer: Tokenizer,
+        num_prompt_tokens: int,
+        settings: DecodeSettings,
     ) -> None:
         self._asked = asked
         self._tokenizer = tokenizer
         self._num_prompt_tokens = num_prompt_tokens
-        self._seed = seed
+        self._settings = settings
         self._index = 0
         self.is_chat = asked.kind == "chat"
         self.name = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
-    def sibling(self, index: int, num_prompt_tokens: int, seed: int) -> Envelope:
+    def sibling(self, index: int, num_prompt_tokens: int, settings: DecodeSettings) -> Envelope:
         """The envelope of another choice of the same answer."""
         other = copy(self)
-        other._index, other._num_prompt_tokens, other._seed = index, num_prompt_tokens, seed
+        other._index, other._num_prompt_tokens = index, num_prompt_tokens
+        other._settings = settings
         return other
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
@@ -291,6 +298,11 @@ class Envelope:
             "prompt_tokens_details": {"cached_tokens": num_reused},
         }
 
+    def _note(self) -> str:
+        """Say that the requested number of tokens was lowered; empty where it was not."""
+        requested, allowed = self._asked.max_tokens, self._settings.max_new_tokens
+        return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
+
     def _figures(self, answer: Answer) -> Json:
         """Of the run up to where the answer ended, in device time."""
         events, end = answer.events, answer.end
@@ -298,7 +310,8 @@ class Envelope:
         return {
             "ended": end.reason if end else "stop",
             "message": end.message if end else "",
-            "seed": self._seed,
+            "note": self._note(),
+            "seed": self._settings.seed,
             "forwards": folds.num_forwards(events),
             "tokens_per_forward": round(folds.tpf(events), 3),
             "loops_at": folds.loops_at(events),

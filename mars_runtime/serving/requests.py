@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
@@ -30,6 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from mars_runtime.engine.base import MAX_LANES
 from mars_runtime.engine.request import MAX_DEADLINE, Request
+from mars_runtime.json_values import MAX_INT
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
 from mars_runtime.settings import (
@@ -51,6 +52,7 @@ UP_TO_LIMIT = -1  # as max_tokens: as many as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a message that hold text, in chats and in the Responses API."""
 MAX_RUNNERS_UP = 3  # that events carry
+NUM_SEEDS = 2**31
 NO_TOOLS = "Tools are not supported here: remove tools, tool_calls and messages of the role tool."
 SERVED = (
     *(name for name, line in SETTINGS.items() if line.link and name != "max_new_tokens"),
@@ -71,8 +73,35 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    **dict.fromkeys(
+        (
+            *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+            *("structured_outputs", "structural_tag", "json_schema", "grammar", "regex", "ebnf"),
+        ),
+        ("", {}, []),
+    ),
+    **dict.fromkeys(("allowed_token_ids", "bad_words", "logits_processors"), ([],)),
+    **dict.fromkeys(("chat_template", "documents"), ("", [])),
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "min_tokens": (0,),
+    "ignore_eos": (False,),
+    "stop_token_ids": ([],),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "truncate_prompt_tokens": (),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "typical_p": (1,),
+    "xtc_probability": (0,),
+    "dry_multiplier": (0,),
+    "mirostat": (0,),
 }
-"""Fields of OpenAI's that this server cannot obey, and their values that change nothing."""
+"""Fields of OpenAI, vLLM, SGLang and llama.cpp that change an answer and are not supported here,
+and their values that change nothing."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -129,8 +158,8 @@ def _max_tokens(value: Any) -> Any:
     """A number of tokens, or None for as many as fit."""
     if type(value) is int and value == UP_TO_LIMIT:
         return None
-    if value is not None and (type(value) is not int or not 1 <= value <= MAX_NEW_TOKENS):
-        refuse(f"must be a whole number from 1 to {MAX_NEW_TOKENS}, or -1 for as many as fit")
+    if value is not None and (type(value) is not int or not 1 <= value <= MAX_INT):
+        refuse(f"must be a whole number from 1 to {MAX_INT}, or -1 for as many as fit")
     return value
 
 
@@ -160,7 +189,14 @@ def _stops(value: Any) -> Any:
 Text = Annotated[str, AfterValidator(_whole_text)]
 NoTools = Annotated[Any, BeforeValidator(_no_tools)]
 PostedPrompt = Text | list[int]
-NumTokens = Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)]
+NumTokens = Annotated[int, Field(ge=1, le=MAX_INT)]
+"""Clients send defaults above what a server allows, so ``make_requests`` lowers them."""
+Seed = Annotated[
+    int,
+    Field(ge=-(2**63), le=2**63 - 1),
+    AfterValidator(lambda seed: seed % NUM_SEEDS),
+]
+"""OpenAI's seeds are int64; the range of the setting is smaller."""
 MaxTokens = Annotated[
     NumTokens | None,
     BeforeValidator(_max_tokens),
@@ -272,7 +308,7 @@ def with_settings(base: type[B], names: Collection[str], *, is_change: bool = Fa
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
         name: (
-            line.schema_type,
+            Seed if name == "seed" else line.schema_type,
             Field(default=None if is_change else getattr(RECOMMENDED, name), description=line.says),
         )
         for name, line in lines.items()
@@ -363,7 +399,7 @@ def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
         names.append(str(part))
         node = inner
     field = ".".join(names)
-    if names[-1] in SETTINGS:
+    if names[-1] in SETTINGS and names[-1] != "seed":
         return ApiError(400, SETTINGS[names[-1]].refusal, names[-1])
     if fault["type"] == "sentence":
         return ApiError(400, fault["msg"], field)
@@ -426,9 +462,7 @@ def read_completion(kind: Kind, body: bytes) -> Completion:
 
 def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
     """Return the request that these fields make. Raises ApiError."""
-    for name, neutral in NEUTRAL.items():
-        if name in posted and not any(_is_same(posted[name], each) for each in neutral):
-            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
+    check_supported(posted, NEUTRAL)
     asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
     settings = _settings(asked)
     prompts: tuple[Prompt, ...]
@@ -452,6 +486,13 @@ def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
     )
 
 
+def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
+    """Refuse fields with other values than these, which change nothing. Raises ApiError."""
+    for name, values in neutral.items():
+        if name in posted and not any(_is_same(posted[name], each) for each in values):
+            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
+
+
 def _check_choices(asked: AnswerBody, num_prompts: int) -> None:
     """Raises ApiError."""
     if asked.best_of not in (None, asked.n):
@@ -468,7 +509,7 @@ def _is_same(value: object, neutral: object) -> bool:
 def _settings(asked: AnswerBody) -> DecodeSettings:
     settings = changed(RECOMMENDED, asked, SERVED)
     if settings.temperature and "seed" not in asked.model_fields_set:
-        settings = replace(settings, seed=secrets.randbelow(2**31))
+        settings = replace(settings, seed=secrets.randbelow(NUM_SEEDS))
     return settings
 
 
@@ -542,20 +583,22 @@ DEFAULT_CAPS = Caps()
 
 
 def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Request]]:
-    """What to submit: for each prompt a request for each answer to it. Raises ApiError, TextError
-    or RequestError."""
-    if asked.max_tokens is not None:
-        check_length(asked.max_tokens, caps.max_new_tokens)
+    """Return for each prompt a request for each answer to it.
+
+    A limit above what the server allows is lowered to what also fits; the answer notes it. Raises
+    ApiError, TextError or RequestError.
+    """
     check_depth(asked.settings, model.block_size)
     check_bias(asked.settings, model.tokenizer)
+    most = min(caps.max_new_tokens, MAX_NEW_TOKENS)
     found: list[list[Request]] = []
     for prompt in asked.prompts:
         check_prompt(prompt, model.tokenizer, caps.max_prompt_chars)
         ids = _encode(prompt, model.tokenizer)
         number = asked.max_tokens
-        if number in (None, UP_TO_LIMIT):
-            most = RECOMMENDED.max_new_tokens if number is None else MAX_NEW_TOKENS
-            number = max(1, min(most, caps.max_new_tokens, model.capacity - len(ids)))
+        if number in (None, UP_TO_LIMIT) or number > most:
+            usual = RECOMMENDED.max_new_tokens if number is None else most
+            number = max(1, min(usual, most, model.capacity - len(ids)))
         request = Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
         found.append([_of_choice(request, index) for index in range(asked.num_choices)])
     return found
@@ -563,7 +606,7 @@ def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Requ
 
 def _of_choice(request: Request, index: int) -> Request:
     """The request for the answer of this number, with a seed of its own."""
-    seed = (request.settings.seed + index) % 2**31
+    seed = (request.settings.seed + index) % NUM_SEEDS
     return replace(request, settings=replace(request.settings, seed=seed))
 
 

@@ -22,18 +22,19 @@ from mars_runtime.serving.requests import (
     MAX_MESSAGES,
     SERVED,
     Body,
-    Caps,
     Completion,
     Message,
     NumTokens,
     Stops,
     Text,
+    check_supported,
     checked,
     completion_of,
     parse,
     refuse,
     with_settings,
 )
+from mars_runtime.serving.requests import NEUTRAL as CHAT_NEUTRAL
 from mars_runtime.settings import RECOMMENDED
 
 UNSTORED = "No response is stored here: send the whole conversation as input."
@@ -41,6 +42,7 @@ UNSUPPORTED = "{field} is not supported here: leave it out."
 WANTED = f"a text or a list of 1 to {MAX_MESSAGES} messages"
 LAST = "input must end with a message of the role user."
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **CHAT_NEUTRAL,
     "background": (False,),
     "tools": ([],),
     "prompt": (),
@@ -89,7 +91,7 @@ class ResponseRequest:
     chat: Completion
 
 
-def read_request(body: bytes, caps: Caps) -> ResponseRequest:
+def read_request(body: bytes) -> ResponseRequest:
     """Parse a request. Raises ApiError."""
     values = parse(body)
     for field in ("previous_response_id", "conversation"):
@@ -97,10 +99,6 @@ def read_request(body: bytes, caps: Caps) -> ResponseRequest:
             raise ApiError(400, f"{field} is not supported. {UNSTORED}", field)
     _check_supported(values)
     posted = checked(ResponsesBody, values)
-    limit = caps.max_new_tokens
-    if posted.max_output_tokens > limit and "max_output_tokens" in values:
-        sentence = f"max_output_tokens must be at most {limit}, got {posted.max_output_tokens}."
-        raise ApiError(400, sentence, "max_output_tokens")
     if posted.input[-1].role != "user":
         raise ApiError(400, LAST, "input")
     messages = [{"role": each.role, "content": each.content} for each in posted.input]
@@ -114,9 +112,7 @@ def read_request(body: bytes, caps: Caps) -> ResponseRequest:
 
 def _check_supported(values: Json) -> None:
     """Raises ApiError for what would change the response and cannot be done."""
-    for field, neutral in NEUTRAL.items():
-        if field in values and values[field] not in neutral:
-            raise ApiError(400, UNSUPPORTED.format(field=field), field)
+    check_supported(values, NEUTRAL)
     text, include = values.get("text"), values.get("include")
     if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
         raise ApiError(400, UNSUPPORTED.format(field="text.format"), "text.format")

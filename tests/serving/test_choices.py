@@ -15,6 +15,7 @@ import pytest
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.events import Event, Step
+from mars_runtime.serving.answer import LOWERED
 from mars_runtime.serving.requests import Caps
 
 ASK: list[Any] = [{"role": "user", "content": "What is it?"}]
@@ -206,6 +207,84 @@ def test_no_limit_is_as_many_as_fit(tmp_path: Path, name: str, limit: int | None
         both = {"max_tokens": 5, "max_completion_tokens": None}
         assert chat(place, extra_body=both).usage.completion_tokens == 5
         assert chat(place).usage.completion_tokens == 256, "where nothing is said"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a_limit_above_the_cap_is_lowered_with_a_note(
+    tmp_path: Path, name: str, is_stream: bool
+) -> None:
+    """Clients send their own defaults; what also fits counts."""
+    backend = Oracle(forward_seconds=0.0)
+    with serving(tmp_path, backend, caps=Caps(max_new_tokens=20)) as place:
+
+        def mars_of(limit: int) -> Any:
+            found = chat(place, extra_body={name: limit}, stream=is_stream)
+            return (list(found)[-1] if is_stream else found).mars
+
+        num_prompt = len(place.model.tokenizer.encode_prompt("What is it?"))
+        for capacity, most in ((100_000, 20), (num_prompt + 10, 10)):
+            backend.capacity = capacity
+            for limit in (8192, 2**31 - 1):
+                mars = mars_of(limit)
+                assert mars["note"] == LOWERED.format(limit, most)
+                assert mars["ended"] == "limit"
+        assert mars_of(10)["note"] == ""
+
+
+@pytest.mark.parametrize("seed", [-(2**63), -1, 2**31, 2**63 - 1])
+def test_a_seed_is_any_int64(place: Place, seed: int) -> None:
+    """The one that is reported gives the same answer."""
+    reported = chat(place, seed=seed, temperature=1, max_tokens=2).mars["seed"]
+    assert 0 <= reported < 2**31
+    again = chat(place, seed=reported, temperature=1, max_tokens=2, n=2)
+    assert [each.mars["seed"] for each in again.choices] == [reported, (reported + 1) % 2**31]
+
+
+REFUSED = {
+    "guided_json": {"type": "object"},
+    "guided_regex": "a+",
+    "guided_choice": ["yes", "no"],
+    "guided_grammar": "root ::= x",
+    "structured_outputs": {"choice": ["yes"]},
+    "grammar": "root ::= x",
+    "json_schema": {"type": "object"},
+    "regex": "a+",
+    "ebnf": "root ::= x",
+    "tool_choice": "required",
+    "function_call": {"name": "f"},
+    "allowed_token_ids": [1],
+    "bad_words": ["no"],
+    "use_beam_search": True,
+    "chat_template": "{{ messages }}",
+    "typical_p": 0.5,
+    "mirostat": 2,
+}
+"""Fields of other servers that would change the answer."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+def test_what_would_change_the_answer_is_refused_by_name(
+    place: Place, name: str, path: str
+) -> None:
+    asked = {"chat/completions": {"messages": ASK}, "responses": {"input": "x"}}
+    body = {"model": NAME, **asked.get(path, {"prompt": "x"}), name: REFUSED[name]}
+    answer = place.http.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    sentence = f"{name} is not supported here: leave it out."
+    assert (error["param"], error["message"]) == (name, sentence)
+
+
+def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
+    own = {
+        "tool_choice": "auto", "guided_json": None, "top_k": -1, "min_p": 0.0, "min_tokens": 0,
+        "ignore_eos": False, "stop_token_ids": [], "length_penalty": 1.0, "typical_p": 1.0,
+        "skip_special_tokens": True, "use_beam_search": False, "mirostat": 0,
+    }  # fmt: skip
+    text = chat(place, extra_body=own).choices[0].message.content
+    assert text == place.text_for("What is it?")
 
 
 # Conversations.
