@@ -41,7 +41,7 @@ from mars_runtime.settings import (
     DecodeSettings,
     SettingsError,
 )
-from mars_runtime.text import Said, Tokenizer
+from mars_runtime.text import Said, TextError, Tokenizer
 
 NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
 NO_TEXT = "Remove the characters that are no valid text."
@@ -436,6 +436,7 @@ def _wanted(node: dict[str, Any]) -> str:
 class Completion:
     """A request as posted.
 
+    field: the one that holds the prompts, as refusals name it.
     prompts: each a conversation, a text, or token ids. max_tokens: None if the request names none,
     UP_TO_LIMIT for as many as fit. num_choices: answers to each prompt. has_echo: whether answers
     begin with the prompt. num_runners_up: of each token, to be returned with their probabilities;
@@ -453,6 +454,7 @@ class Completion:
     num_runners_up: int | None
     is_stream: bool
     has_usage: bool
+    field: str
 
 
 def read_completion(kind: Kind, body: bytes) -> Completion:
@@ -460,8 +462,11 @@ def read_completion(kind: Kind, body: bytes) -> Completion:
     return completion_of(kind, parse(body))
 
 
-def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
-    """Return the request that these fields make. Raises ApiError."""
+def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Completion:
+    """Return the request that these fields make. Raises ApiError.
+
+    field: the one that held the prompt before it was translated.
+    """
     check_supported(posted, NEUTRAL)
     asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
     settings = _settings(asked)
@@ -483,6 +488,7 @@ def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
         _num_runners_up(asked, settings),
         asked.stream,
         asked.stream_options.include_usage,
+        field or ("messages" if kind == "chat" else "prompt"),
     )
 
 
@@ -586,15 +592,18 @@ def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Requ
     """Return for each prompt a request for each answer to it.
 
     A limit above what the server allows is lowered to what also fits; the answer notes it. Raises
-    ApiError, TextError or RequestError.
+    ApiError or RequestError.
     """
     check_depth(asked.settings, model.block_size)
     check_bias(asked.settings, model.tokenizer)
     most = min(caps.max_new_tokens, MAX_NEW_TOKENS)
     found: list[list[Request]] = []
     for prompt in asked.prompts:
-        check_prompt(prompt, model.tokenizer, caps.max_prompt_chars)
-        ids = _encode(prompt, model.tokenizer)
+        check_prompt(prompt, model.tokenizer, caps.max_prompt_chars, asked.field)
+        try:
+            ids = _encode(prompt, model.tokenizer)
+        except TextError as error:
+            raise ApiError(400, str(error), asked.field) from None
         number = asked.max_tokens
         if number in (None, UP_TO_LIMIT) or number > most:
             usual = RECOMMENDED.max_new_tokens if number is None else most
@@ -616,19 +625,19 @@ def check_length(num_tokens: int, most: int) -> None:
         raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
 
 
-def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int) -> None:
+def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:
     """Check the length of a text, or of each message of a conversation; 0 allows any.
 
-    Raises ApiError.
+    Raises ApiError, which names ``field``.
     """
     if not most:
         return
     if isinstance(prompt, str):
-        field, texts = "prompt", [prompt]
+        texts = [prompt]
     elif isinstance(prompt[0], tuple):
-        field, texts = "messages", [str(content) for _, content in prompt]
+        texts = [str(content) for _, content in prompt]
     else:
-        field, texts = "prompt", _messages_in(check_ids(prompt, tokenizer), tokenizer)
+        texts = _messages_in(check_ids(prompt, tokenizer), tokenizer)
     longest = max(map(len, texts))
     if longest > most:
         sentence = f"Shorten the prompt to at most {most:,} characters, got {longest:,}."

@@ -107,7 +107,7 @@ def read_request(body: bytes) -> ResponseRequest:
     chat = {name: values[name] for name in (*SERVED, "model", "stop", "stream") if name in values}
     if "max_output_tokens" in values:
         chat["max_completion_tokens"] = posted.max_output_tokens
-    return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}))
+    return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}, "input"))
 
 
 def _check_supported(values: Json) -> None:

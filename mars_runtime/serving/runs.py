@@ -56,7 +56,7 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
         raise ApiError(400, f"{field} must be a list of 1 to {model.capacity} values.", field)
     settings = changed(RECOMMENDED, lane, (*SERVED, "max_new_tokens"))
     check_ids(ids, model.tokenizer)
-    check_prompt(tuple(ids), model.tokenizer, caps.max_prompt_chars)
+    check_prompt(tuple(ids), model.tokenizer, caps.max_prompt_chars, f"{place}.prompt_ids")
     check_depth(settings, model.block_size)
     check_bias(settings, model.tokenizer)
     check_length(settings.max_new_tokens, caps.max_new_tokens)

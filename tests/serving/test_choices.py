@@ -290,6 +290,17 @@ def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
 # Conversations.
 
 
+@pytest.mark.parametrize("content", ["", " \n"])
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+def test_an_empty_message_is_refused_by_the_name_of_its_field(
+    place: Place, path: str, content: str
+) -> None:
+    messages = [{"role": "user", "content": content}]
+    field = "input" if path == "responses" else "messages"
+    answer = place.http.post(f"/v1/{path}", json={"model": NAME, field: messages})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
 def test_a_last_answer_is_continued(place: Place) -> None:
     tokenizer = place.model.tokenizer
     begun = {"role": "assistant", "content": "It is <|im_end|>"}
