@@ -67,22 +67,30 @@ class Piece:
 
 
 class Answer:
-    """One run, as far as it was read. ``is_over``: nothing more will be told of it, though its run
-    may go on where a stop string cut it."""
+    """One run, as far as it was read.
 
-    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str]) -> None:
+    stops: texts at which it ends. stop_ids: tokens at which it ends; these count, as EOS does, but
+    their text is not shown. ``is_over``: the answer is complete, though its run may continue behind
+    a stop.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Iterable[str], stop_ids: frozenset[int] = frozenset()
+    ) -> None:
         self.events: list[Event] = []
         self.end: End | None = None
         self.num_tokens = 0
         self._detokenizer = Detokenizer(tokenizer.token_bytes)
         self._cutter = StopCutter(tuple(stops))
+        self._stop_ids = stop_ids
+        self._has_stop_token = False
         self._length = self._num_shown = 0  # characters written, and told
         self._waiting: deque[Told] = deque()
 
     @property
     def is_cut(self) -> bool:
-        """Whether a stop string ended it."""
-        return self._cutter.is_cut
+        """Whether a stop string or a stop token ended it."""
+        return self._cutter.is_cut or self._has_stop_token
 
     @property
     def is_over(self) -> bool:
@@ -106,7 +114,7 @@ class Answer:
             before = self.num_tokens
             if isinstance(event, End):
                 self.end = event
-                text += self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
+                text += self._flush()
             elif isinstance(event, Step):
                 text += self._read_step(event)
                 event = _up_to(event, self.num_tokens - before)
@@ -116,11 +124,18 @@ class Answer:
             tokens.append(self._waiting.popleft())
         return Piece(text, tuple(tokens))
 
+    def _flush(self) -> str:
+        """The text that was held back, once no more comes."""
+        return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
+
     def _read_step(self, step: Step) -> str:
         (row,) = step.rows
         text = ""
         for token, proposal in zip(visible_tokens(row), row.proposals, strict=False):
             self.num_tokens += 1
+            if token in self._stop_ids:
+                self._has_stop_token = True
+                return text + self._flush()
             written = self._detokenizer.push([token])
             start, self._length = self._length, self._length + len(written)
             self._waiting.append(Told(token, start, self._length, proposal))
@@ -132,7 +147,7 @@ class Answer:
 
     def _is_told(self, token: Told) -> bool:
         """Whether its text was shown: all of it, or its beginning where a stop string cut it."""
-        if self.end is not None and not self.is_cut:
+        if self.is_over and not self._cutter.is_cut:
             return True
         is_begun = token.start < self._num_shown
         return is_begun and (self.is_cut or token.end <= self._num_shown)

@@ -88,7 +88,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1,),
     "min_tokens": (0,),
     "ignore_eos": (False,),
-    "stop_token_ids": ([],),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
     "add_generation_prompt": (True,),
@@ -186,6 +185,13 @@ def _stops(value: Any) -> Any:
     return stops
 
 
+def _stop_ids(value: Any) -> Any:
+    is_list = isinstance(value, list) and len(value) <= MAX_STOPS
+    if not is_list or not all(type(token) is int and 0 <= token <= MAX_INT for token in value):
+        refuse(f"must be a list of at most {MAX_STOPS} token ids")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_whole_text)]
 NoTools = Annotated[Any, BeforeValidator(_no_tools)]
 PostedPrompt = Text | list[int]
@@ -210,6 +216,13 @@ Stops = Annotated[
     list[Text],
     BeforeValidator(_stops),
     Field(description=f"up to {MAX_STOPS} texts at which the answer ends"),
+]
+
+
+StopIds = Annotated[
+    list[int],
+    BeforeValidator(_stop_ids),
+    Field(description=f"up to {MAX_STOPS} tokens at which the answer ends, without their text"),
 ]
 
 
@@ -257,6 +270,7 @@ class AnswerBody(Body):
     tools: NoTools = Field(default=None, description="not supported")
     functions: NoTools = Field(default=None, description="not supported")
     stop: Stops = Field(default=[])
+    stop_token_ids: StopIds = Field(default=[])
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
 
@@ -449,6 +463,7 @@ class Completion:
     settings: DecodeSettings
     max_tokens: int | None
     stops: tuple[str, ...]
+    stop_ids: frozenset[int]
     num_choices: int
     has_echo: bool
     num_runners_up: int | None
@@ -483,6 +498,7 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
         settings,
         _num_tokens(asked),
         tuple(asked.stop),
+        frozenset(asked.stop_token_ids),
         asked.n,
         isinstance(asked, TextFields) and asked.echo,
         _num_runners_up(asked, settings),

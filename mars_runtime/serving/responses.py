@@ -25,6 +25,7 @@ from mars_runtime.serving.requests import (
     Completion,
     Message,
     NumTokens,
+    StopIds,
     Stops,
     Text,
     check_supported,
@@ -76,6 +77,7 @@ class ResponsesFields(Body):
     instructions: Text = Field(default="", description="a system message before the input")
     max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
     stop: Stops = Field(default=[])
+    stop_token_ids: StopIds = Field(default=[])
     stream: bool = False
     metadata: dict[Text, Text] = Field(default={}, description="texts that are returned as sent")
 
@@ -104,7 +106,8 @@ def read_request(body: bytes) -> ResponseRequest:
     messages = [{"role": each.role, "content": each.content} for each in posted.input]
     if posted.instructions:
         messages.insert(0, {"role": "system", "content": posted.instructions})
-    chat = {name: values[name] for name in (*SERVED, "model", "stop", "stream") if name in values}
+    names = (*SERVED, "model", "stop", "stop_token_ids", "stream")
+    chat = {name: values[name] for name in names if name in values}
     if "max_output_tokens" in values:
         chat["max_completion_tokens"] = posted.max_output_tokens
     return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}, "input"))

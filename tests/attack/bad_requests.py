@@ -39,6 +39,7 @@ BAD_VALUES: dict[str, list[Any]] = {
     "temperature": [-1, 2.1, "1", 10**400, True, []],
     "seed": [-(2**63) - 1, 1.5, 2**63, 10**400, "7", True, []],
     "stop": [1, [""], ["a"] * 65, [1], {}, ["x" * 201], HALF, [HALF], [[]]],
+    "stop_token_ids": [1, "x", ["x"], [-1], [1.5], [True], [10**400], [1] * 65, {}, [[]]],
     "stream": [1, "true", [], {}],
     "stream_options": [1, [], "x", {"include_usage": 1}],
     "top_logprobs": [4, -1, "2", 1.5, 2],

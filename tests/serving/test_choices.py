@@ -287,6 +287,45 @@ def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
     assert text == place.text_for("What is it?")
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("own", [{"method": "ar"}, BOLD])
+def test_a_stop_token_ends_the_answer(place: Place, own: dict[str, Any], is_stream: bool) -> None:
+    """However many tokens a forward takes; tokens are bytes here, the answer goes on behind it."""
+    text = place.text_for("What is it?")
+    before = text[: text.index("☃")]
+    first_of_snowman = "☃".encode()[0]
+    more = {"extra_body": {**own, "stop_token_ids": [5, first_of_snowman]}, "logprobs": True}
+    found = chat(place, stream=is_stream, **more)
+    chunks = list(found) if is_stream else [found]
+    kept = [(it.delta if is_stream else it.message, it) for one in chunks for it in one.choices]
+    assert "".join(shown.content or "" for shown, _ in kept) == before
+    tokens = [token for _, it in kept if it.logprobs for token in it.logprobs.content]
+    assert b"".join(bytes(token.bytes) for token in tokens) == before.encode()
+    assert kept[-1][1].finish_reason == "stop"
+    forwards = chunks[-1].mars["forwards"]
+    assert forwards <= len(before.encode()) + 1
+    if not is_stream:
+        assert found.usage.completion_tokens == len(before.encode()) + 1
+    assert eventually(lambda: place.num_open == 0)
+
+
+def test_a_stop_token_ends_a_response_and_each_choice(place: Place) -> None:
+    text = place.text_for("What is it?")
+    own = {"extra_body": {"stop_token_ids": [ord(":")]}}
+    response = place.client.responses.create(model=NAME, input="What is it?", **own)
+    assert (response.output_text, response.status) == (text[: text.index(":")], "completed")
+    answers = complete(place, ["one", "two"], n=2, **own).choices
+    for choice, prompt in zip(answers, ("one", "one", "two", "two"), strict=True):
+        assert choice.text == text_of(place, prompt).partition(":")[0]
+
+
+def test_a_stop_token_releases_text_that_might_have_begun_a_stop_string(place: Place) -> None:
+    text = place.text_for("What is it?")
+    at = text.index(" and so on")
+    own = {"stop": [" and more"], "extra_body": {"stop_token_ids": [ord("s")]}}
+    assert chat(place, **own).choices[0].message.content == text[: at + len(" and ")]
+
+
 # Conversations.
 
 
