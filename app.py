@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from app.serving.engines import Engines
 
 FAREWELL_SECONDS = 0.2
-"""For the streams of programs to say that the server ends."""
+"""For the streams of the page to say that the server ends."""
+ANSWER_SECONDS = 5.0
+"""For the answers to programs to end with a sentence, at most."""
 LEAVE_SECONDS = 10.0
 """From the word to leave to the end at the latest, whatever hangs or was not heard."""
 
@@ -134,6 +136,7 @@ def serve(settings: AppSettings) -> None:
 
     from app.handlers import make_handlers
     from app.recordings import first
+    from app.serving.endpoint import OPEN_REQUESTS
     from app.serving.serve import serve as serve_page
 
     gc.enable()
@@ -141,6 +144,7 @@ def serve(settings: AppSettings) -> None:
         serve_page(make_handlers(engines), first=first())
     finally:
         engines.close()
+        OPEN_REQUESTS.wait(ANSWER_SECONDS)
         time.sleep(FAREWELL_SECONDS)
 
 

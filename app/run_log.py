@@ -10,13 +10,14 @@ few. One that missed more asks for the whole. Knows no gradio and no trace; line
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
+
+from mars_runtime.json_values import json_line
 
 WHOLE_CHARS = 120_000
 OVERLAP = 6  # values that repeat a line after the one that brought it
@@ -44,7 +45,7 @@ class RunLog:
 
     def add(self, tag: str, data: str | Mapping[str, Any]) -> None:
         """Append a trace line under its transcript's name, or an object under another tag."""
-        text = data if isinstance(data, str) else _json(data)
+        text = data if isinstance(data, str) else json_line(data)
         line = f"{tag}\t{text.rstrip()}\n"
         with self._lock:
             self._lines.append(line)
@@ -89,7 +90,7 @@ class RunLog:
 
     def _from(self, begin: int) -> str:
         head = {**self._head, "from": begin} if begin else self._head
-        return _json(head) + "\n" + "".join(self._lines[begin:])
+        return json_line(head) + "\n" + "".join(self._lines[begin:])
 
 
 L = TypeVar("L", bound=RunLog)
@@ -115,7 +116,3 @@ class RunLogs:
         """The run as one value, for a page that missed some of its lines; empty if forgotten."""
         log = self._by_run.get(run) if isinstance(run, str) else None
         return log.whole() if log is not None else ""
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

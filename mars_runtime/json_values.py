@@ -5,6 +5,7 @@ Dataclasses name these kinds as types of their fields, and pydantic checks them.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Annotated, Any, cast
@@ -26,6 +27,15 @@ SENTENCES = {
     "dataclass_type": NO_OBJECT,
 }
 """Pydantic's kinds of errors in our words; those of lists are all NO_LIST."""
+
+
+def json_line(value: Any) -> str:
+    """Return a value as one line of JSON in ASCII.
+
+    Many clients split streams by every line break of Unicode. JSON may hold U+0085, U+2028 and
+    U+2029 as they are, so each character outside ASCII is escaped.
+    """
+    return json.dumps(value, separators=(",", ":"))
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.controls import RefusalError, read_system
+from app.controls import RefusalError, read_prompt, read_setting, read_system
 from app.imported_runs import read_import
 from app.review.library import Library
 from app.serving.engines import Engines, UnavailableError
@@ -48,6 +48,8 @@ AWAY_SECONDS = 120.0
 """After which a set is stopped whose owner's page asks for it no more. A browser lets a page in the
 background ask once a minute."""
 MAX_TOKENS = 128
+CAPPED = ("max_new_tokens", "block_size")
+"""Settings whose ranges depend on the page and the checkpoint."""
 FULL = "Other sets are being made just now: try again in a while."
 ONE = "A set of yours is being made: wait for it, or stop it."
 FAULT = "The server failed while it made this set: make the rest, or make it again."
@@ -124,8 +126,7 @@ class Making:
                 f"Give at most {most['prompts']} prompts: these are {len(asked.items)}."
             )
         _check_number(len(asked.ways), most["ways"])
-        for way in asked.ways:
-            self._engines.entry(way.checkpoint)
+        self._check_caps(asked)
         with self._lock:
             going = self._going()
             is_going = any(job.name == name for job in going)
@@ -153,6 +154,19 @@ class Making:
         """Raise SetError where no further set can be made now. A paused one takes no place."""
         if sum(job.state == "making" for job in self._going()) >= MAX_JOBS:
             raise SetError(FULL)
+
+    def _check_caps(self, asked: Asked) -> None:
+        """Check prompts and ways as a run of the page, wherever they come from: words of a way and
+        an imported set name settings too. Raises RefusalError."""
+        for way in asked.ways:
+            limits = self._engines.limits(way.checkpoint)
+            for name in CAPPED if way.settings is not None else ():
+                read_setting(name, getattr(way.settings, name), limits)
+            for number, item in enumerate(asked.items, 1):
+                try:
+                    read_prompt(item.prompt, limits)
+                except RefusalError as refusal:
+                    raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
 
     def _ways(self, told: Mapping[str, Any], most: int) -> tuple[Way, ...]:
         """Raises SettingsError."""

@@ -5,6 +5,7 @@ be asked for by name. Knows no gradio.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 
 from app.controls import RefusalError
@@ -14,6 +15,8 @@ from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 from mars_runtime.serving.models import EngineModel, NotReadyError, unknown
 from mars_runtime.serving.requests import Caps
+
+WAIT_SECONDS = 0.02
 
 
 class PageModels:
@@ -61,6 +64,35 @@ class Beside:
         await (self._endpoint if is_own else self._app)(scope, receive, send)
 
 
+class OpenRequests:
+    """ASGI middleware that counts the requests which have no complete answer yet."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def counted(self, app: Application) -> Application:
+        """Return ``app``, whose requests are counted."""
+
+        async def counting(scope: Message, receive: Receive, send: Send) -> None:
+            self._number += 1
+            try:
+                await app(scope, receive, send)
+            finally:
+                self._number -= 1
+
+        return counting
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all are answered, from another thread than theirs, at most so long."""
+        until = time.monotonic() + seconds
+        while self._number and time.monotonic() < until:
+            time.sleep(WAIT_SECONDS)
+
+
+OPEN_REQUESTS = OpenRequests()
+"""Requests of programs to the endpoint of this process, which are to end before it does."""
+
+
 def make_endpoint(engines: Engines) -> Application:
     """The endpoint over the page's engines, under the page's caps."""
     settings = engines.settings
@@ -69,6 +101,10 @@ def make_endpoint(engines: Engines) -> Application:
         settings.max_seconds,
         settings.max_body_bytes,
         settings.max_runs_per_address,
+        settings.max_prompt_chars,
     )
     origins = read_origins(settings.allowed_origins)
-    return make_app(PageModels(engines), caps, settings.api_key, engines.metrics.expose, origins)
+    endpoint = make_app(
+        PageModels(engines), caps, settings.api_key, engines.metrics.expose, origins
+    )
+    return OPEN_REQUESTS.counted(endpoint)

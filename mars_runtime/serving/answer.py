@@ -32,12 +32,14 @@ from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import Completion
 from mars_runtime.serving.speculation import metrics
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer, Tokenizer
 
 OBJECTS = {"chat": "chat.completion", "text": "text_completion"}
 Json = dict[str, Any]
 POLL_SECONDS = 0.02
 SHUTTING_DOWN = "The server is shutting down: please send the request again in a moment."
+LOWERED = "The limit of {} tokens was lowered to {}, the most that this server allows here."
 T = TypeVar("T")
 
 
@@ -65,22 +67,30 @@ class Piece:
 
 
 class Answer:
-    """One run, as far as it was read. ``is_over``: nothing more will be told of it, though its run
-    may go on where a stop string cut it."""
+    """One run, as far as it was read.
 
-    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str]) -> None:
+    stops: texts at which it ends. stop_ids: tokens at which it ends; these count, as EOS does, but
+    their text is not shown. ``is_over``: the answer is complete, though its run may continue behind
+    a stop.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Iterable[str], stop_ids: frozenset[int] = frozenset()
+    ) -> None:
         self.events: list[Event] = []
         self.end: End | None = None
         self.num_tokens = 0
         self._detokenizer = Detokenizer(tokenizer.token_bytes)
         self._cutter = StopCutter(tuple(stops))
+        self._stop_ids = stop_ids
+        self._has_stop_token = False
         self._length = self._num_shown = 0  # characters written, and told
         self._waiting: deque[Told] = deque()
 
     @property
     def is_cut(self) -> bool:
-        """Whether a stop string ended it."""
-        return self._cutter.is_cut
+        """Whether a stop string or a stop token ended it."""
+        return self._cutter.is_cut or self._has_stop_token
 
     @property
     def is_over(self) -> bool:
@@ -104,7 +114,7 @@ class Answer:
             before = self.num_tokens
             if isinstance(event, End):
                 self.end = event
-                text += self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
+                text += self._flush()
             elif isinstance(event, Step):
                 text += self._read_step(event)
                 event = _up_to(event, self.num_tokens - before)
@@ -114,11 +124,18 @@ class Answer:
             tokens.append(self._waiting.popleft())
         return Piece(text, tuple(tokens))
 
+    def _flush(self) -> str:
+        """The text that was held back, once no more comes."""
+        return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
+
     def _read_step(self, step: Step) -> str:
         (row,) = step.rows
         text = ""
         for token, proposal in zip(visible_tokens(row), row.proposals, strict=False):
             self.num_tokens += 1
+            if token in self._stop_ids:
+                self._has_stop_token = True
+                return text + self._flush()
             written = self._detokenizer.push([token])
             start, self._length = self._length, self._length + len(written)
             self._waiting.append(Told(token, start, self._length, proposal))
@@ -130,7 +147,7 @@ class Answer:
 
     def _is_told(self, token: Told) -> bool:
         """Whether its text was shown: all of it, or its beginning where a stop string cut it."""
-        if self.end is not None and not self.is_cut:
+        if self.is_over and not self._cutter.is_cut:
             return True
         is_begun = token.start < self._num_shown
         return is_begun and (self.is_cut or token.end <= self._num_shown)
@@ -187,21 +204,26 @@ class Envelope:
     """What the chunks of one answer have in common, and the answer as a whole."""
 
     def __init__(
-        self, asked: Completion, tokenizer: Tokenizer, num_prompt_tokens: int, seed: int
+        self,
+        asked: Completion,
+        tokenizer: Tokenizer,
+        num_prompt_tokens: int,
+        settings: DecodeSettings,
     ) -> None:
         self._asked = asked
         self._tokenizer = tokenizer
         self._num_prompt_tokens = num_prompt_tokens
-        self._seed = seed
+        self._settings = settings
         self._index = 0
         self.is_chat = asked.kind == "chat"
         self.name = f"{'chatcmpl' if self.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self.created = int(time.time())
 
-    def sibling(self, index: int, num_prompt_tokens: int, seed: int) -> Envelope:
+    def sibling(self, index: int, num_prompt_tokens: int, settings: DecodeSettings) -> Envelope:
         """The envelope of another choice of the same answer."""
         other = copy(self)
-        other._index, other._num_prompt_tokens, other._seed = index, num_prompt_tokens, seed
+        other._index, other._num_prompt_tokens = index, num_prompt_tokens
+        other._settings = settings
         return other
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
@@ -291,6 +313,11 @@ class Envelope:
             "prompt_tokens_details": {"cached_tokens": num_reused},
         }
 
+    def _note(self) -> str:
+        """Say that the requested number of tokens was lowered; empty where it was not."""
+        requested, allowed = self._asked.max_tokens, self._settings.max_new_tokens
+        return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
+
     def _figures(self, answer: Answer) -> Json:
         """Of the run up to where the answer ended, in device time."""
         events, end = answer.events, answer.end
@@ -298,7 +325,8 @@ class Envelope:
         return {
             "ended": end.reason if end else "stop",
             "message": end.message if end else "",
-            "seed": self._seed,
+            "note": self._note(),
+            "seed": self._settings.seed,
             "forwards": folds.num_forwards(events),
             "tokens_per_forward": round(folds.tpf(events), 3),
             "loops_at": folds.loops_at(events),

@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from mars_runtime.engine.base import MAX_LANES
 from mars_runtime.engine.request import Request as EngineRequest
+from mars_runtime.json_values import json_line
 from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
     Answer,
@@ -257,14 +258,14 @@ class Endpoint:
         """All answers that are asked for, of which none has begun. The tokens of a prompt count in
         the usage of the first answer to it."""
         tokenizer, owner = model.tokenizer, _owner(request)
-        first = Envelope(asked, tokenizer, 0, 0)
+        first = Envelope(asked, tokenizer, 0, made[0][0].settings)
         found: list[Choice] = []
         for prompt, requests in zip(asked.prompts, made, strict=True):
             echo = _echo(prompt, tokenizer) if asked.has_echo else ""
             for number, each in enumerate(requests):
                 num_prompt_tokens = 0 if number else len(each.prompt_ids)
-                envelope = first.sibling(len(found), num_prompt_tokens, each.settings.seed)
-                answer = Answer(tokenizer, asked.stops)
+                envelope = first.sibling(len(found), num_prompt_tokens, each.settings)
+                answer = Answer(tokenizer, asked.stops, asked.stop_ids)
                 found.append(Choice(replace(each, owner=owner), envelope, answer, echo))
         more: Callable[[int], int] = request.scope[MORE_PLACES]
         at_once = 1 + more(min(len(found), MAX_LANES) - 1)
@@ -272,13 +273,13 @@ class Endpoint:
         return Choices(found, model.submit, at_once, self._caps.max_seconds, register)
 
     async def _respond(self, request: Request) -> Response:
-        parsed = read_request(await request.body(), self._caps)
+        parsed = read_request(await request.body())
         chat = parsed.chat
         model = self._models.find(chat.model)
         ((made,),) = await self._aside(partial(make_requests, chat, model, self._caps))
-        completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings.seed)
+        completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings)
         envelope = ResponseEnvelope(parsed, completion)
-        answer = Answer(model.tokenizer, chat.stops)
+        answer = Answer(model.tokenizer, chat.stops, chat.stop_ids)
         run = await model.submit(replace(made, owner=_owner(request)))
         self._registry.add(envelope.name, model.block_size, [run])
         if chat.is_stream:
@@ -336,7 +337,7 @@ async def _lines(choices: Choices) -> AsyncIterator[str]:
 
 
 def _line(chunk: Json) -> str:
-    return f"data: {json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"data: {json_line(chunk)}\n\n"
 
 
 async def _metrics(expose: Expose, request: Request) -> Response:

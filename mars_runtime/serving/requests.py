@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
@@ -30,6 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from mars_runtime.engine.base import MAX_LANES
 from mars_runtime.engine.request import MAX_DEADLINE, Request
+from mars_runtime.json_values import MAX_INT
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
 from mars_runtime.settings import (
@@ -40,7 +41,7 @@ from mars_runtime.settings import (
     DecodeSettings,
     SettingsError,
 )
-from mars_runtime.text import Said, Tokenizer
+from mars_runtime.text import Said, TextError, Tokenizer
 
 NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
 NO_TEXT = "Remove the characters that are no valid text."
@@ -51,6 +52,7 @@ UP_TO_LIMIT = -1  # as max_tokens: as many as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a message that hold text, in chats and in the Responses API."""
 MAX_RUNNERS_UP = 3  # that events carry
+NUM_SEEDS = 2**31
 NO_TOOLS = "Tools are not supported here: remove tools, tool_calls and messages of the role tool."
 SERVED = (
     *(name for name, line in SETTINGS.items() if line.link and name != "max_new_tokens"),
@@ -71,8 +73,34 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "suffix": ("",),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    **dict.fromkeys(
+        (
+            *("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
+            *("structured_outputs", "structural_tag", "json_schema", "grammar", "regex", "ebnf"),
+        ),
+        ("", {}, []),
+    ),
+    **dict.fromkeys(("allowed_token_ids", "bad_words", "logits_processors"), ([],)),
+    **dict.fromkeys(("chat_template", "documents"), ("", [])),
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "min_tokens": (0,),
+    "ignore_eos": (False,),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "truncate_prompt_tokens": (),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "typical_p": (1,),
+    "xtc_probability": (0,),
+    "dry_multiplier": (0,),
+    "mirostat": (0,),
 }
-"""Fields of OpenAI's that this server cannot obey, and their values that change nothing."""
+"""Fields of OpenAI, vLLM, SGLang and llama.cpp that change an answer and are not supported here,
+and their values that change nothing."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -129,8 +157,8 @@ def _max_tokens(value: Any) -> Any:
     """A number of tokens, or None for as many as fit."""
     if type(value) is int and value == UP_TO_LIMIT:
         return None
-    if value is not None and (type(value) is not int or not 1 <= value <= MAX_NEW_TOKENS):
-        refuse(f"must be a whole number from 1 to {MAX_NEW_TOKENS}, or -1 for as many as fit")
+    if value is not None and (type(value) is not int or not 1 <= value <= MAX_INT):
+        refuse(f"must be a whole number from 1 to {MAX_INT}, or -1 for as many as fit")
     return value
 
 
@@ -157,10 +185,24 @@ def _stops(value: Any) -> Any:
     return stops
 
 
+def _stop_ids(value: Any) -> Any:
+    is_list = isinstance(value, list) and len(value) <= MAX_STOPS
+    if not is_list or not all(type(token) is int and 0 <= token <= MAX_INT for token in value):
+        refuse(f"must be a list of at most {MAX_STOPS} token ids")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_whole_text)]
 NoTools = Annotated[Any, BeforeValidator(_no_tools)]
 PostedPrompt = Text | list[int]
-NumTokens = Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)]
+NumTokens = Annotated[int, Field(ge=1, le=MAX_INT)]
+"""Clients send defaults above what a server allows, so ``make_requests`` lowers them."""
+Seed = Annotated[
+    int,
+    Field(ge=-(2**63), le=2**63 - 1),
+    AfterValidator(lambda seed: seed % NUM_SEEDS),
+]
+"""OpenAI's seeds are int64; the range of the setting is smaller."""
 MaxTokens = Annotated[
     NumTokens | None,
     BeforeValidator(_max_tokens),
@@ -174,6 +216,13 @@ Stops = Annotated[
     list[Text],
     BeforeValidator(_stops),
     Field(description=f"up to {MAX_STOPS} texts at which the answer ends"),
+]
+
+
+StopIds = Annotated[
+    list[int],
+    BeforeValidator(_stop_ids),
+    Field(description=f"up to {MAX_STOPS} tokens at which the answer ends, without their text"),
 ]
 
 
@@ -221,6 +270,7 @@ class AnswerBody(Body):
     tools: NoTools = Field(default=None, description="not supported")
     functions: NoTools = Field(default=None, description="not supported")
     stop: Stops = Field(default=[])
+    stop_token_ids: StopIds = Field(default=[])
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
 
@@ -272,7 +322,7 @@ def with_settings(base: type[B], names: Collection[str], *, is_change: bool = Fa
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
         name: (
-            line.schema_type,
+            Seed if name == "seed" else line.schema_type,
             Field(default=None if is_change else getattr(RECOMMENDED, name), description=line.says),
         )
         for name, line in lines.items()
@@ -363,7 +413,7 @@ def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
         names.append(str(part))
         node = inner
     field = ".".join(names)
-    if names[-1] in SETTINGS:
+    if names[-1] in SETTINGS and names[-1] != "seed":
         return ApiError(400, SETTINGS[names[-1]].refusal, names[-1])
     if fault["type"] == "sentence":
         return ApiError(400, fault["msg"], field)
@@ -400,6 +450,7 @@ def _wanted(node: dict[str, Any]) -> str:
 class Completion:
     """A request as posted.
 
+    field: the one that holds the prompts, as refusals name it.
     prompts: each a conversation, a text, or token ids. max_tokens: None if the request names none,
     UP_TO_LIMIT for as many as fit. num_choices: answers to each prompt. has_echo: whether answers
     begin with the prompt. num_runners_up: of each token, to be returned with their probabilities;
@@ -412,11 +463,13 @@ class Completion:
     settings: DecodeSettings
     max_tokens: int | None
     stops: tuple[str, ...]
+    stop_ids: frozenset[int]
     num_choices: int
     has_echo: bool
     num_runners_up: int | None
     is_stream: bool
     has_usage: bool
+    field: str
 
 
 def read_completion(kind: Kind, body: bytes) -> Completion:
@@ -424,11 +477,12 @@ def read_completion(kind: Kind, body: bytes) -> Completion:
     return completion_of(kind, parse(body))
 
 
-def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
-    """Return the request that these fields make. Raises ApiError."""
-    for name, neutral in NEUTRAL.items():
-        if name in posted and not any(_is_same(posted[name], each) for each in neutral):
-            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
+def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Completion:
+    """Return the request that these fields make. Raises ApiError.
+
+    field: the one that held the prompt before it was translated.
+    """
+    check_supported(posted, NEUTRAL)
     asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
     settings = _settings(asked)
     prompts: tuple[Prompt, ...]
@@ -444,12 +498,21 @@ def completion_of(kind: Kind, posted: dict[str, Any]) -> Completion:
         settings,
         _num_tokens(asked),
         tuple(asked.stop),
+        frozenset(asked.stop_token_ids),
         asked.n,
         isinstance(asked, TextFields) and asked.echo,
         _num_runners_up(asked, settings),
         asked.stream,
         asked.stream_options.include_usage,
+        field or ("messages" if kind == "chat" else "prompt"),
     )
+
+
+def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
+    """Refuse fields with other values than these, which change nothing. Raises ApiError."""
+    for name, values in neutral.items():
+        if name in posted and not any(_is_same(posted[name], each) for each in values):
+            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
 
 
 def _check_choices(asked: AnswerBody, num_prompts: int) -> None:
@@ -468,7 +531,7 @@ def _is_same(value: object, neutral: object) -> bool:
 def _settings(asked: AnswerBody) -> DecodeSettings:
     settings = changed(RECOMMENDED, asked, SERVED)
     if settings.temperature and "seed" not in asked.model_fields_set:
-        settings = replace(settings, seed=secrets.randbelow(2**31))
+        settings = replace(settings, seed=secrets.randbelow(NUM_SEEDS))
     return settings
 
 
@@ -528,31 +591,39 @@ def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
 class Caps:
     """What keeps a server alive. max_new_tokens: of an answer; max_seconds: from submission to its
     end, then it ends as it is; max_body_bytes: larger requests are refused unread;
-    max_runs_per_address: of one address at once, waiting ones included, 0 for any number."""
+    max_runs_per_address: of one address at once, waiting ones included, 0 for any number;
+    max_prompt_chars: of a text or of one message, 0 for any number."""
 
     max_new_tokens: int = MAX_NEW_TOKENS
     max_seconds: float = 300.0
     max_body_bytes: int = 1_048_576
     max_runs_per_address: int = 0
+    max_prompt_chars: int = 0
 
 
 DEFAULT_CAPS = Caps()
 
 
 def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Request]]:
-    """What to submit: for each prompt a request for each answer to it. Raises ApiError, TextError
-    or RequestError."""
-    if asked.max_tokens is not None:
-        check_length(asked.max_tokens, caps.max_new_tokens)
+    """Return for each prompt a request for each answer to it.
+
+    A limit above what the server allows is lowered to what also fits; the answer notes it. Raises
+    ApiError or RequestError.
+    """
     check_depth(asked.settings, model.block_size)
     check_bias(asked.settings, model.tokenizer)
+    most = min(caps.max_new_tokens, MAX_NEW_TOKENS)
     found: list[list[Request]] = []
     for prompt in asked.prompts:
-        ids = _encode(prompt, model.tokenizer)
+        check_prompt(prompt, model.tokenizer, caps.max_prompt_chars, asked.field)
+        try:
+            ids = _encode(prompt, model.tokenizer)
+        except TextError as error:
+            raise ApiError(400, str(error), asked.field) from None
         number = asked.max_tokens
-        if number in (None, UP_TO_LIMIT):
-            most = RECOMMENDED.max_new_tokens if number is None else MAX_NEW_TOKENS
-            number = max(1, min(most, caps.max_new_tokens, model.capacity - len(ids)))
+        if number in (None, UP_TO_LIMIT) or number > most:
+            usual = RECOMMENDED.max_new_tokens if number is None else most
+            number = max(1, min(usual, most, model.capacity - len(ids)))
         request = Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
         found.append([_of_choice(request, index) for index in range(asked.num_choices)])
     return found
@@ -560,7 +631,7 @@ def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Requ
 
 def _of_choice(request: Request, index: int) -> Request:
     """The request for the answer of this number, with a seed of its own."""
-    seed = (request.settings.seed + index) % 2**31
+    seed = (request.settings.seed + index) % NUM_SEEDS
     return replace(request, settings=replace(request.settings, seed=seed))
 
 
@@ -568,6 +639,33 @@ def check_length(num_tokens: int, most: int) -> None:
     """Raises ApiError for an answer that may not be so long."""
     if num_tokens > most:
         raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
+
+
+def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:
+    """Check the length of a text, or of each message of a conversation; 0 allows any.
+
+    Raises ApiError, which names ``field``.
+    """
+    if not most:
+        return
+    if isinstance(prompt, str):
+        texts = [prompt]
+    elif isinstance(prompt[0], tuple):
+        texts = [str(content) for _, content in prompt]
+    else:
+        texts = _messages_in(check_ids(prompt, tokenizer), tokenizer)
+    longest = max(map(len, texts))
+    if longest > most:
+        sentence = f"Shorten the prompt to at most {most:,} characters, got {longest:,}."
+        raise ApiError(400, sentence, field)
+
+
+def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """The texts of the messages that these ids hold; all of it where they are no conversation."""
+    end = tokenizer.decode([tokenizer.im_end_id])
+    begin = tokenizer.decode([tokenizer.im_start_id])
+    first, *turns = tokenizer.decode(ids).split(begin)
+    return [first, *(turn.partition("\n")[2].rstrip("\n").removesuffix(end) for turn in turns)]
 
 
 def check_depth(settings: DecodeSettings, depth: int) -> None:

@@ -6,7 +6,6 @@ events. No response is stored, so each request brings its whole conversation.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from mars_runtime.json_values import json_line
 from mars_runtime.serving.answer import Answer, Envelope, Json, Piece, pieces
 from mars_runtime.serving.errors import ApiError, refusal_of
 from mars_runtime.serving.models import Answering
@@ -22,18 +22,20 @@ from mars_runtime.serving.requests import (
     MAX_MESSAGES,
     SERVED,
     Body,
-    Caps,
     Completion,
     Message,
     NumTokens,
+    StopIds,
     Stops,
     Text,
+    check_supported,
     checked,
     completion_of,
     parse,
     refuse,
     with_settings,
 )
+from mars_runtime.serving.requests import NEUTRAL as CHAT_NEUTRAL
 from mars_runtime.settings import RECOMMENDED
 
 UNSTORED = "No response is stored here: send the whole conversation as input."
@@ -41,6 +43,7 @@ UNSUPPORTED = "{field} is not supported here: leave it out."
 WANTED = f"a text or a list of 1 to {MAX_MESSAGES} messages"
 LAST = "input must end with a message of the role user."
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **CHAT_NEUTRAL,
     "background": (False,),
     "tools": ([],),
     "prompt": (),
@@ -74,6 +77,7 @@ class ResponsesFields(Body):
     instructions: Text = Field(default="", description="a system message before the input")
     max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
     stop: Stops = Field(default=[])
+    stop_token_ids: StopIds = Field(default=[])
     stream: bool = False
     metadata: dict[Text, Text] = Field(default={}, description="texts that are returned as sent")
 
@@ -89,7 +93,7 @@ class ResponseRequest:
     chat: Completion
 
 
-def read_request(body: bytes, caps: Caps) -> ResponseRequest:
+def read_request(body: bytes) -> ResponseRequest:
     """Parse a request. Raises ApiError."""
     values = parse(body)
     for field in ("previous_response_id", "conversation"):
@@ -97,26 +101,21 @@ def read_request(body: bytes, caps: Caps) -> ResponseRequest:
             raise ApiError(400, f"{field} is not supported. {UNSTORED}", field)
     _check_supported(values)
     posted = checked(ResponsesBody, values)
-    limit = caps.max_new_tokens
-    if posted.max_output_tokens > limit and "max_output_tokens" in values:
-        sentence = f"max_output_tokens must be at most {limit}, got {posted.max_output_tokens}."
-        raise ApiError(400, sentence, "max_output_tokens")
     if posted.input[-1].role != "user":
         raise ApiError(400, LAST, "input")
     messages = [{"role": each.role, "content": each.content} for each in posted.input]
     if posted.instructions:
         messages.insert(0, {"role": "system", "content": posted.instructions})
-    chat = {name: values[name] for name in (*SERVED, "model", "stop", "stream") if name in values}
+    names = (*SERVED, "model", "stop", "stop_token_ids", "stream")
+    chat = {name: values[name] for name in names if name in values}
     if "max_output_tokens" in values:
         chat["max_completion_tokens"] = posted.max_output_tokens
-    return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}))
+    return ResponseRequest(posted, completion_of("chat", {**chat, "messages": messages}, "input"))
 
 
 def _check_supported(values: Json) -> None:
     """Raises ApiError for what would change the response and cannot be done."""
-    for field, neutral in NEUTRAL.items():
-        if field in values and values[field] not in neutral:
-            raise ApiError(400, UNSUPPORTED.format(field=field), field)
+    check_supported(values, NEUTRAL)
     text, include = values.get("text"), values.get("include")
     if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
         raise ApiError(400, UNSUPPORTED.format(field="text.format"), "text.format")
@@ -185,8 +184,7 @@ class ResponseEnvelope:
 
     def _event(self, name: str, **fields: Any) -> str:
         event = {"type": f"response.{name}", "sequence_number": next(self._numbers), **fields}
-        data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-        return f"event: response.{name}\ndata: {data}\n\n"
+        return f"event: response.{name}\ndata: {json_line(event)}\n\n"
 
     def _message(self, status: str, text: str) -> Json:
         return {

@@ -9,7 +9,6 @@ stopped by a random name, told to whoever asked alone: who knows it may move the
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import End
-from mars_runtime.json_values import Truth, Whole
+from mars_runtime.json_values import Truth, Whole, json_line
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Model
 from mars_runtime.serving.requests import (
@@ -31,6 +30,7 @@ from mars_runtime.serving.requests import (
     check_depth,
     check_ids,
     check_length,
+    check_prompt,
     whole,
 )
 from mars_runtime.settings import RECOMMENDED, STEERED, DecodeSettings
@@ -56,6 +56,7 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
         raise ApiError(400, f"{field} must be a list of 1 to {model.capacity} values.", field)
     settings = changed(RECOMMENDED, lane, (*SERVED, "max_new_tokens"))
     check_ids(ids, model.tokenizer)
+    check_prompt(tuple(ids), model.tokenizer, caps.max_prompt_chars, f"{place}.prompt_ids")
     check_depth(settings, model.block_size)
     check_bias(settings, model.tokenizer)
     check_length(settings.max_new_tokens, caps.max_new_tokens)
@@ -125,7 +126,7 @@ class Lanes:
     def _state(self) -> str:
         first, num_sharing = self.runs[0], max(run.num_sharing for run in self.runs)
         state = State(first.place, first.is_held_up, first.is_hurried, num_sharing)
-        return json.dumps(asdict(state))
+        return json_line(asdict(state))
 
 
 def wire_header(settings: DecodeSettings) -> Header:

@@ -83,3 +83,10 @@ def test_the_latest_outlive_their_stream_and_a_stream_outlives_the_latest() -> N
     assert logs.missed(streaming.run)
     assert not logs.missed(ended[0])
     assert all(logs.missed(run) for run in ended[1:])
+
+
+def test_no_text_breaks_a_line_in_two() -> None:
+    log = RunLog({"lanes": [], "prompt": "one\u2028line"})
+    log.add("about", {"text": "one\x85line\u2029"})
+    log.say("one\u2028line")
+    assert len(log.whole().splitlines()) == 3

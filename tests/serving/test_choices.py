@@ -15,6 +15,7 @@ import pytest
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
 from mars_runtime.events import Event, Step
+from mars_runtime.serving.answer import LOWERED
 from mars_runtime.serving.requests import Caps
 
 ASK: list[Any] = [{"role": "user", "content": "What is it?"}]
@@ -208,7 +209,139 @@ def test_no_limit_is_as_many_as_fit(tmp_path: Path, name: str, limit: int | None
         assert chat(place).usage.completion_tokens == 256, "where nothing is said"
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a_limit_above_the_cap_is_lowered_with_a_note(
+    tmp_path: Path, name: str, is_stream: bool
+) -> None:
+    """Clients send their own defaults; what also fits counts."""
+    backend = Oracle(forward_seconds=0.0)
+    with serving(tmp_path, backend, caps=Caps(max_new_tokens=20)) as place:
+
+        def mars_of(limit: int) -> Any:
+            found = chat(place, extra_body={name: limit}, stream=is_stream)
+            return (list(found)[-1] if is_stream else found).mars
+
+        num_prompt = len(place.model.tokenizer.encode_prompt("What is it?"))
+        for capacity, most in ((100_000, 20), (num_prompt + 10, 10)):
+            backend.capacity = capacity
+            for limit in (8192, 2**31 - 1):
+                mars = mars_of(limit)
+                assert mars["note"] == LOWERED.format(limit, most)
+                assert mars["ended"] == "limit"
+        assert mars_of(10)["note"] == ""
+
+
+@pytest.mark.parametrize("seed", [-(2**63), -1, 2**31, 2**63 - 1])
+def test_a_seed_is_any_int64(place: Place, seed: int) -> None:
+    """The one that is reported gives the same answer."""
+    reported = chat(place, seed=seed, temperature=1, max_tokens=2).mars["seed"]
+    assert 0 <= reported < 2**31
+    again = chat(place, seed=reported, temperature=1, max_tokens=2, n=2)
+    assert [each.mars["seed"] for each in again.choices] == [reported, (reported + 1) % 2**31]
+
+
+REFUSED = {
+    "guided_json": {"type": "object"},
+    "guided_regex": "a+",
+    "guided_choice": ["yes", "no"],
+    "guided_grammar": "root ::= x",
+    "structured_outputs": {"choice": ["yes"]},
+    "grammar": "root ::= x",
+    "json_schema": {"type": "object"},
+    "regex": "a+",
+    "ebnf": "root ::= x",
+    "tool_choice": "required",
+    "function_call": {"name": "f"},
+    "allowed_token_ids": [1],
+    "bad_words": ["no"],
+    "use_beam_search": True,
+    "chat_template": "{{ messages }}",
+    "top_k": 40,
+    "min_p": 0.1,
+    "min_tokens": 5,
+    "ignore_eos": True,
+    "typical_p": 0.5,
+    "mirostat": 2,
+}
+"""Fields of other servers that would change the answer."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+def test_what_would_change_the_answer_is_refused_by_name(
+    place: Place, name: str, path: str
+) -> None:
+    asked = {"chat/completions": {"messages": ASK}, "responses": {"input": "x"}}
+    body = {"model": NAME, **asked.get(path, {"prompt": "x"}), name: REFUSED[name]}
+    answer = place.http.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    sentence = f"{name} is not supported here: leave it out."
+    assert (error["param"], error["message"]) == (name, sentence)
+
+
+def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
+    own = {
+        "tool_choice": "auto", "guided_json": None, "top_k": -1, "min_p": 0.0, "min_tokens": 0,
+        "ignore_eos": False, "stop_token_ids": [], "length_penalty": 1.0, "typical_p": 1.0,
+        "skip_special_tokens": True, "use_beam_search": False, "mirostat": 0,
+    }  # fmt: skip
+    text = chat(place, extra_body=own).choices[0].message.content
+    assert text == place.text_for("What is it?")
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("own", [{"method": "ar"}, BOLD])
+def test_a_stop_token_ends_the_answer(place: Place, own: dict[str, Any], is_stream: bool) -> None:
+    """However many tokens a forward takes; tokens are bytes here, the answer goes on behind it."""
+    text = place.text_for("What is it?")
+    before = text[: text.index("☃")]
+    first_of_snowman = "☃".encode()[0]
+    more = {"extra_body": {**own, "stop_token_ids": [5, first_of_snowman]}, "logprobs": True}
+    found = chat(place, stream=is_stream, **more)
+    chunks = list(found) if is_stream else [found]
+    kept = [(it.delta if is_stream else it.message, it) for one in chunks for it in one.choices]
+    assert "".join(shown.content or "" for shown, _ in kept) == before
+    tokens = [token for _, it in kept if it.logprobs for token in it.logprobs.content]
+    assert b"".join(bytes(token.bytes) for token in tokens) == before.encode()
+    assert kept[-1][1].finish_reason == "stop"
+    forwards = chunks[-1].mars["forwards"]
+    assert forwards <= len(before.encode()) + 1
+    if not is_stream:
+        assert found.usage.completion_tokens == len(before.encode()) + 1
+    assert eventually(lambda: place.num_open == 0)
+
+
+def test_a_stop_token_ends_a_response_and_each_choice(place: Place) -> None:
+    text = place.text_for("What is it?")
+    own = {"extra_body": {"stop_token_ids": [ord(":")]}}
+    response = place.client.responses.create(model=NAME, input="What is it?", **own)
+    assert (response.output_text, response.status) == (text[: text.index(":")], "completed")
+    answers = complete(place, ["one", "two"], n=2, **own).choices
+    for choice, prompt in zip(answers, ("one", "one", "two", "two"), strict=True):
+        assert choice.text == text_of(place, prompt).partition(":")[0]
+
+
+def test_a_stop_token_releases_text_that_might_have_begun_a_stop_string(place: Place) -> None:
+    text = place.text_for("What is it?")
+    at = text.index(" and so on")
+    own = {"stop": [" and more"], "extra_body": {"stop_token_ids": [ord("s")]}}
+    assert chat(place, **own).choices[0].message.content == text[: at + len(" and ")]
+
+
 # Conversations.
+
+
+@pytest.mark.parametrize("content", ["", " \n"])
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+def test_an_empty_message_is_refused_by_the_name_of_its_field(
+    place: Place, path: str, content: str
+) -> None:
+    messages = [{"role": "user", "content": content}]
+    field = "input" if path == "responses" else "messages"
+    answer = place.http.post(f"/v1/{path}", json={"model": NAME, field: messages})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
 
 
 def test_a_last_answer_is_continued(place: Place) -> None:

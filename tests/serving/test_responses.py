@@ -15,7 +15,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from scripted_server import NAME, Oracle, Place, eventually, serving
 
-from mars_runtime.serving.answer import SHUTTING_DOWN
+from mars_runtime.serving.answer import LOWERED, SHUTTING_DOWN
 from mars_runtime.serving.requests import DEFAULT_CAPS, NO_TOOLS
 from mars_runtime.serving.responses import LAST, UNSTORED, WANTED
 
@@ -233,7 +233,7 @@ MESSAGE = {"role": "user", "content": "Hello"}
         (
             {"max_output_tokens": 0},
             "max_output_tokens",
-            "max_output_tokens must be a whole number from 1 to 4096.",
+            "max_output_tokens must be a whole number from 1 to 2147483647.",
         ),
         ({"tau": 2}, "tau", "The threshold τ must be a number from 0 to 1."),
     ],
@@ -248,13 +248,14 @@ def test_what_cannot_be_done_is_one_sentence(
     assert (refused.status_code, told["message"], told["param"]) == (400, sentence, field)
 
 
-def test_a_cap_is_told_by_the_name_of_the_field(tmp_path: Path) -> None:
+def test_a_limit_above_the_cap_is_lowered_with_a_note(tmp_path: Path) -> None:
     with serving(tmp_path, Oracle(), caps=replace(DEFAULT_CAPS, max_new_tokens=8)) as place:
-        with pytest.raises(openai.BadRequestError) as refused:
-            respond(place, max_output_tokens=9)
-        sentence = "max_output_tokens must be at most 8, got 9."
-        assert refused.value.body["message"] == sentence  # type: ignore[index]
-        assert respond(place).usage.output_tokens == 8
+        response = respond(place, max_output_tokens=8192)
+        assert response.usage.output_tokens == 8
+        assert response.incomplete_details.reason == "max_output_tokens"
+        assert response.mars["note"] == LOWERED.format(8192, 8)
+        unlimited = respond(place)
+        assert (unlimited.usage.output_tokens, unlimited.mars["note"]) == (8, "")
 
 
 def test_nothing_is_stored(place: Place) -> None:

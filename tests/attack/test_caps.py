@@ -1,0 +1,111 @@
+"""The caps of a page hold in every entry: its endpoint for programs, Review, sets of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.handlers import Handlers
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import About, ReviewSet
+from mars_runtime.review.ways import read_ways
+from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
+
+MOST_CHARS, MOST_TOKENS = 100, 64
+SHORT, LONG = "x" * MOST_CHARS, "x" * (MOST_CHARS + 1)
+MODEL = "scripted"
+
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> Handlers:
+    folder = tmp_path_factory.mktemp("capped")
+    backend = ScriptedBackend("word " * 400, forward_seconds=0.0)
+    caps = {"max_new_tokens": MOST_TOKENS, "max_prompt_chars": MOST_CHARS}
+    return make_handlers(folder, backend, data=str(folder), port=0, **caps)
+
+
+@pytest.fixture(scope="module")
+def http(handlers: Handlers) -> Iterator[httpx.Client]:
+    with page_served(handlers) as address, httpx.Client(base_url=address, timeout=60) as client:
+        yield client
+
+
+def said(*texts: str) -> list[dict[str, str]]:
+    """A conversation that begins with the user."""
+    return [{"role": ("user", "assistant")[n % 2], "content": it} for n, it in enumerate(texts)]
+
+
+def conversation(text: str) -> list[int]:
+    """The ids of a question as a page on another machine posts them; a token is a byte."""
+    start, end = [256], [257]
+    system = [*start, *b"system\nBe brief.", *end, *b"\n"]
+    return [*system, *start, *f"user\n{text}".encode(), *end, *b"\n", *start, *b"assistant\n"]
+
+
+ENTRIES: dict[str, Any] = {
+    "chat/completions": lambda text: {"messages": said(text)},
+    "chat/completions?turn": lambda text: {"messages": said(text, "Yes.", SHORT)},
+    "chat/completions?answer": lambda text: {"messages": said(SHORT, text)},
+    "completions": lambda text: {"prompt": text},
+    "completions?second": lambda text: {"prompt": ["one", text]},
+    "completions?ids": lambda text: {"prompt": list(text.encode())},
+    "responses": lambda text: {"input": text},
+    "responses?system": lambda text: {"input": SHORT, "instructions": text},
+    "runs": lambda text: {"lanes": [{"prompt_ids": conversation(text), "max_new_tokens": 2}]},
+    "runs?text": lambda text: {"lanes": [{"prompt_ids": list(text.encode()), "max_new_tokens": 2}]},
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_endpoint_of_a_page_takes_no_longer_prompt(http: httpx.Client, entry: str) -> None:
+    fits, refused = (
+        http.post(f"/v1/{entry}", json={"model": MODEL, **ENTRIES[entry](text)})
+        for text in (SHORT, LONG)
+    )
+    assert fits.status_code == 200, fits.text
+    assert refused.status_code == 400
+    sentence = refused.json()["error"]["message"]
+    assert sentence == "Shorten the prompt to at most 100 characters, got 101."
+
+
+def make(http: httpx.Client, **changes: Any) -> httpx.Response:
+    asked = {"prompts": "Say it.", "ways": ["ar", "lossless,B=4"], "name": "mine", **changes}
+    return http.post("/review/make", json={"max_new_tokens": 4, **asked})
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"ways": ["ar", "tau=0.5,max_new_tokens=65"]}, "at most 64 tokens"),
+        ({"ways": ["ar", "tau=0.5,B=9"]}, "B of at most 8"),
+        ({"prompts": f"Say it.\n{LONG}"}, "Prompt 2: Shorten the prompt to at most 100"),
+    ],
+)
+def test_a_new_set_of_review_is_refused_above_the_caps(
+    http: httpx.Client, changes: dict[str, Any], wanted: str
+) -> None:
+    answer = make(http, **changes)
+    assert answer.status_code == 400, answer.text
+    assert wanted in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("way", "prompt", "wanted"),
+    [
+        ("max_new_tokens=65", "Say it.", "at most 64 tokens"),
+        ("max_new_tokens=4", LONG, "at most 100"),
+    ],
+)
+def test_a_set_that_was_brought_goes_on_under_the_caps(
+    handlers: Handlers, http: httpx.Client, way: str, prompt: str, wanted: str
+) -> None:
+    """It names its own ways and prompts."""
+    name, folder = handlers.library.place()
+    ways = read_ways([f"ar,{way}", f"tau=0.5,{way}"], MODEL)
+    ReviewSet.create(folder, About("brought", ways, 0, {}), [Item("1", prompt)])
+    answer = http.post("/review/make", json={"set": name})
+    assert answer.status_code == 400, answer.text
+    assert wanted in answer.json()["detail"]

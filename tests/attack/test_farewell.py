@@ -1,0 +1,60 @@
+"""A page that is told to end ends the streams of programs with a sentence, however busy it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+
+from mars_runtime.serving.answer import SHUTTING_DOWN
+
+ROOT = Path(__file__).parents[2]
+PAGE = """
+import importlib.util, pathlib, sys, time
+from tests.app.scripted_page import ReadyEngines, ScriptedBackend, make_served
+from app.serving.settings import AppSettings
+from mars_runtime.model.registry import Entry
+from mars_runtime.serving import answer
+
+spec = importlib.util.spec_from_file_location("start", "app.py")
+start = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(start)
+settings = AppSettings(checkpoint="scripted", port=0)
+entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
+backend = ScriptedBackend("word " * 2000, forward_seconds=0.01)
+served = make_served(pathlib.Path(sys.argv[1]), entry, backend, settings)
+start.make_engines = lambda settings: ReadyEngines(settings, served)
+start.read_settings = lambda arguments: settings
+start.check_address = lambda settings: None
+answer.POLL_SECONDS = 0.7  # a busy machine
+start.main()
+"""
+
+
+def test_streams_end_with_a_sentence(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PAGE, str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        address = next(line for line in process.stdout if "MARS live" in line).split()[-1]
+        body = {"model": "scripted", "prompt": "x", "stream": True, "max_tokens": 500}
+        with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            *_, told, end = [line for line in lines if line]
+        assert SHUTTING_DOWN in told
+        assert end == "data: [DONE]"
+        assert process.wait(30) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()

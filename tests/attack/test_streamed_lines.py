@@ -1,0 +1,83 @@
+"""Streamed JSON keeps to one line whatever a model writes: many clients split by every character
+that Unicode calls a line break (httpx and ``str.splitlines`` do)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai")
+
+from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
+from tests.serving.scripted_server import NAME, Oracle, Place, serving
+
+WRITTEN = "next\x85line\u2028paragraph\u2029form\x0cfeed\x1cend \N{SNOWMAN} \N{GRINNING FACE}"
+ASK = [{"role": "user", "content": WRITTEN}]
+
+
+class LineBreaker(Oracle):
+    """Writes every kind of line break."""
+
+    def answer_to(self, prompt_ids: Sequence[int]) -> str:
+        """The same for all."""
+        return WRITTEN
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    backend = LineBreaker(forward_seconds=0.0)
+    with serving(tmp_path_factory.mktemp("lines"), backend) as found:
+        yield found
+
+
+def events(place: Place, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The data of a stream, read line by line."""
+    with place.http.stream("POST", path, json={"model": NAME, **body}) as answer:
+        for line in answer.iter_lines():
+            field, _, value = line.partition(": ")
+            assert field in ("", "data", "event"), line
+            assert line.isascii()
+            if field == "data" and value != "[DONE]":
+                yield json.loads(value)
+
+
+def chat_text(chunks: Iterator[dict[str, Any]]) -> str:
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_a_chat_is_read_line_by_line(place: Place, logprobs: bool) -> None:
+    body = {"messages": ASK, "stream": True, "logprobs": logprobs}
+    assert chat_text(events(place, "/v1/chat/completions", body)) == WRITTEN
+
+
+def test_a_text_completion_is_read_line_by_line(place: Place) -> None:
+    body = {"prompt": WRITTEN, "stream": True, "echo": True}
+    chunks = events(place, "/v1/completions", body)
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == WRITTEN * 2
+
+
+def test_a_response_is_read_line_by_line(place: Place) -> None:
+    body = {"input": WRITTEN, "instructions": WRITTEN, "stream": True, "metadata": {"a": WRITTEN}}
+    *_, last = events(place, "/v1/responses", body)
+    assert last["response"]["output"][0]["content"][0]["text"] == WRITTEN
+    assert last["response"]["instructions"] == WRITTEN
+
+
+def test_a_run_of_another_page_is_read_line_by_line(place: Place) -> None:
+    body = {"lanes": [{"prompt_ids": list(WRITTEN.encode())}]}
+    assert len(list(events(place, "/v1/runs", body))) > 2
+
+
+def test_an_endpoint_of_the_page_is_read_by_its_client(tmp_path: Path) -> None:
+    gradio_client = pytest.importorskip("gradio_client")
+    handlers = make_handlers(tmp_path, ScriptedBackend(WRITTEN), port=0)
+    with page_served(handlers) as address:
+        client = gradio_client.Client(address, verbose=False)
+        item = client.predict(prompt="Say it.", max_new_tokens=64, api_name="/generate")
+        client.close()
+    assert item["text"] == WRITTEN
