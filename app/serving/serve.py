@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,7 +44,7 @@ from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
-from mars_runtime.serving.server import PlaceTakenError, configured, url_of
+from mars_runtime.serving.server import Config, PlaceTakenError, url_of
 
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
@@ -72,7 +73,8 @@ def serve(
     _look_less_often(page)
     _write_document()
     _log_without_values()
-    http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
+    config = partial(Config, is_proxied=settings.num_proxies > 0)
+    http_server.uvicorn = SimpleNamespace(Config=config)  # type: ignore[assignment,attr-defined]
     _answer_no_other_origin()
     mcp.GradioMCPServer = Tools  # type: ignore[misc]
     try:

@@ -72,7 +72,7 @@ def serve_here(plan: ServePlan, at: str, wanted: int, proxies: int, origins: Seq
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
     app = make_app(models, key=os.environ.get(KEY, ""), expose=metrics.expose, origins=origins)
-    server = Server(Proxies(app, proxies), models.close)
+    server = Server(Proxies(app, proxies), models.close, is_proxied=proxies > 0)
 
     def tell() -> None:
         if trouble := models.wait():
