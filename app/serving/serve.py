@@ -36,6 +36,7 @@ from app.layout.wiring import RUN
 from app.recordings import Recording
 from app.review.routes import PATHS as REVIEW
 from app.review.routes import make_review
+from app.serving.documents import PACKED, Documents
 from app.serving.endpoint import Beside, make_endpoint
 from app.serving.routes import CALLS, OTHER_VALUES, Refusals, Routes, Takes
 from app.serving.run_limits import RunLimits
@@ -49,8 +50,6 @@ from mars_runtime.serving.server import Config, PlaceTakenError, url_of
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
 """Without which no view finds plotly.js."""
-PACKED = 4
-"""How hard what gradio sends is compressed, its streams apart: as decoding takes the same cores."""
 TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 
@@ -133,9 +132,9 @@ def _write_document() -> None:
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """What a request passes before gradio sees it, the first one first: the endpoint for programs,
-    what is reviewed and the page's files, which answer at their own addresses; what packs gradio's
-    answers; small requests everywhere but where a recorded run is brought, which travels as JSON
-    text; only to what is used; and only so many runs, for whoever watches them."""
+    what is reviewed, the page's files and its document, which answer at their own addresses; what
+    packs gradio's answers; small requests everywhere but where a recorded run is brought, which
+    travels as JSON text; only to what is used; and only so many runs, for whoever watches them."""
     engines = handlers.engines
     settings = engines.settings
     review = make_review(handlers.library, handlers.making, settings)
@@ -151,6 +150,7 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
         Middleware(Beside, endpoint=review, paths=REVIEW),
         FILES,
+        Middleware(Documents, origin_of=_origin),
         Middleware(GZipMiddleware, compresslevel=PACKED),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
@@ -162,6 +162,14 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
             max_runs=settings.max_runs_per_address,
         ),
     ]
+
+
+def _origin(request: Request, path: str) -> str:
+    """The origin at which a client asks, as gradio reads it. Raises ValueError."""
+    try:
+        return str(route_utils.get_request_origin(request, path))
+    except httpx.InvalidURL as error:
+        raise ValueError(str(error)) from None
 
 
 def _takes(page: gr.Blocks) -> Takes:
