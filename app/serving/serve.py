@@ -132,9 +132,10 @@ def _write_document() -> None:
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """What a request passes before gradio sees it, the first one first: the endpoint for programs,
-    what is reviewed, the page's files and its document, which answer at their own addresses; what
-    packs gradio's answers; small requests everywhere but where a recorded run is brought, which
-    travels as JSON text; only to what is used; and only so many runs, for whoever watches them."""
+    what is reviewed and the page's files, which answer at their own addresses; what packs gradio's
+    answers; small requests everywhere but where a recorded run is brought, which travels as JSON
+    text; only to what is used; the document and configuration, rendered once; and only so many
+    runs, for whoever watches them."""
     engines = handlers.engines
     settings = engines.settings
     review = make_review(handlers.library, handlers.making, settings)
@@ -150,11 +151,11 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
         Middleware(Beside, endpoint=review, paths=REVIEW),
         FILES,
-        Middleware(Documents, origin_of=_origin),
         Middleware(GZipMiddleware, compresslevel=PACKED),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Routes, _takes(page), has_tools()),
+        Middleware(Documents, origin_of=_origin),
         Middleware(
             RunLimits,
             line=lambda: page._queue,

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
+from mars_runtime.serving.addresses import ORIGINS, LocalNames, OriginsError, read_origins
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ PIECE = 65_536  # bytes of an answer that wait in the server's memory for one cl
 MAX_CONNECTIONS = 800  # below the 1,024 files that many systems let a process open
 MAX_OF_ADDRESS = 200
 """Connections of one address, if no proxy is trusted: behind a proxy all have its address."""
+HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
+"""Of every answer."""
 CROWDED = b'{"detail":"Too many connections are open: close some and try again."}'
 KEY = "MARS_API_KEY"
 """The environment variable with the key that callers must send; none is asked for without it."""
@@ -245,7 +247,7 @@ class PunctualProtocol(H11Protocol):
 
     def _send_whole(self, status: int, reason: str, body: bytes) -> None:
         """Write an answer that no app has made."""
-        headers = [("content-type", "application/json"), ("connection", "close")]
+        headers = [("content-type", "application/json"), ("connection", "close"), *HEADERS]
         head = h11.Response(status_code=status, headers=headers, reason=reason.encode())
         events = (head, h11.Data(data=body), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
@@ -311,7 +313,10 @@ class Config(uvicorn.Config):
     (``limits.Proxies`` does not). is_proxied: whether clients come through trusted proxies."""
 
     def __init__(self, app: ASGIApp, is_proxied: bool = False, **rest: Any) -> None:
-        super().__init__(InPieces(app), http=PunctualProtocol, proxy_headers=False, **rest)
+        own = InPieces(app if is_proxied else LocalNames(app))
+        super().__init__(
+            own, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **rest
+        )
         self.is_proxied = is_proxied
 
 
