@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,3 +69,26 @@ def test_a_host_that_is_none_is_refused(url: str, host: str) -> None:
             assert json.dumps(host)[1:-1] not in answer.text
         else:
             assert (answer.status_code, answer.json()["detail"]) == (400, NO_HOST)
+
+
+def test_assets_are_packed_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path, *_) = re.findall(r'src="\./(assets/[^"]+[.]js)"', httpx.get(url).text)
+    plain = httpx.get(url + path, headers={"accept-encoding": "identity"})
+    packed: list[int] = []
+    pack = zlib.compressobj
+
+    def count(*args: int) -> object:
+        packed.append(1)
+        return pack(*args)
+
+    monkeypatch.setattr("zlib.compressobj", count)
+    answers = [httpx.get(url + path) for _ in range(4)]
+    assert len(packed) <= 1
+    for answer in answers:
+        assert answer.content == plain.content
+        assert answer.headers["content-encoding"] == "gzip"
+        for name in ("content-type", "etag"):
+            assert answer.headers[name] == plain.headers[name]
+    known = httpx.get(url + path, headers={"if-none-match": plain.headers["etag"]})
+    assert (known.status_code, known.content) == (304, b"")
+    assert httpx.get(f"{url}assets/nothing.js").status_code == 404
