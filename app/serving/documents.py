@@ -22,7 +22,7 @@ MAX_ASSETS = 16_000_000  # bytes of packed assets that are stored
 KEPT = ("content-type", "etag", "last-modified", "cache-control")
 """Headers of an asset that are stored with it."""
 MARKER = "http://origin.invalid"
-"""Stands in what is rendered for the origin of the request."""
+"""Placeholder in a rendered document for the origin of the request."""
 ORIGIN = re.compile(
     r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[\w./~-]*)?", re.ASCII | re.IGNORECASE
 )
@@ -36,7 +36,7 @@ OriginOf = Callable[[Request, str], str]
 class Documents:
     """ASGI middleware: answer a GET of PATHS or ASSETS with what gradio answered the first one.
 
-    The origin of the request is the only part of it that the answer depends on: gradio takes no
+    The origin of the request is the only part of it that changes the answer: gradio takes no
     other page and no deep link here. origin_of: the origin of a request for a path, as gradio reads
     it. Raises ValueError.
     """
