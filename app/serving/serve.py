@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +36,7 @@ from app.layout.wiring import RUN
 from app.recordings import Recording
 from app.review.routes import PATHS as REVIEW
 from app.review.routes import make_review
+from app.serving.documents import PACKED, Documents
 from app.serving.endpoint import Beside, make_endpoint
 from app.serving.routes import CALLS, OTHER_VALUES, Refusals, Routes, Takes
 from app.serving.run_limits import RunLimits
@@ -43,13 +45,11 @@ from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
-from mars_runtime.serving.server import PlaceTakenError, configured, url_of
+from mars_runtime.serving.server import Config, PlaceTakenError, url_of
 
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
 """Without which no view finds plotly.js."""
-PACKED = 4
-"""How hard what gradio sends is compressed, its streams apart: as decoding takes the same cores."""
 TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
 
@@ -72,7 +72,8 @@ def serve(
     _look_less_often(page)
     _write_document()
     _log_without_values()
-    http_server.uvicorn = SimpleNamespace(Config=configured)  # type: ignore[assignment,attr-defined]
+    config = partial(Config, is_proxied=settings.num_proxies > 0)
+    http_server.uvicorn = SimpleNamespace(Config=config)  # type: ignore[assignment,attr-defined]
     _answer_no_other_origin()
     mcp.GradioMCPServer = Tools  # type: ignore[misc]
     try:
@@ -133,7 +134,8 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """What a request passes before gradio sees it, the first one first: the endpoint for programs,
     what is reviewed and the page's files, which answer at their own addresses; what packs gradio's
     answers; small requests everywhere but where a recorded run is brought, which travels as JSON
-    text; only to what is used; and only so many runs, for whoever watches them."""
+    text; only to what is used; the document and configuration, rendered once; and only so many
+    runs, for whoever watches them."""
     engines = handlers.engines
     settings = engines.settings
     review = make_review(handlers.library, handlers.making, settings)
@@ -153,6 +155,7 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
         Middleware(Routes, _takes(page), has_tools()),
+        Middleware(Documents, origin_of=_origin),
         Middleware(
             RunLimits,
             line=lambda: page._queue,
@@ -160,6 +163,14 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
             max_runs=settings.max_runs_per_address,
         ),
     ]
+
+
+def _origin(request: Request, path: str) -> str:
+    """The origin at which a client asks, as gradio reads it. Raises ValueError."""
+    try:
+        return str(route_utils.get_request_origin(request, path))
+    except httpx.InvalidURL as error:
+        raise ValueError(str(error)) from None
 
 
 def _takes(page: gr.Blocks) -> Takes:

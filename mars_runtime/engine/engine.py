@@ -211,12 +211,20 @@ class Engine(BaseEngine):
         self._is_ready.set()
 
     def _watch(self) -> None:
-        """Looks after the worker: one that hangs cannot be ended, but nobody has to wait for it.
+        """End the runs of a worker that hangs, which itself cannot be ended.
 
-        What its runs hold on the device is left alone, for the worker may be in the midst of it.
+        What its runs hold on the device is left as it is: the worker may be using it. Time in which
+        the whole process was paused (a container, a suspended laptop) does not count: this thread
+        then overslept by the same time.
         """
-        while not self._is_over.wait(min(HEARTBEAT_SECONDS, self._max_turn_seconds)):
-            if time.monotonic() < self._must_beat_by:
+        beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
+        deadline, paused, checked = math.inf, 0.0, time.monotonic()
+        while not self._is_over.wait(beat):
+            now, must_beat_by = time.monotonic(), self._must_beat_by
+            overslept, checked = max(0.0, now - checked - beat), now
+            paused = overslept + (paused if must_beat_by == deadline else 0.0)
+            deadline = must_beat_by
+            if now < deadline + paused:
                 continue
             _log.critical("The worker hangs: its runs are ended")
             with self._bell:

@@ -1,12 +1,14 @@
-"""How requests reach an ASGI app: trailing slashes, and pages of other origins (CORS)."""
+"""How requests reach an ASGI app: trailing slashes, pages of other origins (CORS), host names."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse
 
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 
@@ -16,6 +18,12 @@ EXPOSED = ("retry-after", "x-run-id")
 """Response headers that scripts of these pages may read, besides those that all may."""
 METHODS = ("GET", "POST", "DELETE")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:]*)(?::([0-9]*))?", re.IGNORECASE)
+OTHER_HOST = (
+    "This server is for this machine only: open it at localhost or 127.0.0.1, or set "
+    "MARS_NUM_PROXIES where a proxy is in front of it."
+)
 
 
 class OriginsError(ValueError):
@@ -65,3 +73,44 @@ class TrailingSlash:
         if scope["type"] == "http" and scope["path"].endswith("/"):
             scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
         await self._app(scope, receive, send)
+
+
+class LocalNames:
+    """ASGI middleware: at a loopback address, refuse requests to a name that is not this machine's.
+
+    A page of another site can have its own name resolve to 127.0.0.1 (DNS rebinding), and its
+    scripts then count as this server's. Their Host header has this server's port, for they connect
+    to it; that of a request which a reverse proxy passes on has the proxy's, or none.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 403."""
+        if scope["type"] == "http" and _is_rebound(scope):
+            await JSONResponse({"detail": OTHER_HOST}, 403)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _is_rebound(scope: Message) -> bool:
+    address, port = scope.get("server") or ("", None)
+    if not _is_address(address) or not ipaddress.ip_address(address).is_loopback:
+        return False
+    sent = dict(scope["headers"]).get(b"host", b"").decode("latin-1").strip()
+    found = _HOST.fullmatch(sent)
+    if not found or not found[1]:
+        return False
+    name = found[1].rstrip(".").lower()
+    if _is_address(name.strip("[]")) or name == "localhost" or name.endswith(".localhost"):
+        return False
+    return int(found[2] or 80) == port
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

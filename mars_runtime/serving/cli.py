@@ -77,7 +77,7 @@ def serve_here(
     metrics = Metrics()
     models = SingleModel(plan.checkpoint, lambda: bring(plan, metrics))
     app = make_app(models, key=key, expose=metrics.expose, origins=origins)
-    server = Server(Proxies(app, proxies), models.close)
+    server = Server(Proxies(app, proxies), models.close, is_proxied=proxies > 0)
 
     def tell() -> None:
         if trouble := models.wait():

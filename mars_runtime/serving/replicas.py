@@ -40,6 +40,9 @@ NUM_STEERING = 4  # requests to a replica beside those that it serves: settings,
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0
 START_SECONDS = 60.0  # of a proxy, on a machine that is busy; Ray gives it 5
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable, read as it is imported: 0 binds all its ports to 127.0.0.1, on Linux too."""
 NO_RAY = "Ray is not installed here: run pip install -r requirements-serve.txt."
 ROOT = Path(__file__).parents[3]
 Bring = Callable[[ServePlan], EngineModel]
@@ -96,6 +99,8 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
     os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", str(START_SECONDS))
     os.environ["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] = RETRYING
+    if not address and host in LOOPBACK:
+        os.environ[CLUSTERS] = "0"
     import ray
     from ray import serve
 

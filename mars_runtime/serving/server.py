@@ -1,5 +1,5 @@
 """What is to be served, and the HTTP server of an endpoint alone, until it is told to end: then
-every stream ends with a sentence. No request may be on its way for ever.
+every stream ends with a sentence. No request and no answer may be on its way for ever.
 
 Knows uvicorn; imports nothing heavier before a model is brought.
 """
@@ -13,16 +13,15 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mars_runtime.serving.addresses import ORIGINS, OriginsError, read_origins
-from mars_runtime.serving.limits import weak_key
+from mars_runtime.serving.addresses import ORIGINS, LocalNames, OriginsError, read_origins
+from mars_runtime.serving.limits import Application, Message, Receive, Send, weak_key
 
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
@@ -34,6 +33,15 @@ HEAD_SECONDS = BODY_SECONDS = 10.0
 BODY_RATE = 50_000  # bytes of a body that have come, for which it has a second more
 MAX_BODY_SECONDS = 180.0  # however large it is
 LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
+DRAIN_SECONDS = 30.0
+DRAINED = 16_000  # bytes of an answer that a client must take in DRAIN_SECONDS
+PIECE = 65_536  # bytes of an answer that wait in the server's memory for one client
+MAX_CONNECTIONS = 800  # below the 1,024 files that many systems let a process open
+MAX_OF_ADDRESS = 200
+"""Connections of one address, if no proxy is trusted: behind a proxy all have its address."""
+HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
+"""Of every answer."""
+CROWDED = b'{"detail":"Too many connections are open: close some and try again."}'
 KEY = "MARS_API_KEY"
 """The environment variable with the key that callers must send; none is asked for without it."""
 PROXIES = "MARS_NUM_PROXIES"
@@ -167,9 +175,13 @@ def url_of(host: str, port: int) -> str:
 
 
 class PunctualProtocol(H11Protocol):
-    """HTTP of uvicorn, which waits for unfinished requests without end: 408 for one that trickles.
-    Answers may take as long as they like."""
+    """HTTP of uvicorn, which has no limit of time or number: 408 for a request that trickles, 503
+    for a connection too many, and the end of one whose client does not read its answer.
 
+    An answer may take as long as it likes to be made."""
+
+    _drain_timer: asyncio.TimerHandle | None = None
+    _num_undelivered = 0
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
     _since = 0.0  # when the part that is awaited began
@@ -178,6 +190,11 @@ class PunctualProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # pause_writing: something is undelivered
+        if self._is_crowded():
+            self._send_whole(503, "Service Unavailable", CROWDED)
+            transport.close()
+            return
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -196,11 +213,57 @@ class PunctualProtocol(H11Protocol):
         """Wait no more."""
         super().connection_lost(exc)
         self._disarm()
+        self._end_drain()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand on the connection, whose request is whole."""
         self._disarm()
+        self._end_drain()
         super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        super().pause_writing()
+        self._end_drain()
+        self._num_undelivered = self.transport.get_write_buffer_size()
+        self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
+
+    def resume_writing(self) -> None:
+        """The client has read everything."""
+        super().resume_writing()
+        self._end_drain()
+
+    def _check_drain(self) -> None:
+        """Drop a client that reads too little of its answer."""
+        before, self._num_undelivered = (
+            self._num_undelivered,
+            self.transport.get_write_buffer_size(),
+        )
+        if before - self._num_undelivered < DRAINED:
+            self.transport.abort()
+        else:
+            self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
+
+    def _end_drain(self) -> None:
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+
+    def _is_crowded(self) -> bool:
+        """Whether this connection is one too many, in all or of its address."""
+        if len(self.connections) > MAX_CONNECTIONS:
+            return True
+        if self.client is None or not isinstance(self.config, Config) or self.config.is_proxied:
+            return False
+        address = self.client[0]
+        others = (each.client for each in self.connections if isinstance(each, H11Protocol))
+        return sum(other is not None and other[0] == address for other in others) > MAX_OF_ADDRESS
+
+    def _send_whole(self, status: int, reason: str, body: bytes) -> None:
+        """Write an answer that no app has made."""
+        headers = [("content-type", "application/json"), ("connection", "close"), *HEADERS]
+        head = h11.Response(status_code=status, headers=headers, reason=reason.encode())
+        events = (head, h11.Data(data=body), h11.EndOfMessage())
+        self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
 
     def _watch(self) -> None:
         """Time what is awaited of the client now: another part than before gets its own time."""
@@ -233,10 +296,7 @@ class PunctualProtocol(H11Protocol):
         """Answer a request that has begun and has no answer yet, and close."""
         state = self.conn.our_state
         if state is h11.SEND_RESPONSE or (state is h11.IDLE and self.conn.trailing_data[0]):
-            headers = [("content-type", "application/json"), ("connection", "close")]
-            head = h11.Response(status_code=408, headers=headers, reason=b"Request Timeout")
-            for event in (head, h11.Data(data=LATE), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            self._send_whole(408, "Request Timeout", LATE)
             if self.cycle is not None:
                 self.cycle.disconnected = True
         self.transport.close()
@@ -248,20 +308,52 @@ def body_seconds(num_received: int) -> float:
     return min(MAX_BODY_SECONDS, BODY_SECONDS + num_received / BODY_RATE)
 
 
-configured: Callable[..., uvicorn.Config] = partial(
-    uvicorn.Config, http=PunctualProtocol, proxy_headers=False
-)
-"""How anything of this app is served by uvicorn, which would believe proxies of its own choice
-(``limits.Proxies`` does not)."""
+class InPieces:
+    """ASGI middleware: send an answer in pieces, each when the client has read the one before.
+
+    uvicorn would copy a whole answer into its buffer for every client, for as long as it takes."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, and its answer in pieces."""
+
+        async def send_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            if message["type"] != "http.response.body" or len(body) <= PIECE:
+                await send(message)
+                return
+            for start in range(0, len(body), PIECE):
+                is_more = start + PIECE < len(body) or message.get("more_body", False)
+                await send({**message, "body": body[start : start + PIECE], "more_body": is_more})
+
+        await self._app(scope, receive, send_pieces)
+
+
+class Config(uvicorn.Config):
+    """How anything of this app is served by uvicorn, which would believe proxies of its own choice
+    (``limits.Proxies`` does not). is_proxied: whether clients come through trusted proxies."""
+
+    def __init__(self, app: ASGIApp, is_proxied: bool = False, **rest: Any) -> None:
+        own = InPieces(app if is_proxied else LocalNames(app))
+        super().__init__(
+            own, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **rest
+        )
+        self.is_proxied = is_proxied
 
 
 class Server(uvicorn.Server):
     """Serves ``app`` until SIGTERM, SIGINT or ``leave``. close: ends every run; uvicorn waits for
     streams to end, which they would not do by themselves."""
 
-    def __init__(self, app: ASGIApp, close: Callable[[], None]) -> None:
-        config = configured(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+    def __init__(self, app: ASGIApp, close: Callable[[], None], is_proxied: bool = False) -> None:
+        config = Config(
+            app,
+            is_proxied=is_proxied,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
         )
         super().__init__(config)
         self._close = close

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +17,8 @@ from mars_runtime.engine import Engine, EngineError
 from mars_runtime.engine import engine as engine_module
 from mars_runtime.events import End
 from tests.engine.scripted import FOREVER, Script, eventually, last, prefilled, request, steps
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_who_survives_until_the_worker_dies_ends_with_an_error() -> None:
@@ -72,3 +80,41 @@ def test_the_log_of_a_fault_holds_no_word_of_the_prompt(caplog: pytest.LogCaptur
     assert "RuntimeError" in caplog.text
     assert "scripted.py" in caplog.text
     assert "secret" not in caplog.text
+
+
+PAUSED = """
+import sys, threading
+from mars_runtime.engine import Engine
+from tests.engine.scripted import Script, eventually, last, prefilled, request
+
+gate = threading.Event()
+engine = Engine(Script(gate=gate), max_turn_seconds=2.0)
+run = engine.submit(request(1, 3))
+assert eventually(lambda: prefilled(run))
+print("in a forward", flush=True)
+sys.stdin.readline()
+print(engine.is_alive, flush=True)
+gate.set()
+assert run.wait(60)
+print(last(run).reason, engine.is_alive, flush=True)
+engine.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be paused here")
+def test_a_pause_of_the_process_is_no_hang() -> None:
+    """A container that was paused for longer than a forward may take serves on."""
+    command = [sys.executable, "-c", PAUSED]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in a forward\n"
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(3.0)
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(1.2)  # the watcher looks once a second
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.read() == "True\nlimit True\n"
+        assert process.wait(30) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -35,6 +37,7 @@ PLAN = ServePlan(NAME, max_runs=2, max_waiting=3, min_replicas=2, max_replicas=2
 CAPACITY = 8  # of one address
 SECONDS = 300.0
 AR = {"method": "ar"}
+ROOT = Path(__file__).parents[2]
 
 
 class Cluster:
@@ -297,3 +300,36 @@ def test_a_rolling_update_loses_nothing(two: Cluster, tmp_path: Path) -> None:
     reader.join(SECONDS)
     assert reader.error is None
     assert reader.text == f"{reader.pid} {answer_to('Long', tmp_path)}"[:400]
+
+
+LISTENING = """
+import sys
+import psutil
+from mars_runtime.serving import replicas
+
+replicas.begin("127.0.0.1", int(sys.argv[1]), 1)
+own = psutil.Process()
+for process in (own, *own.children(recursive=True)):
+    for each in process.net_connections("inet"):
+        if each.status == psutil.CONN_LISTEN:
+            print("LISTENS", each.laddr.ip, flush=True)
+import ray
+from ray import serve
+serve.shutdown()
+ray.shutdown()
+"""
+
+
+def test_a_cluster_at_loopback_listens_nowhere_else() -> None:
+    pytest.importorskip("psutil")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    command = [sys.executable, "-c", LISTENING, str(port)]
+    done = subprocess.run(
+        command, env=variables, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS
+    )
+    lines = [line.split() for line in done.stdout.splitlines()]
+    addresses = {words[1] for words in lines if words[:1] == ["LISTENS"]}
+    assert addresses, done.stderr
+    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
