@@ -58,6 +58,7 @@ Pair = tuple[int, int]
 log = logging.getLogger(__name__)
 NO_SUCH = "There is no such set here: choose one from the list."
 NO_PROMPT = "This set has no such prompt or way: reload the page."
+UNREADABLE = "The server cannot read the set {}: choose another from the list."
 GONE = "This set is not here any more: open it again from the list."
 
 
@@ -118,7 +119,12 @@ class Library:
             if known is not None:
                 self._open.move_to_end(name)
                 return known
-        made = Shown(name, ReviewSet.open(self._path(name)))
+        path = self._path(name)
+        try:
+            made = Shown(name, ReviewSet.open(path))
+        except SetError as error:
+            log.error("%s", error)
+            raise SetError(UNREADABLE.format(name)) from error
         with self._lock:
             self._open[name] = made
             while len(self._open) > MAX_OPEN:

@@ -11,6 +11,7 @@ Packed, the same files stand in one archive. Nothing in such files is trusted.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mars_runtime.inputs import read_bytes
+from mars_runtime.inputs import check_regular, read_bytes, read_text
 from mars_runtime.json_values import as_list, as_mapping, as_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
@@ -100,18 +101,19 @@ class ReviewSet:
             if found.weights != _weights(about.made):
                 raise SetError(f"{folder} was begun with other weights: name another folder.")
             return found
-        write_text(folder / PROMPTS, as_jsonl(items))
-        write_text(folder / ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
-        return cls(folder, about, items)
+        made = cls(folder, about, items)
+        made._keep(PROMPTS, as_jsonl(items))
+        made._keep(ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
+        return made
 
     @classmethod
     def open(cls, path: Path) -> ReviewSet:
         """The set in a folder or an archive. Raises SetError."""
         try:
             folder = path if path.is_dir() else unpacked(path)
-            told = as_mapping(json.loads((folder / ABOUT).read_text(encoding="utf-8")))
+            told = as_mapping(json.loads(_read(folder, ABOUT)))
             about = _about(told)
-            found = read_prompts((folder / PROMPTS).read_text(encoding="utf-8"), "json")
+            found = read_prompts(_read(folder, PROMPTS), "json")
         except SettingsError as error:
             raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
         except UNREADABLE as error:
@@ -157,21 +159,29 @@ class ReviewSet:
         self._keep(f"{_stem(item, way)}.json", _line({"text": text}))
 
     def _keep(self, name: str, text: str) -> None:
-        write_text(self._folder / name, text)
+        """Write a file of the set. Raises OutputError, also for a link that leads elsewhere."""
+        file = self._folder / name
+        if file.is_symlink() or file.parent.is_symlink():
+            raise OutputError(f"{file} is a link: remove it, or name another folder.")
+        write_text(file, text)
 
     def lines(self, item: int, way: int) -> list[str]:
-        """The trace of an answer as its lines; none of text alone. Raises SetError."""
+        """The lines of an answer's trace, as the trace reader understood them; empty for an answer
+        without a trace. Raises SetError."""
         file = self._file(item, way)
         if file is None or not file.name.endswith(".jsonl"):
             return []
-        return file.read_text(encoding="utf-8").splitlines()
+        return list(self.trace(item, way).lines())
 
     def trace(self, item: int, way: int) -> Trace:
-        """The same, read. Raises SetError."""
+        """Read the trace of an answer. Raises SetError."""
+        name = f"{_stem(item, way)}.jsonl"
         try:
-            return read_trace(self.lines(item, way))
+            return read_trace(_read(self._folder, name).removesuffix("\n").split("\n"))
         except TraceError as error:
             raise SetError(f"The answer {_stem(item, way)} is damaged: {error}") from error
+        except (OSError, ValueError) as error:
+            raise SetError(f"The answer {_stem(item, way)} is damaged: make it again.") from error
 
     def answer(self, item: int, way: int) -> Answer | None:
         """What the answer says to a reader; None where it is missing. Raises SetError."""
@@ -182,7 +192,7 @@ class ReviewSet:
         if file is None:
             return None
         if file.name.endswith(".json"):
-            text = _text(file)
+            text = _text(self._folder, file)
             found = Answer(text, is_right=verdict(self.items[item], text))
         else:
             found = answer_of(self.trace(item, way), self.items[item])
@@ -192,7 +202,7 @@ class ReviewSet:
     def _file(self, item: int, way: int) -> Path | None:
         for ending in (".jsonl", ".json"):
             file = self._folder / f"{_stem(item, way)}{ending}"
-            if file.is_file():
+            if _is_own(self._folder, file):
                 return file
         return None
 
@@ -202,13 +212,13 @@ class ReviewSet:
         for item, way in self.pairs():
             if (answer := self.answer(item, way)) is not None:
                 lines.append(_line({"item": item, "way": way, **answer.as_json()}))
-        write_text(self._folder / SUMMARY, "".join(lines))
+        self._keep(SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
         """What is damaged is folded from the traces again."""
         try:
-            text = (self._folder / SUMMARY).read_text(encoding="utf-8")
-        except (OSError, KeyError, ValueError):
+            text = _read(self._folder, SUMMARY)
+        except (OSError, ValueError):
             return
         for line in text.split("\n"):
             try:
@@ -229,7 +239,7 @@ class ReviewSet:
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
-        files = [file for file in files if file.is_file()]  # one in the making has no summary
+        files = [file for file in files if _is_own(self._folder, file)]  # the summary comes last
         try:
             with (
                 lzma.open(partial, "wb", preset=preset) as file_out,
@@ -244,6 +254,22 @@ class ReviewSet:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(f"{path} cannot be written ({reason}): name another.") from error
+
+
+def _is_own(folder: Path, file: Path) -> bool:
+    """Whether a file of a set is a regular file inside the set's folder once links are followed."""
+    try:
+        check_regular(file)
+        return file.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # missing, of another kind, or a circle of links
+        return False
+
+
+def _read(folder: Path, name: str) -> str:
+    """Read a text file of a set. Raises OSError, UnicodeDecodeError."""
+    if not _is_own(folder, folder / name):
+        raise FileNotFoundError(errno.ENOENT, "it is not a file inside the set's folder", name)
+    return read_text(folder / name, MAX_UNPACKED)
 
 
 SECONDS = re.compile(r'"seconds":([0-9.e-]+)')
@@ -342,13 +368,14 @@ def _line(told: Mapping[str, Any]) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _text(file: Path) -> str:
-    """Of an answer that has no trace. Raises SetError."""
+def _text(folder: Path, file: Path) -> str:
+    """Read an answer that has no trace. Raises SetError."""
     try:
-        text = as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+        told = json.loads(_read(folder, file.relative_to(folder).as_posix()))
+        text = as_text(as_mapping(told)["text"])
         text.encode()  # no lone surrogate
         return text
-    except (ValueError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         raise SetError(f"The answer {file.name} is damaged: make it again.") from error
 
 
