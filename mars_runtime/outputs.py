@@ -8,7 +8,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -69,6 +69,9 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise OutputError(f"{path} cannot be written ({reason}): make room.") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _target(path: Path) -> Path:

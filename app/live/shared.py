@@ -87,8 +87,11 @@ class SharedRuns:
             sizes -= oldest.stat().st_size
             oldest.unlink()
         partial = folder / f"{name}.part"
-        partial.write_bytes(content)
-        os.replace(partial, folder / f"{name}.run.gz")
+        try:
+            partial.write_bytes(content)
+            os.replace(partial, folder / f"{name}.run.gz")
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _kept(self, name: object) -> str | None:
         """What is kept under a name, None for nothing."""

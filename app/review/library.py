@@ -39,7 +39,7 @@ from mars_runtime.review.judgements import (
     merged,
     read_judgement,
 )
-from mars_runtime.review.masked import seal, secret_in, sides, unseal
+from mars_runtime.review.masked import NUM_BYTES, seal, secret_in, sides, unseal
 from mars_runtime.review.sets import ReviewSet, SetError, unpack
 
 STUDY = "study"
@@ -58,6 +58,8 @@ Pair = tuple[int, int]
 log = logging.getLogger(__name__)
 NO_SUCH = "There is no such set here: choose one from the list."
 NO_PROMPT = "This set has no such prompt or way: reload the page."
+UNSTORED = "The server cannot read or write its files at the moment: try again later."
+UNSTORED_SECRET = "The secret of masked sides cannot be stored: a restart draws sides again"
 UNREADABLE = "The server cannot read the set {}: choose another from the list."
 GONE = "This set is not here any more: open it again from the list."
 
@@ -83,10 +85,15 @@ class Library:
 
     @property
     def secret(self) -> bytes:
-        """From which sides are drawn. Raises OSError."""
+        """The secret that sides are drawn from; one for this process where none can be stored."""
         with self._lock:
             if not self._secret:
-                self._secret = secret_in(self._folder or cache_folder())
+                try:
+                    self._secret = secret_in(self._folder or cache_folder())
+                except OSError as error:
+                    reason = error.strerror or str(error)
+                    log.error("%s (%s)", UNSTORED_SECRET, reason)
+                    self._secret = secrets.token_bytes(NUM_BYTES)
             return self._secret
 
     @property
@@ -113,7 +120,7 @@ class Library:
         return [STUDY, *(name for name in owned[:MAX_LISTED] if name != STUDY)]
 
     def find(self, name: str) -> Shown:
-        """A set by its name. Raises SetError."""
+        """A set by its name. Raises SetError, OutputError."""
         with self._lock:
             known = self._open.get(name)
             if known is not None:
@@ -189,7 +196,7 @@ class Library:
         return seal(self.secret, {"name": name, "archive": body})
 
     def bring(self, text: str) -> str:
-        """A set that a browser kept, here again; its name. Raises SealError, SetError."""
+        """Unpack a set that a browser kept; its name. Raises SealError, SetError, OSError."""
         told = as_mapping(unseal(self.secret, text))
         name = as_text(told["name"])
         if name in self._visitors:
@@ -199,9 +206,19 @@ class Library:
             packed.write_bytes(base64.b64decode(as_text(told["archive"])))
             try:
                 unpack(packed, self.place(name)[1])
-            except (OSError, ValueError) as error:
+            except OSError:  # the disk is full: the set is not here, and can be brought again
+                self._drop(name)
+                raise
+            except ValueError as error:
+                self._drop(name)
                 raise SetError("This set is damaged: make it again.") from error
         return name
+
+    def _drop(self, name: str) -> None:
+        """Remove a visitor's set."""
+        with self._lock:
+            self._open.pop(name, None)
+            shutil.rmtree(self._visitors.pop(name), ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
         """The prompts of a masked pair: which are the same by both ways, and nothing else."""

@@ -9,6 +9,7 @@ no route and no gradio.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 from app.controls import RefusalError, read_system
 from app.imported_runs import read_import
-from app.review.library import Library
+from app.review.library import UNSTORED, Library
 from app.serving.engines import Engines, UnavailableError
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import Facts
@@ -46,6 +47,7 @@ FULL = "Other sets are being made just now: try again in a while."
 ONE = "A set of yours is being made: wait for it, or stop it."
 NO_JOB = "This set is not being made any more."
 PAUSE_SECONDS = 0.2
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,10 @@ class Making:
                         time.sleep(PAUSE_SECONDS)
                         continue
                     self._work(job, review)
-        except (SetError, OutputError, RefusalError, UnavailableError, EngineError) as error:
+        except (OutputError, OSError) as error:
+            log.error("a set in the making cannot be stored: %s", error)
+            job.error, job.state = UNSTORED, "failed"
+        except (SetError, RefusalError, UnavailableError, EngineError) as error:
             job.error, job.state = str(error), "failed"
         finally:
             self._library.forget(job.name)

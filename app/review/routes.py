@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.controls import RefusalError
-from app.review.library import Library
+from app.review.library import UNSTORED, Library
 from app.review.making import Making
 from app.serving.engines import UnavailableError
 from app.serving.settings import AppSettings
@@ -46,7 +47,6 @@ MISTAKES = (
     JudgementError,
     PromptError,
     SettingsError,
-    OutputError,
     TraceError,
     RefusalError,
     UnavailableError,
@@ -64,6 +64,7 @@ OFTEN = "Many requests came from your address: wait a minute."
 TOO_LARGE = "This is too large: bring less at a time."
 BUSY = "Several of your requests are going: wait for one to end."
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Quota:
@@ -273,6 +274,9 @@ class ReviewDesk:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except MISTAKES as error:
             raise ApiError(400, str(error)) from None
+        except (OutputError, OSError) as error:
+            log.error("%s", error)
+            raise ApiError(503, UNSTORED) from None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ApiError(400, NO_JSON) from None
 

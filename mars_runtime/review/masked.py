@@ -14,9 +14,13 @@ import hmac
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from mars_runtime.inputs import read_bytes
 
 NUM_BYTES = 32
 NONCE = 16
@@ -27,20 +31,35 @@ class SealError(ValueError):
 
 
 def secret_in(folder: Path) -> bytes:
-    """The secret that a folder keeps, made when it is first asked for. Raises OSError."""
+    """The secret that a folder holds, made when it is first needed. Raises OSError.
+
+    It is written to a file of its own and then linked, so it is there whole or not at all. A
+    shorter file was begun on a full disk and never used: it is replaced.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "review.secret"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        found = path.read_bytes()
+    with suppress(FileNotFoundError):
+        found = read_bytes(path)
         if len(found) == NUM_BYTES:
             return found
-        raise OSError(f"{path} is damaged: remove it, and sides are drawn anew") from None
-    with os.fdopen(descriptor, "wb") as file:
-        made = secrets.token_bytes(NUM_BYTES)
-        file.write(made)
-    return made
+        if len(found) > NUM_BYTES:
+            raise OSError(f"{path} is damaged: remove it, and sides are drawn again")
+        path.unlink(missing_ok=True)
+    descriptor, partial = tempfile.mkstemp(dir=folder, prefix="review.secret.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(NUM_BYTES))
+            file.flush()
+            os.fsync(descriptor)
+        try:
+            os.link(partial, path)
+        except FileExistsError:  # another process was first
+            pass
+        except OSError:  # a file system without links
+            os.replace(partial, path)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+    return read_bytes(path)
 
 
 def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[str, str]:

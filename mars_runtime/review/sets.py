@@ -11,10 +11,12 @@ Packed, the same files stand in one archive. Nothing in such files is trusted.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import hashlib
 import io
 import json
+import logging
 import lzma
 import re
 import shutil
@@ -23,6 +25,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,6 +52,7 @@ MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
 DIGITS = 6
 """Of seconds in an archive: microseconds, for longer ones are noise that does not compress."""
 NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
+log = logging.getLogger(__name__)
 
 
 class SetError(ValueError):
@@ -108,9 +112,15 @@ class ReviewSet:
 
     @classmethod
     def open(cls, path: Path) -> ReviewSet:
-        """The set in a folder or an archive. Raises SetError."""
+        """Open the set in a folder or an archive. Raises SetError, or OutputError where an archive
+        cannot be unpacked."""
         try:
             folder = path if path.is_dir() else unpacked(path)
+        except OutputError:
+            raise
+        except UNREADABLE as error:
+            raise SetError(NO_SET.format(path)) from error
+        try:
             told = as_mapping(json.loads(_read(folder, ABOUT)))
             about = _about(told)
             found = read_prompts(_read(folder, PROMPTS), "json")
@@ -254,6 +264,8 @@ class ReviewSet:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(f"{path} cannot be written ({reason}): name another.") from error
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _is_own(folder: Path, file: Path) -> bool:
@@ -280,9 +292,34 @@ def _rounded(found: re.Match[str]) -> str:
 
 
 def unpacked(path: Path) -> Path:
-    """The folder of a packed set, in the cache. Raises OSError, or ValueError for no such file."""
+    """Unpack a set into the cache, or into a temporary folder where the cache cannot be written.
+    Raises OSError if the archive cannot be read, ValueError if it is not one, OutputError if
+    neither folder has room."""
     name = hashlib.sha256(read_bytes(path, MAX_PACKED)).hexdigest()[:16]
-    folder = cache_folder() / "sets" / name
+    try:
+        return _unpacked(path, cache_folder() / "sets" / name)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        log.warning("the cache cannot hold a set (%s): a temporary folder is used", reason)
+    try:
+        return _unpacked(path, _temporary() / name)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(
+            f"{path} cannot be unpacked ({reason}): make room for temporary files."
+        ) from error
+
+
+@cache
+def _temporary() -> Path:
+    """Make a folder that is removed when the process ends. Raises OSError."""
+    folder = tempfile.mkdtemp(prefix="mars-sets-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _unpacked(path: Path, folder: Path) -> Path:
+    """Unpack next to ``folder`` and rename, unless it exists. Raises OSError, ValueError."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
