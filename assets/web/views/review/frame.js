@@ -2,6 +2,7 @@
 // way out with it. Builds and reports; knows no set.
 
 import { button, make, put } from "../../core/dom.js";
+import { store, stored } from "../../core/storage.js";
 import { counted, dayOf, joined } from "../../core/words.js";
 import { MOST } from "./rows.js";
 
@@ -97,11 +98,11 @@ export class Keeping {
   constructor(report) {
     this.where = make("p", { class: "rw-where", role: "status" });
     this.name = make("input", { class: "rw-name", maxlength: MOST.reviewer });
-    this.name.value = localStorage.getItem(NAME) || someName();
-    localStorage.setItem(NAME, this.name.value);
+    this.name.value = stored("localStorage", NAME) || someName();
+    store("localStorage", NAME, this.name.value);
     this.name.addEventListener("change", () => {
       this.name.value = this.name.value.trim() || someName();
-      localStorage.setItem(NAME, this.name.value);
+      store("localStorage", NAME, this.name.value);
       report.renamed();
     });
     this.key = make("input", { class: "rw-key", type: "password", autocomplete: "off" });

@@ -2,6 +2,7 @@
 // here before anything else, so that reloads, crashes and other windows lose nothing; what the server has not
 // acknowledged is sent again. Notes are kept at each key while they are written.
 
+import { store, stored } from "../../core/storage.js";
 import { Store } from "../compare/store.js";
 import { current, keepable, sendable, without } from "./rows.js";
 import { pathOf } from "./server.js";
@@ -189,6 +190,19 @@ function sidesOf(row) {
   return { left: row.left, right: row.right, sealed: undefined };
 }
 
+/**
+ * The prompts that a stored text lists; none for a damaged one.
+ * @param {string} text
+ * @returns {Set<string>}
+ */
+function itemsOf(text) {
+  try {
+    return new Set(JSON.parse(text || "[]"));
+  } catch {
+    return new Set();
+  }
+}
+
 // Which prompts of a set were read with their sides in sight, ever, in this browser: masking them makes that no less.
 export class Seen {
   set = "";
@@ -198,7 +212,7 @@ export class Seen {
   /** @param {string} set */
   open(set) {
     this.set = set;
-    this.items = new Set(JSON.parse(localStorage.getItem(`${SEEN}${set}`) || "[]"));
+    this.items = itemsOf(stored("localStorage", `${SEEN}${set}`));
   }
 
   /** @param {string} item */
@@ -210,6 +224,6 @@ export class Seen {
   add(item) {
     if (this.items.has(item)) return;
     this.items.add(item);
-    localStorage.setItem(`${SEEN}${this.set}`, JSON.stringify([...this.items]));
+    store("localStorage", `${SEEN}${this.set}`, JSON.stringify([...this.items]));
   }
 }

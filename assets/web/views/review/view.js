@@ -2,6 +2,7 @@
 
 import { find, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
+import { store, stored } from "../../core/storage.js";
 import { counted } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
@@ -52,7 +53,7 @@ export class ReviewView {
     this.root = root;
     this.status = find(root, ".rw-status");
     this.server = new Server();
-    this.server.key = sessionStorage.getItem(KEY) || "";
+    this.server.key = stored("sessionStorage", KEY);
     this.judgements = new Judgements(this.server, () => this.renew());
     this.seen = new Seen();
     this.bar = new Bar({
@@ -531,7 +532,7 @@ export class ReviewView {
     const isRight = await this.trying(() => this.judgements.pull());
     if (isRight) this.judgements.send();
     else this.server.key = "";
-    sessionStorage.setItem(KEY, this.server.key);
+    store("sessionStorage", KEY, this.server.key);
     this.tellWhere();
   }
 
