@@ -26,7 +26,7 @@ from pydantic import TypeAdapter  # noqa: E402
 from mars_runtime import speedup  # noqa: E402
 from mars_runtime.events import End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import LANES  # noqa: E402
-from mars_runtime.review import exports, judgements  # noqa: E402
+from mars_runtime.review import exports, judgements, masked  # noqa: E402
 from mars_runtime.settings import OBEYED_BY_ALL, SETTINGS  # noqa: E402
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
 
@@ -104,6 +104,8 @@ def _table() -> Iterator[str]:
             "notes": _object(**speedup.NOTES),
         },
     )
+    yield from ("", "// Characters of a sealed set that the server accepts from a browser.")
+    yield f"export const MAX_SEALED = {masked.MAX_SEALED};"
     yield from _constant(
         "JUDGED",
         "`tags` are offered; `most`: the highest rating, how many tags, characters of the rest.",

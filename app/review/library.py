@@ -39,7 +39,7 @@ from mars_runtime.review.judgements import (
     merged,
     read_judgement,
 )
-from mars_runtime.review.masked import NUM_BYTES, seal, secret_in, sides, unseal
+from mars_runtime.review.masked import MAX_SEALED, NUM_BYTES, seal, secret_in, sides, unseal
 from mars_runtime.review.sets import ReviewSet, SetError, unpack
 
 STUDY = "study"
@@ -61,6 +61,10 @@ NO_PROMPT = "This set has no such prompt or way: reload the page."
 UNSTORED = "The server cannot read or write its files at the moment: try again later."
 UNSTORED_SECRET = "The secret of masked sides cannot be stored: a restart draws sides again"
 UNREADABLE = "The server cannot read the set {}: choose another from the list."
+LARGE = (
+    "This set is too large to be kept in the browser: export what you need before you leave, or "
+    "make it with fewer prompts or ways."
+)
 GONE = "This set is not here any more: open it again from the list."
 
 
@@ -193,7 +197,10 @@ class Library:
             packed = Path(folder) / "set.tar.xz"
             ReviewSet.open(lies).pack(packed, QUICK)
             body = base64.b64encode(packed.read_bytes()).decode()
-        return seal(self.secret, {"name": name, "archive": body})
+        text = seal(self.secret, {"name": name, "archive": body})
+        if len(text) > MAX_SEALED:
+            raise SetError(LARGE)
+        return text
 
     def bring(self, text: str) -> str:
         """Unpack a set that a browser kept; its name. Raises SealError, SetError, OSError."""

@@ -110,7 +110,7 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
             Middleware(TrailingSlash),
             Middleware(
                 BodyLimit,
-                max_bytes=4 * settings.max_import_bytes,
+                max_bytes=settings.max_review_bytes,
                 refusal=json.dumps({"detail": TOO_LARGE}).encode(),
             ),
             Middleware(RateLimit, most=MAX_AT_ONCE, refusal=_respond(ApiError(429, BUSY))),

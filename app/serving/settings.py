@@ -10,9 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from mars_runtime.review.masked import MAX_SEALED
 from mars_runtime.serving.addresses import OriginsError, read_origins
 
 PREFIX = "MARS_"
+ENVELOPE = 1000
+"""Bytes of a request around a sealed set."""
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -94,6 +97,11 @@ class AppSettings:
             read_origins(self.allowed_origins)
         except OriginsError as error:
             raise AppSettingsError(str(error)) from None
+
+    @property
+    def max_review_bytes(self) -> int:
+        """The largest request of the Review tab: runs to import, or a set that a browser kept."""
+        return max(4 * self.max_import_bytes, MAX_SEALED + ENVELOPE)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:

@@ -24,6 +24,8 @@ from mars_runtime.inputs import read_bytes
 
 NUM_BYTES = 32
 NONCE = 16
+MAX_SEALED = 16_000_000
+"""Characters of a sealed set. A browser keeps no larger one, because no larger one is accepted."""
 
 
 class SealError(ValueError):

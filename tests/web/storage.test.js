@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { afterEach, describe, test } from "node:test";
 
 import { store, stored, storedBeforeReload } from "../../assets/web/core/storage.js";
+import { MAX_SEALED } from "../../assets/web/core/table.js";
 import { Store } from "../../assets/web/views/compare/store.js";
+import { Refusal, Server } from "../../assets/web/views/review/server.js";
 
 const WEB = join(import.meta.dirname, "../../assets/web");
 
@@ -66,5 +68,27 @@ describe("storage", () => {
       /\b(localStorage|sessionStorage)\b\s*[.[]|indexedDB/.test(readFileSync(join(WEB, name), "utf8")),
     );
     assert.deepEqual(named, [join("views", "compare", "store.js")]);
+  });
+});
+
+describe("sets that a browser keeps", () => {
+  const { fetch } = globalThis;
+  afterEach(() => {
+    globalThis.fetch = fetch;
+  });
+
+  test("a set that the server would refuse is neither kept nor sent", async () => {
+    const sent = [];
+    globalThis.fetch = async (path, { body } = {}) => {
+      sent.push([path, body]);
+      return new Response(JSON.stringify({ detail: "Too large." }), { status: 400 });
+    };
+    const server = new Server();
+    assert.deepEqual(await server.sealed("v-1"), { sealed: "", why: "Too large." });
+    await server.bring("");
+    await server.bring("a".repeat(MAX_SEALED + 1));
+    assert.deepEqual(sent, [["review/sets/v-1/sealed", undefined]]);
+    await assert.rejects(server.bring("a".repeat(MAX_SEALED)), Refusal);
+    assert.equal(sent.length, 2);
   });
 });
