@@ -35,7 +35,7 @@ class Handlers:
 def make_handlers(engines: Engines) -> Handlers:
     """All of them over these engines, with examples and logs of their own."""
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
-    library = Library(engines.settings.data, engines.settings.max_review_bytes)
+    library = Library(engines.settings.data)
     return Handlers(
         engines,
         book,

@@ -8,7 +8,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -70,7 +70,8 @@ def write_text(path: Path, text: str) -> None:
         reason = error.strerror or type(error).__name__
         raise OutputError(f"{path} cannot be written ({reason}): make room.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _target(path: Path) -> Path:

@@ -30,7 +30,7 @@ from app.site import PLACE  # noqa: E402
 from mars_runtime import loops, speedup  # noqa: E402
 from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import LANES, LOOKUP  # noqa: E402
-from mars_runtime.review import exports, judgements  # noqa: E402
+from mars_runtime.review import exports, judgements, masked  # noqa: E402
 from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
 from mars_runtime.settings import MAX_DRAFTS, OBEYED_BY_ALL, SETTINGS  # noqa: E402
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
@@ -110,6 +110,8 @@ def _table() -> Iterator[str]:
             "notes": _object(**speedup.NOTES),
         },
     )
+    yield from ("", "// Characters of a sealed set that the server accepts from a browser.")
+    yield f"export const MAX_SEALED = {masked.MAX_SEALED};"
     yield from _constant(
         "JUDGED",
         "`tags` are offered; `most`: the highest rating, how many tags, characters of the rest.",

@@ -39,7 +39,7 @@ from mars_runtime.review.judgements import (
     merged,
     read_judgement,
 )
-from mars_runtime.review.masked import NUM_BYTES, seal, secret_in, sides, unseal
+from mars_runtime.review.masked import MAX_SEALED, NUM_BYTES, seal, secret_in, sides, unseal
 from mars_runtime.review.sets import ReviewSet, SetError, unpack
 
 STUDY = "study"
@@ -59,9 +59,11 @@ Pair = tuple[int, int]
 log = logging.getLogger(__name__)
 NO_SUCH = "There is no such set here: choose one from the list."
 NO_PROMPT = "This set has no such prompt or way: reload the page."
-ENVELOPE = 10_000  # bytes of a request around a sealed set
+UNSTORED = "The server cannot read or write its files at the moment: try again later."
+UNSTORED_SECRET = "The secret of masked sides cannot be stored: a restart draws sides again"
+UNREADABLE = "The server cannot read the set {}: choose another from the list."
 LARGE = (
-    "This set is too large to be stored in the browser: export what you need before you leave, or "
+    "This set is too large to be kept in the browser: export what you need before you leave, or "
     "make it with fewer prompts or ways."
 )
 GONE = "This set is not here any more: open it again from the list."
@@ -69,10 +71,9 @@ GONE = "This set is not here any more: open it again from the list."
 
 class Library:
     """All of them by name; opened when they are first asked for. ``data``: MARS_DATA, empty for
-    none; ``max_sealed``: bytes of the largest request, by which a browser brings a set back."""
+    none."""
 
-    def __init__(self, data: str, max_sealed: int = 16_000_000) -> None:
-        self._max_sealed = max_sealed - ENVELOPE
+    def __init__(self, data: str) -> None:
         self._folder = Path(data) / "review" if data else None
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Shown] = OrderedDict()
@@ -89,17 +90,14 @@ class Library:
 
     @property
     def secret(self) -> bytes:
-        """From which sides are drawn. Where none can be stored, one for this process."""
+        """The secret that sides are drawn from; one for this process where none can be stored."""
         with self._lock:
             if not self._secret:
                 try:
                     self._secret = secret_in(self._folder or cache_folder())
                 except OSError as error:
-                    log.error(
-                        "the secret of masked sides cannot be stored (%s): sides are drawn again "
-                        "when the server starts again",
-                        error.strerror or error,
-                    )
+                    reason = error.strerror or str(error)
+                    log.error("%s (%s)", UNSTORED_SECRET, reason)
                     self._secret = secrets.token_bytes(NUM_BYTES)
             return self._secret
 
@@ -132,13 +130,18 @@ class Library:
         return [STUDY, *(name for name in owned[:MAX_LISTED] if name != STUDY)]
 
     def find(self, name: str) -> Shown:
-        """A set by its name. Raises SetError."""
+        """A set by its name. Raises SetError, OutputError."""
         with self._lock:
             known = self._open.get(name)
             if known is not None:
                 self._open.move_to_end(name)
                 return known
-        made = Shown(name, ReviewSet.open(self._path(name)))
+        path = self._path(name)
+        try:
+            made = Shown(name, ReviewSet.open(path))
+        except SetError as error:
+            log.error("%s", error)
+            raise SetError(UNREADABLE.format(name)) from error
         with self._lock:
             self._open[name] = made
             while len(self._open) > MAX_OPEN:
@@ -213,12 +216,13 @@ class Library:
             packed = Path(folder) / "set.tar.xz"
             ReviewSet.open(lies).pack(packed, QUICK)
             body = base64.b64encode(packed.read_bytes()).decode()
-        if 4 * len(body) // 3 > self._max_sealed:
+        text = seal(self.secret, {"name": name, "archive": body})
+        if len(text) > MAX_SEALED:
             raise SetError(LARGE)
-        return seal(self.secret, {"name": name, "archive": body})
+        return text
 
     def bring(self, text: str, address: str = "") -> str:
-        """A set that a browser kept, here again; its name. Raises SealError, SetError."""
+        """Unpack a set that a browser kept; its name. Raises SealError, SetError, OSError."""
         told = as_mapping(unseal(self.secret, text))
         name = as_text(told["name"])
         if name in self._visitors:
@@ -228,9 +232,19 @@ class Library:
             packed.write_bytes(base64.b64decode(as_text(told["archive"])))
             try:
                 unpack(packed, self.place(name, address)[1])
-            except (OSError, ValueError) as error:
+            except OSError:  # the disk is full: the set is not here, and can be brought again
+                self._drop(name)
+                raise
+            except ValueError as error:
+                self._drop(name)
                 raise SetError("This set is damaged: make it again.") from error
         return name
+
+    def _drop(self, name: str) -> None:
+        """Remove a visitor's set."""
+        with self._lock:
+            self._open.pop(name, None)
+            shutil.rmtree(self._visitors.pop(name).folder, ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
         """The prompts of a masked pair: which are the same by both ways, and nothing else."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from app.controls import RefusalError, read_prompt, read_setting, read_system
 from app.imported_runs import read_import
-from app.review.library import Library
+from app.review.library import UNSTORED, Library
 from app.serving.engines import Engines, UnavailableError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
@@ -230,7 +230,10 @@ class Making:
                         time.sleep(PAUSE_SECONDS)
                         continue
                     self._work(job, review)
-        except (SetError, OutputError, RefusalError, UnavailableError, EngineError) as error:
+        except (OutputError, OSError) as error:
+            log.error("a set in the making cannot be stored: %s", error)
+            job.error, job.state = UNSTORED, "failed"
+        except (SetError, RefusalError, UnavailableError, EngineError) as error:
             job.error, job.state = str(error), "failed"
         except Exception as error:
             log.error("a set in the making failed: %s", where(error))

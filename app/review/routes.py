@@ -8,6 +8,7 @@ Refusals are one sentence. Knows no gradio.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from app.controls import RefusalError
-from app.review.library import Library
+from app.review.library import UNSTORED, Library
 from app.review.line import Line
 from app.review.making import Making
 from app.serving.engines import UnavailableError
@@ -53,7 +54,6 @@ MISTAKES = (
     JudgementError,
     PromptError,
     SettingsError,
-    OutputError,
     TraceError,
     RefusalError,
     UnavailableError,
@@ -75,6 +75,7 @@ TOO_LARGE = "This is too large: bring less at a time."
 BUSY = "Several of your requests are going: wait for one to end."
 HALF = "A text holds half of a character (a lone surrogate): write it again."
 Told = dict[str, Any]
+log = logging.getLogger(__name__)
 
 
 class Quota:
@@ -292,6 +293,9 @@ class ReviewDesk:
             raise ApiError(400, str(error)) from None
         except (BudgetError, StoreError) as error:
             raise ApiError(503, str(error), retry_after=RETRY_SECONDS) from None
+        except (OutputError, OSError) as error:
+            log.error("%s", error)
+            raise ApiError(503, UNSTORED) from None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ApiError(400, NO_JSON) from None
 

@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import math
+import re
 import threading
 import time
 from collections import Counter
@@ -52,6 +53,8 @@ WAITING = "{} waits for memory: other checkpoints are at work…"
 LOADING = "load "  # how the names of its threads begin
 MEGABYTE = 1_000_000
 HUB_SECONDS = 2.0  # that the hub is waited for before the page is drawn without it
+FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")
+"""Folders in front of a name: visitors read the name, the log has the whole path."""
 FAULT = "The checkpoint failed to load inside the app."
 SPARE = 1.3  # times its weights: what decoding needs, and everybody else on the machine
 BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
@@ -130,7 +133,7 @@ class Load:
         error = self._future.exception() if self._future.done() else None
         if error is None:
             return ""
-        return str(error) if isinstance(error, CheckpointError) else FAULT
+        return FOLDERS.sub("", str(error)) if isinstance(error, CheckpointError) else FAULT
 
     @property
     def trouble(self) -> str:
@@ -155,7 +158,9 @@ class Load:
         try:
             self._future.set_result(self._bring(self._tell))
         except Exception as error:
-            if not isinstance(error, CheckpointError):
+            if isinstance(error, CheckpointError):
+                log.error("%s", error)
+            else:
                 log.error("a checkpoint failed to load\n%s", where(error))
             self._future.set_exception(error)
 

@@ -10,10 +10,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from mars_runtime.review.masked import MAX_SEALED
 from mars_runtime.serving.addresses import OriginsError, read_origins
 from mars_runtime.serving.limits import weak_key
 
 PREFIX = "MARS_"
+ENVELOPE = 1000
+"""Bytes of a request around a sealed set."""
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -99,6 +102,11 @@ class AppSettings:
         except OriginsError as error:
             raise AppSettingsError(str(error)) from None
 
+    @property
+    def max_review_bytes(self) -> int:
+        """The largest request of the Review tab: runs to import, or a set that a browser kept."""
+        return max(4 * self.max_import_bytes, MAX_SEALED + ENVELOPE)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:
         """The settings that the variables ask for, defaults elsewhere. Raises AppSettingsError."""
@@ -109,11 +117,6 @@ class AppSettings:
             if text:
                 chosen[each.name] = _parse(PREFIX + each.name.upper(), text, each.default)
         return cls(**chosen)  # type: ignore[arg-type]
-
-    @property
-    def max_review_bytes(self) -> int:
-        """The largest request of the Review tab: a set that a browser brings back."""
-        return 4 * self.max_import_bytes
 
 
 def _parse(name: str, text: str, default: object) -> str | int | float | bool:

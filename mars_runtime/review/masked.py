@@ -20,8 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.inputs import read_bytes
+
 NUM_BYTES = 32
 NONCE = 16
+MAX_SEALED = 16_000_000
+"""Characters of a sealed set. A browser keeps no larger one, because no larger one is accepted."""
 
 
 class SealError(ValueError):
@@ -37,7 +41,7 @@ def secret_in(folder: Path) -> bytes:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "review.secret"
     with suppress(FileNotFoundError):
-        found = path.read_bytes()
+        found = read_bytes(path)
         if len(found) == NUM_BYTES:
             return found
         if len(found) > NUM_BYTES:
@@ -57,7 +61,7 @@ def secret_in(folder: Path) -> bytes:
             os.replace(partial, path)
     finally:
         Path(partial).unlink(missing_ok=True)
-    return path.read_bytes()
+    return read_bytes(path)
 
 
 def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[str, str]:

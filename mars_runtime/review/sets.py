@@ -12,6 +12,7 @@ Packed, the same files stand in one archive. Nothing in such files is trusted.
 from __future__ import annotations
 
 import atexit
+import errno
 import hashlib
 import io
 import json
@@ -28,7 +29,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mars_runtime.inputs import read_bytes
+from mars_runtime.inputs import check_regular, read_bytes, read_text
 from mars_runtime.json_values import as_list, as_mapping, as_text, is_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
@@ -109,15 +110,22 @@ class ReviewSet:
             if found.weights != _weights(about.made):
                 raise SetError(f"{folder} was begun with other weights: name another folder.")
             return found
-        write_text(folder / PROMPTS, as_jsonl(items))
-        write_text(folder / ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
-        return cls(folder, about, items)
+        made = cls(folder, about, items)
+        made._keep(PROMPTS, as_jsonl(items))
+        made._keep(ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
+        return made
 
     @classmethod
     def open(cls, path: Path) -> ReviewSet:
-        """The set in a folder or an archive. Raises SetError."""
+        """Open the set in a folder or an archive. Raises SetError, or OutputError where an archive
+        cannot be unpacked."""
         try:
             folder = path if path.is_dir() else unpacked(path)
+        except OutputError:
+            raise
+        except UNREADABLE as error:
+            raise SetError(NO_SET.format(path)) from error
+        try:
             told = as_mapping(json.loads(_read(folder, ABOUT)))
             about = _about(told)
             found = read_prompts(_read(folder, PROMPTS), "json")
@@ -166,24 +174,29 @@ class ReviewSet:
         self._keep(f"{_stem(item, way)}.json", _line({"text": text}))
 
     def _keep(self, name: str, text: str) -> None:
-        write_text(self._folder / name, text)
+        """Write a file of the set. Raises OutputError, also for a link that leads elsewhere."""
+        file = self._folder / name
+        if file.is_symlink() or file.parent.is_symlink():
+            raise OutputError(f"{file} is a link: remove it, or name another folder.")
+        write_text(file, text)
 
     def lines(self, item: int, way: int) -> list[str]:
-        """The trace of an answer as its lines; none of text alone. Raises SetError."""
+        """The lines of an answer's trace, as the trace reader understood them; empty for an answer
+        without a trace. Raises SetError."""
         file = self._file(item, way)
         if file is None or not file.name.endswith(".jsonl"):
             return []
-        try:
-            return file.read_text(encoding="utf-8").split("\n")[:-1]
-        except (OSError, ValueError) as error:
-            raise SetError(f"The answer {_stem(item, way)} is damaged: make it again.") from error
+        return list(self.trace(item, way).lines())
 
     def trace(self, item: int, way: int) -> Trace:
-        """The same, read. Raises SetError."""
+        """Read the trace of an answer. Raises SetError."""
+        name = f"{_stem(item, way)}.jsonl"
         try:
-            return read_trace(self.lines(item, way))
+            return read_trace(_read(self._folder, name).removesuffix("\n").split("\n"))
         except TraceError as error:
             raise SetError(f"The answer {_stem(item, way)} is damaged: {error}") from error
+        except (OSError, ValueError) as error:
+            raise SetError(f"The answer {_stem(item, way)} is damaged: make it again.") from error
 
     def answer(self, item: int, way: int) -> Answer | None:
         """What the answer says to a reader; None where it is missing. Raises SetError."""
@@ -194,7 +207,7 @@ class ReviewSet:
         if file is None:
             return None
         if file.name.endswith(".json"):
-            text = _text(file)
+            text = _text(self._folder, file)
             found = Answer(text, is_right=verdict(self.items[item], text))
         else:
             found = answer_of(self.trace(item, way), self.items[item])
@@ -214,13 +227,13 @@ class ReviewSet:
         for item, way in self.pairs():
             if (answer := self.answer(item, way)) is not None:
                 lines.append(_line({"item": item, "way": way, **answer.as_json()}))
-        write_text(self._folder / SUMMARY, "".join(lines))
+        self._keep(SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
         """What is damaged is folded from the traces again."""
         try:
             text = _read(self._folder, SUMMARY)
-        except (OSError, KeyError, ValueError):
+        except (OSError, ValueError):
             return
         for line in text.split("\n"):
             try:
@@ -260,6 +273,22 @@ class ReviewSet:
             partial.unlink(missing_ok=True)
 
 
+def _is_own(folder: Path, file: Path) -> bool:
+    """Whether a file of a set is a regular file inside the set's folder once links are followed."""
+    try:
+        check_regular(file)
+        return file.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # missing, of another kind, or a circle of links
+        return False
+
+
+def _read(folder: Path, name: str) -> str:
+    """Read a text file of a set. Raises OSError, UnicodeDecodeError."""
+    if not _is_own(folder, folder / name):
+        raise FileNotFoundError(errno.ENOENT, "it is not a file inside the set's folder", name)
+    return read_text(folder / name, MAX_UNPACKED)
+
+
 SECONDS = re.compile(r'"seconds":([0-9.e-]+)')
 
 
@@ -268,33 +297,34 @@ def _rounded(found: re.Match[str]) -> str:
 
 
 def unpacked(path: Path) -> Path:
-    """The folder of a packed set: in the cache, or in a temporary folder where the cache cannot be
-    written. Raises OSError for a file that cannot be read, ValueError for one that is no archive,
-    SetError where there is no room to unpack it."""
+    """Unpack a set into the cache, or into a temporary folder where the cache cannot be written.
+    Raises OSError if the archive cannot be read, ValueError if it is not one, OutputError if
+    neither folder has room."""
     name = hashlib.sha256(read_bytes(path, MAX_PACKED)).hexdigest()[:16]
     try:
         return _unpacked(path, cache_folder() / "sets" / name)
     except OSError as error:
-        log.warning("the cache cannot hold a set (%s): a temporary folder does", error.strerror)
+        reason = error.strerror or type(error).__name__
+        log.warning("the cache cannot hold a set (%s): a temporary folder is used", reason)
     try:
         return _unpacked(path, _temporary() / name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise SetError(
-            f"{path.name} cannot be unpacked ({reason}): make room on the disk."
+        raise OutputError(
+            f"{path} cannot be unpacked ({reason}): make room for temporary files."
         ) from error
 
 
 @cache
 def _temporary() -> Path:
-    """A folder that goes with this process."""
+    """Make a folder that is removed when the process ends. Raises OSError."""
     folder = tempfile.mkdtemp(prefix="mars-sets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpack to a folder beside and rename it, unless it is there. Raises OSError, ValueError."""
+    """Unpack next to ``folder`` and rename, unless it exists. Raises OSError, ValueError."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -308,21 +338,6 @@ def _unpacked(path: Path, folder: Path) -> Path:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
-
-
-def _is_own(folder: Path, file: Path) -> bool:
-    """Whether a file of a set is a regular file inside its folder once links are followed."""
-    try:
-        return file.is_file() and folder.resolve() in file.resolve().parents
-    except (OSError, RuntimeError):  # a circle of links
-        return False
-
-
-def _read(folder: Path, name: str) -> str:
-    """The text of a file of a set. Raises OSError, UnicodeDecodeError."""
-    if not _is_own(folder, folder / name):
-        raise FileNotFoundError(name)
-    return (folder / name).read_text(encoding="utf-8")
 
 
 def unpack(path: Path, folder: Path) -> None:
@@ -395,13 +410,14 @@ def _line(told: Mapping[str, Any]) -> str:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def _text(file: Path) -> str:
-    """Of an answer that has no trace. Raises SetError."""
+def _text(folder: Path, file: Path) -> str:
+    """Read an answer that has no trace. Raises SetError."""
     try:
-        text = as_text(as_mapping(json.loads(file.read_text(encoding="utf-8")))["text"])
+        told = json.loads(_read(folder, file.relative_to(folder).as_posix()))
+        text = as_text(as_mapping(told)["text"])
         text.encode()  # no lone surrogate
         return text
-    except (ValueError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         raise SetError(f"The answer {file.name} is damaged: make it again.") from error
 
 

@@ -25,3 +25,12 @@ export function store(kind, name, value) {
     // forbidden or full
   }
 }
+
+/**
+ * What this tab stored before it was reloaded; empty for a page that was opened by its address.
+ * @param {string} name
+ */
+export function storedBeforeReload(name) {
+  const [arrival] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
+  return arrival?.type === "navigate" ? "" : stored("sessionStorage", name);
+}

@@ -52,6 +52,9 @@ export const SPEED = {
   notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was busy: measure it again" },
 };
 
+// Characters of a sealed set that the server accepts from a browser.
+export const MAX_SEALED = 16000000;
+
 // `tags` are offered; `most`: the highest rating, how many tags, characters of the rest.
 /** @type {{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }} */
 // prettier-ignore

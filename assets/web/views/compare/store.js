@@ -76,11 +76,18 @@ export class Store {
 
   /** @returns {Promise<R[]>} */
   async all() {
-    const database = await this.open();
-    const kept = database
-      ? await settled(database.transaction(this.kind.records).objectStore(this.kind.records).getAll())
-      : [];
+    const kept = await this.read().catch(() => {
+      this.why = this.kind.forbidden; // closed for a later version of the page, or damaged
+      return [];
+    });
     return [...kept.filter((record) => !this.memory.has(record.id)), ...this.memory.values()];
+  }
+
+  /** @returns {Promise<R[]>} */
+  async read() {
+    const database = await this.open();
+    if (!database) return [];
+    return settled(database.transaction(this.kind.records).objectStore(this.kind.records).getAll());
   }
 
   /**
@@ -104,7 +111,7 @@ export class Store {
   async remove(id) {
     this.memory.delete(id);
     const database = await this.open();
-    if (database) await this.write(database, (records) => records.delete(id));
+    if (database) await this.write(database, (records) => records.delete(id)).catch(() => {}); // it is still stored
   }
 
   /**

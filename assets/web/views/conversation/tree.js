@@ -3,6 +3,7 @@
 
 import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
+import { store, storedBeforeReload } from "../../core/storage.js";
 import { LIMITS } from "../../core/table.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
@@ -237,20 +238,7 @@ export function readTree(text) {
 }
 
 // The tree of this tab before it was loaded again.
-export function restored() {
-  const [arrival] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
-  try {
-    return arrival?.type === "navigate" ? new Tree() : readTree(window.sessionStorage.getItem(KEY) || "");
-  } catch {
-    return new Tree(); // a page within another may have no storage
-  }
-}
+export const restored = () => readTree(storedBeforeReload(KEY));
 
 /** @param {Tree} tree */
-export function store(tree) {
-  try {
-    window.sessionStorage.setItem(KEY, written(tree));
-  } catch {
-    // it then ends with this page
-  }
-}
+export const storeTree = (tree) => store("sessionStorage", KEY, written(tree));

@@ -5,7 +5,7 @@ import { shown } from "../../core/bytes.js";
 import { attribute, button, find, make, placeIn, put, whenThere } from "../../core/dom.js";
 import { headerOf, mainLane } from "../../core/folds.js";
 import { counted, figure, forkText } from "../../core/words.js";
-import { Tree, answerOf, historyOf, restored, roomText, store, toldOf, triedIn, upTo, valueOfRun } from "./tree.js";
+import { Tree, answerOf, historyOf, restored, roomText, storeTree, toldOf, triedIn, upTo, valueOfRun } from "./tree.js";
 
 const RACE = "#race .mars-race";
 const BOX = "#prompt textarea";
@@ -79,7 +79,7 @@ class ConversationView {
     });
     window.addEventListener("pagehide", () => {
       this.tell();
-      store(this.holder ? this.tree : new Tree());
+      storeTree(this.holder ? this.tree : new Tree());
     });
   }
 

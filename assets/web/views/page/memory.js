@@ -2,33 +2,12 @@
 // after a lost connection, so without this a visitor would lose the prompt and the answer. A page that was opened by an
 // address starts fresh.
 
+import { store, storedBeforeReload } from "../../core/storage.js";
 import { queryOf } from "../../export/link.js";
 
 const [CONTROLS, RUN] = ["mars-controls", "mars-run"];
 const POLL = 1000; // milliseconds between two requests for a run that the server still decodes
 const GONE = "The server was restarted or no longer has this run. Press Run to start it again.";
-
-/** @param {string} key */
-function stored(key) {
-  const [arrival] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
-  try {
-    return arrival?.type === "navigate" ? "" : window.sessionStorage.getItem(key) || "";
-  } catch {
-    return ""; // an embedded page may have no storage
-  }
-}
-
-/**
- * @param {string} key
- * @param {string} text
- */
-function store(key, text) {
-  try {
-    window.sessionStorage.setItem(key, text);
-  } catch {
-    // then this page forgets it
-  }
-}
 
 /**
  * Remembers the controls. Called with each change of one; names and values in the same order.
@@ -36,22 +15,22 @@ function store(key, text) {
  * @param {unknown[]} values
  */
 export function remember(names, values) {
-  store(CONTROLS, queryOf(names, values));
+  store("sessionStorage", CONTROLS, queryOf(names, values));
 }
 
 // The controls as they were before the reload, written as the query of a link; "" for a fresh page.
-export const remembered = () => stored(CONTROLS);
+export const remembered = () => storedBeforeReload(CONTROLS);
 
 /**
  * Shows the run again that was on show before the reload, and follows it to its end while the server still decodes it.
  * @param {NonNullable<Element["lineView"]>} view
  */
 export function mountMemory(view) {
-  const before = stored(RUN);
+  const before = storedBeforeReload(RUN);
   const { root } = view;
   new MutationObserver(() => {
     const { run } = view;
-    if (run && !run.recorded) store(RUN, run.id);
+    if (run && !run.recorded) store("sessionStorage", RUN, run.id);
   }).observe(root, { attributes: true, attributeFilter: ["data-run"] });
   if (before && !location.hash) void follow(view, before);
 }

@@ -8,6 +8,7 @@ import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
 import { openLink, queryOf } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
+import { mountBoxes } from "./boxes.js";
 import { mountMemory, remember, remembered } from "./memory.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
@@ -26,6 +27,7 @@ export function mountPage() {
   mountPins();
   mountLens();
   mountKeys();
+  mountBoxes();
   mountLink();
   whenThere(() => document.querySelector(VIEWS.live)?.lineView, mountMemory);
   whenThere(() => document.querySelector("[role=tablist]:has(> #batch-tab-button)"), mountTabs);

@@ -2,6 +2,7 @@
 // recording per line with what it measured. Nothing is fetched.
 
 import { find, make, put } from "../../core/dom.js";
+import { store, stored } from "../../core/storage.js";
 import { counted, figure } from "../../core/words.js";
 import { settingsText } from "../../text/card.js";
 import { mountRaceView } from "../race/view.js";
@@ -51,10 +52,10 @@ function switchTheme(button) {
     button.setAttribute("aria-label", isDark ? "Show in light colours" : "Show in dark colours");
   };
   let chosen = "";
-  const remembered = () => chosen || read();
+  const remembered = () => chosen || stored("localStorage", KEY);
   button.addEventListener("click", () => {
     chosen = root.classList.contains("dark") ? "light" : "dark";
-    write(chosen);
+    store("localStorage", KEY, chosen);
     draw();
   });
   system.addEventListener("change", draw);
@@ -62,24 +63,6 @@ function switchTheme(button) {
 }
 
 const KEY = "mars-theme";
-
-// A page that came from a disk may have no storage.
-function read() {
-  try {
-    return window.localStorage.getItem(KEY) || "";
-  } catch {
-    return "";
-  }
-}
-
-/** @param {string} theme */
-function write(theme) {
-  try {
-    window.localStorage.setItem(KEY, theme);
-  } catch {
-    // the choice then ends with this page
-  }
-}
 
 const MOST = 8; // tokens per forward that fill the height of a bar
 

@@ -190,6 +190,19 @@ function sidesOf(row) {
   return { left: row.left, right: row.right, sealed: undefined };
 }
 
+/**
+ * The prompts that a stored text lists; none for a damaged one.
+ * @param {string} text
+ * @returns {Set<string>}
+ */
+function itemsOf(text) {
+  try {
+    return new Set(JSON.parse(text || "[]"));
+  } catch {
+    return new Set();
+  }
+}
+
 // Which prompts of a set were read with their sides in sight, ever, in this browser: masking them makes that no less.
 export class Seen {
   set = "";
@@ -199,7 +212,7 @@ export class Seen {
   /** @param {string} set */
   open(set) {
     this.set = set;
-    this.items = new Set(JSON.parse(stored("localStorage", `${SEEN}${set}`) || "[]"));
+    this.items = itemsOf(stored("localStorage", `${SEEN}${set}`));
   }
 
   /** @param {string} item */

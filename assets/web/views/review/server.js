@@ -1,5 +1,7 @@
 // What the Review tab asks of its server: JSON over plain routes, refusals as sentences.
 
+import { MAX_SEALED } from "../../core/table.js";
+
 const AWAY = "The server does not answer: see that it runs, and try again.";
 
 export class Refusal extends Error {
@@ -50,6 +52,30 @@ export class Server {
     if (answer.ok) return answer;
     const told = await answer.json().catch(() => ({}));
     throw new Refusal(typeof told.detail === "string" ? told.detail : AWAY, answer.status);
+  }
+
+  /**
+   * A visitor's own set, sealed for the browser to keep; "" and why for one that is too large.
+   * @param {string} name
+   * @returns {Promise<{ sealed: string, why: string }>}
+   */
+  async sealed(name) {
+    try {
+      const { sealed } = await this.json(`${pathOf(name)}/sealed`);
+      return { sealed, why: "" };
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.status !== 400) throw error;
+      return { sealed: "", why: error.sentence };
+    }
+  }
+
+  /**
+   * Sends a set that this browser kept. One that is too large was kept by an earlier version, and is not sent: the server
+   * may still have it.
+   * @param {string} sealed
+   */
+  async bring(sealed) {
+    if (sealed && sealed.length <= MAX_SEALED) await this.json("sets", { sealed });
   }
 }
 

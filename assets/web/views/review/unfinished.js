@@ -3,7 +3,7 @@
 
 import { button, make, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
-import { Refusal, pathOf } from "./server.js";
+import { Refusal } from "./server.js";
 
 const LEAST = 5000; // milliseconds between two times that answers are fetched to be kept
 const LARGE = 200; // answers of a set that is too large to be fetched again and again
@@ -70,7 +70,8 @@ export class Unfinished {
     if (!set || num_done <= (set.made || 0) || num_all > LARGE) return;
     if (state === "making" && performance.now() - this.kept < LEAST) return;
     this.kept = performance.now();
-    const { sealed } = await this.server.json(`${pathOf(set.id)}/sealed`);
+    const { sealed } = await this.server.sealed(set.id);
+    if (!sealed) return;
     Object.assign(set, { sealed, made: num_done, of: num_all });
     await this.store.put(set);
   }
@@ -88,7 +89,7 @@ export class Unfinished {
     const { set } = this;
     if (!set?.asked) return;
     try {
-      if (set.sealed) await this.server.json("sets", { sealed: set.sealed });
+      await this.server.bring(set.sealed);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (error.status === 400) Object.assign(set, { sealed: "", made: 0 });

@@ -138,10 +138,12 @@ export class ReviewView {
    * @param {string} title
    */
   async keepSet(name, title) {
-    const { sealed } = await this.server.json(`${pathOf(name)}/sealed`);
-    await this.judgements.sets.put({ id: name, name: title, sealed });
+    const { sealed, why } = await this.server.sealed(name);
+    if (sealed) await this.judgements.sets.put({ id: name, name: title, sealed });
+    else await this.judgements.sets.remove(name);
     this.bar.listOwn({ id: name, name: title });
     await this.open(name);
+    if (why && this.root.dataset.phase === "open") put(this.status, why);
   }
 
   // What the address says: a set, a prompt, a pair, whether sides are masked.
@@ -196,7 +198,7 @@ export class ReviewView {
   /** @param {string} address */
   async bring(address) {
     const own = (await this.judgements.sets.all()).find(({ id }) => id === address);
-    if (own) await this.server.json("sets", { sealed: own.sealed });
+    if (own) await this.server.bring(own.sealed);
   }
 
   // A pair as the server names it, in whatever order: its sides are the server's affair.
