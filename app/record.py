@@ -166,11 +166,13 @@ def record_load(folder: Path, checkpoint: str) -> None:
     from app.serving.settings import AppSettings
 
     engines = Engines(AppSettings(checkpoint=checkpoint))
-    told = [*make_handlers(engines).traffic.run("", {**TRAFFIC, "checkpoint": checkpoint})]
+    traffic = make_handlers(engines).traffic
+    *_, last = traffic.run("", {**TRAFFIC, "checkpoint": checkpoint})
     engines.close()
-    head, *lines = told[-1].splitlines()
+    value = traffic.logs.missed(json.loads(last.splitlines()[0])["run"])  # the last is a window
+    head, *lines = value.splitlines()
     if not any(line.startswith("agreement") for line in lines):
-        raise RecordingError(f"The load ended otherwise than by itself: {told[-1][-200:]}")
+        raise RecordingError(f"The load ended otherwise than by itself: {value[-200:]}")
     about = next(json.loads(line.partition("\t")[2]) for line in lines if line.startswith("about"))
     note = f"{date.today().isoformat()}, on {about['hardware']}"
     kept = [line for line in lines if not line.startswith("status")]
