@@ -12,14 +12,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.controls import DEFAULTS, TITLES, settings_for
 from app.examples.book import ExampleBook
-from app.recordings import FOLDER, INDEX, LOAD, recorded_note
+from app.recordings import FOLDER, INDEX, recorded_note
 from app.run_log import RunLog
 from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
@@ -41,13 +40,6 @@ if TYPE_CHECKING:
     from mars_runtime.tasks import Task
 
 CACHE_BLOCK = 16
-TRAFFIC = {
-    **{"question": "compare", "kind": "poisson", "recorded": "", "mix": "short"},
-    **{"rounds": 3, "rate": 6.0, "seconds": 15.0, "max_new_tokens": 48},
-    "ways": ["ar", "lookup", "lossless"],
-    **{"high": 0.9, "low": 0.5, "budget": 3.0},
-}
-"""The controls of the load that is recorded."""
 SOURCE = Path(__file__).with_name("scenarios.json")
 ROUNDS = 3
 MOVING_PACE = 8.0  # rests long enough that a move bites on the very forward it is meant for
@@ -153,31 +145,8 @@ def record(folder: Path, only: str | None) -> None:
         others = Others()
         for done in write(folder, SCENARIOS, lambda name: recorder_of(only or name)):
             print(folder / f"{done}.txt", flush=True)
-    record_load(folder, only or SCENARIOS[0].checkpoint)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
-
-
-def record_load(folder: Path, checkpoint: str) -> None:
-    """Put the checkpoint under load, by plain AR and lossless, and write what the Load lab tells of
-    it into ``folder``. Raises RecordingError."""
-    from app.handlers import make_handlers
-    from app.serving.engines import Engines
-    from app.serving.settings import AppSettings
-
-    engines = Engines(AppSettings(checkpoint=checkpoint))
-    traffic = make_handlers(engines).traffic
-    *_, last = traffic.run("", {**TRAFFIC, "checkpoint": checkpoint})
-    engines.close()
-    value = traffic.logs.missed(json.loads(last.splitlines()[0])["run"])  # the last is a window
-    head, *lines = value.splitlines()
-    if not any(line.startswith("agreement") for line in lines):
-        raise RecordingError(f"The load ended otherwise than by itself: {value[-200:]}")
-    about = next(json.loads(line.partition("\t")[2]) for line in lines if line.startswith("about"))
-    note = f"{date.today().isoformat()}, on {about['hardware']}"
-    kept = [line for line in lines if not line.startswith("status")]
-    text = json.dumps({**json.loads(head), "run": "recorded-load", "recorded": note})
-    (folder / f"{LOAD}.txt").write_text("\n".join([text, *kept, ""]), encoding="utf-8")
 
 
 class RecordingError(RuntimeError):

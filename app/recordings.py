@@ -23,12 +23,9 @@ from mars_runtime.trace import Header, Trace, TraceError, read_trace
 FOLDER = assets.ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
-LOAD = "load"
-"""A recorded load: a value of the load view, which no index lists."""
 NAMES = (
-    *("lossless", "tau-moved", "block-cache", "half", "rewrite"),
+    *("lossless", "tau-moved", "block-cache", "palindrome", "rewrite"),
     *("dial-95", "dial-70", "dial-50", "dial-lossless"),
-    LOAD,
 )
 """What "How it works" and the tour show."""
 

@@ -38,7 +38,7 @@ def page(address: str) -> Iterator[playwright.Page]:
 
 def recorded() -> tuple[str, str]:
     """Prompt and text of the first stop's recording."""
-    trace = read_value((FOLDER / "half.txt").read_text("utf-8"))["mars"]
+    trace = read_value((FOLDER / "palindrome.txt").read_text("utf-8"))["mars"]
     return trace.header.prompt, folds.text(trace)
 
 
@@ -111,30 +111,3 @@ def test_a_live_run_that_does_not_begin_is_replaced_by_the_recording(
     page.wait_for_function(f"(text) => ({SHOWN})() === text", arg=text)
     page.keyboard.press(" ")
     assert page.inner_text("#pr-headline") != ""
-
-
-def test_load_is_measured_anew_inside_the_talk_and_stops_when_left(
-    page: playwright.Page, scripted_backend: ScriptedBackend
-) -> None:
-    scripted_backend.forward_seconds = 0.002
-    while not page.locator(".pr-load").count():
-        page.keyboard.press("PageDown")
-    assert page.inner_text(MARK).startswith("Recorded 2")
-    recorded = page.locator(".pr-loads").inner_text()
-    page.evaluate("Document.prototype.getElementById = () => null")  # the lab's button is not there
-    page.keyboard.press("l")
-    page.wait_for_selector(f"{MARK}[data-kind=fallback]:has-text('did not begin within five')")
-    assert page.locator(".pr-loads").inner_text() == recorded
-
-    page.evaluate(
-        "Document.prototype.getElementById = (id) => document.querySelector(`#${CSS.escape(id)}`)"
-    )
-    page.evaluate(f"delete document.querySelector('{MARK}').dataset.kind")
-    go_live(page)
-    page.wait_for_selector(f"{MARK}:has-text('Live, on this machine')")
-    assert page.locator(".pr-loads").inner_text() != recorded
-    assert page.locator(".pr-load").first.get_attribute("data-way") == "ar"
-    page.keyboard.press("PageDown")
-    page.wait_for_selector("#load .mars-load[data-phase=stopped]", state="attached")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("[role=tab][aria-selected=true]:text-is('Live')")

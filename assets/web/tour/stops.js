@@ -11,14 +11,14 @@ export const TOUR = [
     says: "A token is a word or a piece of one; a forward pass is one evaluation of the whole model. Plain AR needs a pass for every token. MARS, the same base with an adapter on mask positions, writes each shaded group in one.",
     notes:
       "Both lanes make one pass at each beat. Ask the room to watch the shaded groups. Let the first passes play, then go on to the end. L runs the same request on this server; if it does not begin within three seconds, the recording plays and says so.",
-    scene: { kind: "race", recording: "half", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
+    scene: { kind: "race", recording: "palindrome", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
   },
   {
     headline: "What that makes of the time",
     says: "Passes first, then seconds, of the run just shown. A pass that also proposes and checks takes longer than a plain one; reading the prompt is left out of both.",
     notes:
       "These are the figures of the run that the room has just seen, live or recorded. On a GPU, where further positions are nearly free, seconds follow passes more closely than on these processor cores.",
-    scene: { kind: "figure", recording: "half" },
+    scene: { kind: "figure", recording: "palindrome" },
   },
   {
     headline: "Turn τ down: it breaks. Lossless heals it",
@@ -26,13 +26,6 @@ export const TOUR = [
     notes:
       "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The mark is where the text leaves AR's. Stay at 0.5 for a moment: everybody sees that it is broken.",
     scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
-  },
-  {
-    headline: "What it buys under load",
-    says: "Requests arrive at random and share passes. All methods get the same traffic; the bars show the median time to a complete answer.",
-    notes:
-      "All methods answered everything, so each wrote as much; what differs is the wait. Where requests keep two cores busy already, drafting cannot pay, and auto stops it. L measures it here, in the Load lab: a minute for three rounds.",
-    scene: { kind: "load" },
   },
   {
     headline: "How far one can go",
@@ -70,6 +63,6 @@ export const TOUR = [
     says: "Name a prompt: it is run here, now, lossless, beside plain AR.",
     notes:
       "Type what somebody calls out and press Enter. Should the server not answer, the recording stays. Leave with Escape: the page is as it was before the talk.",
-    scene: { kind: "ask", recording: "half", beats: [{ until: "end" }] },
+    scene: { kind: "ask", recording: "palindrome", beats: [{ until: "end" }] },
   },
 ];

@@ -9,7 +9,7 @@ import { laneSpeedup, speedupParts, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, figure, whole } from "../core/words.js";
 import { recording } from "../explain/explain.js";
-import { FrontierScene, LoadScene } from "./measured_scenes.js";
+import { FrontierScene } from "./measured_scenes.js";
 import { AskScene, DialScene, RaceScene } from "./race_scene.js";
 import { MODEL, TOUR } from "./stops.js";
 
@@ -238,5 +238,5 @@ function figureLines({ lanes, note }) {
 /** @type {Record<string, new (element: HTMLElement, spec: SceneSpec, told: ShownRun | null) => Scene>} */
 const SCENES = {
   ...{ race: RaceScene, figure: FigureScene, dial: DialScene, ask: AskScene },
-  ...{ load: LoadScene, frontier: FrontierScene },
+  frontier: FrontierScene,
 };
