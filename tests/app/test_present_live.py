@@ -74,7 +74,7 @@ def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
     )
     settings = header["settings"]
     assert (header["prompt"], header["checkpoint"]) == (recorded()[0], "scripted")
-    assert (settings["tau"], settings["lossless"], settings["max_new_tokens"]) == (0, True, 96)
+    assert (settings["tau"], settings["lossless"], settings["max_new_tokens"]) == (0, True, 256)
     assert page.input_value("#prompt textarea") == before  # it is the visitor's
     page.keyboard.press("Escape")
     page.wait_for_selector("#race .mars-race[data-state=stopped]")

@@ -180,6 +180,8 @@ export class RaceScene {
       const count = numUntil(lane, this.time, this.clock);
       column.draw(isOver ? lane : lane.at(count));
     }
+    const isWhole = this.columns.every(({ view }) => view.isWhole); // a leap over many passes takes some frames
+    if (!isWhole && this.panes.isConnected) requestAnimationFrame(() => this.draw());
   }
 
   /**

@@ -87,7 +87,7 @@ export class Headline {
     put(this.first, first);
     put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];
-    put(this.because, joined(savedText(main), paceText(main), secondsText(main, other), passesNote(main)));
+    put(this.because, joined(savedText(main), paceText(main), passesNote(main), secondsText(main, other)));
     this.main = main;
     this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
   }
