@@ -90,10 +90,16 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
     beside: list[list[float]] = []
     answers.events(prompts_of(kind)[0], plain)  # what is made at the first forward is made
     for prompt in prompts_of(kind):
-        own = [Answer.of(answers.events(prompt, settings)) for settings in [*asked, plain]]
-        paces = [each.pace for each in (own[0], own[-1])]
-        beside.append([sum(paces) / 2 / each.pace for each in own[:-1]])
-        found.append(own[:-1])
+        own, speeds = [], []
+        before = Answer.of(answers.events(prompt, plain))
+        for settings in asked:
+            answer = Answer.of(answers.events(prompt, settings))
+            after = Answer.of(answers.events(prompt, plain))
+            speeds.append((before.pace + after.pace) / 2 / answer.pace)
+            own.append(answer)
+            before = after
+        beside.append(speeds)
+        found.append(own)
         print(f"{name}: {prompt.splitlines()[0][:60]}", flush=True)
     answers.close()
     for place, settings in enumerate(asked):

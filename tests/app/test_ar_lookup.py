@@ -20,7 +20,6 @@ from app.frontier import RESULTS, read_sets
 from app.handlers import Handlers, make_handlers
 from app.live.order import read_live_order
 from app.live.run import NO_LOOKUP, start_lanes
-from app.record import TRAFFIC
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from app.traffic.tab import WAYS
@@ -87,7 +86,6 @@ def test_the_frontier_and_the_load_lab_have_a_row_of_it() -> None:
     names = {point.name: point for point in chat.points}
     assert names[TITLES[LOOKUP]].settings.is_ar_lookup
     assert LOOKUP in WAYS
-    assert LOOKUP in TRAFFIC["ways"]
 
 
 def test_batch_decodes_it(handlers: Handlers) -> None:
