@@ -37,6 +37,7 @@ describe("storage", () => {
     assert.deepEqual(await pins.all(), [{ id: "1" }]);
     await pins.remove("1");
     assert.deepEqual(await pins.all(), []);
+    pins.channel?.close(); // an open one would keep this process alive
   });
 
   test("full storage keeps what it has", () => {
@@ -59,6 +60,7 @@ describe("storage", () => {
     assert.notEqual(pins.why, "");
     await pins.remove("1");
     assert.deepEqual(await pins.all(), []);
+    pins.channel?.close(); // an open one would keep this process alive
   });
 
   test("no other script names the browser's storage", () => {
