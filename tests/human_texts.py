@@ -5,6 +5,7 @@ else is this repository's own."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,12 +27,16 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, str]]:
         yield f"{name} from {first}", text[first : first + LONGEST]
 
 
+GENERATED = re.compile(r"<!-- python -m .*?<!-- end -->", re.S)
+"""What a command wrote into a document: nobody wrote it as a text."""
+
+
 def _documents() -> Iterator[tuple[str, str]]:
-    """Prose, lists and tables."""
+    """Prose, lists and tables that people wrote."""
     for path in sorted(
         [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("checkpoints/*.md")]
     ):
-        yield from _pieces(path.name, path.read_text("utf-8"))
+        yield from _pieces(path.name, GENERATED.sub("", path.read_text("utf-8")))
 
 
 def _code() -> Iterator[tuple[str, str]]:

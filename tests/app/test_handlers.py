@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -302,7 +303,7 @@ def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Pat
     handlers = make_handlers(tmp_path, Cold("I write. " * 40, 0.002))
     stream = handlers.live.run("a", controls(tau=1.0, lossless=False))
     began = time.monotonic()
-    assert WARMING_UP in next(stream)
+    assert json.dumps(WARMING_UP) in next(stream)
     assert time.monotonic() - began < 2
     handlers.live.steer("a", controls(tau=0.5, lossless=False))
     next(stream)
