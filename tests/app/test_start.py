@@ -119,7 +119,10 @@ def test_it_serves_at_an_ipv6_address(host: str, random_folder: Path, tmp_path: 
         NO_PROXY="",
     ) as client:
         assert_serves(client, random_folder)
-    assert f"http://[::1]:{client.base_url.port}" in (tmp_path / "log").read_text()
+        address, until = f"http://[::1]:{client.base_url.port}", time.monotonic() + 60
+        while address not in (tmp_path / "log").read_text() and time.monotonic() < until:
+            time.sleep(0.05)  # it is printed once the page answers
+    assert address in (tmp_path / "log").read_text()
 
 
 @pytest.mark.parametrize("home", ["", pytest.param("/proc/nowhere", marks=pytest.mark.slow)])
