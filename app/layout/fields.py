@@ -61,7 +61,7 @@ def system_field(own: str | None) -> gr.Textbox:
 
 
 def system_hint(own: str | None) -> str:
-    """What an empty system prompt stands for."""
+    """The system prompt that an empty one is replaced by."""
     return own or OWN_SYSTEM
 
 

@@ -93,7 +93,7 @@ def is_identical(review: ReviewSet, item: int, way: int) -> bool:
 @dataclass(frozen=True, slots=True)
 class Said:
     """What was said of a way by itself: mean rating, and tag -> share of judgements that have it,
-    for the tags that are used most. Estimates by prompt; None where nobody rated."""
+    for the tags that are used most. Estimates by prompt; None without ratings."""
 
     way: str
     num_judgements: int
