@@ -3,7 +3,8 @@
 What the page opens with, AR with prompt lookup and ways that keep unverified tokens, all in one
 run. The Live tab takes its presets from the result. Tokens per forward depend on no machine where
 B is a number. Speed does: every way answers every prompt between two answers of AR, and is compared
-with their mean time.
+with the time that their mean pace would need for as many tokens. Both figures are ratios of sums
+over the same prompts, so a long answer weighs as much in one as in the other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mars_runtime.events import Event
 from mars_runtime.outputs import path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import AR_LOOKUP, AUTO, DecodeSettings, describe
-from mars_runtime.statistics import mean, ratio_of_sums, wilson
+from mars_runtime.statistics import ratio_of_sums, wilson
 
 TAUS = (0.95, 0.9, 0.8, 0.7, 0.5)
 BLOCK_SIZES: dict[str, tuple[Any, ...]] = {CHAT: (2, 3, AUTO), TASKS: (4, 8, AUTO)}
@@ -87,18 +88,18 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
     ]
     answers = Answers(name)
     found: list[list[Answer]] = []
-    beside: list[list[float]] = []
+    ar_seconds: list[list[float]] = []
     answers.events(prompts_of(kind)[0], plain)  # what is made at the first forward is made
     for prompt in prompts_of(kind):
-        own, speeds = [], []
+        own, by_ar = [], []
         before = Answer.of(answers.events(prompt, plain))
         for settings in asked:
             answer = Answer.of(answers.events(prompt, settings))
             after = Answer.of(answers.events(prompt, plain))
-            speeds.append((before.pace + after.pace) / 2 / answer.pace)
+            by_ar.append((before.pace + after.pace) / 2 * answer.num_tokens)
             own.append(answer)
             before = after
-        beside.append(speeds)
+        ar_seconds.append(by_ar)
         found.append(own)
         print(f"{name}: {prompt.splitlines()[0][:60]}", flush=True)
     answers.close()
@@ -116,7 +117,9 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
                 )
             ),
             "agreement": asdict(wilson(same, len(column))),
-            "speed": asdict(mean([row[place] for row in beside])),
+            "speed": asdict(
+                ratio_of_sums([row[place] for row in ar_seconds], [each.seconds for each in column])
+            ),
         }
         print(f"{describe(settings)}: {row['tpf']} {row['agreement']} {row['speed']}", flush=True)
         yield row
