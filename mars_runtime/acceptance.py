@@ -8,7 +8,7 @@ ids never come out, NaN is an error and not a confidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,13 @@ from torch import Tensor
 from mars_runtime.events import Proposal, Stop
 from mars_runtime.loops import up_to_loop
 from mars_runtime.settings import DecodeSettings, Metric
+from mars_runtime.transfers import to_device
 
 NUM_RUNNERS_UP = 3
+NUM_BEST = NUM_RUNNERS_UP + 1
+"""Candidates of a slot that are kept: the best token and its runners-up."""
+STRIP = 128
+"""Width of the strips that a large vocabulary is cut into on CUDA to find its best tokens."""
 NEVER = 2**31 - 1
 NO_NUMBER = "The model gave a result that is not a number: reload the checkpoint, or use fp32."
 
@@ -129,6 +134,10 @@ class Penalty:
         if first_at is None and not additions:
             return None
         return cls(factor, first_at, known, additions)
+
+
+Rank = Callable[[Tensor, Tensor], None]
+"""Changes, in place, probabilities [R, H, 4] and ids [R, H, 4] of the best candidates."""
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
@@ -257,13 +266,15 @@ def read(
     metrics: Sequence[Metric],
     draws: Sequence[Draw | None] = (),
     penalties: Sequence[Penalty | None] = (),
+    rank: Rank | None = None,
 ) -> list[list[Proposal]]:
-    """Token, confidence and runners-up of every slot in one pass, as plain Python values.
+    """Read token, confidence and runners-up of every slot in one pass, as plain Python values.
 
-    logits: [R, H, V] of any float dtype. forbidden: int64 ids that can never come out.
-    metrics: one for each row. draws: for each row how it draws its tokens, None for greedy.
+    logits: [R, H, V] of any float dtype, on any device; the host waits once, for the results.
+    forbidden: int64 ids that can never come out. metrics: one for each row.
+    draws: for each row how it draws its tokens, None for greedy.
     penalties: for each row, the changes of its logits before they are read. Either is empty if no
-    row has one.
+    row has one. rank: changes the candidates before they are used.
     Confidence and runners-up are of the plain distribution (temperature 1) also when a token was
     drawn, so that tau means the same at every temperature; a negative margin counts as 0.
     Raises DecodeError for NaN or infinite logits.
@@ -273,7 +284,10 @@ def read(
         table = _penalised(table, penalties)
     table.index_fill_(-1, forbidden, -math.inf)
     probabilities = table.softmax(-1)
-    best, ids = probabilities.topk(min(NUM_RUNNERS_UP + 1, table.shape[-1]))
+    count = min(NUM_BEST, table.shape[-1])
+    best, ids = best_of(probabilities, count) if table.is_cuda else probabilities.topk(count)
+    if rank is not None:
+        rank(best, ids)
     parts = [best, ids.float()]
     is_drawn = any(draws)
     if is_drawn:
@@ -292,32 +306,77 @@ def read(
     ]
 
 
+def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the ``count`` largest numbers of [..., V] and their places, as ``table.topk`` does.
+
+    The ``count`` largest numbers lie in the ``count`` strips with the largest maxima, so a large V
+    takes one pass and a search among ``count`` strips. Equal numbers come in any order.
+    """
+    strip = math.gcd(table.shape[-1], STRIP)
+    if table.shape[-1] // strip < count or strip < count:
+        best, ids = table.topk(count)
+        return best, ids
+    strips = table.view(*table.shape[:-1], -1, strip)
+    which = strips.amax(-1).topk(count).indices
+    near = strips.gather(-2, which.unsqueeze(-1).expand(*which.shape, strip)).flatten(-2)
+    best, at = near.topk(count)
+    return best, which.gather(-1, at // strip) * strip + at % strip
+
+
 def _penalised(table: Tensor, penalties: Sequence[Penalty | None]) -> Tensor:
-    slots, size = table.shape[1:]
-    nowhere = torch.full((size,), NEVER, dtype=torch.int32)
-    first_at = [each.first_at if each else None for each in penalties]
-    if any(first is not None for first in first_at):
-        known = [list(each.known) if each else [] for each in penalties]
-        table = penalise(
-            table,
-            torch.tensor([each.factor if each else 1.0 for each in penalties]),
-            torch.stack([nowhere if first is None else first for first in first_at]),
-            torch.tensor([(row + [0] * slots)[:slots] for row in known]),
-        )
+    if any(each.first_at is not None for each in penalties if each):
+        penalise(table, penalties)
     for logits, penalty in zip(table, penalties, strict=True):
         for slot, addition in zip(logits, penalty.additions if penalty else (), strict=False):
-            slot.index_add_(0, addition.ids.to(slot.device), addition.amounts.to(slot.device))
+            ids, amounts = (to_device(part, slot.device) for part in _parts(addition))
+            slot.index_add_(0, ids, amounts)
     return table
 
 
-def penalise(table: Tensor, factors: Tensor, first_at: Tensor, known: Tensor) -> Tensor:
-    """fp32 logits [R, H, V] less what is held against repetition. factors: [R]. first_at: [R, V]
-    and known: [R, H], of each row's ``Penalty``; on any device."""
+def _parts(addition: Addition) -> tuple[Tensor, Tensor]:
+    return addition.ids, addition.amounts
+
+
+def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
+    """Apply the repetition penalty of each row to fp32 logits [R, H, V], in place, on any device.
+
+    Only the tokens of a row's text are looked at, so that little is copied to the device.
+    """
+    slots = table.shape[1]
+    ids, places = _occurring(penalties)
+    known = [(list(each.known) if each else []) + [0] * slots for each in penalties]
+    factors = [each.factor if each else 1.0 for each in penalties]
     device = table.device
-    factor = factors.to(device, torch.float32).view(-1, 1, 1)
-    stands = first_at.to(device).unsqueeze(1) < known.to(device).unsqueeze(-1)
-    less = torch.where(table < 0, table * factor, table / factor)
-    return torch.where(stands, less, table)
+    at = to_device(ids, device).unsqueeze(1).expand(-1, slots, -1)
+    is_known = to_device(places, device).unsqueeze(1) < to_device(
+        [row[:slots] for row in known], device
+    ).unsqueeze(-1)
+    factor = to_device(factors, device, torch.float32).view(-1, 1, 1)
+    found = table.gather(-1, at)
+    less = torch.where(found < 0, found * factor, found / factor)
+    table.scatter_(-1, at, torch.where(is_known, less, found))
+
+
+def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
+    """The tokens of each row's text, int64 [R, N], and where each occurs first, int32 [R, N].
+
+    Shorter rows repeat their tokens, so that all have N; a row without a penalty has token 0
+    at NEVER.
+    """
+    found = []
+    for each in penalties:
+        ids, places = torch.zeros(1, dtype=torch.long), torch.full((1,), NEVER, dtype=torch.int32)
+        if each is not None and each.first_at is not None:
+            occurring = (each.first_at != NEVER).nonzero().squeeze(1)
+            if len(occurring):
+                ids, places = occurring, each.first_at[occurring]
+        found.append((ids, places))
+    length = max(len(ids) for ids, _ in found)
+    at = [torch.arange(length) % len(ids) for ids, _ in found]  # repeated tokens do no harm
+    return (
+        torch.stack([ids[which] for (ids, _), which in zip(found, at, strict=True)]),
+        torch.stack([places[which] for (_, places), which in zip(found, at, strict=True)]),
+    )
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
@@ -352,10 +411,10 @@ def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
     positions = [(row + [0] * width)[:width] for row in known]
     return draw_tokens(
         table,
-        torch.tensor(temperatures, device=device),
-        torch.tensor(seeds, device=device),
-        torch.tensor(positions, device=device),
-        torch.tensor(top_ps, device=device) if min(top_ps) < 1.0 else None,
+        to_device(temperatures, device),
+        to_device(seeds, device),
+        to_device(positions, device),
+        to_device(top_ps, device) if min(top_ps) < 1.0 else None,
     )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import math
 import mmap
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from mars_runtime.settings import MAX_FED
 
 BLOCK = 32
-"""Slots of a block of ``PackedKVCache``; as in ``attention.h``."""
+"""Slots of a block, which is what prefixes are kept by; as in ``attention.h``."""
 PAGE = 1 << 21
 Shape = tuple[int, int, int, int, int]
 """Layers, rows, capacity in tokens, heads of keys (and as many of values), size of a head."""
@@ -32,14 +32,17 @@ class KVCache:
     store: [layers, rows, units, ...], of ``slots_per_unit`` slots that lie together.
     cursors: for each row, how many leading slots are final. What lies behind a cursor is scratch
         and the next forward overwrites it.
+    captured: the forwards that a model has captured on this memory (``model/captured.py``).
     """
 
     slots_per_unit = 1
 
     def __init__(self, shape: Shape, store: Tensor) -> None:
+        self.shape = shape
         self.rows, self.capacity, self.num_kv_heads = shape[1:4]
         self.cursors = [0] * self.rows
         self.store = store
+        self.captured: Any = None
 
     @property
     def num_bytes(self) -> int:
@@ -51,9 +54,21 @@ class KVCache:
         """Memory that keys and values of this shape take, in bytes."""
         return 2 * math.prod(shape) * dtype.itemsize
 
+    def whole(self: C) -> C:
+        """All rows, on the same memory, their cursors at 0."""
+        fresh = copy.copy(self)
+        fresh.cursors = [0] * self.rows
+        return fresh
+
+    def uncaptured(self: C) -> C:
+        """The same memory without its captured forwards."""
+        plain = copy.copy(self)
+        plain.captured = None
+        return plain
+
     def row(self: C, row: int) -> C:
         """One row alone, on the same memory, its cursor a copy: to prefill it."""
-        alone = copy.copy(self)
+        alone = self.uncaptured()
         alone.rows, alone.cursors = 1, [self.cursors[row]]
         alone.store = self.store[:, row : row + 1]
         return alone
@@ -107,6 +122,14 @@ class BlockKVCache(KVCache):
         # Zeros, not empty: a masked slot is multiplied by zero, and zero times NaN is NaN.
         size = (*outer, 2 * num_kv_heads, head_dim)
         super().__init__(shape, torch.zeros(size, dtype=dtype, device=device))
+
+    def block(self, row: int, index: int) -> Tensor:
+        """Copy block number ``index`` of a row, BLOCK slots that are all final."""
+        return self.store[:, row, index * BLOCK : (index + 1) * BLOCK].clone()
+
+    def put(self, row: int, index: int, block: Tensor) -> None:
+        """Make ``block``, of any row, block number ``index`` of this one."""
+        self.store[:, row, index * BLOCK : (index + 1) * BLOCK] = block
 
 
 class PackedKVCache(KVCache):

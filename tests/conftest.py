@@ -179,6 +179,25 @@ def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _made_once("foreseeing", tmp_path_factory, train_foreseeing)
 
 
+@pytest.fixture(scope="module", params=["plain", "bucketed"])
+def each_forward(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run a module twice: with forwards as a CPU does them, and as a GPU does.
+
+    The second time they are padded up to buckets and recorded on fixed memory; a replay runs the
+    recorded function again.
+    """
+    from helpers import ScriptedModel
+
+    from mars_runtime.model.captured import run_again
+    from mars_runtime.model.qwen2 import Qwen2
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "bucketed":
+            for kind in (Qwen2, ScriptedModel):
+                patch.setattr(kind, "record", staticmethod(run_again))
+        yield request.param
+
+
 @pytest.fixture(
     scope="module", params=[pytest.param("random", marks=pytest.mark.slow), "foreseeing"]
 )

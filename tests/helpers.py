@@ -16,10 +16,12 @@ from tiny_tokenizer import write_tokenizer
 from torch import Tensor
 
 from mars_runtime.events import Event, Proposal, RowStep, Step
+from mars_runtime.model.captured import Bucket, CapturedForward, Record, run_again
 from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.text import Tokenizer
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
+CPU = torch.device("cpu")
 KEPT_BLOCK = 4  # slots of a block that a scripted cache keeps
 
 
@@ -40,6 +42,8 @@ class ScriptedCache:
         self.rows, self.capacity = rows, capacity
         self.cursors = [0] * rows
         self.slots: list[list[int | None]] = [[None] * capacity for _ in range(rows)]
+        self.seen: list[tuple[int | None, ...]] = []
+        self.captured = CapturedForward(max(rows, 1), capacity, 1, torch.long, CPU)
 
     @property
     def num_bytes(self) -> int:
@@ -83,8 +87,9 @@ class Hidden:
 class ScriptedModel:
     """Logits are ``script(prefix)``: the prefix is what the cache remembers up to the slot."""
 
-    device = torch.device("cpu")
+    device = CPU
     dtype = torch.float32
+    record: Record | None = None
 
     def __init__(self, script: Script, vocab_size: int = 18, max_positions: int = 512) -> None:
         self.config = SimpleNamespace(vocab_size=vocab_size, max_positions=max_positions)
@@ -111,10 +116,46 @@ class ScriptedModel:
     ) -> Hidden:
         fed = tokens.tolist()
         self.forwards.append(fed)
+        if self.record is not None:
+            cursors = cache.cursors[: len(fed)]
+            bucket = cache.captured.bucket(len(fed), tokens.shape[1], cursors)
+            if bucket is not None:
+                return self._replayed(bucket, tokens, cache, branches)
         self._write(fed, cache)
         if branches is not None:
             return Hidden([self._tree(cache, row, branches) for row in range(len(fed))])
         return Hidden([self._prefixes(cache, row, range(len(ids))) for row, ids in enumerate(fed)])
+
+    def _replayed(
+        self, bucket: Bucket, tokens: Tensor, cache: ScriptedCache, branches: Branches | None
+    ) -> Hidden:
+        """The same by a recorded forward, padded up to its bucket; its states are numbers of the
+        prefixes that the slots saw."""
+        slots_of, seen = cache.slots, cache.seen
+
+        def run(fed: Tensor, cursors: Tensor, tree: Branches, context: int) -> Tensor:
+            seen.clear()
+            columns = (tree.positions, tree.roots, tree.starts)
+            for row, first in enumerate(cursors.tolist()):
+                slots = slots_of[row]
+                is_parked = first + fed.shape[1] == len(slots)
+                assert first + fed.shape[1] <= len(slots), "written behind the end"
+                slots[first : first + fed.shape[1]] = fed[row].tolist()
+                for q, (position, root, start) in enumerate(
+                    zip(*(each[row].tolist() for each in columns), strict=True)
+                ):
+                    prefix = slots[: first + root] + slots[first + start : first + q + 1]
+                    assert len(prefix) == first + position + 1, "a token at a wrong position"
+                    assert is_parked or first + q < context, "read behind the context"
+                    seen.append(tuple(prefix))
+            return torch.arange(len(seen)).view(*fed.shape, 1)
+
+        states = cache.captured(
+            *(bucket, tokens, cache.cursors[: len(tokens)], branches), lambda: run, run_again
+        )
+        prefixes = [[seen[number] for number in row] for row in states.squeeze(-1).tolist()]
+        assert all(token is not None for row in prefixes for prefix in row for token in prefix)
+        return Hidden(prefixes)  # type: ignore[arg-type]
 
     def read(
         self, hidden: Hidden, head: Tensor | slice, sampling: SamplingMetadata

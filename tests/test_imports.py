@@ -19,6 +19,7 @@ RANKS = {
     "events": 0,
     "loops": 0,
     "machine": 0,
+    "transfers": 0,
     "inputs": 0,
     "network": 0,
     "outputs": 0,

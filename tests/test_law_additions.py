@@ -34,6 +34,8 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings, SettingsError
 from tests import slow_twin
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 ADDITIONS: dict[str, Any] = {
     "presence_penalty": 0.7,
     "frequency_penalty": 0.4,

@@ -93,7 +93,7 @@ def feed(model: NativeModel, rows: list[Case]) -> tuple[Tensor, Tensor]:
         cache.cursors[row] = case.cursor
     layouts = [case.layout for case in rows]
     is_causal = not any(any(layout.groups[:-1]) for layout in layouts)
-    branches = None if is_causal else Branches.of(layouts, width, torch.device("cpu"))
+    branches = None if is_causal else Branches.of(layouts, width)
     return model.hidden(fed, cache, branches), fed
 
 

@@ -25,6 +25,8 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings, SettingsError
 from tests.methods import decode_as
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 JACOBI = DecodeSettings("jacobi", block_size=4, max_new_tokens=20)
 IDS = Ids()
 NO_MASK = Ids(mask_id=None)

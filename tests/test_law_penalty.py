@@ -42,6 +42,8 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings, SettingsError, captured
 from tests import slow_twin
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 PENALTY: dict[str, Any] = {"repetition_penalty": 1.3}
 NONE = torch.empty(0, dtype=torch.long)
 COSTS = ForwardCosts(8, {1: (1.0, 1.05, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2, 1.3)})

@@ -26,6 +26,8 @@ from mars_runtime.events import Event, Step
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings, SettingsError
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 MASK, FIRST = 1, 3
 IDS = Ids(size=7, eos_ids=frozenset({2}))  # five tokens can come out: the end and four others
 TOKENS = (2, 3, 4, 5, 6)

@@ -34,6 +34,8 @@ from mars_runtime.events import RowStep, Step
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 GRID = [(tau, block_size) for tau in (0.0, 0.5, 0.95) for block_size in (2, 4, 8)]
 NUM_PROMPTS = 108  # twelve for each cell of the grid
 

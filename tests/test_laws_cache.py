@@ -21,6 +21,8 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 # Law 2: the cursor cache changes nothing; a row of a ragged batch equals that row alone.
 
 

@@ -20,6 +20,8 @@ from mars_runtime.model.forward import Branches
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import METRICS, DecodeSettings
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 USUAL = DecodeSettings("block_diffusion", tau=0.4, block_size=6, max_new_tokens=24)
 TRAINED = 8
 
@@ -53,7 +55,7 @@ def slowly(
                 torch.tensor([fed]),
                 model.new_cache(1, len(fed)),
                 slice(len(text), len(fed)),
-                Branches.of_block(len(text), end, torch.device("cpu")),
+                Branches.of_block(len(text), end),
             )
             assert found is not None
             odds = found[0].float().index_fill(-1, never, -torch.inf).softmax(-1)

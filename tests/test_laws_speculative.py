@@ -20,6 +20,8 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.settings import MASKED, MAX_BLOCK_SIZE, DecodeSettings
 from tests import slow_twin
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 USUAL = DecodeSettings("speculative", tau=0.4, block_size=4, max_new_tokens=24)
 LEVELS = [0.0, 0.5, 0.95]
 

@@ -195,7 +195,7 @@ def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PR
     """
     chunk = unread[:at_most]
     if chunk:
-        model.forward(torch.tensor([chunk], device=model.device), alone, None)
+        model.forward(torch.tensor([chunk]), alone, None)
         alone.cursors[0] += len(chunk)
         del unread[:at_most]
     return len(chunk)
@@ -250,15 +250,13 @@ def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> Tensor:
     return torch.tensor(sorted(ids), dtype=torch.long, device=model.device)
 
 
-def slots_to_read(
-    firsts: Sequence[int], num_slots: int, num_fed: int, device: torch.device
-) -> Tensor | slice:
-    """``num_slots`` slots of every row of a forward from its first on, as a model is told them;
-    what is read beyond a row's own is left."""
+def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor | slice:
+    """Return ``num_slots`` slots of every row of a forward, from its first on: a slice, or int64
+    [R, S] on the host. What is read beyond a row's own slots is ignored."""
     if len(set(firsts)) == 1:
         return slice(firsts[0], firsts[0] + num_slots)
     slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
-    return slots.clamp_(max=num_fed - 1).to(device)
+    return slots.clamp_(max=num_fed - 1)
 
 
 def always(method: Method, settings: SettingsSource) -> SettingsSource:

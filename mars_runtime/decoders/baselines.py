@@ -349,12 +349,11 @@ class _Forward:
         """
         mask = self._vocabulary.mask_id or 0
         tokens = [row + [mask] * (num_fed - len(row)) for row in fed]
-        device = self._model.device
         # Of rows that ask for nothing any slots will do.
         firsts = {ask.place: ask.num_pending - 1 for ask in asks}
         first = [firsts.get(place, asks[0].num_pending - 1) for place in range(len(fed))]
-        head = slots_to_read(first, max(ask.num_proposals for ask in asks), num_fed, device)
-        logits = self._model.forward(torch.tensor(tokens, device=device), self._cache, head)
+        head = slots_to_read(first, max(ask.num_proposals for ask in asks), num_fed)
+        logits = self._model.forward(torch.tensor(tokens), self._cache, head)
         assert logits is not None
         if len(asks) < len(fed):
             logits = logits[[ask.place for ask in asks]]

@@ -250,13 +250,12 @@ class CursorBatch(Batch):
         return replace(step, rows=tuple(rows))
 
     def _predict(self, plans: list[RowPlan], num_fed: int) -> list[list[Proposal]]:
-        device = self._model.device
         mask = self._vocabulary.mask_id or 0  # 0 only where no plan asks for masks
         fed = [plan.tokens + [mask] * (num_fed - len(plan.tokens)) for plan in plans]
         branches = None
         if any(plan.is_tree for plan in plans):
-            branches = Branches.of([plan.layout for plan in plans], num_fed, device)
-        hidden = self._model.hidden(torch.tensor(fed, device=device), self.cache, branches)
+            branches = Branches.of([plan.layout for plan in plans], num_fed)
+        hidden = self._model.hidden(torch.tensor(fed), self.cache, branches)
         metrics = [plan.settings.metric for plan in plans]
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
         size = self._model.config.vocab_size
@@ -265,7 +264,7 @@ class CursorBatch(Batch):
             for place, plan in enumerate(plans)
         ]
         num_slots = max(plan.num_slots for plan in plans)
-        head = slots_to_read([plan.first_read for plan in plans], num_slots, num_fed, device)
+        head = slots_to_read([plan.first_read for plan in plans], num_slots, num_fed)
         groups = [group for place, plan in enumerate(plans) for group in plan.ranked(place)]
         try:
             sampling = SamplingMetadata(self._forbidden, metrics, draws, groups, penalties)

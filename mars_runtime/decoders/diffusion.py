@@ -143,8 +143,8 @@ class _Filling:
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
         tokens = [each.token if each else self._vocabulary.mask_id for each in self._block]
-        fed = torch.tensor([self._pending + tokens], device=self._model.device)
-        branches = Branches.of_block(num_pending, len(tokens), self._model.device)
+        fed = torch.tensor([self._pending + tokens])
+        branches = Branches.of_block(num_pending, len(tokens))
         hidden = self._model.hidden(fed, self._cache, branches)
         head = slice(num_pending, num_pending + len(tokens))
         first = cursor + num_pending

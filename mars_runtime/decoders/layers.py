@@ -85,7 +85,7 @@ class _Looking:
         tokens = [*fed.ids[fed.cursor :], *[self._mask_id or 0] * sum(fed.groups)]
         branches = None
         if any(fed.groups[:-1]):
-            branches = Branches.of([layout], layout.num_fed, self._model.device)
+            branches = Branches.of([layout], layout.num_fed)
         said = yield from self._said(tokens, branches)
         positions, roots, _ = layout.numbers(layout.num_fed)
         columns = tuple(
@@ -116,7 +116,7 @@ class _Looking:
         self, tokens: Sequence[int], branches: Branches | None, size: int
     ) -> Generator[None, None, list[Tensor]]:
         """Embeddings, and the states after every ``size`` layers: [1, Q, hidden] each."""
-        fed = torch.tensor([list(tokens)], device=self._model.device)
+        fed = torch.tensor([list(tokens)])
         found: list[Tensor] = []
         bounds = (0, 0, *range(size, self._num_layers, size), self._num_layers)
         for begin, end in pairwise(bounds):

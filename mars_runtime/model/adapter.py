@@ -221,16 +221,22 @@ class MaskAdapter:
             for layer in adapter.layers
         ]
 
+    def groups(self, tokens: Tensor) -> Branches:
+        """Branches of causal rows of tokens [R, Q] in which masks that follow each other are a
+        group, so that positions - roots is the place of each mask in its group."""
+        slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
+        is_mask = tokens == self._mask_id
+        first = torch.where(is_mask, -1, slots).cummax(1).values + 1
+        first = torch.where(is_mask, first, slots)
+        return Branches(slots, first, first)
+
     def find(self, tokens: Tensor, branches: Branches | None) -> MaskRows | None:
         """The masks among tokens [R, Q]; None where there are none and a CPU can see it."""
         is_mask = tokens == self._mask_id
         if self._is_cpu and not is_mask.any():
             return None
-        if branches is not None:
-            positions = branches.positions - branches.roots
-        else:
-            slots = torch.arange(tokens.shape[1], device=tokens.device)
-            positions = slots - torch.where(is_mask, -1, slots).cummax(1).values - 1
+        branches = self.groups(tokens) if branches is None else branches
+        positions = branches.positions - branches.roots
         positions = positions.clamp(0, len(self._embedding) - 1).flatten()
         gate = is_mask.to(self._dtype).view(-1, 1)
         return MaskRows(gate, self._embedding[positions], self._updates)

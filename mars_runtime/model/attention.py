@@ -21,6 +21,7 @@ from torch import Tensor
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.model.config import ModelConfig, RopeScaling
 from mars_runtime.model.forward import Branches
+from mars_runtime.transfers import to_device
 
 SHORT = 64
 """Longest forward whose causal bias is kept for the next time; prefill chunks are longer."""
@@ -57,6 +58,7 @@ class Positions:
         # Rotations by position: [P, 1, D/2] for queries, [P, 2*Hkv, D/2] for what is stored.
         self._turns = torch.empty(0, 1, config.head_dim // 2, dtype=torch.complex64, device=device)
         self._stored_turns = self._turns
+        self._outgrown: list[Tensor] = []  # captured forwards still read the tables they began with
         self._biases: dict[int, Tensor] = {}
 
     def open(
@@ -75,7 +77,8 @@ class Positions:
         if end > cache.capacity:
             raise ValueError(f"slots up to {end} are needed and the cache has {cache.capacity}")
         if branches is not None or end - num_queries != start:
-            where = torch.tensor(cursors, device=self._device)
+            where = to_device(cursors, self._device)
+            branches = None if branches is None else branches.to(self._device)
             return self.open_at(cache, where, num_queries, end, branches)
         self._extend_turns(cache.capacity)
         turns, stored_turns = self._turns[start:end], self._stored_turns[start:end]
@@ -101,10 +104,10 @@ class Positions:
         context: int,
         branches: Branches | None = None,
     ) -> Window:
-        """The window of rows that stand where the tensor ``cursors``, [R] int64, says.
+        """Open the window of rows whose cursors are a tensor, [R] int64, on the device.
 
-        The host never asks where that is, so nothing waits for the device; it only promises that
-        every row fits: cursor + Q <= context, or what is read of the row does not matter.
+        Nothing waits for the device. Every row must fit (cursor + Q <= context), but for rows whose
+        results are not used.
         """
         self._extend_turns(cache.capacity)
         num_rows = len(cursors)
@@ -158,8 +161,15 @@ class Positions:
         # Attention on CUDA reads several numbers at once, from where a slice may not begin.
         return bias if self._device.type == "cpu" else bias.contiguous()
 
+    def extend(self, length: int) -> None:
+        """Make the rotations of positions below ``length``, before a forward is captured."""
+        self._extend_turns(length)
+
     def _extend_turns(self, length: int) -> None:
         if length > len(self._turns):
+            if self._device.type == "cuda":
+                length = max(length, 2 * len(self._turns))
+                self._outgrown += [self._turns, self._stored_turns]
             angles = torch.outer(
                 torch.arange(length, dtype=torch.float32), frequencies(self._config)
             )

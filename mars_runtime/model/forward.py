@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.acceptance import Draw, Penalty, read
+from mars_runtime.acceptance import Draw, Penalty, Rank, read
 from mars_runtime.events import Proposal
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.settings import Metric
+from mars_runtime.transfers import to_device
 
 
 class LanguageModel(ABC):
@@ -99,16 +100,28 @@ class Branches:
     ends: Tensor | None = None
 
     @classmethod
-    def of_block(cls, num_pending: int, size: int, device: torch.device) -> Branches:
-        """Of one row: real tokens, each of which sees what is before it, then a block of ``size``
-        that sees all before it and all of itself. Not to be written to."""
-        return _block(num_pending, size, device)
+    def of_block(cls, num_pending: int, size: int) -> Branches:
+        """Branches of one row: real tokens, each of which sees what is before it, then a block of
+        ``size`` that sees all before it and all of itself. On the host; not to be written to."""
+        return _block(num_pending, size)
 
     @classmethod
-    def of(cls, layouts: Sequence[Layout], num_fed: int, device: torch.device) -> Branches:
-        """The branches of rows that are laid out so, each filled up to ``num_fed`` tokens: of the
-        same layouts the same tensors, not to be written to."""
-        return _branches(tuple(layouts), num_fed, device)
+    def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
+        """Branches of rows with these layouts, each filled up to ``num_fed`` tokens.
+
+        On the host. The same layouts give the same tensors: do not write to them.
+        """
+        return _branches(tuple(layouts), num_fed)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """The tensors in their order, ``ends`` only where there are some."""
+        plain = (self.positions, self.roots, self.starts)
+        return plain if self.ends is None else (*plain, self.ends)
+
+    def to(self, device: torch.device) -> Branches:
+        """The same on a device."""
+        return Branches(*(to_device(part, device) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +146,15 @@ class Layout:
 
 
 @lru_cache(maxsize=512)
-def _branches(layouts: tuple[Layout, ...], num_fed: int, device: torch.device) -> Branches:
-    numbers = torch.tensor([layout.numbers(num_fed) for layout in layouts], device=device)
+def _branches(layouts: tuple[Layout, ...], num_fed: int) -> Branches:
+    numbers = torch.tensor([layout.numbers(num_fed) for layout in layouts])
     return Branches(*numbers.unbind(1))
 
 
 @lru_cache(maxsize=512)
-def _block(num_pending: int, size: int, device: torch.device) -> Branches:
+def _block(num_pending: int, size: int) -> Branches:
     width = num_pending + size
-    plain = torch.arange(width, device=device).unsqueeze(0)
+    plain = torch.arange(width).unsqueeze(0)
     ends = torch.where(plain < num_pending, plain, width - 1)
     return Branches(plain, plain, plain, ends)
 
@@ -188,9 +201,9 @@ class SamplingMetadata:
     groups: Sequence[MaskGroup] = ()
     penalties: Sequence[Penalty | None] = ()
 
-    def read(self, logits: Tensor) -> list[list[Proposal]]:
-        """``acceptance.read`` of logits [R, H, V]: ``groups`` have no part in it."""
-        return read(logits, self.forbidden, self.metrics, self.draws, self.penalties)
+    def read(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
+        """Read logits [R, H, V] (``acceptance.read``); only ``rank`` looks at ``groups``."""
+        return read(logits, self.forbidden, self.metrics, self.draws, self.penalties, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
         """That of some rows, which are counted anew."""
@@ -210,4 +223,5 @@ def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
     """
     if isinstance(head, slice):
         return hidden[:, head].contiguous()
-    return hidden.gather(1, head.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+    slots = to_device(head, hidden.device).unsqueeze(-1)
+    return hidden.gather(1, slots.expand(-1, -1, hidden.shape[-1]))

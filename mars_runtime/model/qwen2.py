@@ -8,6 +8,7 @@ the output head only where it is needed. Checked against transformers' classes i
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.acceptance import Rank
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.events import Proposal
 from mars_runtime.model.adapter import Adapter, MaskAdapter
 from mars_runtime.model.attention import Positions, Window, attend, packed_order, rotary_order
+from mars_runtime.model.captured import Bucket, CapturedForward, GraphRecorder, Record, Run
 from mars_runtime.model.config import ModelConfig, take
 from mars_runtime.model.forward import (
     Branches,
@@ -33,8 +36,19 @@ from mars_runtime.model.forward import (
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
 from mars_runtime.model.reranker import Reranker, Sampler, Tables
 from mars_runtime.model.threads import HIDDEN, TorchThreads
+from mars_runtime.transfers import to_device
 
 Matrix = Tensor | Int8Matrix
+CAPACITY_STEP = 512
+"""Slots by which the caches of captured forwards differ, so that few sizes are met."""
+MAX_IDLE = 2
+"""Dropped caches whose memory a model keeps: a race needs one for each of its lanes."""
+
+
+def _give_back(idle: list[BlockKVCache], kept: BlockKVCache) -> None:
+    """Keep the memory of a dropped cache for the next one of its size."""
+    idle.append(kept)
+    del idle[:-MAX_IDLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,9 @@ class Qwen2(LanguageModel):
     than the configuration says.
     """
 
+    record: Record | None = None
+    """How forwards are recorded: as CUDA graphs on a GPU, not at all on a CPU."""
+
     def __init__(
         self,
         config: ModelConfig,
@@ -77,6 +94,9 @@ class Qwen2(LanguageModel):
         self._add_product: Any = add_product if is_int8 else Tensor.addmm_
         self.device = torch.device(device)
         self.dtype = dtype
+        if self.device.type == "cuda":
+            self.record = GraphRecorder(self.device)
+        self._idle: list[BlockKVCache] = []
         self._weights = weights
         self._embedding = self._take("model.embed_tokens.weight").clone()
         self._layers = [self._layer(f"model.layers.{i}.") for i in range(config.num_layers)]
@@ -84,8 +104,6 @@ class Qwen2(LanguageModel):
         name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
         self._head = self._matrix(self._take(f"{name}.weight"))
         self._weights = {}
-        # What others keep for as long as the model lives, captured steps for instance.
-        self.kept: dict[str, Any] = {}
         self.threads: TorchThreads | None = None  # None: as many as PyTorch has
         self._positions = Positions(config, dtype, self.device)
         self._adapter: MaskAdapter | None = None
@@ -117,9 +135,27 @@ class Qwen2(LanguageModel):
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
-        """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
-        shape = self.config.cache_shape(rows, capacity)
-        return BlockKVCache(shape, dtype=self.dtype, device=self.device)
+        """Make an empty cache for ``rows`` rows of at most ``capacity`` tokens.
+
+        Where forwards are captured, the memory of a cache that was dropped serves the next one of
+        its size, with all that was captured on it.
+        """
+        if self.record is None:
+            shape = self.config.cache_shape(rows, capacity)
+            return BlockKVCache(shape, dtype=self.dtype, device=self.device)
+        capacity = -(-capacity // CAPACITY_STEP) * CAPACITY_STEP
+        fresh = self.config.cache_shape(rows, capacity)
+        kept = next((each for each in self._idle if each.shape == fresh), None)
+        if kept is None:
+            kept = BlockKVCache(fresh, dtype=self.dtype, device=self.device)
+            size = (self.config.hidden_size, self.dtype, self.device)
+            kept.captured = CapturedForward(rows, capacity, *size)
+        else:
+            self._idle.remove(kept)
+            kept.store.zero_()
+        cache = kept.whole()
+        weakref.finalize(cache, _give_back, self._idle, kept)
+        return cache
 
     @torch.inference_mode()
     def hidden(
@@ -130,6 +166,13 @@ class Qwen2(LanguageModel):
         part: Part | None = None,
     ) -> Tensor:
         rows, queries = tokens.shape
+        if self.record is not None and cache.captured is not None and part is None:
+            cursors = cache.cursors[:rows]
+            bucket = cache.captured.bucket(rows, queries, cursors)
+            if bucket is not None:
+                return self._replay(bucket, tokens.cpu(), cache, branches)
+        tokens = to_device(tokens, self.device)
+        branches = None if branches is None else branches.to(self.device)
         window = self._positions.open(cache, rows, queries, branches)
         run = partial(self._run, tokens, window, branches, part)
         if part is not None:
@@ -144,29 +187,40 @@ class Qwen2(LanguageModel):
     ) -> list[list[Proposal]]:
         """What slots of a forward predict: ``acceptance.read`` of their ``logits``, the masks of
         groups as a sampler head chooses them, where there is one."""
-        found = sampling.read(self.logits(hidden, head))
-        if self._reranker is None or not sampling.groups:
-            return found
-        return self._reranker.rank(chosen(hidden, head), found, sampling.groups, sampling.metrics)
+        rank: Rank | None = None
+        if self._reranker is not None and sampling.groups:
+            rank = partial(self._reranker.rank, chosen(hidden, head), sampling.groups)
+        return sampling.read(self.logits(hidden, head), rank)
+
+    def _replay(
+        self, bucket: Bucket, tokens: Tensor, cache: BlockKVCache, branches: Branches | None
+    ) -> Tensor:
+        """A forward of one bucket, recorded when it is first met."""
+        assert self.record is not None, "only recorded forwards are run again"
+        if branches is None and self._adapter is not None:
+            branches = self._adapter.groups(tokens)
+        cursors = cache.cursors[: len(tokens)]
+        found: Tensor = cache.captured(
+            bucket, tokens, cursors, branches, partial(self._forward_on, cache), self.record
+        )
+        return found
+
+    def _forward_on(self, cache: BlockKVCache) -> Run:
+        """The forward to record for the memory of a cache."""
+        memory = cache.uncaptured()
+        self._positions.extend(memory.capacity)
+
+        def run(tokens: Tensor, cursors: Tensor, branches: Branches, context: int) -> Tensor:
+            window = self._positions.open_at(memory, cursors, tokens.shape[1], context, branches)
+            return self._run(tokens, window, branches)
+
+        return run
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
         x = chosen(hidden, head)
         run, width = partial(self._logits, x), x.shape[:2].numel()
         return run() if self.threads is None else self.threads.run("logits", width, run)
-
-    @torch.inference_mode()
-    def forward_at(
-        self, tokens: Tensor, cache: BlockKVCache, head: Tensor, cursors: Tensor, context: int
-    ) -> Tensor:
-        """``forward`` for rows that stand where the tensor ``cursors``, [R] int64, says.
-
-        All shapes are known and nothing is read back, so that it can be captured once and replayed.
-        context: slots that attention reads of each row; a row with cursor + Q behind that reads too
-        little. head: [R, H] int64. Returns logits [R, H, V].
-        """
-        window = self._positions.open_at(cache, cursors, tokens.shape[1], context)
-        return self.logits(self._run(tokens, window), head)
 
     def _logits(self, x: Tensor) -> Tensor:
         normed = self._norm(x.flatten(0, 1), self._final_norm)
@@ -239,12 +293,13 @@ class Qwen2(LanguageModel):
         return self.device.type == "cpu" and self.dtype == torch.float32
 
     def _ranking(self, sampler: Sampler | None) -> Reranker | None:
-        if sampler is None or self.device.type != "cpu":
-            return None  # captured steps take masks as they are
+        if sampler is None:
+            return None
         scale = math.sqrt(self.config.hidden_size) if self._has_short_norm else 1.0
         norm = (self._final_norm / scale).float()
         table, size = self._embedding, self.config.vocab_size
-        tables = Tables.of(sampler, lambda ids: F.embedding(ids, table).float(), size)
+        placed = Sampler(sampler.first.to(self.device), sampler.second.to(self.device))
+        tables = Tables.of(placed, lambda ids: F.embedding(ids, table).float(), size)
         return Reranker(tables, norm, self.config.rms_norm_eps)
 
     def _layer(self, prefix: str) -> Layer:

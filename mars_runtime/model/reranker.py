@@ -16,9 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.events import Proposal
 from mars_runtime.model.forward import MaskGroup
-from mars_runtime.settings import Metric
+from mars_runtime.transfers import to_device
 
 ROWS_AT_ONCE = 4096
 TINY = 1e-30  # in place of the scale of a row of zeros
@@ -86,58 +85,54 @@ class Reranker:
     def __init__(self, tables: Tables, final_norm: Tensor, eps: float) -> None:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
 
-    def rank(
-        self,
-        hidden: Tensor,
-        found: Sequence[Sequence[Proposal]],
-        groups: Sequence[MaskGroup],
-        metrics: Sequence[Metric],
-    ) -> list[list[Proposal]]:
-        """``found`` with the masks of the groups chosen anew, all groups of all rows at once.
+    def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
+        """Rank the candidates of the groups' masks again, in place, all groups of all rows at once.
 
-        hidden: states [R, S, H] before the norm of the slots that gave ``found``.
+        states: [R, S, H] before the norm. best: [R, S, C] probabilities, highest first. ids:
+        [R, S, C] int64, the token of each. Nothing is read back to the host.
         """
-        ranked = [list(slots) for slots in found]
+        slots = states.shape[1]
+        flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
         with one_thread():
-            for position in range(max((len(group.masks) for group in groups), default=0)):
-                live = [group for group in groups if position < len(group.masks)]
-                rows = [group.row for group in live]
-                slots = [group.masks[position] for group in live]
-                chosen = self._choose(
-                    self._prepare(hidden[rows, slots]),
-                    [ranked[group.row][_slot_before(group, position)].token for group in live],
-                    [ranked[row][slot] for row, slot in zip(rows, slots, strict=True)],
-                    [metrics[row] for row in rows],
+            for places, before in _turns(groups, slots, states.device):
+                prepared = self._prepare(flat_states[places])
+                chances, order = self._ranked(
+                    prepared, flat_ids[before, 0], flat_ids[places], flat_best[places]
                 )
-                for row, slot, proposal in zip(rows, slots, chosen, strict=True):
-                    ranked[row][slot] = proposal
-        return ranked
+                flat_best.index_copy_(0, places, chances)
+                flat_ids.index_copy_(0, places, flat_ids[places].gather(-1, order))
 
     def _prepare(self, states: Tensor) -> Tensor:
         """What masks [N, H] give to the inner layer, [N, width]."""
         normed = F.rms_norm(states.float(), self._final_norm.shape, self._final_norm, self._eps)
         return normed @ self._tables.state.t()
 
-    def _choose(
-        self,
-        prepared: Tensor,
-        previous: Sequence[int],
-        proposals: Sequence[Proposal],
-        metrics: Sequence[Metric],
-    ) -> list[Proposal]:
-        """Their candidates in a new order, which share their probability anew."""
-        pairs = [_candidates(p, metric) for p, metric in zip(proposals, metrics, strict=True)]
-        width = max(map(len, pairs))
-        filled = [[*some, *[(0, 0.0)] * (width - len(some))] for some in pairs]
-        ids = torch.tensor([[token for token, _ in some] for some in filled])
-        chances = torch.tensor([[chance for _, chance in some] for some in filled])
-        before = self._tables.previous.rows(torch.tensor(previous))
-        inner = F.silu(before.add_(prepared))
+    def _ranked(
+        self, prepared: Tensor, previous: Tensor, ids: Tensor, chances: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Share the probability of candidates ``ids`` [N, C] again; returns the new probabilities,
+        highest first, and their order. An impossible candidate stays impossible."""
+        inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
-        scores = chances.log() + candidates.mul_(inner[:, None]).sum(-1)
-        anew = scores.softmax(-1) * chances.sum(-1, keepdim=True)
-        ranked = zip(pairs, anew.tolist(), metrics, strict=True)
-        return [_ranked([token for token, _ in some], new, metric) for some, new, metric in ranked]
+        scores = chances.log() + candidates.mul_(inner.unsqueeze(1)).sum(-1)
+        shared = scores.softmax(-1) * chances.sum(-1, keepdim=True)
+        ranked, order = shared.sort(stable=True, dim=-1, descending=True)
+        return ranked.clamp_(max=1.0), order
+
+
+def _turns(
+    groups: Sequence[MaskGroup], slots: int, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each place in a group, of all groups that are so long: its slots, and those before them.
+
+    Both are int64 [N], places among the slots of all rows.
+    """
+    for position in range(max((len(group.masks) for group in groups), default=0)):
+        live = [group for group in groups if position < len(group.masks)]
+        yield (
+            to_device([one.row * slots + one.masks[position] for one in live], device),
+            to_device([one.row * slots + _slot_before(one, position) for one in live], device),
+        )
 
 
 @contextmanager
@@ -153,19 +148,3 @@ def one_thread() -> Iterator[None]:
 
 def _slot_before(group: MaskGroup, position: int) -> int:
     return group.masks[position - 1] if position else group.before
-
-
-def _candidates(proposal: Proposal, metric: Metric) -> list[tuple[int, float]]:
-    """Every candidate that is known, with its probability."""
-    most = proposal.confidence
-    if metric == "margin" and proposal.runners_up:
-        most += proposal.runners_up[0][1]
-    return [(proposal.token, most), *proposal.runners_up]
-
-
-def _ranked(tokens: list[int], chances: list[float], metric: Metric) -> Proposal:
-    pairs = zip(tokens, chances, strict=False)  # behind the tokens are places that none took
-    (token, most), *others = sorted(pairs, key=lambda pair: -pair[1])
-    if metric == "margin" and others:
-        most -= others[0][1]
-    return Proposal(token, min(1.0, most), tuple(others))

@@ -19,6 +19,8 @@ from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED, Aim, DecodeSettings
 from tests.methods import decode_as
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 AUTO = DecodeSettings(tau=0.5, block_size="auto", max_new_tokens=200)
 LOSSLESS = replace(AUTO, tau=0.0, lossless=True)

@@ -18,6 +18,8 @@ from mars_runtime.events import RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from tests import slow_twin
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 BOLD = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=24)
 

@@ -18,6 +18,8 @@ from mars_runtime.events import Prefill, Step
 from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
 from tests.methods import decode_as
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 COUNT = DecodeSettings(tau=0.5, max_new_tokens=8)
 

@@ -20,6 +20,8 @@ from tests import slow_twin
 from tests.methods import decode_as
 from tests.slow_twin import looked_up
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
 BOLD = DecodeSettings(tau=0.0, block_size=3, lossless=True, groups="every", max_new_tokens=40)

@@ -25,6 +25,8 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 needs_checkpoint = pytest.mark.skipif(
     not (REGISTRY.parent / "mars-tiny" / "config.json").exists(), reason="mars-tiny is not bundled"
 )
@@ -165,7 +167,7 @@ def test_native_layers_one_by_one_are_the_forward_to_the_last_bit(
     layout = Layout(3, groups)
     before = torch.arange(cursor + 3).remainder(90).add(5)
     tokens = torch.tensor([[*before[cursor:], *[MASK_ID] * sum(groups)]])
-    branches = Branches.of([layout], layout.num_fed, model.device)
+    branches = Branches.of([layout], layout.num_fed)
     whole, parts = model.new_cache(1, 64), model.new_cache(1, 64)
     for cache_ in (whole, parts):
         if cursor:

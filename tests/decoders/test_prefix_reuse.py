@@ -21,6 +21,8 @@ from mars_runtime.events import Prefill, RowStep
 from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 PLAIN = DecodeSettings(method="ar", max_new_tokens=6)
 

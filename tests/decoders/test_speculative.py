@@ -16,6 +16,8 @@ from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.decoders.plan import NO_DRAFT
 from mars_runtime.settings import GROUPS, MASKED, DecodeSettings, Groups, Masked
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 AR_ENDS = DecodeSettings(
     "speculative", tau=0.5, block_size=3, max_new_tokens=12, masked="none", groups="every"

@@ -28,6 +28,8 @@ from mars_runtime.events import Proposal, RowStep
 from mars_runtime.settings import DecodeSettings, SettingsError, Threshold
 from mars_runtime.trace import Header, Trace, read_trace
 
+pytestmark = pytest.mark.usefixtures("each_forward")
+
 IDS = Ids()
 SURE = Proposal(5, 1.0, ())
 TORN = Proposal(5, 0.4, ((6, 0.3), (7, 0.2), (8, 0.1)))

@@ -133,7 +133,7 @@ def test_a_mask_counts_those_before_it_in_its_own_branch() -> None:
     cache = ours.new_cache(1, 40)
     ours.forward(torch.tensor([text[:5]]), cache, None)
     cache.cursors[0] = 5
-    branches = Branches.of([layout], 12, torch.device("cpu"))
+    branches = Branches.of([layout], 12)
     found = ours.forward(torch.tensor([text[5:] + [MASK] * 9]), cache, slice(0, 12), branches)
     assert found is not None
     for group in range(3):

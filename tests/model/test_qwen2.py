@@ -232,7 +232,7 @@ def check(model: Qwen2, texts: list[list[int]], layouts: list[Layout]) -> None:
         cache.cursors[row] = len(done)
         fed.append(pending + [MASK] * (num_fed - len(pending)))
     found = model.forward(
-        torch.tensor(fed), cache, slice(0, num_fed), Branches.of(layouts, num_fed, CPU)
+        torch.tensor(fed), cache, slice(0, num_fed), Branches.of(layouts, num_fed)
     )
     assert found is not None
     for row, (text, layout) in enumerate(zip(texts, layouts, strict=True)):
@@ -263,7 +263,7 @@ def test_what_a_tree_wrote_ahead_is_never_seen_again() -> None:
         cache.cursors[0] = 16
         masks = torch.full((1, layout.num_fed - 4), MASK)
         fed = torch.cat([text[:, 16:20], masks], 1)
-        model.forward(fed, cache, None, Branches.of([layout], layout.num_fed, CPU))
+        model.forward(fed, cache, None, Branches.of([layout], layout.num_fed))
         cache.cursors[0] = 20
     outs = [model.forward(text[:, 20:], cache, slice(0, 4)) for cache in caches]
     torch.testing.assert_close(outs[0], outs[1], atol=1e-5, rtol=1e-5)
@@ -285,7 +285,7 @@ def test_a_block_sees_both_ways_and_the_text_before_it_does_not_see_it(name: str
     cache = ours.new_cache(1, total)
     ours.forward(ids[:, :num_clean], cache, None)
     cache.cursors[0] = num_clean
-    branches = Branches.of_block(num_pending, size, torch.device("cpu"))
+    branches = Branches.of_block(num_pending, size)
     found = ours.forward(ids[:, num_clean:], cache, slice(0, num_pending + size), branches)
     assert found is not None
     torch.testing.assert_close(found[0], wanted[num_clean:], atol=2e-4, rtol=1e-4)
@@ -356,14 +356,14 @@ def test_masks_behind_the_last_token_alone_are_plain_causal() -> None:
 
 
 def test_rows_of_one_forward_are_filled_up_to_its_width() -> None:
-    branches = Branches.of([Layout(2, (1, 1)), Layout(1, (2,))], 4, torch.device("cpu"))
+    branches = Branches.of([Layout(2, (1, 1)), Layout(1, (2,))], 4)
     assert branches.positions.tolist() == [[0, 1, 1, 2], [0, 1, 2, 3]]
     assert branches.roots.tolist() == [[0, 1, 1, 2], [0, 1, 1, 1]]
     assert branches.starts.tolist() == [[0, 1, 2, 3], [0, 1, 1, 1]]
 
 
 def test_a_block_is_seen_whole_by_each_of_its_own_and_by_no_token_before_it() -> None:
-    branches = Branches.of_block(2, 3, torch.device("cpu"))
+    branches = Branches.of_block(2, 3)
     assert branches.ends is not None
     assert branches.ends.tolist() == [[0, 1, 4, 4, 4]]
     assert branches.positions.tolist() == [[0, 1, 2, 3, 4]]

@@ -1,0 +1,20 @@
+"""Copies of numbers from the host to a device that do not wait for the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor on ``device`` that holds ``values``, numbers or a tensor.
+
+    On CUDA the copy is enqueued from pinned memory, so the host goes on at once. A tensor that is
+    on the device already is returned as it is.
+    """
+    source = values if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
+    if source.device == device or device.type == "cpu":
+        return source.to(device)
+    return source.pin_memory().to(device, non_blocking=True)
