@@ -424,11 +424,6 @@ class DecodeSettings:
         return bool(self.presence_penalty or self.frequency_penalty)
 
     @property
-    def has_additions(self) -> bool:
-        """Whether anything is added to logits before they are read."""
-        return self.has_additive_penalty or bool(self.logit_bias)
-
-    @property
     def is_auto(self) -> bool:
         """Whether B is to be chosen at each forward."""
         return self.block_size == AUTO and METHODS[self.method].has_auto

@@ -9,14 +9,12 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 
 from mars_runtime.decoders.base import CausalModel, forbidden_ids
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.decoders.static.batch import StepProbe
-from mars_runtime.decoders.static.step import StaticModel
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.native.model import NativeModel
@@ -71,9 +69,7 @@ class _Found(NamedTuple):
 
 def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> dict[int, _Found]:
     """By number of threads; 0: those in force."""
-    longest = 2 * checkpoint.block_size - 1
-    if checkpoint.model.device.type != "cuda":  # captured steps feed no tree
-        longest = max(longest, MANY[-1])
+    longest = max(2 * checkpoint.block_size - 1, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
     timer.seconds(1)
     is_short = timer.seconds(1) < SHORT and num_rows == 1
@@ -149,14 +145,11 @@ class _Timer:
         self._cache = model.new_cache(num_rows, context + longest)
         self._cache.cursors[:] = [context] * num_rows
         self._forbidden = forbidden_ids(checkpoint.tokenizer, model)
-        self._probe: StepProbe | None = None
-        if model.device.type == "cuda":
-            self._probe = StepProbe(cast(StaticModel, model), num_rows, context)
 
     @property
     def tells_masks(self) -> bool:
-        """Whether masks can be fed by themselves: a captured step is timed as it stands."""
-        return self._mask is not None and self._probe is None
+        """Whether the checkpoint has a mask, whose cost can be measured."""
+        return self._mask is not None
 
     def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
         """Of a forward of ``length`` tokens per row, the last ``num_masks`` of them masks, with
@@ -171,13 +164,6 @@ class _Timer:
             self._model.threads.fixed = None
 
     def _seconds(self, length: int, num_masks: int) -> float:
-        if self._probe is not None:  # a captured step, as it is when decoding
-            torch.cuda.synchronize(self._model.device)
-            began = time.perf_counter()
-            self._probe.run(length)
-            torch.cuda.synchronize(self._model.device)
-            return time.perf_counter() - began
-
         with torch.inference_mode():
             began = time.perf_counter()
             masks = [self._mask or 0] * num_masks
