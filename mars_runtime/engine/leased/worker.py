@@ -1,6 +1,6 @@
 """What travels to and from the process that has the device, and the worker that decodes there.
 
-A worker keeps its backends from call to call, with caches, captured steps and measured costs; its
+A worker keeps its backends from call to call, with caches, captured forwards and measured costs; its
 process is forked from one that has none. Every run of a call has the device to itself, so there is
 neither thread nor queue here. A call and its news are pickled; what is steered meanwhile stands in
 a table in memory that both processes see, made before the fork, of which each call has a slot. One
