@@ -59,7 +59,7 @@ class RowStep:
     start: how many tokens this row had emitted before; ``accepted[0]`` stands at that position.
     cursor: leading tokens with final K/V when the forward began.
     num_pending: real tokens fed after the cursor; num_fed: all tokens fed, masks included, but for
-        those that fill a row up to the width of others. Captured steps are all of one width.
+        those that fill a row up to the width of others.
     proposals: predictions from the first emitted position on, in order. The first ``len(accepted)``
         were emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were
         refused. Of several groups of masks it is the one after the last token that AR confirmed.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import attrgetter, or_
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
@@ -56,10 +56,7 @@ class Setting:
     what: how a refusal calls it. says: one line for programs and commands. low, high: its range,
     ends included. label, info, titles, step: of its control on the page; titles are those of its
     choices, and what has a step of 0 is typed in. link: its name in links, empty where the page has
-    no control of it. is_steered: it may change in mid-run. captured: what it is held at on a GPU,
-    whatever is asked: a step is one captured graph there, in which a tree of masks has no shape of
-    its own, the text to look things up in is on the host, and τ cannot wait for what a forward
-    said.
+    no control of it. is_steered: it may change in mid-run.
     """
 
     what: str
@@ -72,7 +69,6 @@ class Setting:
     step: float = 1
     link: str = ""
     is_steered: bool = False
-    captured: Any = None
     name: str = ""
     default: Any = None
     type: Any = None
@@ -260,7 +256,6 @@ class DecodeSettings:
         label="Masks in lossless runs",
         link="groups",
         is_steered=True,
-        captured="one",
         titles={"one": "after the last draft", "every": "after every draft"},
     )
     lookup: bool = setting(
@@ -270,7 +265,6 @@ class DecodeSettings:
         label="Prompt lookup: draft what followed before, in lossless runs",
         link="lookup",
         is_steered=True,
-        captured=False,
     )
     draft: str = setting(
         "",
@@ -303,7 +297,6 @@ class DecodeSettings:
         titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
         link="threshold",
         is_steered=True,
-        captured="fixed",
     )
     target: float = setting(
         0.95,
@@ -332,7 +325,6 @@ class DecodeSettings:
         label="Repetition penalty",
         info="Against tokens of the prompt and of the answer so far; 1 is none.",
         link="repetition_penalty",
-        captured=1.0,
     )
     stop_loops: bool = setting(
         False,
@@ -424,11 +416,6 @@ class DecodeSettings:
         return bool(self.presence_penalty or self.frequency_penalty)
 
     @property
-    def has_additions(self) -> bool:
-        """Whether anything is added to logits before they are read."""
-        return self.has_additive_penalty or bool(self.logit_bias)
-
-    @property
     def is_auto(self) -> bool:
         """Whether B is to be chosen at each forward."""
         return self.block_size == AUTO and METHODS[self.method].has_auto
@@ -446,21 +433,11 @@ _CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.val
 OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
 """Those that act on every method; the others are of the methods that say so."""
 STEERED = tuple(name for name, each in SETTINGS.items() if each.is_steered)
-CAPTURED: Mapping[str, Any] = MappingProxyType(
-    {name: each.captured for name, each in SETTINGS.items() if each.captured is not None}
-)
 _LINES = tuple(SETTINGS.values())
 _VALUES = attrgetter(*SETTINGS)
 _VALUES_TYPE: Any = tuple[tuple(each.schema_type for each in _LINES)]  # type: ignore[misc]
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _check = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
-
-
-@lru_cache(maxsize=64)
-def captured(settings: DecodeSettings) -> DecodeSettings:
-    """The settings as far as a captured step obeys them, which is what its events say was in
-    force."""
-    return replace(settings, **CAPTURED)
 
 
 def number(text: str) -> object:

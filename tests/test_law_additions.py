@@ -25,7 +25,6 @@ from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.decoders.drafting import basis_of
-from mars_runtime.decoders.factory import NO_ADDITIONS
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.request import Request, RequestError
@@ -340,15 +339,3 @@ def test_a_token_that_the_model_lacks_is_refused(small: Checkpoint) -> None:
     request = Request([5], DecodeSettings(max_new_tokens=4, logit_bias=((size, 1.0),)))
     with pytest.raises(RequestError, match=f"names token {size}, but the ids .* below {size}"):
         check_fits(small.model, request, 64)
-
-
-def test_captured_steps_refuse_them() -> None:
-    class Elsewhere(ScriptedModel):
-        device = torch.device("cuda")
-
-    model = Elsewhere(flat_script(0))
-    for changes in EACH:
-        request = Request([5], DecodeSettings(max_new_tokens=4, **changes))
-        with pytest.raises(RequestError) as refused:
-            check_fits(model, request, 64)
-        assert str(refused.value) == NO_ADDITIONS

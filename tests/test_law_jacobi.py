@@ -1,7 +1,7 @@
 """The law of Jacobi decoding: AR's text for every B, in any company, at any temperature, on any
 checkpoint; and what it guesses, by hand.
 
-The slow twin is held against it in test_laws_cache.py, captured steps in decoders/test_static.py.
+The slow twin is held against it in test_laws_cache.py.
 """
 
 from __future__ import annotations

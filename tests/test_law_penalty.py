@@ -39,7 +39,7 @@ from mars_runtime.decoders.drafting import basis_of
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import GROUPS, METRICS, DecodeSettings, SettingsError, captured
+from mars_runtime.settings import GROUPS, METRICS, DecodeSettings, SettingsError
 from tests import slow_twin
 
 pytestmark = pytest.mark.usefixtures("each_forward")
@@ -301,16 +301,12 @@ def test_native_lossless_output_is_that_of_ar_to_the_bit(groups: Any) -> None:
         assert found == tokens_of(decode(model, ids, [prompt], lambda: plainly))
 
 
-# What is kept apart, held and refused.
+# What is kept apart and refused.
 
 
 def test_drafting_lessons_are_kept_apart() -> None:
     one = DecodeSettings(lossless=True, block_size="auto")
     assert basis_of(one) != basis_of(replace(one, **PENALTY))
-
-
-def test_captured_steps_hold_it_at_none() -> None:
-    assert captured(DecodeSettings(**PENALTY)).repetition_penalty == 1.0
 
 
 def test_block_diffusion_refuses_it_in_a_sentence() -> None:

@@ -101,4 +101,3 @@ def test_a_line_of_the_table_is_whole(name):
     assert set(line.titles) <= set(line.choices)
     is_number = line.type in (int, float) or line.type == BlockSize
     assert is_number == (line.low is not None) == (line.high is not None)
-    assert line.captured is None or DecodeSettings(**{name: line.captured})

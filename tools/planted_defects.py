@@ -67,13 +67,6 @@ DEFECTS = (
         ("tests/test_acceptance.py", *FORESEEN),
     ),
     Defect(
-        ACCEPT,
-        f"{RUNTIME}/decoders/static/step.py",
-        "kept = num_drafts.minimum(remaining - 1) * lossless",
-        "kept = num_drafts.minimum(remaining) * lossless",
-        ("tests/decoders/test_static_parts.py", "tests/decoders/test_static.py"),
-    ),
-    Defect(
         MASK,
         f"{RUNTIME}/model/attention.py",
         "is_behind_root = slot >= first + branches.roots.unsqueeze(2)",

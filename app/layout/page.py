@@ -35,12 +35,8 @@ from app.recordings import Recording
 from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
 from app.traffic.tab import traffic_tab
-from mars_runtime.settings import CAPTURED, SETTINGS
 
 ARRIVAL_SECONDS = 1.0  # between two looks at how far the checkpoint is that is on its way
-HELD = {name: SETTINGS[name].info for name in (*CAPTURED, "target")}
-"""Controls that do nothing on a GPU, each with what stands below it elsewhere."""
-HELD_HERE = "Fixed on this GPU: a step is one captured graph there."
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
@@ -128,7 +124,7 @@ def _wire_checkpoint(
     inputs = [checkpoint, controls["block_size"]]
     outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
         tab.notice, controls["block_size"], controls["auto"], footer,
-        *[controls[name] for name in HELD], controls["system"], tab.examples, tab.conversation,
+        controls["system"], tab.examples, tab.conversation,
         *tab.sets.values(),
     ]  # fmt: skip
 
@@ -158,7 +154,7 @@ def _wire_checkpoint(
 
 
 def _updates(choice: Choice, block_size: Any) -> list[Any]:
-    """Notice, B, the switch beside it, footer and what a GPU holds."""
+    """The notice, the B slider, the switch next to it and the footer."""
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
     return [
@@ -166,10 +162,4 @@ def _updates(choice: Choice, block_size: Any) -> list[Any]:
         block_size_update(choice.depth, block_size),
         gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
         footer,
-        *[_held(name, is_here=choice.is_captured) for name in HELD],
     ]
-
-
-def _held(name: str, *, is_here: bool) -> Any:
-    """A control of HELD, greyed out with the reason where its device holds it."""
-    return gr.update(interactive=not is_here, info=HELD_HERE if is_here else HELD[name])

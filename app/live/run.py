@@ -32,8 +32,7 @@ from app.stream import (
 )
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.request import Request
-from mars_runtime.methods import LOOKUP
-from mars_runtime.settings import AR_LOOKUP, DecodeSettings
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.tasks import Task
 from mars_runtime.text import Context, Tokenizer, Turn
 
@@ -43,7 +42,6 @@ NOTE_UNKNOWN = "This small model knows only tasks like the examples."
 FOREIGN = "The conversation is another model's: press New conversation."
 OFFER = "Not one of its tasks. The nearest: {}"
 OFFER_CHARS = 60
-NO_LOOKUP = f"{TITLES[LOOKUP]} needs prompt lookup, which this GPU can't run: choose other methods."
 NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
 
 
@@ -76,7 +74,6 @@ class LiveRun(TabRun[LiveOrder]):
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
         log = LiveLog(order.titles, order.pace)
         super().__init__(log, order, book, max_seconds)
-        self._in_force: Callable[[DecodeSettings], DecodeSettings] = lambda settings: settings
 
     @property
     def pause(self) -> float:
@@ -86,7 +83,6 @@ class LiveRun(TabRun[LiveOrder]):
     def decode(self, served: Served) -> Iterator[Wait]:
         """All lanes, then the verdicts: judging never takes the machine from a timed lane."""
         order, task = self.order, self.book.task(self.order.prompt)
-        self._in_force = served.in_force
         self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
         if self.order.settings != order.settings:  # moved while they were made
             self._set(lambda settings: self.order.settings)
@@ -120,7 +116,7 @@ class LiveRun(TabRun[LiveOrder]):
         """From the next forward on."""
         for lane in self.transcripts:
             method = self.order.method_of(lane.name)
-            steered = self._in_force(settings_for(method, change(lane.run.settings)))
+            steered = settings_for(method, change(lane.run.settings))
             if method != "ar" and steered != lane.run.settings:
                 lane.run.settings = steered
 
@@ -247,8 +243,6 @@ def start_lanes(
     max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
     """
     check_order(served, order)
-    if LOOKUP in order.view and not served.in_force(AR_LOOKUP).is_ar_lookup:
-        raise RefusalError("view", NO_LOOKUP)
     contexts = {lane: context_of(served, order, lane) for lane in order.lanes}
     encode = served.checkpoint.tokenizer.encode_prompt
     requests = {
@@ -257,7 +251,7 @@ def start_lanes(
                 *encode(order.prompt, contexts[lane].history, system=order.system),
                 *order.given_to(lane),
             ],
-            served.in_force(with_draft(settings, served.checkpoint.name)),
+            with_draft(settings, served.checkpoint.name),
             max_seconds,
             is_checked=True,
             owner=owner,

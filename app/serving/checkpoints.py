@@ -22,14 +22,12 @@ OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpo
 class Choice:
     """What the page says of the checkpoint in force.
 
-    depth: the largest B. footer: what it runs on, None until it is loaded. is_captured: whether
-    its device holds some settings (``settings.CAPTURED``).
+    depth: the largest B. footer: what it runs on, None until it is loaded.
     """
 
     notice: str
     depth: int
     footer: str | None = None
-    is_captured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class CheckpointHandlers:
             return
         depth = served.checkpoint.block_size
         words = entry.in_words or f"{entry.name} is ready."
-        yield Choice(words, depth, footer(served), served.checkpoint.is_captured)
+        yield Choice(words, depth, footer(served))
 
     def settle(self, session: str) -> None:
         """This visitor has chosen or run a checkpoint: none is put in its place."""

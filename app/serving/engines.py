@@ -35,7 +35,6 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import About
-from mars_runtime.settings import DecodeSettings, captured
 
 if TYPE_CHECKING:
     import torch
@@ -90,10 +89,6 @@ class Served:
     def is_elsewhere(self) -> bool:
         """Whether another machine decodes."""
         return isinstance(self.checkpoint, About)
-
-    def in_force(self, settings: DecodeSettings) -> DecodeSettings:
-        """What of the settings its device obeys."""
-        return captured(settings) if self.checkpoint.is_captured else settings
 
     @property
     def is_bitwise(self) -> bool:

@@ -1,8 +1,8 @@
 """How many tokens each forward takes, drawn from a given histogram: for timing models that have no
 real weights, and for nothing else. What is written under it means nothing.
 
-Captured steps draw on the device (``static/step.py``); a model of exact steps is put behind
-``ForcedModel``, which computes all that it would and then says other things of it.
+``ForcedModel`` wraps a model: it computes everything the model would, then replaces the tokens and
+confidences.
 """
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ tokens up to it: what is steered decides which tokens are taken, and an adapter 
 A prompt that holds the mask's own token is kept up to there. That a block may have been computed in
 other company than it is used in (a prompt at once, an answer a few tokens at a time) changes no bit
 where the model is bitwise, and a batch of any other model is given no prefix cache: there the last
-bits, and with them near ties, would depend on who asked before. Nor are captured steps, for on CUDA
-no model is bitwise.
+bits, and with them near ties, would depend on who asked before. On CUDA no model is bitwise.
 """
 
 from __future__ import annotations

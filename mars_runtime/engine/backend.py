@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SMALL_PARAMETERS = 30_000_000
 WARM_UP_TOKENS = MIN_ANSWER
 NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
-ONLY_CPU = "Speculative decoding runs on a CPU here: choose another method."
 NO_BIAS_ID = "The logit bias names token {}, but the ids of this model are below {}."
 READ_ALONE, READ_BESIDE = 512, 64
 """Prompt tokens that are read at once; the second where others wait to decode."""
@@ -254,14 +253,9 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
     """Raises RequestError for tokens that the model does not have and for what does not fit."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.base import check_prompt
-    from mars_runtime.decoders.factory import NO_ADDITIONS
 
     if isinstance(asked, Solo):
         return
-    if asked.settings.method == "speculative" and model.device.type != "cpu":
-        raise RequestError(ONLY_CPU)
-    if model.device.type != "cpu" and asked.settings.has_additions:
-        raise RequestError(NO_ADDITIONS)
     highest = max((token for token, _ in asked.settings.logit_bias), default=-1)
     if highest >= model.config.vocab_size:
         raise RequestError(NO_BIAS_ID.format(highest, model.config.vocab_size))
@@ -333,9 +327,10 @@ def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
     if kind.method != "speculative":
         return True
     try:
-        return models.find("").model.device.type == "cpu"
+        models.find("")
     except DecodeError:
         return False
+    return True
 
 
 def num_threads(checkpoint: Checkpoint) -> int:

@@ -75,11 +75,6 @@ class Checkpoint:
     note: str
     diffusion_size: int = 0
 
-    @property
-    def is_captured(self) -> bool:
-        """Whether its steps are captured graphs, which obey not all settings."""
-        return self.model.device.type == "cuda"
-
 
 def load_checkpoint(
     name_or_path: str,

@@ -22,7 +22,7 @@ from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
 from mars_runtime.events import Event
-from mars_runtime.json_values import Truth, Whole
+from mars_runtime.json_values import Whole
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -78,10 +78,6 @@ class Model(Protocol):
         Raises what ``submit`` raises, and SettingsError."""
 
     @property
-    def is_captured(self) -> bool:
-        """Whether it runs on a GPU, where some settings are held (``settings.CAPTURED``)."""
-
-    @property
     def facts(self) -> Facts:
         """What it runs on, as the head of a trace tells it."""
 
@@ -109,14 +105,12 @@ def unknown(names: Sequence[str]) -> UnknownModelError:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A model elsewhere. block_size, capacity: as of a Model. is_captured: whether some settings
-    are held there (``settings.CAPTURED``)."""
+    """A model on another machine. block_size, capacity: as of a Model."""
 
     facts: Facts
     tokenizer: Annotated[Tokenizer, PlainValidator(lambda parts: Tokenizer.from_parts(dict(parts)))]
     block_size: Whole
     capacity: Whole
-    is_captured: Truth = False
 
     @property
     def name(self) -> str:
@@ -131,7 +125,6 @@ def about(model: Model) -> dict[str, Any]:
         "tokenizer": model.tokenizer.parts(),
         "block_size": model.block_size,
         "capacity": model.capacity,
-        "is_captured": model.is_captured,
     }
 
 
@@ -172,11 +165,6 @@ class EngineModel:
         if len(requests) == 1:
             return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
         return self.engine.race(requests, pace)
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether some settings are held; False where nothing is known of the checkpoint."""
-        return self.checkpoint is not None and self.checkpoint.is_captured
 
     @property
     def facts(self) -> Facts:

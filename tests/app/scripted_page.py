@@ -69,7 +69,6 @@ def make_served(
         weight_files=(),
         model=model,
         block_size=entry.block_size,
-        is_captured=False,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
     return Served(entry, checkpoint, engine)  # type: ignore[arg-type]

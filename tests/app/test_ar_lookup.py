@@ -3,7 +3,6 @@ own wherever MARS with lookup is compared with AR."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,11 +14,9 @@ from scripted_page import controls, page_served
 
 from app.batch.order import TITLES as BATCH_TITLES
 from app.batch.order import read_batch_order
-from app.controls import DEFAULTS, TITLES, Limits, RefusalError, settings_for, title_of
+from app.controls import DEFAULTS, TITLES, Limits, settings_for, title_of
 from app.frontier import RESULTS, read_sets
 from app.handlers import Handlers, make_handlers
-from app.live.order import read_live_order
-from app.live.run import NO_LOOKUP, start_lanes
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from app.traffic.tab import WAYS
@@ -105,17 +102,6 @@ def test_batch_decodes_it(handlers: Handlers) -> None:
     for row in range(2):
         assert folds.accepted_tokens(lookup.events, row) == folds.accepted_tokens(ar.events, row)
     assert folds.totals(lookup.events).num_forwards < folds.totals(ar.events).num_forwards
-
-
-def test_a_gpu_that_cannot_look_up_refuses_it(
-    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = handlers.engines.get("mars-tiny")
-    assert served is not None
-    monkeypatch.setattr(type(served.checkpoint), "is_captured", True)
-    order = read_live_order(asked(view=[LOOKUP]), Limits(8000, 64, 8))
-    with pytest.raises(RefusalError, match=re.escape(NO_LOOKUP)):
-        start_lanes(served, order, 10.0)
 
 
 @needs_browser

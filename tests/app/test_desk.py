@@ -161,29 +161,6 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
     wait_state(page, "stopped")
 
 
-def test_what_a_gpu_holds_is_greyed_out_with_the_reason_and_no_run_says_otherwise(
-    page: playwright.Page, served_handlers, monkeypatch
-) -> None:
-    page.click("#more button")
-    page.wait_for_selector("#groups input:enabled")
-    assert "Fixed on this GPU" not in page.inner_text("#target")
-    checkpoint = served_handlers.engines.get("scripted").checkpoint
-    monkeypatch.setattr(checkpoint, "is_captured", True)
-    page.reload()
-    page.wait_for_selector("#pace input[value='0']:checked")  # slow motion ends with its page
-    page.click("#more button")
-    for name in ("groups", "lookup", "threshold", "target"):
-        page.wait_for_selector(f"#{name} input:disabled")
-        assert "Fixed on this GPU" in page.inner_text(f"#{name}")
-    for name in ("metric", "temperature"):
-        assert page.locator(f"#{name} input").first.is_enabled()
-    start(page)
-    mars = running(served_handlers).transcripts[0].run.settings
-    assert (mars.groups, mars.lookup, mars.threshold) == ("one", False, "fixed")
-    page.click("#stop")
-    wait_state(page, "stopped")
-
-
 def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.reload()

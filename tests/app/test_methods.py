@@ -13,8 +13,6 @@ from scripted_page import page_served
 
 from app.controls import LIVE_SETTINGS, Steering, settings_for
 from app.handlers import make_handlers
-from app.layout.page import HELD, _updates
-from app.serving.checkpoints import Choice
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.methods import METHODS, Method
@@ -159,11 +157,3 @@ def test_blocks_are_filled_in_any_order_beside_plain_ar(
     assert sorted(places) == list(range(40))
     assert places != sorted(places)  # some were taken ahead of an open one
     assert all(texts(page, ("block_diffusion", "ar")))
-
-
-def test_a_control_that_a_gpu_holds_is_greyed_out_with_the_reason() -> None:
-    held = list(HELD).index("repetition_penalty") + 4
-    for is_captured in (False, True):
-        update = _updates(Choice("", 8, is_captured=is_captured), 4)[held]
-        assert update["interactive"] is not is_captured
-        assert "value" not in update

@@ -353,7 +353,7 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     page.wait_for_selector(".rw-making .rw-progress:text('Give 2 to 3 ways')")
 
 
-HELD = """() => {
+REACHABLE = """() => {
   const { reviewView } = document.querySelector(".mars-review");
   const found = [], seen = new Set(), left = [reviewView];
   while (left.length) {
@@ -386,13 +386,13 @@ def test_what_was_read_openly_goes_when_sides_are_masked(arrive: Arrive, address
         summary.click()
         page.wait_for_selector(f"{VIEW} {drawn} >> nth=0")
         summary.click()  # closed again, it keeps what it drew
-    told = page.evaluate(HELD)
+    told = page.evaluate(REACHABLE)
     assert told["asked"] > 4
     assert {"answers", "marks", "mark"} <= set(told["found"])
     assert "cannot be unseen" not in page.inner_text(VIEW)
     page.select_option(".rw-bar select >> nth=2", "end")
     page.wait_for_selector(f"{VIEW}[data-masked=end] .rw-answer h3:text('Left')")
-    told = page.evaluate(HELD)
+    told = page.evaluate(REACHABLE)
     assert told["asked"] == 0
     assert told["masked"] > 0
     assert not {"answers", "marks", "mark"} & set(told["found"])

@@ -20,7 +20,6 @@ from gguf.quants import dequantize
 from scripted_answers import QUESTIONS, answer, peer
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders.factory import decode
 from mars_runtime.lab.benchmark import beside, cli, peers, plan, run
 from mars_runtime.lab.benchmark.elsewhere import Decoding
 from mars_runtime.lab.benchmark.figures import Measured
@@ -349,13 +348,6 @@ def test_every_table_and_file_says_what_it_is(
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
     monkeypatch.setattr(run, "WIDTHS", (1, 3))
     monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
-    reads: set[int] = set()
-
-    def decoded(*given: Any, steps_per_read: int, **more: Any) -> Any:
-        reads.add(steps_per_read)
-        return decode(*given, steps_per_read=steps_per_read, **more)
-
-    monkeypatch.setattr("mars_runtime.lab.benchmark.targets.decode", decoded)
     out = tmp_path / "b.json"
     given = [
         *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
@@ -384,7 +376,6 @@ def test_every_table_and_file_says_what_it_is(
     assert not any("auto" in name or "lookup" in name for name in told)
     tokens = {one["families"]["num_tokens"] for one in told.values()}
     assert tokens == {2 * 6}
-    assert reads == {1}, "on a CPU the clock would leave out forwards that nobody waits for"
     assert told["MARS τ=0.95 B=4, acceptance imposed"]["families"]["tpf"] > 1
     assert all(name.endswith("imposed") for name in told if name.startswith(("MARS", "lossless")))
     assert found["answers"]

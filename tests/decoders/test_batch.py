@@ -1,30 +1,26 @@
-"""The one way in to batches, which batch decodes where, and the bookkeeping of its rows."""
+"""The one way in to batches, and the bookkeeping of their rows."""
 
 from __future__ import annotations
 
 import gc
-import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
+from helpers import Ids, ScriptedModel, foresight_script, steps_of, tokens_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from static_scripted import StaticScriptedModel
 
 from mars_runtime import folds
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import CursorBatch, decode, new_batch
+from mars_runtime.decoders import decode
 from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_batch
 from mars_runtime.decoders.drafting import PLAIN, Stake, agreed_width
-from mars_runtime.decoders.factory import MAX_KEPT
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.decoders.rows import Rows
-from mars_runtime.decoders.static.batch import StaticBatch
 from mars_runtime.events import Event, Prefill, Step
 from mars_runtime.settings import DecodeSettings, Groups
 from tests import slow_twin
@@ -149,21 +145,10 @@ ONE_EACH = ForcedAcceptance((1.0,))
 SHORT = DecodeSettings(max_new_tokens=8)
 
 
-def kept(model: StaticScriptedModel) -> list[StaticBatch]:
-    return [batch for _, batch in model.kept.get("idle batches", [])]
-
-
-def forced_run(model: StaticScriptedModel, num_rows: int, limit: int = 8, **options: int) -> list:
-    """Forced acceptance asks for static steps on a CPU as well."""
-    settings = DecodeSettings(max_new_tokens=limit)
-    prompts = [[3, 4 + row] for row in range(num_rows)]
-    return list(decode(model, IDS, prompts, lambda: settings, forced=ONE_EACH, **options))
-
-
 @pytest.mark.parametrize("lossless", [False, True])
 @pytest.mark.parametrize("num_rows", [1, 3])
-def test_acceptance_is_imposed_on_exact_steps_too(lossless: bool, num_rows: int) -> None:
-    """Of a model that can't be captured. A forward takes so many tokens whatever τ says."""
+def test_acceptance_can_be_imposed(lossless: bool, num_rows: int) -> None:
+    """A forward takes so many tokens whatever τ says."""
     model = ScriptedModel(foresight_script(0), max_positions=2048)
     forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
     tau = 0.0 if lossless else 1.0
@@ -182,50 +167,9 @@ def test_acceptance_is_imposed_on_exact_steps_too(lossless: bool, num_rows: int)
     assert again == events
 
 
-def test_a_cpu_gets_exact_steps_unless_acceptance_is_forced() -> None:
-    model = StaticScriptedModel(foresight_script(0))
-    assert isinstance(new_batch(model, IDS, 1, 64), CursorBatch)
-    list(decode(model, IDS, [[3]], lambda: SHORT))
-    assert not kept(model)
-    forced_run(model, 1)
-    assert [type(batch) for batch in kept(model)] == [StaticBatch]
-
-
-def test_a_batch_is_used_again_where_it_fits() -> None:
-    model = StaticScriptedModel(foresight_script(0), max_positions=4096)
-    first = forced_run(model, 3)
-    (batch,) = kept(model)
-    assert forced_run(model, 3) == first
-    forced_run(model, 4)  # three rows were rounded up to four
-    assert kept(model) == [batch]
-    forced_run(model, 5)
-    forced_run(model, 2, limit=700)
-    assert len(kept(model)) == MAX_KEPT
-    assert batch not in kept(model)  # the oldest makes room
-
-
-def test_two_runs_at_a_time_have_a_batch_each() -> None:
-    model = StaticScriptedModel(foresight_script(0))
-    runs = [decode(model, IDS, [[3, 4]], lambda: SHORT, forced=ONE_EACH) for _ in range(2)]
-    for left, right in zip(*runs, strict=True):
-        assert left == right
-    assert len({id(batch) for batch in kept(model)}) == 2
-
-
-def test_an_aborted_run_gives_its_batch_back_empty() -> None:
-    model = StaticScriptedModel(foresight_script(0))
-    run = decode(model, IDS, [[3], [4]], lambda: SHORT, forced=ONE_EACH, steps_per_read=4)
-    next(run), next(run)
-    run.close()
-    assert [batch.rows for batch in kept(model)] == [()]
-    assert tokens_of(forced_run(model, 2, steps_per_read=4), 2) == tokens_of(
-        forced_run(StaticScriptedModel(foresight_script(0)), 2), 2
-    )
-
-
-def test_a_model_that_nobody_holds_is_gone_with_what_it_kept() -> None:
-    model = StaticScriptedModel(foresight_script(0))
-    forced_run(model, 1)
+def test_a_model_is_freed_at_once_after_its_runs() -> None:
+    model = ScriptedModel(foresight_script(0))
+    list(decode(model, IDS, [[3, 4]], lambda: SHORT, forced=ONE_EACH))
     alive = weakref.ref(model)
     gc.disable()
     try:
@@ -235,15 +179,8 @@ def test_a_model_that_nobody_holds_is_gone_with_what_it_kept() -> None:
         gc.enable()
 
 
-def test_a_batch_that_failed_is_not_kept() -> None:
-    model = StaticScriptedModel(lambda prefix: [math.nan] * 18)
-    with pytest.raises(DecodeError, match="not a number"):
-        forced_run(model, 1)
-    assert not kept(model)
-
-
 def test_what_cannot_fit_is_told_at_once() -> None:
-    model = StaticScriptedModel(peaked)
+    model = ScriptedModel(foresight_script(0))
     with pytest.raises(DecodeError, match="at least one prompt"):
         decode(model, IDS, [], lambda: SHORT, forced=ONE_EACH)
     with pytest.raises(DecodeError, match="this model holds"):

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 import pytest
 from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
 from hypothesis import given
+from hypothesis import settings as profile
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import Prefill, Step
-from mars_runtime.settings import GROUPS, MAX_FED, DecodeSettings, Groups
+from mars_runtime.settings import GROUPS, MAX_FED, METRICS, DecodeSettings, Groups
 from tests.methods import decode_as
 
 pytestmark = pytest.mark.usefixtures("each_forward")
@@ -268,6 +270,67 @@ def test_prompts_are_read_in_parts_while_others_decode_and_rows_sit_out() -> Non
     assert found == alone
     with pytest.raises(KeyError):
         batch.read(0)
+
+
+def test_forward_costs_learn_from_steps_of_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[int, int, float]] = []
+    monkeypatch.setattr(ForwardCosts, "took", lambda _, *told: heard.append(told))
+    costs = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2)})
+    batch = CursorBatch(ScriptedModel(foresight_script(0, eos_share=0.0)), IDS, 4, 64, costs)
+    settings = DecodeSettings(method="mars", tau=0.5, block_size=3, max_new_tokens=20)
+    batch.add(0, [3], lambda: settings)
+    rows = [batch.step().rows[0] for _ in range(3)]
+    fed = [(row.num_fed, row.num_fed - row.num_pending) for row in rows]
+    assert [told[:2] for told in heard] == fed
+    assert all(seconds > 0 for *_, seconds in heard)
+    batch.add(1, [3], lambda: settings)
+    assert len(batch.step().rows) == 2
+    assert len(heard) == 3  # the time of a shared forward belongs to no single row
+
+
+ROW = st.tuples(
+    st.lists(st.integers(3, 15), min_size=1, max_size=9),
+    st.builds(
+        DecodeSettings,
+        method=st.sampled_from(("ar", "mars", "jacobi")),
+        tau=st.sampled_from((0.0, 0.3, 0.7, 0.95, 1.0)),
+        block_size=st.integers(1, 16),
+        metric=st.sampled_from(METRICS),
+        lossless=st.booleans(),
+        max_new_tokens=st.integers(1, 24),
+        temperature=st.sampled_from((0.0, 0.0, 0.8)),
+        seed=st.integers(0, 3),
+        groups=st.sampled_from(GROUPS),
+        lookup=st.booleans(),
+        repetition_penalty=st.sampled_from((1.0, 1.3)),
+    ),
+)
+
+
+@profile(max_examples=30)
+@given(st.integers(0, 10_000), st.lists(ROW, min_size=3, max_size=6), st.data())
+def test_rows_that_join_and_leave_change_no_other_row(
+    seed: int, rows: list[tuple[list[int], DecodeSettings]], data: st.DataObject
+) -> None:
+    """Each row writes what it writes by itself, up to the step at which it is dropped."""
+    model = ScriptedModel(foresight_script(seed))
+    batch = CursorBatch(model, IDS, 3, 64)
+    waiting, events, left = list(enumerate(rows)), [], set()
+    while waiting or batch.rows:
+        while waiting and len(batch.rows) < 3 and (not batch.rows or data.draw(st.booleans())):
+            number, (prompt, settings) = waiting.pop()
+            batch.add(number, prompt, lambda settings=settings: settings)
+        events.append(batch.step())
+        if batch.rows and data.draw(st.integers(0, 5)) == 0:
+            number = data.draw(st.sampled_from(batch.rows))
+            left.add(number)
+            batch.drop(number)
+    for number, (prompt, settings) in enumerate(rows):
+        alone = steps_of(decode(model, IDS, [prompt], lambda settings=settings: settings))
+        found = steps_of(events, number)
+        expected = [replace(step, num_fed=0, row=0) for step in alone]
+        assert [replace(step, num_fed=0, row=0) for step in found] == expected[: len(found)]
+        assert number in left or len(found) == len(expected)
 
 
 @given(

@@ -9,10 +9,6 @@ from typing import Any
 
 import pytest
 from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
-from hypothesis import given
-from hypothesis import settings as profile
-from hypothesis import strategies as st
-from static_scripted import StaticScriptedModel
 from test_laws_speculative import models_of
 
 from mars_runtime.decoders import CursorBatch, decode, diffusion
@@ -20,7 +16,6 @@ from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
 from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.decoders.static.batch import StaticBatch
 from mars_runtime.events import Event
 from mars_runtime.loops import MIN_REPEATED, find_loop
 from mars_runtime.settings import GROUPS, DecodeSettings
@@ -146,31 +141,3 @@ def test_blocks_that_are_filled_in_any_order_stop_too() -> None:
     events = list(diffusion.decode(model, IDS, PROMPT, lambda: now, 8))
     assert tokens_of(events) == [[7] * (MIN_REPEATED + 1)]
     assert steps_of(events)[-1].stop == "repeats"
-
-
-@profile(max_examples=20)
-@given(
-    st.sampled_from([circling, stuttering]),
-    st.sampled_from(
-        [
-            ON,
-            replace(ON, method="mars", tau=0.0, block_size=5),
-            replace(ON, method="mars", tau=0.0, block_size=4, lossless=True),
-            replace(ON, method="jacobi", block_size=6),
-        ]
-    ),
-    st.integers(1, 4),
-)
-def test_captured_steps_stop_with_the_same_token(
-    script: Script, now: DecodeSettings, steps_per_read: int
-) -> None:
-    """The device goes on beyond the loop, by as many steps as are under way; nobody hears of it."""
-    captured = StaticBatch(StaticScriptedModel(script), IDS, 2, 120, steps_per_read=steps_per_read)
-    exact = CursorBatch(StaticScriptedModel(script), IDS, 2, 120)
-    prompts = [PROMPT, [*PROMPT, 3, 4]]
-    found = [list(decode_on(batch, prompts, lambda: now)) for batch in (captured, exact)]
-    for row in range(2):
-        ours, theirs = (
-            [replace(step, num_fed=0) for step in steps_of(each, row)] for each in found
-        )
-        assert ours == theirs

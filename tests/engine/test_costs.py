@@ -35,7 +35,7 @@ class Timer:
         return 2 + further * (3 if count == 1 else 1)
 
 
-class CapturedTimer(Timer):
+class MasklessTimer(Timer):
     tells_masks = False
 
 
@@ -102,8 +102,8 @@ def test_one_token_is_not_timed_behind_the_longest(monkeypatch: pytest.MonkeyPat
     assert (found.seconds, found.rho[1][:4]) == (2.0, (1.0, 1.1, 1.2, 1.3))
 
 
-def test_a_captured_step_is_timed_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_Timer", CapturedTimer)
+def test_masks_cost_nothing_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_Timer", MasklessTimer)
     assert costs.measure_costs(CHECKPOINT).masks == {1: 0.0}  # type: ignore[arg-type]
 
 

@@ -107,7 +107,7 @@ export class AgainstArPanel {
     if (!hasMeter || !found) {
       put(
         this.headText,
-        "This trace does not tell what AR would have chosen behind a forward's first token, as runs by captured steps on a GPU never do; run it with plain AR beside it.",
+        "This trace does not say what AR would have chosen after the first token of each forward pass. Run it again with plain AR next to it.",
       );
       return this.drawList("", []);
     }

@@ -23,7 +23,7 @@ from mars_runtime.lab.benchmark.elsewhere import gguf_of, loader
 from mars_runtime.lab.benchmark.plan import BenchmarkPlan
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.lab.evaluation.prompts import load_prompts
-from mars_runtime.lab.evaluation.run import STEPS_PER_READ, eval_model_of
+from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.build import BITS
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -120,12 +120,7 @@ def _shape(wanted: BenchmarkPlan, name: str) -> Target:
     def decode_forced(
         prompts: Sequence[Sequence[int]], settings: DecodeSettings
     ) -> Iterable[Event]:
-        return decode(
-            *(model, shaped.vocabulary, prompts, lambda: settings),
-            # On a CPU nothing is under way: the first token would wait for several forwards.
-            steps_per_read=STEPS_PER_READ if model.device.type == "cuda" else 1,
-            forced=acceptance.forced,
-        )
+        return decode(model, shaped.vocabulary, prompts, lambda: settings, forced=acceptance.forced)
 
     def load_transformers() -> Any:
         import transformers

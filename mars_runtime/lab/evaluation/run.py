@@ -26,8 +26,6 @@ from mars_runtime.model.load import Checkpoint
 from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
 
-STEPS_PER_READ = 4
-
 
 @dataclass(frozen=True, slots=True)
 class EvalModel:
@@ -61,10 +59,8 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
         if settings.method == "block_diffusion":
             return _filled(checkpoint, prompts, settings)
         known = costs(len(prompts), torch.get_num_threads()) if settings.is_auto else None
-        # Nobody watches, so on a GPU the next forwards start before this one is read.
         return decode(
             *(checkpoint.model, tokenizer, prompts, lambda: settings, known),
-            steps_per_read=STEPS_PER_READ,
             draft_models=drafting,
         )
 

@@ -2,7 +2,7 @@
 
 Decodes held-out prompts by AR, MARS and lossless MARS; for each writes a trace that opens in
 Perfetto (ui.perfetto.dev) and prints how a step is split into matrix products, attention, head,
-acceptance and overhead. Steps are plain ones, without CUDA graphs.
+acceptance and overhead.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ import torch
 
 from mars_runtime import statistics
 from mars_runtime.cache import huge_memory
-from mars_runtime.decoders.static.batch import StepProbe
 from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.statistics import Estimate
@@ -89,14 +88,10 @@ def forward_times(
 ) -> list[dict[int, float]]:
     """Rounds of seconds by width, widths in turning order, the first round thrown away.
 
-    Half of the positions get logits, as with Q = 2B - 1 and B proposals. On CUDA a forward is a
-    captured step, as it is when decoding.
+    Half of the positions get logits, as with Q = 2B - 1 and B proposals.
     """
     device = model.device
-    if device.type == "cuda":
-        step: Callable[[int], object] = StepProbe(model, num_rows, context).run
-    else:
-        step = _plain_forward(model, num_rows, widths, context)
+    step = _plain_forward(model, num_rows, widths, context)
     rounds = []
     for number in range(num_rounds + 1):
         found = {}

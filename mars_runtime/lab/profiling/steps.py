@@ -1,9 +1,8 @@
 """Where the time of a step goes: decoding under torch's profiler, split into parts.
 
 The profiler makes every operation a little slower, so wall-clock time comes from the same decoding
-without it. Steps are plain ones: captured graphs would show kernels without the operations they
-came from. An operation belongs to the part of the nearest operation around it that has one; its own
-time is what its children did not take.
+without it. An operation belongs to the part of the nearest operation around it that has one; its
+own time is what its children did not take.
 """
 
 from __future__ import annotations

@@ -110,7 +110,6 @@ class NativeModel(LanguageModel):
         self.dtype = torch.float32  # of hidden states and logits
         self.cache_dtype = torch.float16
         self.product_dtype = torch.int8
-        self.kept: dict[str, Any] = {}
         self.threads = Threads()
         self.ceiling: int | None = None
         self._library = library

@@ -85,7 +85,7 @@ def test_one_sentence_where_there_is_nothing_to_compare(still: playwright.Page) 
     panel = open_at(page, "against-ar")
     assert "plain AR itself" in page.inner_text(f"{panel} .rv-ag-head")
     put_scene(page, "uncheckedalone")
-    assert "does not tell" in page.inner_text(f"{panel} .rv-ag-head")
+    assert "does not say what AR would have chosen" in page.inner_text(f"{panel} .rv-ag-head")
     put_scene(page, "unchecked")
     detail = page.inner_text(f"{panel} .rv-ag-detail")
     assert "after the first difference" in detail

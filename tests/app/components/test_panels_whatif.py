@@ -189,7 +189,7 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
 def test_what_ar_would_have_chosen_is_told_or_said_to_be_unknown(
     still: playwright.Page, scene: str, said: str
 ) -> None:
-    """Runs by captured steps hold no checks."""
+    """A trace may hold no checks."""
     panel = open_panel(still, "whatif")
     put_scene(still, scene)
     panel.locator("input[type=range]").evaluate(

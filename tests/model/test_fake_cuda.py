@@ -1,8 +1,8 @@
-"""The captured step, loading, prefill and the cache on a GPU that is not there.
+"""Loading, prefill and the KV cache on a fake CUDA device.
 
-Under FakeTensorMode tensors have shapes and devices and no numbers. Everything stands on ``cuda``,
-so a tensor that was left on the CPU is refused beside the others, and a number that is read back to
-the host is refused because there is none.
+Under FakeTensorMode tensors have shapes and devices and no numbers. Every tensor is on ``cuda``, so
+an operation that mixes in a tensor left on the CPU fails, and so does reading a number back to the
+host.
 """
 
 from __future__ import annotations
@@ -21,31 +21,17 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
-from mars_runtime.cache import BlockKVCache
-from mars_runtime.decoders.static.batch import CapturedRow, read_settings, shape_for
-from mars_runtime.decoders.static.state import Shape, State
-from mars_runtime.decoders.static.step import StaticStep
-from mars_runtime.methods import METHODS
 from mars_runtime.model import build
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.qwen2 import Qwen2
-from mars_runtime.model.shapes import ShapeVocabulary
-from mars_runtime.settings import METRICS, DecodeSettings, captured
 
 CONFIG = replace(build.CHECKED, max_positions=512)
-CAPACITY, MASK = 256, 3
-UNLIKE_CAPTURED = [
-    ("groups", "every"),
-    ("lookup", True),
-    ("threshold", "entropy"),
-    ("threshold", "agreement"),
-]
-STATE = ("numbers", "pending", "wholes", "reals", "ring", "tick")
+CAPACITY = 256
 
 
 class Operators(TorchFunctionMode):
-    """``x[...]``, ``~x``, ``contiguous`` and ``copy_`` by the operators behind them: as they are,
-    they ask for a GPU before they ask the mode."""
+    """``x[...]``, ``~x``, ``contiguous`` and ``copy_`` as the operators behind them: the methods
+    themselves look for a GPU before they ask the mode."""
 
     def __torch_function__(
         self,
@@ -99,25 +85,16 @@ def _taken(x: Tensor, index: Any) -> Tensor:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    # Tensors of one number would be kept as they are, and moved to a GPU in earnest.
+    # Without this, tensors of one number stay real and are moved to a real GPU.
     monkeypatch.setattr("torch._subclasses.fake_tensor.CONSTANT_NUMEL_LIMIT", -1)
     with FakeTensorMode(), Operators(), torch.inference_mode():
         yield torch.device("cuda:0")
 
 
 def model_on(device: torch.device) -> Qwen2:
-    """Loaded as from a file, whose tensors lie on the CPU."""
+    """A model loaded from weights on the CPU, as from a file."""
     weights = {name: torch.empty(expected_shape(name, CONFIG)) for name in expected_names(CONFIG)}
     return Qwen2(CONFIG, weights, device=device, dtype=torch.bfloat16)
-
-
-def step_on(
-    model: Qwen2, num_rows: int, mask_id: int | None = MASK
-) -> tuple[StaticStep, State, BlockKVCache]:
-    vocabulary = ShapeVocabulary(size=CONFIG.vocab_size, mask_id=mask_id)
-    state = State.new(num_rows, 2, model.device)
-    cache = model.new_cache(num_rows, CAPACITY)
-    return StaticStep(model, vocabulary, cache, state), state, cache
 
 
 def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:
@@ -141,70 +118,28 @@ def test_prefill_and_its_cache_stay_on_the_gpu(device: torch.device, num_rows: i
     assert {each.device for each in (hidden, logits, *kept)} == {device}
 
 
-@pytest.mark.parametrize("num_rows", [1, 4])
-@pytest.mark.parametrize(
-    ("num_queries", "num_slots", "more"),
-    [
-        (1, 1, {}),  # AR
-        (4, 4, {}),  # MARS, B = 4, nothing to verify
-        (7, 7, {"is_lossless": True}),
-        (7, 7, {"is_lossless": True, "is_entropy": True, "is_drawn": True}),
-    ],
-)
-def test_a_step_stays_on_the_gpu(
-    device: torch.device,
-    num_rows: int,
-    num_queries: int,
-    num_slots: int,
-    more: dict[str, bool],
-) -> None:
-    step, state, _ = step_on(model_on(device), num_rows)
-    step(Shape(num_rows, num_queries, num_slots, CAPACITY, **more))
-    assert {getattr(state, name).device for name in STATE} == {device}
+def forward_on(model: Qwen2) -> Tensor:
+    cache = model.new_cache(1, CAPACITY)
+    tokens = torch.zeros(1, 4, dtype=torch.long, device=model.device)
+    return model.logits(model.hidden(tokens, cache), slice(0, 4))
 
 
-WAYS = [
-    *[DecodeSettings(method=name) for name in METHODS if name in ("mars", "ar", "jacobi")],  # type: ignore[arg-type]
-    *[
-        DecodeSettings(metric=each, lossless=is_exact)
-        for each in METRICS
-        for is_exact in (False, True)
-    ],
-    *[DecodeSettings(block_size=size, lossless=True) for size in (1, 5, 16)],
-    *[DecodeSettings(temperature=0.7, top_p=top_p, lossless=True) for top_p in (0.5, 1.0)],
-    *[DecodeSettings(**{name: value}) for name, value in UNLIKE_CAPTURED],
-]
-
-
-@pytest.mark.parametrize("settings", WAYS, ids=repr)
-def test_every_setting_leads_to_a_step_that_stays_on_the_gpu(
-    device: torch.device, settings: DecodeSettings
-) -> None:
-    row = CapturedRow(0, lambda: settings, 99, first=5, unread=[], cursor=20)
-    in_force = read_settings([row], None, has_mask=True)
-    step, state, _ = step_on(model_on(device), 1)
-    step(shape_for(in_force, 1, 1, CAPACITY))
-    assert {getattr(state, name).device for name in STATE} == {device}
-    assert in_force[row].settings == captured(settings)
-
-
-def test_a_tensor_left_on_the_cpu_fails_the_step(device: torch.device) -> None:
-    step, _, _ = step_on(model_on(device), 1)
-    step._forbidden = step._forbidden.cpu()
+def test_a_tensor_left_on_the_cpu_fails_the_forward(device: torch.device) -> None:
+    model = model_on(device)
+    model._final_norm = model._final_norm.cpu()
     with pytest.raises(RuntimeError, match="device"):
-        step(Shape(1, 4, 4, CAPACITY))
+        forward_on(model)
 
 
-def test_a_number_read_back_fails_the_step(
+def test_a_number_read_back_fails_the_forward(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, state, _ = step_on(model_on(device), 1)
-    forward_at = Qwen2.forward_at
+    norm = Qwen2._norm
 
-    def reading(self: Qwen2, *args: Any) -> Tensor:
-        assert not bool(state.tick.any())
-        return forward_at(self, *args)
+    def reading(self: Qwen2, x: Tensor, weight: Tensor) -> Tensor:
+        assert bool(x.any())
+        return norm(self, x, weight)
 
-    monkeypatch.setattr(Qwen2, "forward_at", reading)
+    monkeypatch.setattr(Qwen2, "_norm", reading)
     with pytest.raises(DataDependentOutputException):
-        step(Shape(1, 4, 4, CAPACITY))
+        forward_on(model_on(device))
