@@ -56,10 +56,8 @@ def test_what_is_held_against_tokens_by_hand() -> None:
     assert penalty.first_at is not None
     assert penalty.first_at.tolist() == [1, NEVER, 0, NEVER]
     table = torch.tensor([[[3.0, 1.0, -1.0, 0.0]] * 2])
-    lessened = acceptance.penalise(
-        table, torch.tensor([2.0]), penalty.first_at.unsqueeze(0), torch.tensor([penalty.known])
-    )
-    assert lessened.tolist() == [[[3.0, 1.0, -2.0, 0.0], [1.5, 1.0, -2.0, 0.0]]]
+    acceptance.penalise(table, [penalty])
+    assert table.tolist() == [[[3.0, 1.0, -2.0, 0.0], [1.5, 1.0, -2.0, 0.0]]]
     assert Penalty.of(DecodeSettings(), [2, 0, 2], 0, [1, 3], 4) is None
 
 
@@ -73,9 +71,8 @@ def test_logits_are_those_of_transformers_processor() -> None:
     penalty = Penalty.of(DecodeSettings(repetition_penalty=1.37), text, 0, known, 50)
     assert penalty is not None
     assert penalty.first_at is not None
-    found = acceptance.penalise(
-        table, torch.tensor([1.37]), penalty.first_at.unsqueeze(0), torch.tensor([known])
-    )
+    found = table.clone()
+    acceptance.penalise(found, [penalty])
     theirs = RepetitionPenaltyLogitsProcessor(1.37)
     for slot, count in enumerate(known):
         ids = torch.tensor([text[:count]], dtype=torch.long)

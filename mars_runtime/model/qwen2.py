@@ -152,7 +152,8 @@ class Qwen2(LanguageModel):
             kept.captured = CapturedForward(rows, capacity, *size)
         else:
             self._idle.remove(kept)
-            kept.store.zero_()
+            with torch.inference_mode():  # where it was made, perhaps
+                kept.store.zero_()
         cache = kept.whole()
         weakref.finalize(cache, _give_back, self._idle, kept)
         return cache

@@ -138,21 +138,6 @@ def test_a_stale_nan_behind_the_end_of_a_row_stays_there_once_cleared() -> None:
     assert found.isfinite().all()
 
 
-def test_a_forward_with_cursors_on_the_device_equals_the_forward() -> None:
-    _, ours = pair(CONFIGS["tied"]())
-    caches = [ours.new_cache(4, 64) for _ in range(2)]
-    for cache in caches:
-        cache.cursors[:] = [7, 0, 19, 3]
-        cache.store.normal_(generator=torch.Generator().manual_seed(1))
-    tokens = torch.randint(0, 90, (3, 5), generator=torch.Generator().manual_seed(2))
-    head = torch.tensor([[0, 1], [3, 4], [2, 2]])
-    expected = ours.forward(tokens, caches[0], head)
-    for context in (24, 40, 64):
-        found = ours.forward_at(tokens, caches[1], head, torch.tensor([7, 0, 19]), context)
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(caches[0].store, caches[1].store, atol=1e-4, rtol=1e-4)
-
-
 def test_a_forward_behind_the_end_of_the_cache_is_refused() -> None:
     _, ours = pair(CONFIGS["tied"]())
     cache = ours.new_cache(1, 8)
