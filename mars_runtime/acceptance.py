@@ -295,7 +295,7 @@ def read(
         parts += [tokens.float(), probabilities.gather(-1, tokens)]
     if "entropy" in metrics:
         parts.append(sureness(probabilities, table.shape[-1] - len(forbidden)))
-    numbers = torch.cat(parts, -1).tolist()  # one transfer; ids below 2**24 are exact in fp32
+    numbers = torch.cat(parts, -1).cpu().tolist()  # ids below 2**24 are exact in fp32
     width = best.shape[-1]
     broken = [row for row, slots in enumerate(numbers) if any(slot[0] != slot[0] for slot in slots)]
     if broken:
@@ -365,18 +365,21 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
     """
     found = []
     for each in penalties:
-        ids, places = torch.zeros(1, dtype=torch.long), torch.full((1,), NEVER, dtype=torch.int32)
+        ids, places = np.zeros(1, np.int64), np.full(1, NEVER, np.int32)
         if each is not None and each.first_at is not None:
-            occurring = (each.first_at != NEVER).nonzero().squeeze(1)
+            first_at = each.first_at.numpy()
+            occurring = np.flatnonzero(first_at != NEVER)
             if len(occurring):
-                ids, places = occurring, each.first_at[occurring]
+                ids, places = occurring, first_at[occurring]
         found.append((ids, places))
     length = max(len(ids) for ids, _ in found)
-    at = [torch.arange(length) % len(ids) for ids, _ in found]  # repeated tokens do no harm
-    return (
-        torch.stack([ids[which] for (ids, _), which in zip(found, at, strict=True)]),
-        torch.stack([places[which] for (_, places), which in zip(found, at, strict=True)]),
+    at = [np.arange(length) % len(ids) for ids, _ in found]  # repeated tokens do no harm
+    columns = zip(
+        *[(ids[some], places[some]) for (ids, places), some in zip(found, at, strict=True)],
+        strict=True,
     )
+    ids, places = map(np.stack, columns)
+    return torch.from_numpy(ids), torch.from_numpy(places)
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:

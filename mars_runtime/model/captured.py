@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,8 +66,8 @@ class GraphRecorder:
         """Why functions run without a graph; empty while captures succeed."""
         self.num_graphs = 0
         self._device = device
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool: Any = None
+        self._stream: Any = None
 
     def __call__(self, function: Callable[[], None]) -> Callable[[], None]:
         if self.reason:
@@ -85,6 +85,9 @@ class GraphRecorder:
 
     def _capture(self, function: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """Warm up and capture on a stream of its own."""
+        if self._stream is None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
         try:

@@ -1,8 +1,8 @@
-"""Loading, prefill and the KV cache on a fake CUDA device.
+"""Loading, prefill and whole steps of ``CursorBatch`` on a fake CUDA device.
 
-Under FakeTensorMode tensors have shapes and devices and no numbers. Every tensor is on ``cuda``, so
-an operation that mixes in a tensor left on the CPU fails, and so does reading a number back to the
-host.
+Under FakeTensorMode tensors have shapes and devices and no numbers. An operation that mixes a
+tensor on the CPU with one on ``cuda`` fails, and so does reading a number back to the host. In a
+step one read is allowed: that of the results, which counts as one and gives ones.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from helpers import Ids
+from native_models import random_adapter
 from torch import Tensor
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -21,17 +24,25 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.overrides import TorchFunctionMode
 
+from mars_runtime.decoders import CursorBatch
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model import build
+from mars_runtime.model.captured import run_again
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.settings import DecodeSettings
+from tests.decoders.test_obeyed import VALUES
 
 CONFIG = replace(build.CHECKED, max_positions=512)
-CAPACITY = 256
+CAPACITY, MASK = 256, 3
 
 
 class Operators(TorchFunctionMode):
     """``x[...]``, ``~x``, ``contiguous`` and ``copy_`` as the operators behind them: the methods
-    themselves look for a GPU before they ask the mode."""
+    themselves look for a GPU before they ask the mode. ``num_reads`` counts tensors that are copied
+    to the host."""
+
+    num_reads = 0
 
     def __torch_function__(
         self,
@@ -52,6 +63,11 @@ class Operators(TorchFunctionMode):
             return torch.ops.aten.clone.default(*args, memory_format=torch.contiguous_format)
         if func is Tensor.__invert__:
             return torch.bitwise_not(*args)
+        if func is Tensor.pin_memory:
+            return args[0]
+        if func is Tensor.cpu and args[0].is_cuda:
+            self.num_reads += 1
+            return np.ones(tuple(args[0].shape))  # which has tolist() too
         return func(*args, **(kwargs or {}))
 
 
@@ -84,17 +100,24 @@ def _taken(x: Tensor, index: Any) -> Tensor:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+def operators(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operators]:
     # Without this, tensors of one number stay real and are moved to a real GPU.
     monkeypatch.setattr("torch._subclasses.fake_tensor.CONSTANT_NUMEL_LIMIT", -1)
-    with FakeTensorMode(), Operators(), torch.inference_mode():
-        yield torch.device("cuda:0")
+    with FakeTensorMode(allow_non_fake_inputs=True), Operators() as found, torch.inference_mode():
+        yield found
 
 
-def model_on(device: torch.device) -> Qwen2:
+@pytest.fixture
+def device(operators: Operators) -> torch.device:
+    return torch.device("cuda:0")
+
+
+def model_on(device: torch.device, **more: Any) -> Qwen2:
     """A model loaded from weights on the CPU, as from a file."""
     weights = {name: torch.empty(expected_shape(name, CONFIG)) for name in expected_names(CONFIG)}
-    return Qwen2(CONFIG, weights, device=device, dtype=torch.bfloat16)
+    model = Qwen2(CONFIG, weights, device=device, dtype=torch.bfloat16, **more)
+    model.record = run_again
+    return model
 
 
 def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:
@@ -143,3 +166,34 @@ def test_a_number_read_back_fails_the_forward(
     monkeypatch.setattr(Qwen2, "_norm", reading)
     with pytest.raises(DataDependentOutputException):
         forward_on(model_on(device))
+
+
+BASES = (
+    DecodeSettings(tau=0.0, block_size=4, max_new_tokens=12),
+    DecodeSettings(tau=0.0, block_size=4, max_new_tokens=12, lossless=True, lookup=True),
+    DecodeSettings(block_size=3, max_new_tokens=12, temperature=0.8, top_p=0.9),
+)
+WAYS = [
+    replace(base, **{name: value})
+    for name, values in VALUES.items()
+    for value in values
+    for base in BASES
+]
+COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3)})
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+@pytest.mark.parametrize("settings", WAYS, ids=repr)
+def test_a_step_reads_from_the_device_once_under_every_setting(
+    device: torch.device, operators: Operators, num_rows: int, settings: DecodeSettings
+) -> None:
+    adapter = random_adapter(CONFIG, sampler_width=8)
+    model = model_on(device, adapter=adapter, mask_id=MASK)
+    vocabulary = Ids(size=CONFIG.vocab_size, mask_id=MASK, eos_ids=frozenset({2}))
+    batch = CursorBatch(model, vocabulary, num_rows, 40, COSTS)
+    for row in range(num_rows):
+        batch.add(row, [5, 6, 7, 5, 6, *range(8, 8 + row)], lambda: settings)
+    assert operators.num_reads == 0
+    for count in range(1, 4):
+        batch.step()
+        assert operators.num_reads == count
