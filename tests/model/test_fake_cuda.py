@@ -22,8 +22,10 @@ from torch._subclasses.fake_tensor import (
 from torch.overrides import TorchFunctionMode
 
 from mars_runtime.model import build
+from mars_runtime.model.captured import run_again
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.settings import MAX_FED
 
 CONFIG = replace(build.CHECKED, max_positions=512)
 CAPACITY = 256
@@ -50,6 +52,8 @@ class Operators(TorchFunctionMode):
             return _copied(*args)
         if func is Tensor.contiguous:
             return torch.ops.aten.clone.default(*args, memory_format=torch.contiguous_format)
+        if func is Tensor.pin_memory:  # needs a real GPU
+            return args[0]
         if func is Tensor.__invert__:
             return torch.bitwise_not(*args)
         return func(*args, **(kwargs or {}))
@@ -87,6 +91,8 @@ def _taken(x: Tensor, index: Any) -> Tensor:
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     # Without this, tensors of one number stay real and are moved to a real GPU.
     monkeypatch.setattr("torch._subclasses.fake_tensor.CONSTANT_NUMEL_LIMIT", -1)
+    # The twin of a capture: it runs the captured function on the same buffers.
+    monkeypatch.setattr("mars_runtime.model.qwen2.GraphRecorder", lambda device: run_again)
     with FakeTensorMode(), Operators(), torch.inference_mode():
         yield torch.device("cuda:0")
 
@@ -104,14 +110,17 @@ def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("num_rows", [1, 4])
-def test_prefill_and_its_cache_stay_on_the_gpu(device: torch.device, num_rows: int) -> None:
+@pytest.mark.parametrize("length", [9, MAX_FED + 1], ids=["captured", "too long to capture"])
+def test_prefill_and_its_cache_stay_on_the_gpu(
+    device: torch.device, num_rows: int, length: int
+) -> None:
     model = model_on(device)
     cache = model.new_cache(num_rows, CAPACITY)
-    tokens = torch.zeros(num_rows, 9, dtype=torch.long, device=device)
+    tokens = torch.zeros(num_rows, length, dtype=torch.long)
     hidden = model.hidden(tokens, cache)
-    cache.cursors[:] = [9] * num_rows
-    logits = model.logits(model.hidden(tokens, cache), slice(8, 9))
-    assert hidden.shape == (num_rows, 9, CONFIG.hidden_size)
+    cache.cursors[:] = [length] * num_rows
+    logits = model.logits(model.hidden(tokens, cache), slice(length - 1, length))
+    assert hidden.shape == (num_rows, length, CONFIG.hidden_size)
     assert logits.shape == (num_rows, 1, CONFIG.vocab_size)
     kept = [value for value in vars(cache).values() if isinstance(value, FakeTensor)]
     assert kept
