@@ -2,7 +2,7 @@
 
 Under FakeTensorMode tensors have shapes and devices and no numbers. An operation that mixes a
 tensor on the CPU with one on ``cuda`` fails, and so does reading a number back to the host. In a
-step one read is allowed: that of the results, which counts as one and gives ones.
+step one read is allowed: that of the results, which is counted and gives ones.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     FakeTensor,
     FakeTensorMode,
+    unset_fake_temporarily,
 )
 from torch.overrides import TorchFunctionMode
 
@@ -30,7 +31,7 @@ from mars_runtime.model import build
 from mars_runtime.model.captured import run_again
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.qwen2 import Qwen2
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_FED, DecodeSettings
 from tests.decoders.test_obeyed import VALUES
 
 CONFIG = replace(build.CHECKED, max_positions=512)
@@ -39,8 +40,8 @@ CAPACITY, MASK = 256, 3
 
 class Operators(TorchFunctionMode):
     """``x[...]``, ``~x``, ``contiguous`` and ``copy_`` as the operators behind them: the methods
-    themselves look for a GPU before they ask the mode. ``num_reads`` counts tensors that are copied
-    to the host."""
+    themselves look for a GPU before they ask the mode. ``num_reads`` counts
+    copies to the host."""
 
     num_reads = 0
 
@@ -61,13 +62,15 @@ class Operators(TorchFunctionMode):
             return _copied(*args)
         if func is Tensor.contiguous:
             return torch.ops.aten.clone.default(*args, memory_format=torch.contiguous_format)
+        if func is Tensor.pin_memory:  # needs a real GPU
+            return args[0]
         if func is Tensor.__invert__:
             return torch.bitwise_not(*args)
-        if func is Tensor.pin_memory:
-            return args[0]
         if func is Tensor.cpu and args[0].is_cuda:
             self.num_reads += 1
             return np.ones(tuple(args[0].shape))  # which has tolist() too
+        if func is Tensor.to and not isinstance(args[0], FakeTensor):
+            return torch.empty_like(args[0], device=args[1])
         return func(*args, **(kwargs or {}))
 
 
@@ -99,10 +102,20 @@ def _taken(x: Tensor, index: Any) -> Tensor:
     return x if is_plain else torch.ops.aten.index.Tensor(x, tensors)
 
 
+def real_from_numpy(array: Any, make: Any = torch.from_numpy) -> Tensor:
+    """A real tensor, whose numbers the host may look at."""
+    with unset_fake_temporarily():
+        found: Tensor = make(array)
+        return found
+
+
 @pytest.fixture
 def operators(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operators]:
     # Without this, tensors of one number stay real and are moved to a real GPU.
     monkeypatch.setattr("torch._subclasses.fake_tensor.CONSTANT_NUMEL_LIMIT", -1)
+    monkeypatch.setattr(torch, "from_numpy", real_from_numpy)
+    # The twin of a capture: it runs the captured function on the same buffers.
+    monkeypatch.setattr("mars_runtime.model.qwen2.GraphRecorder", lambda device: run_again)
     with FakeTensorMode(allow_non_fake_inputs=True), Operators() as found, torch.inference_mode():
         yield found
 
@@ -115,9 +128,7 @@ def device(operators: Operators) -> torch.device:
 def model_on(device: torch.device, **more: Any) -> Qwen2:
     """A model loaded from weights on the CPU, as from a file."""
     weights = {name: torch.empty(expected_shape(name, CONFIG)) for name in expected_names(CONFIG)}
-    model = Qwen2(CONFIG, weights, device=device, dtype=torch.bfloat16, **more)
-    model.record = run_again
-    return model
+    return Qwen2(CONFIG, weights, device=device, dtype=torch.bfloat16, **more)
 
 
 def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:
@@ -127,14 +138,17 @@ def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("num_rows", [1, 4])
-def test_prefill_and_its_cache_stay_on_the_gpu(device: torch.device, num_rows: int) -> None:
+@pytest.mark.parametrize("length", [9, MAX_FED + 1], ids=["captured", "too long to capture"])
+def test_prefill_and_its_cache_stay_on_the_gpu(
+    device: torch.device, num_rows: int, length: int
+) -> None:
     model = model_on(device)
     cache = model.new_cache(num_rows, CAPACITY)
-    tokens = torch.zeros(num_rows, 9, dtype=torch.long, device=device)
+    tokens = torch.zeros(num_rows, length, dtype=torch.long)
     hidden = model.hidden(tokens, cache)
-    cache.cursors[:] = [9] * num_rows
-    logits = model.logits(model.hidden(tokens, cache), slice(8, 9))
-    assert hidden.shape == (num_rows, 9, CONFIG.hidden_size)
+    cache.cursors[:] = [length] * num_rows
+    logits = model.logits(model.hidden(tokens, cache), slice(length - 1, length))
+    assert hidden.shape == (num_rows, length, CONFIG.hidden_size)
     assert logits.shape == (num_rows, 1, CONFIG.vocab_size)
     kept = [value for value in vars(cache).values() if isinstance(value, FakeTensor)]
     assert kept
@@ -143,13 +157,13 @@ def test_prefill_and_its_cache_stay_on_the_gpu(device: torch.device, num_rows: i
 
 def forward_on(model: Qwen2) -> Tensor:
     cache = model.new_cache(1, CAPACITY)
-    tokens = torch.zeros(1, 4, dtype=torch.long, device=model.device)
+    tokens = torch.zeros(1, 4, dtype=torch.long)
     return model.logits(model.hidden(tokens, cache), slice(0, 4))
 
 
 def test_a_tensor_left_on_the_cpu_fails_the_forward(device: torch.device) -> None:
     model = model_on(device)
-    model._final_norm = model._final_norm.cpu()
+    model._final_norm = model._final_norm.to("cpu")
     with pytest.raises(RuntimeError, match="device"):
         forward_on(model)
 
@@ -197,3 +211,5 @@ def test_a_step_reads_from_the_device_once_under_every_setting(
     for count in range(1, 4):
         batch.step()
         assert operators.num_reads == count
+        if not batch.rows:
+            break

@@ -1,11 +1,11 @@
 """What travels to and from the process that has the device, and the worker that decodes there.
 
 A worker keeps its backends from call to call, with caches, captured forwards and measured costs;
-its process is forked from one that has none. Every run of a call has the device to itself, so there
-is neither thread nor queue here. A call and its news are pickled; what is steered meanwhile stands in
-a table in memory that both processes see, made before the fork, of which each call has a slot. One
-side writes, the other reads before each forward and while a run rests. What is read is either whole
-or not taken: every writing has a version and a checksum over both, and a reader who finds them at
+its process is forked from one that has none. Every run of a call has the device to itself, so it
+needs no thread and no queue. A call and its news are pickled; steering goes through a table in
+memory that both processes see, made before the fork, of which each call has a slot. One side
+writes, the other reads before each forward and while a run rests. What is read is either whole or
+not taken: every writing has a version and a checksum over both, and a reader who finds them at
 odds keeps what it had and looks again before the next forward.
 """
 

@@ -1,0 +1,105 @@
+"""Decoding on a CUDA device: the text of the CPU in fp32, and a published shape in bf16.
+
+Run with ``python -m pytest -m gpu``; without a CUDA device these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import tokens_of, word_sequence
+
+from mars_runtime.decoders import decode
+from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.model.config import ModelConfig
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.model.shapes import SHAPES, ShapeVocabulary, random_model, random_prompts
+from mars_runtime.settings import DecodeSettings
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+LIMIT = 24
+AR = DecodeSettings(method="ar", max_new_tokens=LIMIT)
+LOSSLESS = DecodeSettings(tau=0.0, block_size=8, lossless=True, max_new_tokens=LIMIT)
+EVERY_DRAFT = DecodeSettings(
+    tau=0.0, block_size=4, lossless=True, groups="every", lookup=True, max_new_tokens=LIMIT
+)
+WAYS = {
+    "AR": AR,
+    "MARS": DecodeSettings(tau=0.5, block_size=4, max_new_tokens=LIMIT),
+    "margin": DecodeSettings(tau=0.9, block_size=3, metric="margin", max_new_tokens=LIMIT),
+    "entropy": DecodeSettings(tau=0.9, block_size=3, metric="entropy", max_new_tokens=LIMIT),
+    "drawn": DecodeSettings(
+        tau=0.5, block_size=4, temperature=0.8, top_p=0.9, seed=5, max_new_tokens=LIMIT
+    ),
+    "adaptive": DecodeSettings(tau=0.3, block_size=4, threshold="agreement", max_new_tokens=LIMIT),
+    "Jacobi": DecodeSettings("jacobi", block_size=5, max_new_tokens=LIMIT),
+    "lossless": LOSSLESS,
+    "groups and lookup": EVERY_DRAFT,
+    "penalties": DecodeSettings(
+        tau=0.0,
+        block_size=4,
+        lossless=True,
+        groups="every",
+        repetition_penalty=1.2,
+        presence_penalty=0.5,
+        frequency_penalty=0.5,
+        logit_bias=((7, 1.0),),
+        max_new_tokens=LIMIT,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def host(foreseeing_folder: Path) -> Checkpoint:
+    return load_checkpoint(str(foreseeing_folder), device="cpu", dtype="fp32")
+
+
+@pytest.fixture(scope="module")
+def fp32(foreseeing_folder: Path) -> Iterator[Checkpoint]:
+    was_allowed = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    yield load_checkpoint(str(foreseeing_folder), device="cuda", dtype="fp32")
+    torch.backends.cuda.matmul.allow_tf32 = was_allowed
+
+
+def written(checkpoint: Checkpoint, settings: DecodeSettings) -> list[list[int]]:
+    """The answers to four ragged prompts, decoded as one batch."""
+    rng, eos = random.Random(3), checkpoint.tokenizer.im_end_id
+    rows = [word_sequence(rng, rng.choice((1, 3, 9, 26)), eos) for _ in range(16)]
+    prompts = [row for row in rows if eos not in row][:4]
+    run = decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: settings)
+    return tokens_of(run, 4)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_the_gpu_writes_what_the_cpu_writes(fp32: Checkpoint, host: Checkpoint, name: str) -> None:
+    assert written(fp32, WAYS[name]) == written(host, WAYS[name])
+
+
+@pytest.mark.parametrize("settings", [LOSSLESS, EVERY_DRAFT], ids=["one group", "every draft"])
+def test_bf16_lossless_mostly_agrees_with_ar(
+    foreseeing_folder: Path, settings: DecodeSettings
+) -> None:
+    """Not always: rounding depends on the number of tokens fed, and bf16 logits tie."""
+    bf16 = load_checkpoint(str(foreseeing_folder), device="cuda", dtype="bf16")
+    pairs = zip(written(bf16, AR), written(bf16, settings), strict=True)
+    assert any(left == right for left, right in pairs)
+
+
+def test_a_shape_runs_with_forced_acceptance() -> None:
+    """Two layers of the 0.5B shape, its vocabulary and heads, in bf16."""
+    config = ModelConfig.from_dict(SHAPES["qwen2.5-0.5b"] | {"num_hidden_layers": 2})
+    model = random_model(config, torch.device("cuda"), torch.bfloat16)
+    vocabulary = ShapeVocabulary(size=151666, mask_id=151665)
+    forced = ForcedAcceptance((0.55, 0.23, 0.10, 0.12))
+    settings = DecodeSettings(tau=1.0, block_size=4, max_new_tokens=128)
+    prompts = random_prompts(vocabulary, [5, 60, 17, 100])
+    run = decode(model, vocabulary, prompts, lambda: settings, forced=forced)
+    assert [len(row) for row in tokens_of(run, 4)] == [128] * 4
