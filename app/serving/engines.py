@@ -32,6 +32,7 @@ from mars_runtime.engine.header import Facts
 from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import About
@@ -461,7 +462,7 @@ def num_weights(path: Path) -> int:
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
         return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)
-    return sum(map(_in_safetensors, path.glob("*.safetensors")))
+    return sum(map(_in_safetensors, weight_files(path)))
 
 
 def _in_safetensors(path: Path) -> int:
