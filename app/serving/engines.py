@@ -456,7 +456,10 @@ def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
 
 
 def num_weights(path: Path) -> int:
-    """Numbers in all matrices; 0 where that cannot be told: what is damaged is refused later."""
+    """Return how many weights a checkpoint has, 0 for a damaged file: loading rejects that later.
+
+    Raises CheckpointError where compressed weights cannot be decompressed.
+    """
     from mars_runtime.model.gguf import files_of
 
     if path.is_file():

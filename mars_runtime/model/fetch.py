@@ -6,7 +6,7 @@ arrives is taken only if its size and SHA-256 are those of the registry, and app
 folder at once and whole.
 
 A folder may hold ``SHA256SUMS``, as ``sha256sum *.json *.jinja *.safetensors > SHA256SUMS`` writes
-it there; one that does is read only if it agrees.
+it there; one that does is read only if it agrees. The sums are those of the decompressed weights.
 """
 
 from __future__ import annotations

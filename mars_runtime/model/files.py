@@ -16,6 +16,8 @@ from mars_runtime.inputs import check_regular
 from mars_runtime.model.config import CheckpointError
 
 ARCHIVE = ".xz"
+MAX_EXPANSION = 8
+"""Times its own size that an archive may decompress to; weights reach less than two."""
 
 
 def weight_files(folder: Path, pattern: str = "*.safetensors") -> list[Path]:
@@ -35,7 +37,7 @@ def _decompress(archive: Path, file: Path) -> None:
     """Write ``file`` through a partial file of its own, so no reader sees it incomplete."""
     partial: Path | None = None
     try:
-        check_regular(archive)
+        room = MAX_EXPANSION * check_regular(archive)
         with (
             lzma.open(archive) as source,
             tempfile.NamedTemporaryFile(
@@ -43,7 +45,11 @@ def _decompress(archive: Path, file: Path) -> None:
             ) as target,
         ):
             partial = Path(target.name)
-            shutil.copyfileobj(source, target, 1 << 20)
+            while piece := source.read(1 << 20):
+                room -= len(piece)
+                if room < 0:
+                    raise lzma.LZMAError("it holds more than weights would")
+                target.write(piece)
         shutil.copymode(archive, partial)
         partial.replace(file)
     except (lzma.LZMAError, EOFError) as error:
@@ -52,7 +58,7 @@ def _decompress(archive: Path, file: Path) -> None:
         reason = error.strerror or type(error).__name__
         raise CheckpointError(
             f"{archive} cannot be decompressed to {file.name} ({reason}): make {file.parent} "
-            f"writable and free some space, or run xz -dk on it as a user who may write there."
+            f"writable and free some space, or run xz -dk on it as a user who can write there."
         ) from error
     finally:
         if partial is not None:
