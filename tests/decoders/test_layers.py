@@ -20,9 +20,9 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.layers import NUM_STATES, look
 from mars_runtime.events import RowStep
 from mars_runtime.layers import Column, Fed, Layers, counted_masks
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.forward import Branches, Layout, Part
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.model.files import weight_files
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.settings import DecodeSettings
 
