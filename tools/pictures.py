@@ -23,7 +23,8 @@ from browser import chromium, playwright  # isort: skip
 PROMPT = "Write a Python function that returns the largest of three numbers."
 SIZE = {"width": 1440, "height": 900}
 FRAME_SECONDS = 0.25
-MOST_FRAMES, GIF_WIDTH, COLOURS = 90, 960, 32
+MOST_FRAMES, GIF_WIDTH, COLOURS = 90, 960, 48
+PALETTE_EVERY = 6  # frames from which the palette is chosen
 REST = 1.5  # seconds after the last beat, until all has landed
 RACE = "#race .mars-race"
 PLAYER = f"document.querySelector('{RACE}').lineView.player"
@@ -61,13 +62,24 @@ def moving(page: playwright.Page, path: Path) -> None:
         times.append(began)
         is_moving = page.evaluate(f"{PLAYER}.isMoving")
         shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        shot = shot.resize((GIF_WIDTH, round(shot.height * GIF_WIDTH / shot.width)))
-        frames.append(shot.quantize(COLOURS))
+        frames.append(shot.resize((GIF_WIDTH, round(shot.height * GIF_WIDTH / shot.width))))
         if not is_moving:
             break
         time.sleep(max(0.0, FRAME_SECONDS - (time.monotonic() - began)))
     durations = [round(1000 * (after - at)) for at, after in pairwise(times)] + [4000]
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0)
+    save_gif(path, frames, durations)
+
+
+def save_gif(path: Path, frames: Sequence[Image.Image], durations: Sequence[int]) -> None:
+    """Write RGB frames as a GIF with one palette, so that a frame stores only what has changed."""
+    chosen = frames[::PALETTE_EVERY]
+    width, height = frames[0].size
+    sheet = Image.new("RGB", (width, height * len(chosen)))
+    for number, frame in enumerate(chosen):
+        sheet.paste(frame, (0, height * number))
+    palette = sheet.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    first, *rest = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    first.save(path, save_all=True, append_images=rest, duration=list(durations), loop=0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

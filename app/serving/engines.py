@@ -32,6 +32,7 @@ from mars_runtime.engine.header import Facts
 from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import About
@@ -455,13 +456,16 @@ def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
 
 
 def num_weights(path: Path) -> int:
-    """Numbers in all matrices; 0 where that cannot be told: what is damaged is refused later."""
+    """Return how many weights a checkpoint has, 0 for a damaged file: loading rejects that later.
+
+    Raises CheckpointError where compressed weights cannot be decompressed.
+    """
     from mars_runtime.model.gguf import files_of
 
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
         return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)
-    return sum(map(_in_safetensors, path.glob("*.safetensors")))
+    return sum(map(_in_safetensors, weight_files(path)))
 
 
 def _in_safetensors(path: Path) -> int:

@@ -21,11 +21,13 @@ from torch import Tensor
 from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.attention import packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, printable
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.reranker import Sampler
 
 FORMAT = 1
 SETTINGS_FILE = "adapter.json"
+ADAPTER_FILES = "adapter*.safetensors"
 PARTS = ("qkv", "o", "gate_up", "down")
 EMBEDDING = "mask_embedding"
 SAMPLER = ("sampler.first.weight", "sampler.second.weight")
@@ -144,7 +146,7 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors in fp32; they were written as bf16 or fp16. Raises CheckpointError."""
     found: dict[str, Tensor] = {}
-    for path in sorted(folder.glob("adapter*.safetensors")):
+    for path in weight_files(folder, ADAPTER_FILES):
         try:
             check_regular(path)
             with safe_open(path, framework="pt") as file:

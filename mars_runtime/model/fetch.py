@@ -6,7 +6,7 @@ arrives is taken only if its size and SHA-256 are those of the registry, and app
 folder at once and whole.
 
 A folder may hold ``SHA256SUMS``, as ``sha256sum *.json *.jinja *.safetensors > SHA256SUMS`` writes
-it there; one that does is read only if it agrees.
+it there; one that does is read only if it agrees. The sums are those of the decompressed weights.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from filelock import FileLock
 
 from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.files import ARCHIVE, weight_files
 from mars_runtime.model.registry import Entry, Gguf, find, local_snapshot, registry
 
 DEFAULT = "mars-smollm2"
@@ -292,7 +293,7 @@ def check_sums(folder: Path) -> None:
     if not (folder / SUMS).exists():
         return
     sums = read_sums(folder)
-    weights = {file.name for file in folder.glob("*.safetensors")}
+    weights = {file.name for file in weight_files(folder)}
     for name in sorted(weights - sums.keys()):
         raise _damaged(folder / name, "is not listed")
     for name, said in sums.items():
@@ -318,10 +319,13 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 
 def _damaged(path: Path, fault: str) -> CheckpointError:
-    return CheckpointError(
-        f"{path} {fault}, by the {SUMS} beside it: restore the checkpoint, or write {SUMS} anew if "
-        "this is what it should be."
+    archive = path.with_name(path.name + ARCHIVE)
+    remedy = (
+        f"delete it, and the next start decompresses {archive.name} again"
+        if archive.exists()
+        else f"restore the checkpoint, or write {SUMS} again if this is what it should be"
     )
+    return CheckpointError(f"{path} {fault}, by the {SUMS} next to it: {remedy}.")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

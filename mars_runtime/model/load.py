@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mars_runtime.inputs import check_regular, read_text
-from mars_runtime.model.adapter import Adapter, has_adapter
+from mars_runtime.model.adapter import ADAPTER_FILES, Adapter, has_adapter
 from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import (
     MIN_ANSWER,
@@ -33,6 +33,7 @@ from mars_runtime.model.config import (
     whole,
 )
 from mars_runtime.model.fetch import check_sums, is_intact
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.gguf import read_gguf, stem_of
 from mars_runtime.model.quantized import Weight
 from mars_runtime.model.registry import REGISTRY, Entry, default_draft, find, registry
@@ -182,7 +183,7 @@ def _adapter(
     if folder is None or not has_adapter(folder):
         return None, []
     check_sums(folder)
-    return Adapter.load(folder, config), sorted(folder.glob("adapter*.safetensors"))
+    return Adapter.load(folder, config), weight_files(folder, ADAPTER_FILES)
 
 
 def choose_device(device: str) -> torch.device:
@@ -344,6 +345,7 @@ def _with_its_head(folder: Path, found: FileWeights, config: ModelConfig) -> Mod
 
 
 def _weight_files(folder: Path) -> list[Path]:
+    files = weight_files(folder)
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         names = _read_json(index).get("weight_map")
@@ -361,7 +363,6 @@ def _weight_files(folder: Path) -> list[Path]:
                     "the index if it belongs to another checkpoint."
                 )
         return shards
-    files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise CheckpointError(
             f"There are no safetensors in {folder}: fetch a checkpoint in that format (pickled "

@@ -86,7 +86,9 @@ def test_threads_below_one(
         assert "at least 1 of threads" in said(words, capsys)
 
 
-@pytest.mark.parametrize("name", ["resume.pt", "config.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["resume.pt", "config.json", "model.safetensors", "adapter-1-of-1.safetensors.xz"]
+)
 def test_training_does_not_overwrite_a_run(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

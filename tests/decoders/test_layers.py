@@ -20,6 +20,7 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.layers import NUM_STATES, look
 from mars_runtime.events import RowStep
 from mars_runtime.layers import Column, Fed, Layers, counted_masks
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.forward import Branches, Layout, Part
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.registry import REGISTRY
@@ -64,6 +65,7 @@ def theirs() -> Any:
     from transformers import AutoModelForCausalLM
 
     folder = REGISTRY.parent / "mars-tiny"
+    weight_files(folder)  # transformers does not decompress them
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import SUMS, check_sums
+from mars_runtime.model.files import weight_files
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, Entry, registry
 
@@ -167,6 +168,7 @@ READ = {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template
 
 
 def copy_of(name: str, folder: Path) -> Path:
+    weight_files(REGISTRY.parent / name)  # decompressed
     return Path(shutil.copytree(REGISTRY.parent / name, folder / name))
 
 
@@ -205,7 +207,11 @@ def test_a_flipped_bit_of_weights_is_one_sentence_at_load(tmp_path: Path) -> Non
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(str(folder), device="cpu")
     assert "\n" not in str(caught.value)
-    assert "restore the checkpoint" in str(caught.value)
+    assert "delete it, and the next start decompresses model.safetensors.xz again" in str(
+        caught.value
+    )
+    (folder / "model.safetensors").unlink()
+    load_checkpoint(str(folder), device="cpu")
 
 
 def test_a_flipped_bit_of_the_sums_is_refused(tmp_path: Path) -> None:

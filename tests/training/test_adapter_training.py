@@ -209,6 +209,17 @@ def test_what_is_saved_is_what_the_runtime_reads(base: Path, tmp_path: Path) -> 
             torch.testing.assert_close(x @ pair.a.T @ pair.b.T, ours, atol=0.05, rtol=0.05)
 
 
+def test_saving_removes_the_files_of_an_earlier_adapter(base: Path, tmp_path: Path) -> None:
+    for name in ("adapter-1-of-1.safetensors.xz", "adapter-2-of-2.safetensors.xz"):
+        (tmp_path / name).write_bytes(b"an earlier adapter")
+    (tmp_path / "adapter-2-of-2.safetensors").write_bytes(b"an earlier adapter")
+    Parameters(Backbone(read_base(str(base)), torch.float32), Form(2), 0).save(tmp_path, {})
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "adapter-1-of-1.safetensors",
+        "adapter.json",
+    }
+
+
 def test_a_run_begins_with_an_adapter_that_was_saved(
     base: Path, answers: Path, tmp_path: Path
 ) -> None:

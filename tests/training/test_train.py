@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import lzma
 import os
 import signal
 
@@ -155,6 +156,10 @@ def test_the_stages_learn_and_save_plain_checkpoints(data, tmp_path):
     assert model.config.vocab_size == Tokenizer.from_dir(mars).size
     saved = json.loads((mars / "recipe.json").read_text())
     assert (saved["stage"], saved["block_size"], saved["name"]) == ("mars", 4, "toy")
+    weights = ar / "model.safetensors"  # from here on stored as the bundled ones are
+    archive = weights.with_name(f"{weights.name}.xz")
+    archive.write_bytes(lzma.compress(weights.read_bytes(), preset=0))
+    weights.unlink()
     twin = tmp_path / "twin"
     words = ("--stage", "block_diffusion", "--data", data, "--out", twin)
     assert cli.run(arguments(*words, "--from", ar)) == 0

@@ -13,7 +13,7 @@ from typing import Any
 from mars_runtime.lab.training.recipe import RECIPES
 from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
 
-MADE = ("resume.pt", "config.json", "*.safetensors")  # what a run leaves in its folder
+MADE = ("resume.pt", "config.json", "*.safetensors*")  # what a run leaves in its folder
 
 
 def add_parser(subparsers: Any) -> None:

@@ -34,6 +34,7 @@ from mars_runtime.lab.training.recipe import (
     StageName,
 )
 from mars_runtime.lab.training.streams import TokenBatch, TwoStreams
+from mars_runtime.model.files import weight_files
 from mars_runtime.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ class Trainer:
         if isinstance(data, Path):
             data = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
         self.examples = data
+        if start is not None:
+            weight_files(start)  # transformers does not decompress them
         model = (
             new_model(recipe, self.tokenizer)
             if start is None

@@ -103,21 +103,25 @@ class Parameters(nn.Module):
                 yield f"sampler.{name}", weight.data
 
     def save(self, folder: Path, said: dict[str, Any]) -> None:
-        """Write adapter*.safetensors in bfloat16 and adapter.json, each through a partial file."""
+        """Write adapter*.safetensors in bfloat16 and adapter.json, each through a partial file.
+
+        Files of an earlier adapter are removed, compressed ones included.
+        """
         tensors = {
             name: (ALPHA * tensor if name.endswith(".b") else tensor).bfloat16()
             for name, tensor in self.saved()
         }
         folder.mkdir(parents=True, exist_ok=True)
         shards = in_files(tensors)
+        written = set()
         for number, shard in enumerate(shards, 1):
             path = folder / f"adapter-{number}-of-{len(shards)}.safetensors"
             partial = path.with_suffix(".partial")
             save_file(shard, partial)
             partial.replace(path)
-        for path in folder.glob("adapter-*-of-*.safetensors"):
-            if not path.name.endswith(f"-of-{len(shards)}.safetensors"):
-                path.unlink()
+            written.add(path)
+        for path in {*folder.glob("adapter-*-of-*.safetensors*")} - written:
+            path.unlink()
         settings = {"format": FORMAT, "rank": self.form.rank, **said}
         write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1) + "\n")
 
