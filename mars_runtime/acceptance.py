@@ -8,7 +8,7 @@ ids never come out, NaN is an error and not a confidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,7 @@ class DecodeError(RuntimeError):
 class Draw:
     """How one row draws its tokens: temperature above 0, and noise keyed by (seed, position).
 
-    top_p: only the most probable tokens, as few as have together at least this probability.
+    top_k, top_p, min_p: as in ``draw_tokens``.
     positions: absolute position (prompt included) of the token that each slot predicts; what slots
     behind them give is not looked at.
     """
@@ -51,13 +51,16 @@ class Draw:
     seed: int
     positions: Sequence[int]
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
 
     @classmethod
     def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
         """How a row under these settings draws; None where it takes the best."""
         if settings.temperature == 0:
             return None
-        return cls(settings.temperature, settings.seed, positions, settings.top_p)
+        filters = settings.top_p, settings.top_k, settings.min_p
+        return cls(settings.temperature, settings.seed, positions, *filters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,21 @@ class Addition:
     amounts: Tensor
 
     @classmethod
-    def of(cls, settings: DecodeSettings, answer: Sequence[int], vocab_size: int) -> Addition:
-        """Return the bias of these settings, less their penalties on the tokens of ``answer``."""
+    def of(
+        cls,
+        settings: DecodeSettings,
+        answer: Sequence[int],
+        vocab_size: int,
+        banned: Collection[int] = (),
+    ) -> Addition:
+        """Return the bias of these settings, less their penalties on the tokens of ``answer``.
+
+        banned: tokens that get an infinite penalty.
+        """
         bias = [pair for pair in settings.logit_bias if pair[0] < vocab_size]
         written, counts = np.unique(np.array(answer, np.int64), return_counts=True)
         penalties = settings.presence_penalty + settings.frequency_penalty * counts
+        bias += [(token, -math.inf) for token in banned]
         changed = np.concatenate([written, [token for token, _ in bias]]).astype(np.int32)
         ids, places = np.unique(changed, return_inverse=True)
         changes = np.concatenate([-penalties, [amount for _, amount in bias]])
@@ -110,11 +123,14 @@ class Penalty:
         num_prompt: int,
         known: Sequence[int],
         vocab_size: int,
+        eos_ids: frozenset[int] = frozenset(),
+        positions: Sequence[int] = (),
     ) -> Penalty | None:
         """Return the changes for a row with this text, drafts included; None for no change.
 
         num_prompt: how many tokens of the text are the prompt, which presence and frequency
-        penalties do not count.
+        penalties and the minimum number of tokens do not count.
+        positions: of the token that each slot predicts, if they differ from ``known`` (masks).
         """
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
@@ -123,15 +139,19 @@ class Penalty:
             first[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
             first_at = torch.from_numpy(first)
         additions: list[Addition] = []
-        if settings.has_additive_penalty:
-            by_count = {
-                count: Addition.of(settings, text[num_prompt:count], vocab_size)
-                for count in set(known)
+        if settings.has_additive_penalty or settings.logit_bias or settings.min_tokens:
+            counts = known if settings.has_additive_penalty else [num_prompt] * len(known)
+            first_end = num_prompt + settings.min_tokens
+            banned = [
+                eos_ids if position < first_end else frozenset[int]()
+                for position in positions or known
+            ]
+            by_kind = {
+                kind: Addition.of(settings, text[num_prompt : kind[0]], vocab_size, kind[1])
+                for kind in set(zip(counts, banned, strict=True))
             }
-            additions = [by_count[count] for count in known]
-        elif settings.logit_bias:
-            additions = [Addition.of(settings, (), vocab_size)] * len(known)
-        if first_at is None and not additions:
+            additions = [by_kind[kind] for kind in zip(counts, banned, strict=True)]
+        if first_at is None and not any(len(addition.ids) for addition in additions):
             return None
         return cls(factor, first_at, known, additions)
 
@@ -200,12 +220,14 @@ def judge(
     choices: what AR takes at the positions from the first not yet emitted on, given the drafts
         before: one for each draft, and one more. groups: as many, what the masks after each of
         those tokens propose for the positions behind; empty where none were fed. remaining: tokens
-        that may still leave. written: those that left before, which ``stop_loops`` asks for.
+        that may still leave. eos_ids: ignored under ``ignore_eos``. written: those that left
+        before, which ``stop_loops`` asks for.
     Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
     accepted proposals behind them become drafts. Of jacobi all choices behind those become drafts:
     each is the answer to a text that was guessed. The row ends at the first EOS, at the limit, or
     with the token by which it is plain that the text repeats itself.
     """
+    eos_ids = eos_in_force(settings, eos_ids)
     num_agreed = verify(drafts, [choice.token for choice in choices])
     is_confirmed = num_agreed == len(drafts)
     proposals = (*choices[: num_agreed + 1], *groups[num_agreed])
@@ -240,6 +262,11 @@ def num_proposals(
     own token, then what is drafted now, which takes one more AR token with it."""
     room = remaining - num_drafts - 1 if settings.is_verified else remaining
     return max(1, min(settings.num_proposals if chosen is None else chosen, room))
+
+
+def eos_in_force(settings: DecodeSettings, eos_ids: frozenset[int]) -> frozenset[int]:
+    """Return the tokens that end a row: none under ``ignore_eos``."""
+    return frozenset() if settings.ignore_eos else eos_ids
 
 
 def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
@@ -407,6 +434,8 @@ def sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
 def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
     device = table.device
     top_ps = [draw.top_p if draw else 1.0 for draw in draws]
+    top_ks = [draw.top_k if draw else 0 for draw in draws]
+    min_ps = [draw.min_p if draw else 0.0 for draw in draws]
     temperatures = [draw.temperature if draw else 0.0 for draw in draws]
     seeds = [draw.seed if draw else 0 for draw in draws]
     width = table.shape[1]
@@ -418,6 +447,8 @@ def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
         to_device(seeds, device),
         to_device(positions, device),
         to_device(top_ps, device) if min(top_ps) < 1.0 else None,
+        top_ks if max(top_ks) > 0 else (),
+        to_device(min_ps, device) if max(min_ps) > 0.0 else None,
     )
 
 
@@ -427,21 +458,53 @@ def draw_tokens(
     seeds: Tensor,
     positions: Tensor,
     top_ps: Tensor | None = None,
+    top_ks: Sequence[int] = (),
+    min_ps: Tensor | None = None,
 ) -> Tensor:
     """argmax(logits / T + Gumbel noise), [R, H, 1]: a draw from softmax(logits / T), and the same
     draw in whatever forward, slot or batch the position is met (Gumbel-max trick).
 
     table: fp32 logits [R, H, V]. temperatures, seeds: [R]; at temperature 0 the best token is
-    taken. positions: [R, H], the absolute position that each slot predicts. top_ps: [R], of which
-    nucleus each row draws; None where all draw from the whole vocabulary.
+    taken. positions: [R, H], the absolute position that each slot predicts. top_ps, top_ks, min_ps:
+    as in ``filtered``.
     """
     is_drawn = (temperatures > 0).view(-1, 1, 1)
     scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
-    scaled = table / scale
-    if top_ps is not None:
-        scaled.masked_fill_(~nucleus(scaled, top_ps), -math.inf)
+    scaled = filtered(table / scale, top_ps, top_ks, min_ps)
     noise = gumbel(seeds.unsqueeze(1), positions, table.shape[-1]).mul_(is_drawn)
     return scaled.add_(noise).argmax(-1, keepdim=True)
+
+
+def filtered(
+    table: Tensor, top_ps: Tensor | None, top_ks: Sequence[int], min_ps: Tensor | None
+) -> Tensor:
+    """Return logits [R, H, V] with -inf for the tokens that are not drawn from.
+
+    Each filter is [R], or None or empty where no row has it. They apply in the order of
+    transformers' ``generate``: first the top_ks most probable tokens, then the ``nucleus`` of
+    these, renormalised, then of these the tokens that are at least min_ps times as probable as
+    the best one. Each keeps the best token, and ties.
+    """
+    if top_ks:
+        table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
+    if top_ps is not None:
+        table = table.masked_fill(~nucleus(table, top_ps), -math.inf)
+    if min_ps is not None:
+        least = table.amax(-1, keepdim=True) + min_ps.log().view(-1, 1, 1)
+        table = table.masked_fill(table < least, -math.inf)
+    return table
+
+
+def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
+    """Return which tokens of logits [R, H, V] are among the best of their slot, as many as the
+    row's number says, ties with the last of them included; all tokens if it is below 1."""
+    _, slots, size = table.shape
+    most = min(max(1, *top_ks), size)
+    best = table.topk(most).values
+    last = to_device([min(max(number, 1), most) - 1 for number in top_ks], table.device)
+    least = best.gather(-1, last.view(-1, 1, 1).expand(-1, slots, 1))
+    is_off = to_device([number < 1 for number in top_ks], table.device).view(-1, 1, 1)
+    return (table >= least) | is_off
 
 
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:

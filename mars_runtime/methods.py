@@ -53,7 +53,10 @@ METHODS: dict[Method, MethodFacts] = {
         "block diffusion",
         frozenset({"tau", "block_size"}),
         refuses=frozenset(
-            {"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias"}
+            {
+                *("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias"),
+                "min_tokens",
+            }
         ),
         has_auto=True,
         needs="a checkpoint trained to fill blocks in any order",

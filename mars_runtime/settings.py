@@ -165,6 +165,9 @@ class DecodeSettings:
     presence_penalty, frequency_penalty: subtracted from the logit of each token that the answer
         holds so far, once and for each occurrence. The prompt does not count (OpenAI's definition).
     logit_bias: added to the logits of these tokens.
+    top_k, top_p, min_p: filter the tokens to draw from, in this order (``acceptance.draw_tokens``).
+    min_tokens: the answer holds at least so many tokens before EOS.
+    ignore_eos: EOS is a token like any other, so only the limit or a loop ends a row.
     stop_loops: a row ends with the token by which it is plain that its text repeats itself
         (``loops.py``), so AR and lossless at the same; it changes no token before.
     threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
@@ -351,6 +354,31 @@ class DecodeSettings:
     logit_bias: LogitBias = setting(
         (), "The logit bias", "added to the logits of tokens, by their ids"
     )
+    top_k: int = setting(
+        0,
+        "Top-k",
+        "above temperature 0: draw among so many of the most probable tokens; 0 or -1 is all",
+        low=-1,
+        high=2**31 - 1,
+    )
+    min_p: float = setting(
+        0.0,
+        "Min-p",
+        "above temperature 0: draw among tokens that are at least so probable, as a share of the "
+        "most probable token's probability; 0 is all",
+        low=0,
+        high=1,
+    )
+    min_tokens: int = setting(
+        0,
+        "The minimum number of tokens",
+        "tokens that precede the end of an answer at least",
+        low=0,
+        high=MAX_NEW_TOKENS,
+    )
+    ignore_eos: bool = setting(
+        False, "Ignoring the end of the text", "continue after the token that ends an answer"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "logit_bias", as_logit_bias(self.logit_bias))
@@ -479,10 +507,12 @@ def describe(settings: DecodeSettings) -> str:
             ("penalty", settings.repetition_penalty, 1),
             ("presence", settings.presence_penalty, 0),
             ("frequency", settings.frequency_penalty, 0),
+            ("min tokens", settings.min_tokens, 0),
         )
         if value != usual
     ]
-    return "".join([_way(settings), *extras, *[" biased"] * bool(settings.logit_bias)])
+    extras += [" biased"] * bool(settings.logit_bias) + [" ignores EOS"] * settings.ignore_eos
+    return "".join([_way(settings), *extras])
 
 
 def _way(settings: DecodeSettings) -> str:

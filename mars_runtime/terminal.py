@@ -110,8 +110,10 @@ def circumstances(header: Header) -> str:
 def method(settings: DecodeSettings) -> str:
     """The method and the settings that matter to it, in words."""
     drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
-    if drawn and settings.top_p < 1:
-        drawn += f", top-p {settings.top_p:g}"
+    if drawn:
+        drawn += f", top-k {settings.top_k}" if settings.top_k > 0 else ""
+        drawn += f", top-p {settings.top_p:g}" if settings.top_p < 1 else ""
+        drawn += f", min-p {settings.min_p:g}" if settings.min_p else ""
     if settings.method == "ar":
         return f"AR{drawn}"
     if settings.method == "jacobi":

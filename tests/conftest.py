@@ -50,6 +50,7 @@ TRANSFORMERS = {
     "model/test_smollm2.py",
     "test_law_additions.py",
     "test_law_penalty.py",
+    "test_law_sampling.py",
     "test_laws.py",
     "training/test_adapter_training.py",
     "training/test_distill.py",

@@ -42,6 +42,9 @@ SETTINGS = st.builds(
     top_p=st.floats(0.01, 1),
     threshold=st.sampled_from(THRESHOLDS),
     target=st.floats(0.5, 0.999),
+    top_k=st.integers(-1, 2**31 - 1),
+    min_p=st.floats(0, 1),
+    ignore_eos=st.booleans(),
 ).flatmap(
     lambda made: st.sampled_from(list(METHODS)).map(
         lambda method: made if made.is_auto else replace(made, method=method)

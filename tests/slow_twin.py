@@ -218,7 +218,7 @@ def _branch(
     forbidden = forbidden_ids(vocabulary, model)
     size = model.config.vocab_size
     known = [len(prefix)] * (num_masks + 1)
-    penalty = Penalty.of(settings, prefix, num_prompt, known, size)
+    penalty = Penalty.of(settings, prefix, num_prompt, known, size, vocabulary.eos_ids, places)
     sampling = SamplingMetadata(forbidden, [settings.metric], [draw], penalties=[penalty])
     return model.read(hidden, head, sampling)[0]
 

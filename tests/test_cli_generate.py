@@ -249,3 +249,6 @@ def test_figures_and_circumstances() -> None:
     )
     assert "near ties" not in terminal.circumstances(replace(header, is_bitwise=True))
     assert terminal.method(DecodeSettings(method="ar")) == "AR"
+    drawn = DecodeSettings("ar", temperature=1, top_k=40, top_p=0.9, min_p=0.05)
+    assert terminal.method(drawn) == "AR, temperature 1, top-k 40, top-p 0.9, min-p 0.05"
+    assert terminal.method(replace(drawn, temperature=0)) == "AR"

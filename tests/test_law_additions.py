@@ -1,5 +1,6 @@
-"""Law 12 for what is added to logits: with presence and frequency penalties and a logit bias, AR
-writes what a plain loop over full recomputation writes, and lossless output equals AR's."""
+"""Law 12 for what is added to logits and for EOS: with presence and frequency penalties, a logit
+bias, a minimum number of tokens and an ignored EOS, AR writes what a plain loop over full
+recomputation writes, and lossless output equals AR's."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ import torch
 from helpers import Ids, Script, ScriptedModel, steps_of, tokens_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from law_checkpoints import plain, word_prompts
+from law_checkpoints import plain, transformers_greedy, word_prompts
 from native_models import MASK_ID, native_model
 from test_laws import check_law_3
-from test_laws_speculative import outline
+from test_laws_speculative import check_same_steps
 from test_laws_speculative import run as speculate
 
 from mars_runtime.acceptance import Draw, Penalty
@@ -41,6 +42,13 @@ ADDITIONS: dict[str, Any] = {
     "logit_bias": ((3, 2.5), (5, -4.0), (7, 1.25), (40, -9.0), (70, -9.0), (115, -9.0)),
 }
 EACH = [{name: value} for name, value in ADDITIONS.items()] + [ADDITIONS]
+EARLY_END = ((1, 2.0), (2, 2.0))
+"""A bias towards EOS: 1 of the trained checkpoint, 2 of scripted and native models."""
+MINIMUM: dict[str, Any] = {"min_tokens": 12, "logit_bias": EARLY_END}
+ENDLESS: dict[str, Any] = {"ignore_eos": True, "logit_bias": EARLY_END}
+LATE_END: dict[str, Any] = {
+    **ADDITIONS, "min_tokens": 12, "logit_bias": EARLY_END + ADDITIONS["logit_bias"],
+}  # fmt: skip
 COSTS = ForwardCosts(8, {1: (1.0, 1.05, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2, 1.3)})
 IDS = Ids()
 
@@ -65,7 +73,8 @@ def reference(
 ) -> list[int]:
     """Write greedily by the definition: recompute each prefix, count the answer's tokens."""
     answer: list[int] = []
-    while len(answer) < limit and not IDS.eos_ids.intersection(answer):
+    ends = frozenset[int]() if changes.get("ignore_eos") else IDS.eos_ids
+    while len(answer) < limit and not ends.intersection(answer):
         logits = list(script((*prompt, *answer)))
         factor = changes.get("repetition_penalty", 1.0)
         for token in {*prompt, *answer}:
@@ -76,7 +85,10 @@ def reference(
         for token, bias in changes.get("logit_bias", ()):
             if token < len(logits):
                 logits[token] += bias
-        allowed = [token for token in range(IDS.size) if token not in IDS.forbidden_ids]
+        never = IDS.forbidden_ids
+        if len(answer) < changes.get("min_tokens", 0):
+            never |= IDS.eos_ids
+        allowed = [token for token in range(IDS.size) if token not in never]
         answer.append(max(allowed, key=logits.__getitem__))
     return answer
 
@@ -90,6 +102,15 @@ additions = st.fixed_dictionaries(
         "logit_bias": st.dictionaries(
             st.integers(0, 17), st.sampled_from([-100.0, -1.5, 0.75, 3.0]), max_size=4
         ).map(lambda found: tuple(sorted(found.items()))),
+        "min_tokens": st.sampled_from([0, 1, 7, 24, 30]),
+        "ignore_eos": st.booleans(),
+    }
+)
+filters = st.fixed_dictionaries(
+    {
+        "top_k": st.sampled_from([-1, 0, 1, 3, 7, 40]),
+        "top_p": st.sampled_from([1.0, 0.9, 0.5]),
+        "min_p": st.sampled_from([0.0, 0.05, 0.3]),
     }
 )
 ways = st.one_of(
@@ -121,11 +142,15 @@ def test_exact_output_is_that_of_the_definition(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 999), prompts, additions, ways)
+@given(st.integers(0, 999), prompts, additions, filters, ways)
 def test_drawn_output_is_that_of_ar(
-    seed: int, prompt: list[int], changes: dict[str, Any], way: dict[str, Any]
+    seed: int,
+    prompt: list[int],
+    changes: dict[str, Any],
+    kept: dict[str, Any],
+    way: dict[str, Any],
 ) -> None:
-    drawn = {"temperature": 0.8, "top_p": 0.9, "seed": seed, "max_new_tokens": 24, **changes}
+    drawn = {"temperature": 0.8, "seed": seed, "max_new_tokens": 24, **changes, **kept}
     model = ScriptedModel(flat_script(seed))
     found = [
         tokens_of(decode(model, IDS, [prompt], lambda now=now: now))
@@ -136,7 +161,7 @@ def test_drawn_output_is_that_of_ar(
 
 def test_rows_of_a_batch_keep_their_own_additions() -> None:
     script = flat_script(4)
-    rows = [{}, *EACH]
+    rows = [{}, *EACH, MINIMUM, LATE_END, ENDLESS, {**ADDITIONS, **ENDLESS}]
     batch = CursorBatch(ScriptedModel(script), IDS, len(rows), 64, COSTS)
     now = [
         DecodeSettings(lossless=True, tau=0.0, block_size="auto", max_new_tokens=30, **changes)
@@ -159,60 +184,98 @@ def test_rows_of_a_batch_keep_their_own_additions() -> None:
 # On weights.
 
 
-@pytest.mark.parametrize("changes", EACH)
+@pytest.mark.parametrize("changes", [*EACH, MINIMUM, LATE_END, ENDLESS])
 def test_lossless_output_is_that_of_ar(
     small: Checkpoint, foreseeing: Checkpoint, changes: dict[str, Any]
 ) -> None:
     check_law_3(small, word_prompts(small, 9), 20, **changes)
     assert check_law_3(foreseeing, word_prompts(foreseeing, 18), 32, **changes) > 1.02
     prompt = word_prompts(foreseeing, 1)
-    assert plain(foreseeing, prompt, 32, **changes) != plain(foreseeing, prompt, 32)
+    usual = {"logit_bias": EARLY_END} if changes.get("logit_bias") == EARLY_END else {}
+    assert plain(foreseeing, prompt, 32, **changes) != plain(foreseeing, prompt, 32, **usual)
+
+
+def test_the_minimum_number_of_tokens_is_that_of_transformers(foreseeing: Checkpoint) -> None:
+    own = word_prompts(foreseeing, 8, seed=3)
+    wanted = transformers_greedy(
+        foreseeing, own, 32, min_new_tokens=12, sequence_bias=[[[token], 2.0] for token in (1, 2)]
+    )
+    assert plain(foreseeing, own, 32, **MINIMUM) == wanted
+    lengths = [len(tokens) for tokens in plain(foreseeing, own, 32, logit_bias=EARLY_END)]
+    assert max(lengths) < 12 < min(map(len, wanted)) <= max(map(len, wanted)) < 32
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_masks_propose_eos_only_behind_the_minimum(foreseeing: Checkpoint, lossless: bool) -> None:
+    """Each slot goes by the position that it predicts, so a mask may propose EOS behind it."""
+    own = word_prompts(foreseeing, 12, seed=6)
+    eos_ids = foreseeing.tokenizer.eos_ids
+    places: list[int] = []
+    for number in range(4, 10):
+        now = DecodeSettings(
+            tau=0.0, block_size=6, lossless=lossless, max_new_tokens=24,
+            **{**MINIMUM, "min_tokens": number},
+        )  # fmt: skip
+        events = list(decode(foreseeing.model, foreseeing.tokenizer, own, lambda now=now: now))
+        for row in range(len(own)):
+            for step in steps_of(events, row):
+                first = step.start
+                at = [i for i, slot in enumerate(step.proposals) if slot.token in eos_ids]
+                assert all(first + i >= number for i in at)
+                places += [i for i in at if first < number]
+    assert places  # proposed behind the minimum by a forward that began before it
 
 
 @pytest.mark.parametrize("lossless", [False, True])
 @pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("changes", [ADDITIONS, LATE_END, ENDLESS])
 def test_cached_equals_full_recomputation(
-    foreseeing: Checkpoint, groups: Any, lossless: bool
+    foreseeing: Checkpoint, groups: Any, lossless: bool, changes: dict[str, Any]
 ) -> None:
     own = word_prompts(foreseeing, 4, seed=5)
     now = DecodeSettings(
         tau=0.4, block_size=5, lossless=lossless, groups=groups, lookup=True, max_new_tokens=24,
-        threshold="agreement", **ADDITIONS,
+        threshold="agreement", **changes,
     )  # fmt: skip
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    cached = list(decode(model, tokenizer, own, lambda: now))
-    slow = list(slow_twin.decode(model, tokenizer, own, lambda: now))
-    for row in range(len(own)):
-        ours, theirs = steps_of(cached, row), steps_of(slow, row)
-        assert [outline(step) for step in ours] == [outline(step) for step in theirs]
-        for one, other in zip(ours, theirs, strict=True):
-            assert [token for token, _ in one.checks] == [token for token, _ in other.checks]
+    cached = decode(model, tokenizer, own, lambda: now)
+    slow = slow_twin.decode(model, tokenizer, own, lambda: now)
+    check_same_steps(cached, slow, len(own))
 
 
-def test_speculative_output_is_that_of_ar(foreseeing: Checkpoint, small: Checkpoint) -> None:
+@pytest.mark.parametrize("changes", [ADDITIONS, LATE_END, ENDLESS])
+def test_speculative_output_is_that_of_ar(
+    foreseeing: Checkpoint, small: Checkpoint, changes: dict[str, Any]
+) -> None:
     for index, prompt in enumerate(word_prompts(foreseeing, 6, seed=21)):
-        wanted = plain(foreseeing, [prompt], 24, **ADDITIONS)
+        wanted = plain(foreseeing, [prompt], 24, **changes)
         now = DecodeSettings(
             "speculative", block_size=(1, 4, 8)[index % 3], tau=0.5, groups=GROUPS[index % 2],
-            max_new_tokens=24, **ADDITIONS,
+            max_new_tokens=24, **changes,
         )  # fmt: skip
         assert tokens_of(speculate(foreseeing, small, [prompt], now)) == wanted
 
 
-def test_a_draft_model_counts_the_answer_alone(foreseeing: Checkpoint) -> None:
+@pytest.mark.parametrize("changes", [ADDITIONS, LATE_END, ENDLESS])
+def test_a_draft_model_counts_the_answer_alone(
+    foreseeing: Checkpoint, changes: dict[str, Any]
+) -> None:
     """The target as its own draft model agrees with itself only if both count the same tokens."""
     (prompt,) = word_prompts(foreseeing, 1, seed=2)
     now = DecodeSettings(
-        "speculative", block_size=4, tau=0.0, masked="none", max_new_tokens=32, **ADDITIONS
+        "speculative", block_size=4, tau=0.0, masked="none", max_new_tokens=32, **changes
     )
     steps = steps_of(speculate(foreseeing, foreseeing, [prompt], now))
     assert all(step.stop != "mismatch" for step in steps)
 
 
 @pytest.mark.parametrize("tau", [0.3, 1.0])
-def test_every_way_of_a_batch_writes_the_same(foreseeing: Checkpoint, tau: float) -> None:
+@pytest.mark.parametrize("changes", [ADDITIONS, LATE_END, ENDLESS])
+def test_every_way_of_a_batch_writes_the_same(
+    foreseeing: Checkpoint, tau: float, changes: dict[str, Any]
+) -> None:
     own = word_prompts(foreseeing, 3, seed=8)
-    now = DecodeSettings(tau=tau, block_size=3, max_new_tokens=20, **ADDITIONS)
+    now = DecodeSettings(tau=tau, block_size=3, max_new_tokens=20, **changes)
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
     found = {
         method: tokens_of(decode_batch(model, tokenizer, own, method, lambda: now, 3), 3)
@@ -261,11 +324,11 @@ def test_native_readings_are_those_of_the_changed_logits(metric: Any, factor: fl
         repetition_penalty=factor, presence_penalty=1.5, frequency_penalty=0.5,
         logit_bias=((0, 3.0), (17, 6.0), (size - 1, -3.0), (size + 9, 5.0)),
     )  # fmt: skip
-    biased = DecodeSettings(logit_bias=((31, 9.0), (140, 8.0)))
+    biased = DecodeSettings(logit_bias=((31, 9.0), (140, 8.0)), min_tokens=3)
     held = [
         Penalty.of(now, best, 4, [0, 1, 4, 6, 9, 20, 24], size),  # the last slot is ignored
         None,
-        Penalty.of(biased, best, 4, range(8), size),
+        Penalty.of(biased, best, 4, range(8), size, frozenset({31, best[16]})),
     ]
     forbidden, metrics = torch.tensor([0, MASK_ID]), [metric] * 3
     for draws in ((), [None, Draw(0.7, 5, range(8)), Draw(0.7, 5, range(8))]):
@@ -283,7 +346,7 @@ def test_native_readings_are_those_of_the_changed_logits(metric: Any, factor: fl
 
 
 @pytest.mark.parametrize("groups", GROUPS)
-@pytest.mark.parametrize("changes", EACH)
+@pytest.mark.parametrize("changes", [*EACH, MINIMUM, ENDLESS])
 def test_native_lossless_output_is_that_of_ar_to_the_bit(
     groups: Any, changes: dict[str, Any]
 ) -> None:
@@ -322,9 +385,11 @@ def test_a_bias_that_is_none_is_refused_in_a_sentence(bias: Any) -> None:
 
 def test_block_diffusion_refuses_them() -> None:
     for changes, name in zip(
-        EACH, ("The presence penalty", "The frequency penalty", "The logit bias"), strict=False
+        [*EACH[:3], {"min_tokens": 1}],
+        ("The presence penalty", "The frequency penalty", "The logit bias", "The minimum number"),
+        strict=True,
     ):
-        with pytest.raises(SettingsError, match=f"^{name} does not work with block diffusion"):
+        with pytest.raises(SettingsError, match=f"^{name}.* does not work with block diffusion"):
             DecodeSettings("block_diffusion", **changes)
 
 

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_checkpoints import plain, run, word_prompts
 
-from mars_runtime.acceptance import nucleus
+from mars_runtime.acceptance import filtered, nucleus
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.events import Event, Step
 from mars_runtime.model.load import Checkpoint
@@ -50,22 +51,34 @@ def logits_after(prefix: tuple[int, ...]) -> list[float]:
     return [math.sin(1.7 * seed + 2.3 * token) * 1.5 for token in range(18)]
 
 
-def probabilities(prefix: tuple[int, ...], temperature: float, top_p: float) -> dict[int, float]:
+class Draws(NamedTuple):
+    """Settings of a draw."""
+
+    temperature: float
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+def probabilities(prefix: tuple[int, ...], draws: Draws) -> dict[int, float]:
     """What AR draws from after a prefix, worked out without a tensor."""
     logits = logits_after(prefix)
-    weights = {token: math.exp(logits[token] / temperature) for token in TOKENS}
-    total = sum(weights.values())
+    weights = {token: math.exp(logits[token] / draws.temperature) for token in TOKENS}
+    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
+    ranked = ranked[: draws.top_k] if draws.top_k > 0 else ranked
+    total = sum(weight for _, weight in ranked)
     kept, reached = {}, 0.0
-    for token, weight in sorted(weights.items(), key=lambda pair: -pair[1]):
-        if kept and reached >= top_p:
+    for token, weight in ranked:
+        if kept and reached >= draws.top_p:
             break
-        kept[token] = weight / total
+        kept[token] = weight
         reached += weight / total
-    return {token: share / reached for token, share in kept.items()}
+    kept = {token: each for token, each in kept.items() if each >= draws.min_p * ranked[0][1]}
+    return {token: weight / sum(kept.values()) for token, weight in kept.items()}
 
 
 @cache
-def expected(temperature: float, top_p: float) -> dict[tuple[int, ...], float]:
+def expected(draws: Draws) -> dict[tuple[int, ...], float]:
     """The probability of every output of LENGTH tokens, or fewer where it ends."""
     found: dict[tuple[int, ...], float] = {}
     for path in itertools.product(TOKENS, repeat=LENGTH):
@@ -75,7 +88,7 @@ def expected(temperature: float, top_p: float) -> dict[tuple[int, ...], float]:
             continue
         chance, prefix = 1.0, (FIRST,)
         for token in output:
-            chance *= probabilities(prefix, temperature, top_p).get(token, 0.0)
+            chance *= probabilities(prefix, draws).get(token, 0.0)
             prefix = (*prefix, token)
         found[output] = chance
     assert sum(found.values()) == pytest.approx(1.0)
@@ -83,9 +96,9 @@ def expected(temperature: float, top_p: float) -> dict[tuple[int, ...], float]:
 
 
 @cache
-def drawn(way: str, temperature: float, top_p: float) -> list[tuple[int, ...]]:
+def drawn(way: str, draws: Draws) -> list[tuple[int, ...]]:
     """Outputs for NUM_SEEDS seeds, all of them rows of one batch."""
-    settings = replace(WAYS[way], temperature=temperature, top_p=top_p)
+    settings = replace(WAYS[way], **draws._asdict())
     batch = CursorBatch(ScriptedModel(logits_after), IDS, NUM_SEEDS, 1 + LENGTH)
     for seed in range(NUM_SEEDS):
         now = replace(settings, seed=seed)
@@ -99,14 +112,17 @@ def drawn(way: str, temperature: float, top_p: float) -> list[tuple[int, ...]]:
     return [tuple(outputs[seed]) for seed in range(NUM_SEEDS)]
 
 
-CASES = [(0.7, 1.0), (1.0, 1.0), (1.0, 0.8)]
+CASES = [
+    Draws(0.7), Draws(1.0), Draws(1.0, top_p=0.8), Draws(1.0, top_k=4), Draws(1.2, min_p=0.1),
+    Draws(1.2, top_p=0.95, top_k=4, min_p=0.08), Draws(1.0, top_k=-1),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("temperature", "top_p"), CASES)
-def test_outputs_follow_the_enumerated_distribution(temperature: float, top_p: float) -> None:
+@pytest.mark.parametrize("draws", CASES)
+def test_outputs_follow_the_enumerated_distribution(draws: Draws) -> None:
     """Chi-square over whole outputs, rare ones in one cell; the seeds are fixed, so it can't
     flicker. The bound is what chance exceeds once in ten thousand (Wilson and Hilferty)."""
-    wanted, counts = expected(temperature, top_p), Counter(drawn("ar", temperature, top_p))
+    wanted, counts = expected(draws), Counter(drawn("ar", draws))
     assert all(wanted.get(output, 0.0) > 0 for output in counts)
     common = {output for output, chance in wanted.items() if chance * NUM_SEEDS >= 5}
     rare = 1.0 - sum(wanted[output] for output in common)
@@ -120,17 +136,19 @@ def test_outputs_follow_the_enumerated_distribution(temperature: float, top_p: f
     assert statistic < freedom * (1 - spread + 3.72 * math.sqrt(spread)) ** 3
 
 
-@pytest.mark.parametrize(("temperature", "top_p"), CASES)
+@pytest.mark.parametrize("draws", CASES)
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "ar"])
-def test_every_way_of_drafting_draws_ar_sample(way: str, temperature: float, top_p: float) -> None:
-    assert drawn(way, temperature, top_p) == drawn("ar", temperature, top_p)
+def test_every_way_of_drafting_draws_ar_sample(way: str, draws: Draws) -> None:
+    assert drawn(way, draws) == drawn("ar", draws)
 
 
 def test_at_each_place_the_distance_in_total_variation_is_that_of_chance() -> None:
     """Of the marginals over NUM_SEEDS draws; chance gives some sqrt(tokens / (2 pi draws))."""
-    wanted = expected(0.7, 1.0)
+    wanted = expected(Draws(0.7))
     for place in range(LENGTH):
-        seen = Counter(output[place] for output in drawn("masks", 0.7, 1.0) if len(output) > place)
+        seen = Counter(
+            output[place] for output in drawn("masks", Draws(0.7)) if len(output) > place
+        )
         mean: Counter[int] = Counter()
         for output, chance in wanted.items():
             if len(output) > place:
@@ -160,24 +178,100 @@ def test_the_nucleus_is_the_smallest_that_reaches_its_share(seed: int, top_p: fl
         assert float(own.sum() - own.min()) < top_p + 1e-5
 
 
-def test_top_p_on_real_weights_in_company(small: Checkpoint) -> None:
-    """Lossless rows of a batch, some with a nucleus and some without, write what each AR alone
+@given(
+    st.integers(0, 1000),
+    st.lists(
+        st.tuples(
+            st.sampled_from([-1, 0, 1, 2, 5, 11, 12, 2**31 - 1]),
+            st.sampled_from([1.0, 0.999, 0.7, 0.3]),
+            st.sampled_from([0.0, 1e-4, 0.05, 0.4, 1.0]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_the_filters_are_those_of_transformers(
+    seed: int, rows: list[tuple[int, float, float]]
+) -> None:
+    """In one batch, each row with filters of its own."""
+    from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randn(len(rows), 3, 11, generator=generator) * 3
+    table[:, :, 4] = -math.inf  # a forbidden token
+    top_ks, top_ps, min_ps = zip(*rows, strict=True)
+    found = filtered(table, torch.tensor(top_ps), top_ks, torch.tensor(min_ps))
+    for row, (top_k, top_p, min_p) in enumerate(rows):
+        wanted, none = table[row], torch.empty(3, 0, dtype=torch.long)
+        for warper in (
+            *([TopKLogitsWarper(top_k)] if top_k > 0 else []),
+            TopPLogitsWarper(top_p),
+            MinPLogitsWarper(min_p),
+        ):
+            wanted = warper(none, wanted)
+        assert torch.equal(found[row], wanted)
+
+
+def test_filters_keep_ties_with_the_last_token() -> None:
+    tied = torch.tensor([[[0.4, 0.2, 0.2, 0.2]]]).log()
+    for top_k, kept in [(1, 1), (2, 4), (4, 4), (0, 4)]:
+        found = filtered(tied, None, [top_k], None)
+        assert found.isfinite().sum() == kept
+    assert filtered(tied, None, (), torch.tensor([0.5])).isfinite().all()
+    assert filtered(tied, None, (), torch.tensor([0.51])).isfinite().sum() == 1
+
+
+def test_filters_on_real_weights_in_company(small: Checkpoint) -> None:
+    """Lossless rows of a batch, each with filters of its own or none, write what each AR alone
     writes."""
     prompts = word_prompts(small, 6, seed=4)
-    for top_p in (0.3, 0.9):
-        hot: dict[str, float] = {"temperature": 1.0, "seed": 8, "top_p": top_p}
-        settings = DecodeSettings(tau=0.2, lossless=True, max_new_tokens=16, **hot)  # type: ignore[arg-type]
-        wanted = [plain(small, [prompt], 16, **hot)[0] for prompt in prompts]
-        assert tokens_of(run(small, prompts, settings), len(prompts)) == wanted
+    kinds: list[dict[str, Any]] = [
+        {"top_p": 0.3}, {"top_p": 0.9}, {}, {"top_k": 3}, {"min_p": 0.2},
+        {"top_k": 5, "top_p": 0.8, "min_p": 0.1},
+    ]  # fmt: skip
+    written = []
+    for first in range(len(kinds)):
+        own = [*kinds[first:], *kinds[:first]]
+        hot = [{"temperature": 1.0, "seed": 8, **each} for each in own]
+        wanted = [
+            plain(small, [prompt], 16, **each)[0] for prompt, each in zip(prompts, hot, strict=True)
+        ]
+        batch = CursorBatch(small.model, small.tokenizer, len(prompts), 80)
+        for number, (prompt, each) in enumerate(zip(prompts, hot, strict=True)):
+            now = DecodeSettings(
+                tau=0.2, block_size=2 + first, lossless=True, max_new_tokens=16, **each
+            )
+            batch.add(number, prompt, lambda now=now: now)  # type: ignore[misc]
+        steps = [batch.step()]
+        while batch.rows:
+            steps.append(batch.step())
+        assert tokens_of(steps, len(prompts)) == wanted
+        written.append(tuple(wanted[0]))
+    assert len(set(written)) > 2
 
 
-def test_a_narrow_nucleus_is_greedy(small: Checkpoint) -> None:
+@pytest.mark.parametrize("narrow", [{"top_p": 0.01}, {"top_k": 1}, {"min_p": 1.0}])
+def test_a_narrow_filter_is_greedy(small: Checkpoint, narrow: dict[str, Any]) -> None:
     prompts = word_prompts(small, 3, seed=5)
-    found = plain(small, prompts, 16, temperature=1.0, seed=3, top_p=0.01)
+    found = plain(small, prompts, 16, temperature=1.0, seed=3, **narrow)
     assert found == plain(small, prompts, 16)
 
 
-def test_top_p_is_a_share() -> None:
-    for wrong in (0.0, 1.1, float("nan"), "all", None):
-        with pytest.raises(SettingsError, match="Top-p"):
-            DecodeSettings(top_p=wrong)  # type: ignore[arg-type]
+def test_filters_do_nothing_at_temperature_0(small: Checkpoint) -> None:
+    prompts = word_prompts(small, 3, seed=5)
+    now = DecodeSettings("ar", max_new_tokens=16, top_k=2, top_p=0.5, min_p=0.3, seed=3)
+    assert tokens_of(run(small, prompts, now), 3) == plain(small, prompts, 16)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "values"),
+    [
+        ("top_p", "Top-p", (0.0, 1.1)),
+        ("min_p", "Min-p", (-0.1, 1.1)),
+        ("top_k", "Top-k", (-2, 2.0, 2**31)),
+    ],
+)
+def test_a_filter_out_of_range_is_refused(name: str, title: str, values: tuple[Any, ...]) -> None:
+    for wrong in (*values, float("nan"), "all", None):
+        with pytest.raises(SettingsError, match=f"^{title} must be a "):
+            DecodeSettings(**{name: wrong})

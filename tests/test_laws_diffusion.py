@@ -67,7 +67,8 @@ def slowly(
                 taken[place] = int(ids[place])
                 del left[place]
             block |= taken
-            ends = [place for place, token in block.items() if token in tokenizer.eos_ids]
+            eos_ids = frozenset() if now.ignore_eos else tokenizer.eos_ids
+            ends = [place for place, token in block.items() if token in eos_ids]
             end = min([end, *(place + 1 for place in ends)])
             block = {place: token for place, token in block.items() if place < end}
             gone = next((place for place in range(end) if place not in block), end)
@@ -76,7 +77,7 @@ def slowly(
                 [*clean, *(block[place] for place in range(gone))],
             )
         clean += [block[place] for place in range(end)]
-        if clean[-1] in tokenizer.eos_ids or len(clean) >= now.max_new_tokens:
+        if clean[-1] in eos_ids or len(clean) >= now.max_new_tokens:
             return
 
 
@@ -87,8 +88,11 @@ def filled(steps: Sequence[RowStep]) -> list[dict[int, int]]:
 
 @pytest.mark.parametrize("block_size", [1, 2, 5, 8])
 @pytest.mark.parametrize("tau", [0.0, 0.3, 0.9, 1.0])
-def test_cached_equals_full_recomputation(small: Checkpoint, block_size: int, tau: float) -> None:
-    now = replace(USUAL, block_size=block_size, tau=tau)
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_cached_equals_full_recomputation(
+    small: Checkpoint, block_size: int, tau: float, ignore_eos: bool
+) -> None:
+    now = replace(USUAL, block_size=block_size, tau=tau, ignore_eos=ignore_eos)
     for prompt in word_prompts(small, 3, seed=block_size):
         steps = steps_of(run(small, prompt, now))
         wanted = list(slowly(small, prompt, now))

@@ -3,7 +3,7 @@ cached decoder equals its slow twin. Four combinations: either model with masks 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -49,6 +49,16 @@ def outline(step: RowStep) -> tuple[Any, ...]:
     return step.start, tokens, step.accepted, step.drafts, step.guessed, asked
 
 
+def check_same_steps(cached: Iterable[Event], slow: Iterable[Event], num_rows: int) -> None:
+    """Check that the cached decoder decided in each step what the slow twin decided."""
+    cached, slow = list(cached), list(slow)
+    for row in range(num_rows):
+        ours, theirs = steps_of(cached, row), steps_of(slow, row)
+        assert [outline(step) for step in ours] == [outline(step) for step in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert [token for token, _ in one.checks] == [token for token, _ in other.checks]
+
+
 @pytest.mark.parametrize("masked", MASKED)
 def test_it_writes_what_the_target_alone_writes(
     foreseeing: Checkpoint, small: Checkpoint, masked: Any
@@ -86,10 +96,8 @@ def test_cached_equals_full_recomputation(
     now = replace(USUAL, block_size=block_size, masked=masked, groups="every", lookup=True)
     cached = run(foreseeing, small, prompts, now)
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    slow = list(slow_twin.decode(model, tokenizer, prompts, lambda: now, draft_of(small)))
-    for row in range(len(prompts)):
-        ours, theirs = steps_of(cached, row), steps_of(slow, row)
-        assert [outline(step) for step in ours] == [outline(step) for step in theirs]
+    slow = slow_twin.decode(model, tokenizer, prompts, lambda: now, draft_of(small))
+    check_same_steps(cached, slow, len(prompts))
 
 
 def test_a_row_equals_the_row_alone_in_any_company(

@@ -70,6 +70,13 @@ def test_settings_cannot_be_changed_in_place():
         ({"target": 1}, "The target of agreement must be a number from 0.5 to 0.999."),
         ({"temperature": True}, "The temperature must be a number from 0 to 2."),
         ({"top_p": 0}, "Top-p must be a number from 0.01 to 1."),
+        ({"top_k": -2}, "Top-k must be a whole number from -1 to 2147483647."),
+        ({"min_p": 2}, "Min-p must be a number from 0 to 1."),
+        (
+            {"min_tokens": -1},
+            "The minimum number of tokens must be a whole number from 0 to 4096.",
+        ),
+        ({"ignore_eos": 1}, "Ignoring the end of the text is either on or off."),
         ({"block_size": 4.0}, "The block size B must be a whole number from 1 to 16, or auto."),
         ({"method": "jacobi", "block_size": "auto"}, "Jacobi needs a number as B."),
         ({"method": "speculative", "block_size": "auto"}, "speculative needs a number as B."),

@@ -326,11 +326,14 @@ class _Ask:
         first = self.cursor + self.num_pending
         return Draw.of(self.settings, range(first, first + self.num_proposals))
 
-    def penalty(self, vocab_size: int) -> Penalty | None:
+    def penalty(self, vocab_size: int, eos_ids: frozenset[int]) -> Penalty | None:
         """What the row holds against tokens that occurred: masks go by what AR goes by."""
+        positions = range(len(self.text), len(self.text) + self.num_proposals)
         known = [len(self.text)] * self.num_proposals
         num_prompt = len(self.text) - self.start
-        return Penalty.of(self.settings, self.text, num_prompt, known, vocab_size)
+        return Penalty.of(
+            self.settings, self.text, num_prompt, known, vocab_size, eos_ids, positions
+        )
 
 
 class _Forward:
@@ -361,7 +364,7 @@ class _Forward:
         try:
             predictions = read(
                 *(logits, self._forbidden, metrics, [ask.draw() for ask in asks]),
-                penalties=[ask.penalty(logits.shape[-1]) for ask in asks],
+                penalties=[ask.penalty(logits.shape[-1], self._vocabulary.eos_ids) for ask in asks],
             )
         except DecodeError as error:
             numbers = tuple(asks[place].row for place in error.rows)

@@ -233,7 +233,8 @@ class CursorBatch(Batch):
         ]
         size = self._model.config.vocab_size
         penalties = [
-            plans[at].penalty(row.cursor, 0, size) for at, row in zip(places, wanted, strict=True)
+            plans[at].penalty(row.cursor, 0, size, self._vocabulary.eos_ids)
+            for at, row in zip(places, wanted, strict=True)
         ]
         metrics: list[Metric] = ["probability"] * len(wanted)
         head = slice(0, max(counts))
@@ -260,7 +261,7 @@ class CursorBatch(Batch):
         draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
         size = self._model.config.vocab_size
         penalties = [
-            plan.penalty(self.cache.cursors[place], plan.first_read, size)
+            plan.penalty(self.cache.cursors[place], plan.first_read, size, self._vocabulary.eos_ids)
             for place, plan in enumerate(plans)
         ]
         num_slots = max(plan.num_slots for plan in plans)

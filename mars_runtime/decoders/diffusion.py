@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, surest
+from mars_runtime.acceptance import DecodeError, Draw, eos_in_force, surest
 from mars_runtime.decoders.base import (
     CausalModel,
     NoMaskError,
@@ -114,7 +114,7 @@ class _Filling:
         taken = self._take(slots, settings)
         first, self._num_left = self._num_left, _num_filled(self._block)
         left = [each.token for each in self._block[first : self._num_left] if each is not None]
-        stop = self._stop(len(left) >= remaining)
+        stop = self._stop(eos_in_force(settings, self._vocabulary.eos_ids), len(left) >= remaining)
         if settings.stop_loops and (count := up_to_loop(self._written, left)) is not None:
             left, stop = left[:count], "repeats"
         done = RowStep(
@@ -164,17 +164,17 @@ class _Filling:
         for position in taken:
             self._block[position] = slots[position]
         for position, each in enumerate(self._block):
-            if each is not None and each.token in self._vocabulary.eos_ids:
+            if each is not None and each.token in eos_in_force(settings, self._vocabulary.eos_ids):
                 del self._block[position + 1 :]
                 break
         return [position for position in taken if position < len(self._block)]
 
-    def _stop(self, is_limit: bool) -> Stop:
+    def _stop(self, eos_ids: frozenset[int], is_limit: bool) -> Stop:
         """Why no more left."""
         if self._num_left < len(self._block):
             return "threshold"
         last = self._block[-1]
-        if last is not None and last.token in self._vocabulary.eos_ids:
+        if last is not None and last.token in eos_ids:
             return "eos"
         return "limit" if is_limit else "block"
 

@@ -66,16 +66,6 @@ class RewindableBatch(Batch, Protocol):
         """From position ``start`` on the text of a row reads ``tokens``."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Endless:
-    """A vocabulary without an end, so that no row of a draft model ever ends by itself."""
-
-    size: int
-    mask_id: int | None
-    forbidden_ids: frozenset[int]
-    eos_ids: frozenset[int] = frozenset()
-
-
 @dataclass(slots=True)
 class _Beside:
     """The row of a draft model beside a row of the batch.
@@ -146,7 +136,8 @@ class DraftRows:
         return len(tokens) < request.at_most and tokens[-1] not in self._eos_ids
 
     def _steer(self, requests: Sequence[DraftRequest], found: dict[int, Drafted]) -> None:
-        """Each row drafts as its settings say, and no more than is still asked for."""
+        """Each row drafts as its settings say, and no more than is still asked for; none ends by
+        itself."""
         for request in requests:
             draft, settings = self._find(request.settings.draft), request.settings
             wanted = request.at_most - len(found[request.row.number].tokens)
@@ -159,6 +150,7 @@ class DraftRows:
                 lossless=False,
                 threshold="fixed",
                 stop_loops=False,
+                ignore_eos=True,
                 max_new_tokens=MAX_NEW_TOKENS,
             )
 
@@ -193,8 +185,8 @@ class DraftRows:
     def _batch(self, name: str) -> RewindableBatch:
         if name not in self._batches:
             draft = self._find(name)
-            known = draft.vocabulary
-            endless = _Endless(known.size, known.mask_id, known.forbidden_ids)
             room = self._capacity + MAX_DRAFTS
-            self._batches[name] = self._new_batch(draft.model, endless, self._num_rows, room)
+            self._batches[name] = self._new_batch(
+                draft.model, draft.vocabulary, self._num_rows, room
+            )
         return self._batches[name]

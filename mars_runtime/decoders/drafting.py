@@ -684,4 +684,5 @@ def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """What settings must share for the same lessons to hold."""
     way = settings.tau, settings.metric, settings.groups, settings.lookup, settings.aim
     penalties = settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty
-    return *way, settings.temperature, settings.top_p, *penalties, settings.logit_bias
+    filters = settings.top_k, settings.top_p, settings.min_p
+    return *way, settings.temperature, *filters, *penalties, settings.logit_bias

@@ -114,14 +114,20 @@ class RowPlan:
         layout = self.layout
         return layout.numbers(layout.num_fed)[0][self.first_read :]
 
-    def penalty(self, cursor: int, first: int, vocab_size: int) -> Penalty | None:
+    def penalty(
+        self, cursor: int, first: int, vocab_size: int, eos_ids: frozenset[int]
+    ) -> Penalty | None:
         """What is held against tokens that occurred, of the slots from ``first`` on. A real token's
         slot goes by all tokens up to its own, drafts among them; a mask's by those up to the token
         that its group stands after, for the others are not known before the forward."""
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
-        roots = self.layout.numbers(self.layout.num_fed)[1][num_pending:]
-        known = [cursor + count for count in (*range(1, num_pending + 1), *roots)]
-        return Penalty.of(self.settings, text, self.row.num_prompt, known[first:], vocab_size)
+        places, roots, _ = self.layout.numbers(self.layout.num_fed)
+        known = [cursor + count for count in (*range(1, num_pending + 1), *roots[num_pending:])]
+        positions = [cursor + place + 1 for place in places]
+        return Penalty.of(
+            *(self.settings, text, self.row.num_prompt, known[first:], vocab_size),
+            *(eos_ids, positions[first:]),
+        )
 
     def ranked(self, place: int) -> list[MaskGroup]:
         """The masks that a sampler head may choose anew; ``place``: of the row in the forward.

@@ -70,12 +70,17 @@ class Answer:
     """One run, as far as it was read.
 
     stops: texts at which it ends. stop_ids: tokens at which it ends; these count, as EOS does, but
-    their text is not shown. ``is_over``: the answer is complete, though its run may continue behind
-    a stop.
+    their text is not shown. min_tokens: neither ends it before so many tokens have been read, and
+    texts count only from there. EOS tokens that are ignored have no text. ``is_over``: the answer
+    is complete, though its run may continue behind a stop.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, stops: Iterable[str], stop_ids: frozenset[int] = frozenset()
+        self,
+        tokenizer: Tokenizer,
+        stops: Iterable[str],
+        stop_ids: frozenset[int] = frozenset(),
+        min_tokens: int = 0,
     ) -> None:
         self.events: list[Event] = []
         self.end: End | None = None
@@ -83,6 +88,8 @@ class Answer:
         self._detokenizer = Detokenizer(tokenizer.token_bytes)
         self._cutter = StopCutter(tuple(stops))
         self._stop_ids = stop_ids
+        self._eos_ids = tokenizer.eos_ids
+        self._min_tokens = min_tokens
         self._has_stop_token = False
         self._length = self._num_shown = 0  # characters written, and told
         self._waiting: deque[Told] = deque()
@@ -133,13 +140,14 @@ class Answer:
         text = ""
         for token, proposal in zip(visible_tokens(row), row.proposals, strict=False):
             self.num_tokens += 1
-            if token in self._stop_ids:
+            can_stop = self.num_tokens > self._min_tokens
+            if can_stop and token in self._stop_ids:
                 self._has_stop_token = True
                 return text + self._flush()
-            written = self._detokenizer.push([token])
+            written = "" if token in self._eos_ids else self._detokenizer.push([token])
             start, self._length = self._length, self._length + len(written)
             self._waiting.append(Told(token, start, self._length, proposal))
-            text += self._cutter.push(written)
+            text += self._cutter.push(written) if can_stop else written
             if self.is_cut:
                 return text
         self.num_tokens += row.stop == "eos"

@@ -265,7 +265,8 @@ class Endpoint:
             for number, each in enumerate(requests):
                 num_prompt_tokens = 0 if number else len(each.prompt_ids)
                 envelope = first.sibling(len(found), num_prompt_tokens, each.settings)
-                answer = Answer(tokenizer, asked.stops, asked.stop_ids)
+                stops = asked.stops, asked.stop_ids, asked.settings.min_tokens
+                answer = Answer(tokenizer, *stops)
                 found.append(Choice(replace(each, owner=owner), envelope, answer, echo))
         more: Callable[[int], int] = request.scope[MORE_PLACES]
         at_once = 1 + more(min(len(found), MAX_LANES) - 1)
@@ -279,7 +280,8 @@ class Endpoint:
         ((made,),) = await self._aside(partial(make_requests, chat, model, self._caps))
         completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings)
         envelope = ResponseEnvelope(parsed, completion)
-        answer = Answer(model.tokenizer, chat.stops, chat.stop_ids)
+        stops = chat.stops, chat.stop_ids, chat.settings.min_tokens
+        answer = Answer(model.tokenizer, *stops)
         run = await model.submit(replace(made, owner=_owner(request)))
         self._registry.add(envelope.name, model.block_size, [run])
         if chat.is_stream:

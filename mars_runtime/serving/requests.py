@@ -57,6 +57,7 @@ NO_TOOLS = "Tools are not supported here: remove tools, tool_calls and messages 
 SERVED = (
     *(name for name, line in SETTINGS.items() if line.link and name != "max_new_tokens"),
     *("presence_penalty", "frequency_penalty", "logit_bias"),
+    *("top_k", "min_p", "min_tokens", "ignore_eos"),
     "method",
 )
 """Settings that programs may choose, by whose names OpenAI's own are among them. The method comes
@@ -86,14 +87,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("chat_template", "documents"), ("", [])),
     "use_beam_search": (False,),
     "length_penalty": (1,),
-    "min_tokens": (0,),
-    "ignore_eos": (False,),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
     "add_generation_prompt": (True,),
     "truncate_prompt_tokens": (),
-    "top_k": (0, -1),
-    "min_p": (0,),
     "typical_p": (1,),
     "xtc_probability": (0,),
     "dry_multiplier": (0,),

@@ -48,6 +48,10 @@ BAD_VALUES: dict[str, list[Any]] = {
     "echo": [1, "x", {}],
     "continue_final_message": [True, 1],
     "top_p": [0, "x", 2],
+    "top_k": [-2, 1.5, "4", 10**400, True, []],
+    "min_p": [-0.1, 1.1, "x", 10**400, {}],
+    "min_tokens": [-1, 1.5, "4", 4097, 10**400, True, []],
+    "ignore_eos": [0, 1, "yes", []],
     "presence_penalty": [2.1, -10**400, True, []],
     "frequency_penalty": [-3, "x", {}],
     "logit_bias": [{"50256": -100}, {"1": 101}, {"x": 1}, {"1": {}}, {"1": True}, {HALF: 1}, [1],
@@ -75,7 +79,8 @@ BAD_LANES: dict[str, list[Any]] = {
     "is_checked": [1, "yes", []],
     **{name: BAD_VALUES[name] for name in ("tau", "block_size", "metric", "groups", "method",
                                            "lossless", "lookup", "temperature", "seed",
-                                           "presence_penalty", "logit_bias")},
+                                           "presence_penalty", "logit_bias", "top_k", "min_p",
+                                           "min_tokens", "ignore_eos")},
 }  # fmt: skip
 BAD_RESPONSES: dict[str, list[Any]] = {
     "input": [
@@ -95,7 +100,8 @@ BAD_RESPONSES: dict[str, list[Any]] = {
     "text": [{"format": {"type": "json_object"}}, {"format": 1}],
     "top_logprobs": [1, "x", DEEP],
     **{name: BAD_VALUES[name] for name in ("model", "tools", "stream", "stop", "tau", "block_size",
-                                           "method", "temperature", "seed", "top_p")},
+                                           "method", "temperature", "seed", "top_p", "top_k",
+                                           "min_p", "min_tokens", "ignore_eos")},
 }  # fmt: skip
 ONLY = {"messages": CHAT, "top_logprobs": CHAT, "continue_final_message": CHAT, "prompt": TEXT}
 BODIES = [

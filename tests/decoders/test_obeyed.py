@@ -40,6 +40,10 @@ VALUES: dict[str, tuple[object, ...]] = {
     "presence_penalty": (2.0,),
     "frequency_penalty": (2.0,),
     "logit_bias": (((5, 30.0),),),
+    "top_k": (1, 3),
+    "min_p": (0.05, 0.5),
+    "min_tokens": (20,),
+    "ignore_eos": (True,),
 }
 ELSEWHERE = {"draft", "masked", "stop_loops", "aim"}
 """Settings tested where their situation is: the first two in tests/decoders/test_speculative.py,

@@ -83,6 +83,8 @@ def test_thresholds_that_adapt_stand_beside_the_fixed_ones():
         "MARS agreement 0.95 τ≥0 B=4",
     ]
     assert describe(DecodeSettings("jacobi")) == "Jacobi B=4"
+    late = DecodeSettings("ar", min_tokens=5, ignore_eos=True)
+    assert describe(late) == "AR min tokens 5 ignores EOS"
 
 
 def test_other_methods_are_measured_where_they_are_asked():

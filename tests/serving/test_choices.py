@@ -257,10 +257,6 @@ REFUSED = {
     "bad_words": ["no"],
     "use_beam_search": True,
     "chat_template": "{{ messages }}",
-    "top_k": 40,
-    "min_p": 0.1,
-    "min_tokens": 5,
-    "ignore_eos": True,
     "typical_p": 0.5,
     "mirostat": 2,
 }

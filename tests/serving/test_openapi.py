@@ -228,6 +228,12 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
             "method",
             "The presence penalty does not work with block diffusion: leave it out.",
         ),
+        (
+            CHAT,
+            {"method": "block_diffusion", "min_tokens": 1},
+            "method",
+            "The minimum number of tokens does not work with block diffusion: leave it out.",
+        ),
         (CHAT, {"tau": 2}, "tau", "The threshold τ must be a number from 0 to 1."),
         (CHAT, {"method": "jacobi"}, "method", "Jacobi needs a number as B."),
         (

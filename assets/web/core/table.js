@@ -37,6 +37,10 @@ export const SETTINGS = {
   presence_penalty: { label: "", isSteered: false, isCommon: true },
   frequency_penalty: { label: "", isSteered: false, isCommon: true },
   logit_bias: { label: "", isSteered: false, isCommon: true },
+  top_k: { label: "", isSteered: false, isCommon: true },
+  min_p: { label: "", isSteered: false, isCommon: true },
+  min_tokens: { label: "", isSteered: false, isCommon: true },
+  ignore_eos: { label: "", isSteered: false, isCommon: true },
 };
 
 // Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.

@@ -22,6 +22,10 @@ interface Settings {
   presence_penalty: number;
   frequency_penalty: number;
   logit_bias: [number, number][];
+  top_k: number;
+  min_p: number;
+  min_tokens: number;
+  ignore_eos: boolean;
 }
 
 interface EarlierTurn {
