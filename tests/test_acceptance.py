@@ -14,6 +14,7 @@ from mars_runtime.acceptance import (
     Draw,
     Judgement,
     accept_prefix,
+    best_of,
     gumbel,
     judge,
     num_proposals,
@@ -239,3 +240,20 @@ def test_no_more_is_proposed_than_may_still_leave(
     count = num_proposals(settings, remaining, num_drafts)
     assert 1 <= count <= (1 if is_ar else block_size)
     assert num_drafts + count <= remaining
+
+
+@pytest.mark.parametrize("size", [5000, 8192, 151936, 152064])
+def test_the_best_of_many_are_those_of_topk(size: int) -> None:
+    table = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
+    best, ids = best_of(table, 4)
+    expected = table.topk(4)
+    assert torch.equal(best, expected.values)
+    assert torch.equal(ids, expected.indices)
+
+
+def test_a_broken_row_is_seen_among_strips() -> None:
+    table = torch.zeros(2, 8192)
+    table[1, 4000] = float("nan")
+    best, ids = best_of(table.softmax(-1), 4)
+    assert best[:, 0].isnan().tolist() == [False, True]
+    assert int(ids.max()) < 8192

@@ -7,10 +7,10 @@ prompt and what it has emitted.
 With a prefix cache, blocks are copied in before the rest of a prompt is read, and out of a text
 that is over, as far as it is final. Keys and values of a real token depend on nothing but the
 tokens up to it: what is steered decides which tokens are taken, and an adapter acts on masks alone.
-A prompt that holds the mask's own token is kept up to there. That a block may have been computed in
-other company than it is used in (a prompt at once, an answer a few tokens at a time) changes no bit
-where the model is bitwise, and a batch of any other model is given no prefix cache: there the last
-bits, and with them near ties, would depend on who asked before. On CUDA no model is bitwise.
+A prompt that holds the mask's own token is kept up to there. A block may have been computed in a
+forward of another shape (a whole prompt, or a few tokens of an answer). That changes no bit where
+the model is bitwise. On a GPU it may change the last bits, as the shape of any forward there may. A
+model on a CPU that is not bitwise gets no prefix cache.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class CheckpointBackend:
     share forwards and for those kept of runs that are over, by default what the device can spare.
 
     ``keeps``: whether they are kept, so that a prompt which begins as an earlier text did need not
-    be read from its beginning; off for whoever measures. They never are where a model is not
-    bitwise: who asked before would decide near ties. ``registry_path``: what names draft models.
+    be read from its beginning; off for measurements. They never are on a CPU where a model is not
+    bitwise (``memory.store_for``). ``registry_path``: what names draft models.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder
-from mars_runtime.settings import Metric
+from mars_runtime.settings import MAX_FED, Metric
 
 MASKED = range(2, 6)  # lengths by which it is measured what masks add
 CONTEXT = 128  # tokens before those that are timed
@@ -142,7 +142,7 @@ class _Timer:
         self._mask = checkpoint.tokenizer.mask_id
         self._token = 0 if self._mask != 0 else 1
         context = max(1, min(CONTEXT, model.config.max_positions - longest))
-        self._cache = model.new_cache(num_rows, context + longest)
+        self._cache = model.new_cache(num_rows, context + max(longest, MAX_FED))
         self._cache.cursors[:] = [context] * num_rows
         self._forbidden = forbidden_ids(checkpoint.tokenizer, model)
 

@@ -40,9 +40,12 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
 
 
 def store_for(model: Model, num_bytes: int) -> BlockPrefixCache | None:
-    """A share of ``num_bytes`` for what is kept of texts that are over; None for a model whose last
-    bits would tell whether something was kept."""
-    if not model.is_bitwise:
+    """Make a prefix cache of a share of ``num_bytes``, but not for every model on a CPU.
+
+    One that is not bitwise gets None there: the last bits of its results, and with them near ties,
+    would show whether a prefix was kept. On a GPU no result is that exact, with or without one.
+    """
+    if not model.is_bitwise and model.device.type == "cpu":
         return None
     from mars_runtime.cache import BLOCK
 

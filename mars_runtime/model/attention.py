@@ -80,7 +80,7 @@ class Positions:
             where = to_device(cursors, self._device)
             branches = None if branches is None else branches.to(self._device)
             return self.open_at(cache, where, num_queries, end, branches)
-        self._extend_turns(cache.capacity)
+        self.extend(cache.capacity)
         turns, stored_turns = self._turns[start:end], self._stored_turns[start:end]
         if num_rows > 1:
             turns, stored_turns = turns.repeat(num_rows, 1, 1), stored_turns.repeat(num_rows, 1, 1)
@@ -109,7 +109,7 @@ class Positions:
         Nothing waits for the device. Every row must fit (cursor + Q <= context), but for rows whose
         results are not used.
         """
-        self._extend_turns(cache.capacity)
+        self.extend(cache.capacity)
         num_rows = len(cursors)
         slots = cursors.unsqueeze(1) + torch.arange(num_queries, device=self._device)
         starts = torch.arange(num_rows, device=self._device).unsqueeze(1) * cache.capacity
@@ -162,10 +162,7 @@ class Positions:
         return bias if self._device.type == "cpu" else bias.contiguous()
 
     def extend(self, length: int) -> None:
-        """Make the rotations of positions below ``length``, before a forward is captured."""
-        self._extend_turns(length)
-
-    def _extend_turns(self, length: int) -> None:
+        """Make the rotations of the positions below ``length`` that are not there yet."""
         if length > len(self._turns):
             if self._device.type == "cuda":
                 length = max(length, 2 * len(self._turns))

@@ -14,10 +14,14 @@ import pytest
 from helpers import KEPT_BLOCK, Ids, ScriptedModel, foresight_script, steps_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_checkpoints import word_prompts
 
 from mars_runtime.acceptance import DecodeError
+from mars_runtime.cache import BLOCK
 from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.engine.memory import slot_bytes
 from mars_runtime.events import Prefill, RowStep
+from mars_runtime.model.load import Checkpoint
 from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
 
@@ -252,3 +256,19 @@ def test_a_decoding_reuses_what_its_share_is_granted() -> None:
         assert isinstance(found[0], Prefill)
         assert (found[0].num_tokens, found[0].num_reused) == (14, granted)
         assert found[1:] == plain[1:]
+
+
+def test_a_dense_model_writes_the_same_behind_a_kept_prefix(foreseeing: Checkpoint) -> None:
+    """As on a GPU. In fp32 the last bits that a kept block may change decide nothing here."""
+    model, ids = foreseeing.model, foreseeing.tokenizer
+    prompt = word_prompts(foreseeing, 1, seed=3)[0] * 6
+    store = BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), 2**24)
+    batch = CursorBatch(model, ids, 1, len(prompt) + 20, prefix_cache=store)
+    now = DecodeSettings(lossless=True, tau=0.0, block_size=4, max_new_tokens=16)
+    answers = []
+    for number in range(2):
+        batch.add(number, prompt, lambda: now)
+        answers.append(([step.accepted for step in finish(batch, number)], store.num_bytes))
+    assert answers[0] == answers[1]
+    batch.add(2, prompt, lambda: now)
+    assert batch.num_reused(2) == (len(prompt) - 1) // BLOCK * BLOCK > 0

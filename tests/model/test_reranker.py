@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model, random_adapter, random_weights
 
-from mars_runtime.events import Proposal
+from mars_runtime.acceptance import read
 from mars_runtime.model.build import dense_weights
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.qwen2 import Qwen2
@@ -20,46 +21,63 @@ from mars_runtime.settings import Metric
 EMBEDDING = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 FIRST = torch.tensor([[1.0, 0.0, 0.0, 0.0]])  # looks at the first number of the token before
 SECOND = torch.tensor([[0.0], [math.log(3.0) / (1 / (1 + math.exp(-1)))]])  # log 3 where that is 1
-UNSURE = Proposal(0, 0.5, ((1, 0.25), (3, 0.05)))
+UNSURE = [(0, 0.5), (1, 0.25), (3, 0.05), (2, 0.0)]
+Candidates = list[tuple[int, float]]
 
 
-def ranked(
-    before: int, masks: list[Proposal], metric: Metric = "probability"
-) -> tuple[Proposal, ...]:
-    """A group of masks behind the token ``before``."""
+def ranked(before: int, masks: list[Candidates]) -> list[Candidates]:
+    """Rank a group of masks behind the token ``before``; returns (token, probability) pairs."""
     tables = Tables.of(Sampler(FIRST, SECOND), lambda ids: EMBEDDING[ids], 4)
     reranker = Reranker(tables, torch.ones(2), 1e-6)
-    slots = [Proposal(before, 1.0, ()), *masks]
-    hidden = torch.tensor([[[3.0, 4.0]] * len(slots)])
-    group = MaskGroup(0, 0, range(1, len(slots)))
-    first, *found = reranker.rank(hidden, [slots], [group], [metric])[0]
-    assert first == slots[0]
-    return tuple(found)
+    first = [(before, 1.0), *[(token, 0.0) for token in range(4) if token != before]]
+    ids, best = columns([[first, *masks]])
+    states = torch.tensor([[[3.0, 4.0]] * (1 + len(masks))])
+    reranker.rank(states, [MaskGroup(0, 0, range(1, 1 + len(masks)))], best, ids)
+    unchanged, *found = pairs(ids, best)[0]
+    assert unchanged == first
+    return found
+
+
+def columns(slots: list[list[Candidates]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """ids and probabilities [R, S, 4]."""
+    table = torch.tensor(slots, dtype=torch.float64)
+    return table[..., 0].long(), table[..., 1].float()
+
+
+def pairs(ids: torch.Tensor, best: torch.Tensor) -> list[list[Candidates]]:
+    return [
+        [list(zip(*slot, strict=True)) for slot in zip(*row, strict=True)]
+        for row in zip(ids.tolist(), best.tolist(), strict=True)
+    ]
 
 
 def test_candidates_share_their_probability_anew() -> None:
     """Behind token 0 each candidate with a second number counts three times as much."""
     (found,) = ranked(0, [UNSURE])
-    assert found.token == 1
-    assert found.confidence == pytest.approx(0.8 * 0.75 / 1.3)
-    assert [token for token, _ in found.runners_up] == [0, 3]
-    assert found.runners_up[0][1] == pytest.approx(0.8 * 0.5 / 1.3)
+    assert [token for token, _ in found] == [1, 0, 3, 2]
+    shares = [0.8 * weight / 1.3 for weight in (0.75, 0.5, 0.05, 0.0)]
+    assert [share for _, share in found] == pytest.approx(shares)
     (same,) = ranked(1, [UNSURE])
-    assert same.token == 0
-    assert same.confidence == pytest.approx(0.5)
+    assert [share for _, share in same] == pytest.approx([share for _, share in UNSURE])
+    assert [token for token, _ in same] == [token for token, _ in UNSURE]
 
 
 def test_each_mask_follows_what_was_chosen_for_the_one_before() -> None:
     """The first mask becomes 1, behind which nothing changes; unranked it was 0."""
     first, second = ranked(0, [UNSURE, UNSURE])
-    assert (first.token, second.token) == (1, 0)
-    assert second.confidence == pytest.approx(0.5)
+    assert (first[0][0], second[0][0]) == (1, 0)
+    assert second[0][1] == pytest.approx(0.5)
 
 
 def test_a_margin_is_that_of_the_new_order() -> None:
-    (found,) = ranked(0, [Proposal(0, 0.5 - 0.25, ((1, 0.25), (3, 0.05)))], "margin")
+    def swap(best: torch.Tensor, ids: torch.Tensor) -> None:
+        best[..., :2] = torch.tensor([0.75, 0.25])
+        ids[..., :2] = torch.tensor([1, 0])
+
+    logits = torch.tensor([[[2.0, 1.0, 0.0, -1.0]]])
+    ((found,),) = read(logits, torch.tensor([], dtype=torch.long), ["margin"], rank=swap)
     assert found.token == 1
-    assert found.confidence == pytest.approx(0.8 * (0.75 - 0.5) / 1.3)
+    assert found.confidence == pytest.approx(0.5)
 
 
 def of_native(width: int, target: str = "this processor"):  # type: ignore[no-untyped-def]
@@ -88,7 +106,8 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     assert adapter.sampler is not None
     tables = Tables.of(adapter.sampler, lambda ids: table[ids], config.vocab_size)
     oracle = Reranker(tables, weights["model.norm.weight"], config.rms_norm_eps)
-    wanted = oracle.rank(hidden, plain, GROUPS, METRICS)
+    head = {"rank": partial(oracle.rank, hidden, GROUPS)}
+    wanted = read(native.logits(hidden, slice(0, 5)), FORBIDDEN, METRICS, **head)
     assert [slots[:2] for slots in found] == [slots[:2] for slots in plain]
     assert found != plain
     for slots, others in zip(found, wanted, strict=True):

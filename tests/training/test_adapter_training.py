@@ -27,7 +27,7 @@ from mars_runtime.lab.training.adapter.held_out import (
     right_by_position,
     tokens_per_forward,
 )
-from mars_runtime.lab.training.adapter.loss import agreement, best_of, propose, reached, right_masks
+from mars_runtime.lab.training.adapter.loss import agreement, propose, reached, right_masks
 from mars_runtime.lab.training.adapter.parameters import Form, Parameters, in_files
 from mars_runtime.lab.training.adapter.streams import (
     WIDTHS,
@@ -403,20 +403,3 @@ def test_two_processes_stop_together_and_save(tmp_path: Path) -> None:
         process.wait()
     saved = torch.load(out / "resume.pt", weights_only=True)
     assert saved["progress"]["step"] >= 10
-
-
-@pytest.mark.parametrize("size", [5000, 8192, 151936, 152064])
-def test_the_best_of_many_are_those_of_topk(size: int) -> None:
-    table = torch.randn(2, 3, size, generator=torch.Generator().manual_seed(size))
-    best, ids = best_of(table, 4)
-    expected = table.topk(4)
-    assert torch.equal(best, expected.values)
-    assert torch.equal(ids, expected.indices)
-
-
-def test_a_broken_row_is_seen_among_strips() -> None:
-    table = torch.zeros(2, 8192)
-    table[1, 4000] = float("nan")
-    best, ids = best_of(table.softmax(-1), 4)
-    assert best[:, 0].isnan().tolist() == [False, True]
-    assert int(ids.max()) < 8192

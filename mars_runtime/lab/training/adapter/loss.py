@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.acceptance import STRIP, best_of
 from mars_runtime.lab.training.adapter.parameters import (
     CANDIDATES,
     FullWeights,
@@ -19,11 +19,6 @@ from mars_runtime.lab.training.adapter.streams import AnchoredBatch, read_clean,
 from mars_runtime.lab.training.backbone import Backbone
 
 DECAY = 0.8
-LANE = 128
-"""Width of the strips that a vocabulary is cut into to find its best tokens in one pass."""
-MIN_LANE = 16
-SHORT = 4096
-"""Vocabularies up to this size are searched directly."""
 ROWS = 1024
 """Masks whose tokens are proposed at once."""
 
@@ -36,7 +31,7 @@ class Vocabulary:
         """tokens: sorted ids [V']. As many others are added as ``best_of`` likes."""
         others = torch.ones(len(model.embedding), dtype=torch.bool)
         others[tokens] = False
-        missing = others.nonzero()[: -len(tokens) % LANE, 0]
+        missing = others.nonzero()[: -len(tokens) % STRIP, 0]
         tokens = torch.cat([tokens, missing]).sort().values
         self.tokens = tokens
         self.head = model.embedding[tokens].contiguous()
@@ -124,23 +119,6 @@ def mask_loss(
         scores = sampler(previous, h.detach(), vocabulary.head[best], found)
         loss = loss + _choice_loss(scores, best == rows[:, None], flat)
     return Terms(loss, len(chosen), first)
-
-
-def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``table.topk(count)``, [..., V] to two [..., count], fast where V is large.
-
-    The best ``count`` numbers lie in the ``count`` strips with the best maxima, so one pass for the
-    maxima leaves little to sort. Among equal numbers any may come first, as in topk.
-    """
-    lane = math.gcd(table.shape[-1], LANE)
-    if table.shape[-1] <= SHORT or lane < MIN_LANE:
-        best, ids = table.topk(count)
-        return best, ids
-    strips = table.view(*table.shape[:-1], -1, lane)
-    which = strips.amax(-1).topk(count).indices
-    near = strips.gather(-2, which.unsqueeze(-1).expand(*which.shape, lane)).flatten(-2)
-    best, at = near.topk(count)
-    return best, which.gather(-1, at // lane) * lane + at % lane
 
 
 def reached(right: Tensor) -> Tensor:
