@@ -8,7 +8,7 @@ Results are ``results/gpu_*.json`` and ``recordings/gpu`` below ``--out``. Logs 
 that was trained are in ``runs/gpu/work``. Name steps to run only those. On a machine without a
 network, ``runs/gpu`` holds what can't be fetched:
 
-- ``*.whl``: packages that are missing (such as pydantic and gguf), installed for the steps only.
+- ``*.whl``: packages that are missing (pydantic, gguf, starlette), installed for the steps only.
 - ``SmolLM2-135M-Instruct.Q4_1.gguf.00``, ``.01``, ...: the chat model, as ``split -d`` divides it.
   Parts may arrive one call after another: they are kept in the cache folder and joined once all of
   them are there. Without the chat model its steps are skipped.
@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +123,12 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
     answers = str(work / "answers")
     tasks = "--cache-blocks 4 --families symbolic natural" if is_dry else "--cache-blocks 4 16"
     tasks = f"--checkpoint {TASKS} {bf16} --prompts 3 --rounds 1 --batch 1 {batch} {tasks}"
-    chat = f"--checkpoint {CHAT} {bf16} --prompts 4 --rounds 1 --families {KINDS}"
+    chat = f"--checkpoint {CHAT} {bf16} --prompts 4 --rounds 1 --families {'chat' if is_dry else KINDS}"
     record = ("-m", "app.record", "--scenario", RACE, "--out", str(race))
     distill = f"distill --base {CHAT} {DRY_DISTILL if is_dry else DISTILL}".split()
     train = f"train --stage adapter --from {CHAT} --adapter checkpoints/{CHAT} --rank 32 --sampler"
     train = f"{train} --until-miss-from 0.67 {DRY_TRAIN if is_dry else TRAIN}"
-    return [
+    steps = [
         Step(
             "environment",
             60,
@@ -162,6 +162,8 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
         ),
         command("adapter", 900, train, "log.jsonl", "--data", answers, missing=no_training),
     ]
+    # The limits are those of a GPU; a CPU may be slow, or busy.
+    return [replace(step, seconds=300) for step in steps] if is_dry else steps
 
 
 def gpu_tests() -> list[str]:
