@@ -123,7 +123,8 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
     answers = str(work / "answers")
     tasks = "--cache-blocks 4 --families symbolic natural" if is_dry else "--cache-blocks 4 16"
     tasks = f"--checkpoint {TASKS} {bf16} --prompts 3 --rounds 1 --batch 1 {batch} {tasks}"
-    chat = f"--checkpoint {CHAT} {bf16} --prompts 4 --rounds 1 --families {'chat' if is_dry else KINDS}"
+    chat = f"--checkpoint {CHAT} {bf16} --prompts 4 --rounds 1 --families"
+    chat = f"{chat} {'chat' if is_dry else KINDS}"
     record = ("-m", "app.record", "--scenario", RACE, "--out", str(race))
     distill = f"distill --base {CHAT} {DRY_DISTILL if is_dry else DISTILL}".split()
     train = f"train --stage adapter --from {CHAT} --adapter checkpoints/{CHAT} --rank 32 --sampler"
