@@ -109,18 +109,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
+    names = [scenario.name for scenario in SCENARIOS]
+    parser.add_argument("--scenario", choices=names, help="record only this one (all)")
     args = parser.parse_args()
+    scenarios = [each for each in SCENARIOS if args.scenario in (None, each.name)]
     try:
         check_folder(args.out)
-        record(args.out, args.checkpoint)
+        record(args.out, scenarios, args.checkpoint)
     except (CheckpointError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def record(folder: Path, only: str | None) -> None:
-    """Record every scenario into ``folder``, on its own checkpoint or all on one.
+def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> None:
+    """Record ``scenarios`` into ``folder``, each on its own checkpoint or all on ``only``.
 
     Raises CheckpointError.
     """
@@ -140,10 +143,10 @@ def record(folder: Path, only: str | None) -> None:
             engine.costs()  # two that warm up together would measure each other
             return Recorder(checkpoint, engine)
 
-        for scenario in SCENARIOS:
+        for scenario in scenarios:
             recorder_of(only or scenario.checkpoint)
         others = Others()
-        for done in write(folder, SCENARIOS, lambda name: recorder_of(only or name)):
+        for done in write(folder, scenarios, lambda name: recorder_of(only or name)):
             print(folder / f"{done}.txt", flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)

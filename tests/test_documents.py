@@ -13,6 +13,7 @@ import pytest
 from app.examples.measure import Answers, grid
 from mars_runtime.lab.documents.cli import (
     MARKED,
+    PENDING,
     ROOT,
     DocumentError,
     documents,
@@ -25,8 +26,12 @@ from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 
 RESULTS = ROOT / "assets" / "results"
-OF_NO_CHECKPOINT = {"paper.json", "shape_int4.json", "shape_int8.json"}
-"""What its authors measured, and shapes with random weights."""
+OF_NO_CHECKPOINT = (
+    {"paper.json", "shape_int4.json", "shape_int8.json", "gpu_run.json"}
+    | {f"gpu_{name}.json" for name in ("shape_05b_1", "shape_05b_8", "shape_7b_1", "shape_7b_8")}
+    | {"gpu_compiled.json"}
+)
+"""What its authors measured, shapes with random weights, and what became of steps."""
 FIGURE = re.compile(
     r"[-+]?\d[\d.,]*( ?%| of \d+)?( · \d[\d.]*| ± \d[\d.]*| \[.*\]|(, \d[\d.]*)+)?|–|—"
 )
@@ -119,7 +124,18 @@ def test_what_is_marked_is_a_table_of_figures():
     marked = [(found["view"], found["table"]) for text in pages for found in MARKED.finditer(text)]
     assert len(marked) > 20
     assert {view for view, text in marked if not all(map(is_of_figures, tables(text)))} == OF_WORDS
-    assert all(len(tables(text)) == 1 for _, text in marked)
+    assert all(len(tables(text)) == 1 for _, text in marked if text != f"{PENDING}\n")
+
+
+def test_only_a_gpu_may_be_waited_for(tmp_path: Path):
+    marker = MARKER.format("gpu_rates", "assets/results/gpu_x.json")
+    text = f"{marker}\n| 1 | 2 |\n<!-- end -->"
+    assert written(text, tmp_path) == f"{marker}\n{PENDING}\n<!-- end -->"
+    results = tmp_path / "assets" / "results"
+    results.mkdir(parents=True)
+    (results / "gpu_x.json").write_text("{}")
+    with pytest.raises(DocumentError, match=r"gpu_x\.json holds nothing that gpu_rates"):
+        written(text, tmp_path)
 
 
 SUM = json.dumps(

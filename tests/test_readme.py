@@ -76,6 +76,7 @@ PROGRAMS = [
     ["tools/system_prompts.py"],
     ["tools/human_loops.py"],
     ["tools/measure_layers.py"],
+    ["tools/measure_gpu.py"],
     ["app.py"],
     ["tools/soak.py"],
     ["tools/clients.py"],

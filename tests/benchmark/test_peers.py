@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from mars_runtime.lab.benchmark.elsewhere import (
 from mars_runtime.lab.benchmark.paired import Question, TimedAnswer
 from mars_runtime.lab.benchmark.peers import Peers
 from mars_runtime.lab.benchmark.plan import BATCHING, GENERATE, LOOKUP, runtime_ways
+from mars_runtime.lab.benchmark.run import Series, warmed_up
 from mars_runtime.lab.benchmark.targets import Target, checkpoint_target
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint, load_checkpoint
@@ -66,6 +68,22 @@ def test_all_peers_answer_alike_and_time_themselves(
         assert 0 < answer.first_seconds <= answer.seconds
         for row in answer.rows:
             assert sum(chunk.num_tokens for chunk in row.chunks) == len(row.tokens)
+
+
+def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target):
+    def load() -> None:
+        raise ImportError("no such package")
+
+    ways = runtime_ways([0.9], [4], [0.0], [4], LIMIT)
+    prompt = tuple(target.tokenizer.encode_prompt("fox"))
+    with Peers(replace(target, load_transformers=load), ways, [GENERATE]) as found:
+        asks = found.of(1, len(prompt))
+        assert LOOKUP not in asks
+        assert GENERATE in asks
+        measured, left_out = warmed_up(Series(1, asks, (Question("symbolic", (prompt,)),)), [1])
+    assert "AR" in measured
+    assert GENERATE not in measured
+    assert left_out == [f"{GENERATE} cannot run here (ImportError: no such package)"]
 
 
 def test_lossless_counts_only_what_could_leave(peers: Peers, target: Target):

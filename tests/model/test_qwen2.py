@@ -193,6 +193,7 @@ def test_a_missing_or_misshapen_weight_is_named() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_cuda_equals_cpu_in_fp32() -> None:
     theirs, ours = pair(CONFIGS["tied"]())
     there = Qwen2(ours.config, theirs.state_dict(), device="cuda")

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ from mars_runtime.lab.profiling.steps import (
     STEP,
     Operation,
     Recording,
+    kernel_seconds,
     lines_of,
     split,
     split_table,
@@ -103,6 +105,25 @@ def test_parts_stand_beside_their_limits():
     assert {line[0]: line[5] for line in table.lines}["head"] == "25%"
 
 
+def event(name: str, device: str, start: float, end: float) -> SimpleNamespace:
+    span = SimpleNamespace(start=start, end=end, elapsed_us=lambda: end - start)
+    return SimpleNamespace(name=name, device_type=f"DeviceType.{device}", time_range=span)
+
+
+def test_kernels_of_steps_are_counted_without_prefill():
+    events = [
+        event("kernel of the prefill", "CUDA", 0, 50),
+        event(STEP, "CPU", 100, 200),
+        event(STEP, "CUDA", 100, 200),
+        event("kernel", "CUDA", 110, 140),
+        event("aten::mm", "CPU", 100, 190),
+        event(STEP, "CPU", 300, 400),
+        event("kernel of a graph", "CUDA", 320, 370),
+        event("kernel after it", "CUDA", 400, 490),
+    ]
+    assert kernel_seconds(events) == pytest.approx(40e-6)
+
+
 @pytest.fixture
 def done(random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
@@ -123,7 +144,10 @@ def run(*given: str) -> int:
 def test_a_profile_leaves_traces_and_a_split(done: Path):
     found = json.loads((done / "profile.json").read_text())
     assert re.fullmatch("[0-9a-f]{16}", found["subject"]["fingerprint"])
-    assert list(found["ways"]) == ["AR", "MARS τ=0.95 B=4", "lossless τ=0 B=8"]
+    assert list(found["ways"]) == [
+        *("AR", "MARS τ=0.95 B=4"),
+        *("lossless τ=0 B=8", "lossless τ=0 B=8 groups + lookup"),
+    ]
     for way in found["ways"].values():
         parts = {line["part"]: line for line in way["parts"]}
         assert list(parts) == [*PARTS, "overhead", "step"]

@@ -60,6 +60,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32], help="in batches")
     add("--official", type=Path, default=None, help="a copy of the repository Xalp/MARS")
     add("--llama-cpp", default=None, metavar="PYTHON", help="a Python that has llama-cpp-python")
+    add("--transformers", nargs="*", choices=plan.SHORT, default=list(plan.SHORT),
+        help="its peers to measure (all)")  # fmt: skip
     add("--max-new-tokens", type=int, default=None, help=_both("max_new_tokens", "at most"))
     add("--threads", nargs="+", type=int, default=None,
         help=_both("threads", "each peer takes its best"))  # fmt: skip
@@ -151,6 +153,7 @@ def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
         dtype=args.dtype,
         load_before=load,
         told={key: value for key, value in vars(args).items() if _is_told(key, value)},
+        transformers=tuple(plan.SHORT[name] for name in args.transformers),
     )
 
 

@@ -116,11 +116,6 @@ def generate_ask(model: Any, decoding: Decoding, **more: Any) -> Ask:
     return ask
 
 
-def lookup_ask(model: Any, decoding: Decoding) -> Ask:
-    """Prompt lookup: drafts copied from the prompt, verified by the model. One prompt at a time."""
-    return generate_ask(model, decoding, prompt_lookup_num_tokens=LOOKUP_TOKENS)
-
-
 class ContinuousBatching:
     """transformers' continuous batching with its worker kept between questions.
 
@@ -186,7 +181,7 @@ def has_continuous_batching() -> bool:
 
 def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
     """Loads the same weights in transformers' own class, anew at each call; those of a GGUF file
-    as transformers itself makes them, in fp32."""
+    as transformers itself makes them, in fp32 where ours are whole numbers."""
 
     def load() -> Any:
         import transformers
@@ -199,7 +194,9 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
             model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
         else:
             with redirect_stderr(io.StringIO()):  # it draws a bar of its own
-                model = kind.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+                model = kind.from_pretrained(
+                    gguf.parent, gguf_file=gguf.name, dtype=checkpoint.model.dtype
+                )
         # The card's defaults (sampling, penalties) would change greedy output.
         model.generation_config = transformers.GenerationConfig()
         return model.to(checkpoint.model.device).eval()

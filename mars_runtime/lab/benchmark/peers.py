@@ -19,13 +19,13 @@ import torch
 from mars_runtime.events import RowStep, Step
 from mars_runtime.lab.benchmark import plan
 from mars_runtime.lab.benchmark.elsewhere import (
+    LOOKUP_TOKENS,
     ContinuousBatching,
     Decoding,
     LlamaCpp,
     generate_ask,
     has_continuous_batching,
     load_samplers,
-    lookup_ask,
     official_ask,
 )
 from mars_runtime.lab.benchmark.paired import Ask, Chunk, Question, TimedAnswer, TimedRow
@@ -39,9 +39,15 @@ from mars_runtime.settings import DecodeSettings
 class Peers:
     """Peers by batch size, on models that are loaded once. Close it: workers must end."""
 
-    def __init__(self, target: Target, ways: Mapping[str, DecodeSettings]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        ways: Mapping[str, DecodeSettings],
+        transformers: Sequence[str] = plan.TRANSFORMERS,
+    ) -> None:
         has_text = target.tokenizer is not None
         self._target = target
+        self._transformers = transformers
         self._ways = {name: way for name, way in ways.items() if has_text or not way.is_auto}
         self._limit = next(iter(ways.values())).max_new_tokens
         self._decoding = Decoding(target.eos_ids, self._limit)
@@ -61,15 +67,15 @@ class Peers:
         """transformers' ways, then ours, for questions of ``batch_size`` prompts of at most
         ``longest`` tokens."""
         is_cuda = self._target.device.type == "cuda"
-        asks = {plan.GENERATE: generate_ask(self._model, self._decoding)}
+        asks = {plan.GENERATE: self._generate()}
         if is_cuda:
-            static = {"cache_implementation": "static"}
-            asks[plan.COMPILED] = generate_ask(self._model, self._decoding, **static)
+            asks[plan.COMPILED] = self._generate(cache_implementation="static")
         # What may be copied from a prompt is a matter of text, which a shape does not have.
         if batch_size == 1 and self._target.tokenizer is not None:
-            asks[plan.LOOKUP] = lookup_ask(self._model, self._decoding)
+            asks[plan.LOOKUP] = self._generate(prompt_lookup_num_tokens=LOOKUP_TOKENS)
         if (is_cuda or batch_size > 1) and has_continuous_batching():
             asks[plan.BATCHING] = self._batching(batch_size, longest)
+        asks = {name: ask for name, ask in asks.items() if name in self._transformers}
         decode, device = self._target.decode, self._target.device
         return asks | {name: runtime_ask(decode, way, device) for name, way in self._ways.items()}
 
@@ -101,6 +107,15 @@ class Peers:
         self._stack.enter_context(closing(child))
         versions = {"llama_cpp_python": child.version, "llama.cpp": child.system}
         return partial(child.ask, decoding=self._decoding), versions
+
+    def _generate(self, **more: Any) -> Ask:
+        """``generate``. The model is loaded at the first question, so that a failure to load it is
+        reported like any other of a warm-up."""
+
+        def ask(question: Question) -> TimedAnswer:
+            return generate_ask(self._model, self._decoding, **more)(question)
+
+        return ask
 
     def _batching(self, batch_size: int, longest: int) -> Ask:
         """Made at the first question, so that a fault is told like any other of a warm-up. On a

@@ -23,6 +23,8 @@ COMPILED = "transformers static cache"
 LOOKUP = "transformers prompt lookup"
 BATCHING = "transformers continuous batching"
 TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
+SHORT = {name.removeprefix("transformers ").replace(" ", "-"): name for name in TRANSFORMERS}
+"""transformers' peers as the command line names them."""
 LLAMA_CPP = "llama.cpp"
 AR, OFFICIAL, NO_CACHE, BLOCK_CACHE = "AR", "official sampler", "no cache", "block cache"
 MIXED = "mixed"
@@ -96,7 +98,8 @@ class BenchmarkPlan(Extent):
     """What is to be measured, checked.
 
     ways: this runtime's by name. official: a copy of the repository Xalp/MARS. llama_cpp: a Python
-    with llama-cpp-python. told: the arguments, to be kept with the figures.
+    with llama-cpp-python. told: the arguments, to be kept with the figures. transformers: those of
+    its peers that are measured.
     """
 
     checkpoint: str
@@ -111,6 +114,7 @@ class BenchmarkPlan(Extent):
     dtype: str
     load_before: float
     told: Mapping[str, Any]
+    transformers: tuple[str, ...] = TRANSFORMERS
 
     @property
     def cursor(self) -> str | None:

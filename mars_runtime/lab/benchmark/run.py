@@ -104,7 +104,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
     others = Others()
     measured: list[Measured] = []
     origin = provenance(*wanted.told.get("drafts", ()))
-    with Peers(target, wanted.ways) as peers:
+    with Peers(target, wanted.ways, wanted.transformers) as peers:
         for batch_size in wanted.batch_sizes:
             series, versions = series_of(wanted, target, peers, batch_size)
             origin["versions"] |= versions

@@ -19,7 +19,7 @@ from inspect import signature
 from pathlib import Path
 from types import FunctionType
 
-from mars_runtime.lab.documents import counted, measured
+from mars_runtime.lab.documents import counted, gpu, measured
 from mars_runtime.lab.tables import Table
 from mars_runtime.outputs import OutputError, write_text
 
@@ -31,12 +31,16 @@ MARKED = re.compile(
 )
 VIEWS: dict[str, Callable[[measured.Content], Table]] = {
     name: view
-    for module in (measured, counted)
+    for module in (measured, counted, gpu)
     for name, view in vars(module).items()
     if isinstance(view, FunctionType) and not name.startswith("_")
     if list(signature(view).parameters) == ["content"]
 }
 """Every public function of what a result holds."""
+
+
+PENDING = "Not measured yet."
+"""Stands in for a table of a GPU until its result exists."""
 
 
 class DocumentError(ValueError):
@@ -62,6 +66,8 @@ def written(text: str, root: Path = ROOT) -> str:
 def _table(view: str, file: str, root: Path) -> str:
     if view not in VIEWS:
         raise DocumentError(f"There is no view {view!r}: choose one of {', '.join(VIEWS)}.")
+    if Path(file).name.startswith(gpu.PREFIX) and not (root / file).exists():
+        return PENDING
     try:
         content = json.loads((root / file).read_text(encoding="utf-8"))
         return VIEWS[view](content).rows_to_markdown()

@@ -1,15 +1,16 @@
 """``python -m mars_runtime profile``: where the time of a step goes, next to the machine's limits.
 
-Decodes held-out prompts by AR, MARS and lossless MARS; for each writes a trace that opens in
-Perfetto (ui.perfetto.dev) and prints how a step is split into matrix products, attention, head,
-acceptance and overhead.
+Decodes held-out prompts by AR, MARS and lossless MARS, the last also with groups and prompt lookup.
+For each it writes a trace that opens in Perfetto (ui.perfetto.dev) and prints how a step is split
+into matrix products, attention, head, acceptance and overhead. On CUDA the file also has the time
+that kernels take in a step (``device_seconds``): the rest of the step is the host's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -87,7 +88,11 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         trace = args.out / f"{_file_name(name)}.trace.json.gz"
         recording = record(model, tokenizer, encoded, settings, args.steps, trace)
         lines = lines_of(recording, work, limits)
-        found["ways"][name] = {"trace": trace.name, "parts": [asdict(one) for one in lines]}
+        found["ways"][name] = {
+            "trace": trace.name,
+            "parts": [asdict(one) for one in lines],
+            "device_seconds": recording.device_seconds,
+        }
         table = split_table(name, recording, lines)
         if args.markdown:
             print(table.to_markdown(), end="\n\n")
@@ -106,13 +111,16 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """AR, MARS and lossless MARS by name. Raises SettingsError."""
+    """AR, MARS, lossless MARS, and the last with groups and prompt lookup, by name. Raises
+    SettingsError."""
     from mars_runtime.settings import describe
 
+    lossless = DecodeSettings("mars", args.lossless_tau, args.lossless_block_size, lossless=True)
     ways = [
         DecodeSettings("ar", 1.0, 1),
         DecodeSettings("mars", args.tau, args.block_size),
-        DecodeSettings("mars", args.lossless_tau, args.lossless_block_size, lossless=True),
+        lossless,
+        replace(lossless, groups="every", lookup=True),
     ]
     return {describe(one): one for one in ways}
 

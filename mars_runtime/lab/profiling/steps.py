@@ -66,7 +66,8 @@ class Operation:
 class Recording:
     """What ``num_steps`` steps did. parts: seconds of each step's parts, as a profiler saw them or
     the model's own clock. seconds: of the median step without the profiler; profiled_seconds: with
-    it. num_tokens, num_logits: fed to the model and given logits, over all rows of a mean step."""
+    it. num_tokens, num_logits: fed to the model and given logits, over all rows of a mean step.
+    device_seconds: of the kernels of a mean step, None on a CPU."""
 
     parts: list[dict[Part, float]]
     num_steps: int
@@ -74,6 +75,7 @@ class Recording:
     profiled_seconds: float
     num_tokens: float
     num_logits: float
+    device_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ def record(
         profiled_seconds=statistics.median(profiled),
         num_tokens=sum(map(_num_fed, steps)) / len(steps),
         num_logits=sum(len(row.proposals) for row in rows) / len(steps),
+        device_seconds=kernel_seconds(profiler.events()) if device.type == "cuda" else None,
     )
 
 
@@ -159,6 +162,29 @@ def operations_of(profiler: Any, *, is_cuda: bool) -> list[Operation]:
         micro = event.self_device_time_total if is_cuda else event.self_cpu_time_total
         found.append(Operation(event.name, parent, micro / 1e6))
     return found
+
+
+def kernel_seconds(events: Iterable[Any]) -> float:
+    """Mean seconds of kernels per step, those of captured graphs included, from the profiler's
+    events. Kernels outside of steps (prefill) are left out."""
+    events = list(events)
+    steps = [
+        event.time_range
+        for event in events
+        if event.name == STEP and str(event.device_type).endswith("CPU")
+    ]
+    kernels = [
+        event.time_range
+        for event in events
+        if str(event.device_type).endswith("CUDA") and not event.name.startswith("mars::")
+    ]
+    micro: float = sum(
+        kernel.elapsed_us()
+        for step in steps
+        for kernel in kernels
+        if step.start <= kernel.start < step.end
+    )
+    return micro / 1e6 / len(steps)
 
 
 def _timed(batches: Iterable[CursorBatch], device: torch.device) -> tuple[list[float], list[Step]]:
