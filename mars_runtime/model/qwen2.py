@@ -7,6 +7,7 @@ the output head only where it is needed. Checked against transformers' classes i
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
 from collections.abc import Iterator, Mapping
@@ -151,7 +152,8 @@ class Qwen2(LanguageModel):
             size = (self.config.hidden_size, self.dtype, self.device)
             kept.captured = CapturedForward(rows, capacity, *size)
         else:
-            self._idle.remove(kept)
+            with contextlib.suppress(ValueError):  # another thread gave two others back meanwhile
+                self._idle.remove(kept)
             with torch.inference_mode():  # where it was made, perhaps
                 kept.store.zero_()
         cache = kept.whole()

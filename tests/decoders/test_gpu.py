@@ -8,13 +8,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from helpers import tokens_of, word_sequence
+from torch import Tensor
 
-from mars_runtime.decoders import decode
+from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.forced import ForcedAcceptance
+from mars_runtime.model.captured import GraphRecorder, run_again
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, ShapeVocabulary, random_model, random_prompts
@@ -93,9 +96,59 @@ def test_bf16_lossless_mostly_agrees_with_ar(
     assert any(left == right for left, right in pairs)
 
 
-def test_a_shape_runs_with_forced_acceptance() -> None:
-    """Two layers of the 0.5B shape, its vocabulary and heads, in bf16."""
-    config = ModelConfig.from_dict(SHAPES["qwen2.5-0.5b"] | {"num_hidden_layers": 2})
+@pytest.mark.parametrize("name", WAYS)
+def test_a_step_waits_for_the_device_once(
+    fp32: Checkpoint, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The copy of the results is the one wait; any other one is an error here."""
+    reads: list[int] = []
+
+    def counted(tensor: Tensor, *args: Any, copy: Any = Tensor.cpu) -> Tensor:
+        if not tensor.is_cuda:
+            return copy(tensor, *args)  # type: ignore[no-any-return]
+        reads.append(tensor.numel())
+        torch.cuda.set_sync_debug_mode("default")
+        found: Tensor = copy(tensor, *args)
+        torch.cuda.set_sync_debug_mode("error")
+        return found
+
+    batch = CursorBatch(fp32.model, fp32.tokenizer, 1, 64)
+    batch.add(0, [11, 12, 13, 11, 12], lambda: WAYS[name])
+    batch.step()
+    batch.step()  # the buckets of the next steps are mostly captured
+    monkeypatch.setattr(Tensor, "cpu", counted)
+    monkeypatch.setattr(fp32.model, "record", run_again)  # a capture waits, and rightly so
+    for count in range(1, 4):
+        if not batch.rows:
+            break
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            batch.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert len(reads) == count
+
+
+def test_the_chat_adapter_with_groups_lookup_and_a_penalty(smollm2_file: Path) -> None:
+    """Lossless text is AR's in fp32, up to near ties; the sampler head ranks on the device."""
+    chat = load_checkpoint("mars-smollm2", device="cuda", dtype="fp32")
+    prompt = chat.tokenizer.encode_prompt("Name three colours, then name them again.")
+    shared = {"repetition_penalty": 1.1, "max_new_tokens": 48}
+    ways = [
+        DecodeSettings("ar", **shared),
+        DecodeSettings(tau=0.0, block_size=4, lossless=True, groups="every", lookup=True, **shared),
+    ]
+    left, right = (
+        tokens_of(decode(chat.model, chat.tokenizer, [prompt], lambda now=way: now))[0]  # type: ignore[misc]
+        for way in ways
+    )
+    assert left[:24] == right[:24]
+
+
+@pytest.mark.parametrize("shape", ["qwen2.5-0.5b", "qwen2.5-7b"])
+def test_a_shape_runs_with_forced_acceptance(shape: str) -> None:
+    """Two layers of a published shape, its vocabulary and heads, in bf16, by CUDA graphs."""
+    config = ModelConfig.from_dict(SHAPES[shape] | {"num_hidden_layers": 2})
     model = random_model(config, torch.device("cuda"), torch.bfloat16)
     vocabulary = ShapeVocabulary(size=151666, mask_id=151665)
     forced = ForcedAcceptance((0.55, 0.23, 0.10, 0.12))
@@ -103,3 +156,6 @@ def test_a_shape_runs_with_forced_acceptance() -> None:
     prompts = random_prompts(vocabulary, [5, 60, 17, 100])
     run = decode(model, vocabulary, prompts, lambda: settings, forced=forced)
     assert [len(row) for row in tokens_of(run, 4)] == [128] * 4
+    recorder = model.record
+    assert isinstance(recorder, GraphRecorder)
+    assert (recorder.reason, recorder.num_graphs > 0) == ("", True)
