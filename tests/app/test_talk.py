@@ -104,11 +104,11 @@ SHOWN: dict[str, tuple[Claim, ...]] = {
 
 CLAIMS = {
     "Several tokens from one forward pass": {"palindrome"},
-    "What that makes of the time": {"palindrome"},
-    "Turn τ down: it breaks. Lossless heals it": {
+    "What that means in seconds": {"palindrome"},
+    "Lower τ and the text breaks. Lossless repairs it": {
         "dial-95", "dial-70", "dial-50", "dial-lossless",
     },
-    "How far one can go": set(),
+    "Speed against agreement": set(),
     "It stops where it is not sure": {"dial-70"},
     "Not every text gets faster": {"rewrite"},
     "Your turn": {"palindrome"},
