@@ -76,8 +76,10 @@ def prompts_of(kind: str) -> list[str]:
 
 
 def ways(kind: str) -> Iterator[dict[str, Any]]:
-    """A row for AR, then one for each way: tokens per forward, the share of answers with the very
-    tokens of AR, and the speed beside it."""
+    """Yield a row for AR, then one for each way.
+
+    A row has tokens per forward, the share of answers with exactly AR's tokens, and the speed over
+    AR's."""
     name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
     plain = DecodeSettings("ar", max_new_tokens=most)
     verified = (AR_LOOKUP, DEFAULTS)

@@ -41,7 +41,7 @@ export const HELP = {
     text: "A token is a word or a piece of one; a forward, or pass, is one evaluation of the whole model. An ordinary model (AR, autoregressive) writes one token in each pass, MARS as many as it can foresee.",
     place: "ex-run",
   },
-  speedup: { title: "Speed beside plain AR", text: DEFINITION, place: "ex-run" },
+  speedup: { title: "Speed over plain AR", text: DEFINITION, place: "ex-run" },
 };
 const WIDTH = 320;
 const GAP = 6;

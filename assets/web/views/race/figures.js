@@ -10,7 +10,7 @@ import { counted, environment, figure, milliseconds, short, whole } from "../../
 
 const BIG = [
   ["perForward", "tokens per forward", "TPF"],
-  ["speedup", "speed beside plain AR", ""],
+  ["speedup", "speed over plain AR", ""],
   ["perSecond", "tokens per second", "tok/s"],
   ["forward", "mean time of a forward", "ms"],
 ];
@@ -87,7 +87,7 @@ export class Figures {
     const base = other ? folds.perSecond(other) : NaN;
     const beside = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
-    if (other) drawSpeedup(this.big.speedup, laneSpeedup(main, other), `speed beside ${other.title}`);
+    if (other) drawSpeedup(this.big.speedup, laneSpeedup(main, other), `speed over ${other.title}`);
     this.set(
       "perForward",
       figure(folds.perForward(main)),
