@@ -304,6 +304,9 @@ class Engines:
             return ""
         return f"{name} is not loaded." if load is None else load.trouble
 
+    def before_serving(self) -> None:
+        """Do what has to be done once, right before the page is served."""
+
     def close(self) -> None:
         """End every engine and what it runs; what is on its way is left alone."""
         self.metrics.close()

@@ -32,7 +32,7 @@ EVENT = f"{API}/run/predict"
 """Where events that never wait in line are posted."""
 _READ = re.compile(
     rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/[\w./-]{{1,200}})?"
-    rf"|{API}/(info/?|openapi\.json|startup-events|app_id/?|queue/data|heartbeat/\w{{1,64}}"
+    rf"|{API}/(info/?|openapi\.json|app_id/?|queue/data|heartbeat/\w{{1,64}}"
     rf"|call/(v2/)?\w+/\w{{1,64}})"
 )
 _WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")

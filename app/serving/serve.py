@@ -1,6 +1,7 @@
-"""Serves the page with the settings of a public demo, and its typed endpoints as tools of an MCP
-server where ``gradio[mcp]`` is installed. Knows gradio's launch and what its own servers leave
-undone; builds nothing.
+"""The page as an ASGI app, with the settings of a public demo, and the server that serves it.
+
+Gradio's app is mounted in an app of our own, so the server, its limits and its middleware are ours.
+The typed endpoints are also tools of an MCP server where ``gradio[mcp]`` is installed.
 """
 
 from __future__ import annotations
@@ -13,19 +14,23 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 import httpx
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from gradio import http_server, mcp, queueing, route_utils, routes
+from gradio import mcp, queueing, route_utils, routes
 from jinja2 import ChoiceLoader, DictLoader
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount
 
 from app.components import assets
 from app.components.files import ADDRESSES, file_address, serve_file
@@ -45,66 +50,114 @@ from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
-from mars_runtime.serving.server import Config, PlaceTakenError, url_of
+from mars_runtime.serving.server import PlaceTakenError, Server, bound, url_of
 
 log = logging.getLogger(__name__)
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
 """Without which no view finds plotly.js."""
 TOOL_SECONDS = 0.2  # between two looks at whether a tool has begun
 QUEUE_PAUSE = 0.02  # seconds between two looks at the queue of events
+START_SECONDS = 0.01  # between two checks of whether the server has started
+CLOSE_SECONDS = 5.0  # that a server may take to end
+MAX_SESSIONS = 200  # whose state Gradio stores
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPage:
+    """A page that is being served. url: its address on this machine, with a slash at the end."""
+
+    blocks: gr.Blocks
+    url: str
+    server: Server
+    thread: threading.Thread
+
+    def wait(self) -> None:
+        """Block until the server ends."""
+        self.thread.join()
+
+    def close(self) -> None:
+        """End the server and the streams of its visitors."""
+        self.server.leave()
+        self.thread.join(CLOSE_SECONDS)
 
 
 def serve(
     handlers: Handlers, is_blocking: bool = True, first: Recording | None = None
-) -> gr.Blocks:
+) -> ServedPage:
     """Serve until interrupted, or return the running page when ``is_blocking`` is off.
 
     first: the recorded run that visitors find, until they run something themselves.
-    Nothing leaves the machine: no analytics, fonts or share link. No monitoring page, no uploads,
-    no stack traces, no route that the app does not use (``routes.py``); the queue is bounded and
-    cannot be gone round. Raises AppSettingsError where
+    Nothing leaves the machine: no analytics, fonts or share link. Raises AppSettingsError where
     nothing can be served at the host and port.
     """
     settings = handlers.engines.settings
-    host = settings.host.strip("[]")
+    try:
+        listening = bound(settings.host, settings.port)
+    except PlaceTakenError as error:
+        raise AppSettingsError(str(error)) from error
+    url = url_of(settings.host, listening.getsockname()[1])
     page = build(handlers, first)
+    app = make_app(handlers, page, url)
+    handlers.engines.before_serving()
+    server = Server(app, partial(page.close, verbose=False), is_proxied=settings.num_proxies > 0)
+    # In a thread: the main thread receives the signals, and ends the engines before the server.
+    thread = threading.Thread(target=server.run, args=[[listening]], daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise RuntimeError("The page could not be started; the log says why.")
+        time.sleep(START_SECONDS)
+    served = ServedPage(page, f"{url}/", server, thread)
+    if is_blocking:
+        print(f"MARS live is at {url}", flush=True)
+        served.wait()
+    return served
+
+
+def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
+    """The app that serves the page. url: its address on this machine.
+
+    No monitoring page, no uploads, no stack traces, no route that the app does not use
+    (``routes.py``); the queue is bounded and cannot be bypassed.
+    """
+    settings = handlers.engines.settings
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
+    page.state_session_capacity = MAX_SESSIONS
     _look_less_often(page)
     _write_document()
     _log_without_values()
-    config = partial(Config, is_proxied=settings.num_proxies > 0)
-    http_server.uvicorn = SimpleNamespace(Config=config)  # type: ignore[assignment,attr-defined]
-    _answer_no_other_origin()
-    mcp.GradioMCPServer = Tools  # type: ignore[misc]
-    try:
-        page.launch(
-            server_name=f"[{host}]" if ":" in host else host,
-            server_port=settings.port or None,
-            theme=theme(),
-            head=head(),
-            share=False,
-            show_error=False,
-            enable_monitoring=False,
-            run_history=False,
-            mcp_server=has_tools(),
-            ssr_mode=False,
-            pwa=False,
-            footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
-            max_file_size="1mb",
-            state_session_capacity=200,
-            app_kwargs={
-                "middleware": _middleware(handlers, page),
-                "exception_handlers": {RequestValidationError: _misfit},
-            },
-            quiet=True,
-            prevent_thread_lock=True,
-        )
-    except OSError as error:
-        raise AppSettingsError(str(PlaceTakenError(host, settings.port))) from error
-    if is_blocking:
-        print(f"MARS live is at {url_of(host, page.server_port)}", flush=True)
-        page.block_thread()
-    return page
+    lifespan = None
+    if has_tools():
+        # Not by ``mcp_server=True``, which makes a server of Gradio's own class.
+        tools = Tools(page, url)
+        page.mcp_server_obj, page.mcp_server, lifespan = tools, True, tools.lifespan
+    app = FastAPI(
+        openapi_url=None,
+        middleware=_middleware(handlers, page),
+        lifespan=lifespan,
+    )
+    gr.mount_gradio_app(
+        app,
+        page,
+        path="",
+        footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
+        run_history=False,
+        app_kwargs={
+            "middleware": [Middleware(Faults, respond=_respond)],
+            "exception_handlers": {RequestValidationError: _misfit},
+        },
+        show_error=False,
+        max_file_size="1mb",
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,
+        theme=theme(),
+        head=head(),
+    )
+    (mounted,) = (route.app for route in app.routes if isinstance(route, Mount))
+    page.app = mounted  # type: ignore[assignment]  # else validators and ``close`` use another app
+    return app
 
 
 def _write_document() -> None:
@@ -162,6 +215,9 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
             is_run=is_run,
             max_runs=settings.max_runs_per_address,
         ),
+        # No page of another origin reads an answer. Gradio leaves that to the middleware of the app
+        # that it is mounted in; its own would admit every port of localhost.
+        Middleware(CORSMiddleware, allow_origins=()),
     ]
 
 
@@ -209,12 +265,6 @@ def _look_less_often(page: gr.Blocks) -> None:
     page._queue.ANAYLTICS_CACHE_FREQUENCY = sys.maxsize
 
 
-def _answer_no_other_origin() -> None:
-    """Let no page of another origin read an answer: gradio grants it to every port of localhost,
-    and to everybody where it is served to the world, cookies included."""
-    route_utils.CustomCORSMiddleware.parent_configures_cors = lambda self: True  # type: ignore[method-assign]
-
-
 def _log_without_values() -> None:
     """Let gradio log where something went wrong without the words of the exception.
 
@@ -238,7 +288,14 @@ def has_tools() -> bool:
 
 
 class Tools(mcp.GradioMCPServer):
-    """Gradio calls the page's own endpoints by HTTP, each call a job of its client."""
+    """Gradio calls the page's own endpoints by HTTP, each call a job of its client.
+
+    url: where the page is served. Without it Gradio would ask whatever host a request names.
+    """
+
+    def __init__(self, page: gr.Blocks, url: str) -> None:
+        super().__init__(page)
+        self._local_url = url
 
     async def _execute_tool_without_progress(self, job: Any) -> list[Any]:
         result = asyncio.wrap_future(job.future)

@@ -36,6 +36,7 @@ from mars_runtime.engine.leased.worker import (
     open_checkpoint,
 )
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.serving.server import bound
 
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
@@ -115,6 +116,23 @@ class LeasedEngines(Engines):
             max_waiting=settings.max_waiting,
         )
         return Served(self.entries[name], checkpoint, engine)
+
+    def before_serving(self) -> None:
+        """Let ``spaces`` pack the weights and report that the app is up, which it does when a
+        Gradio app is launched. The page is mounted, not launched, so launch an empty app."""
+        with bound("127.0.0.1", 0) as free:
+            port = free.getsockname()[1]
+        with gr.Blocks(analytics_enabled=False) as empty:
+            pass
+        empty.launch(
+            server_name="127.0.0.1",
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=True,
+            share=False,
+            ssr_mode=False,
+        )
+        empty.close(verbose=False)
 
     def _open_backend(self, name: str, costs: ForwardCosts | None) -> Backend:
         """In the other process."""

@@ -36,8 +36,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session", autouse=True)
 def _an_app_where_it_is_served() -> Iterator[None]:
-    """Gradio makes one of 150 routes as a page is built, one as it gets a queue, and a third as it
-    is launched, which alone is used."""
+    """Gradio makes an app of 150 routes when a page is built, one when it gets a queue, and a third
+    when it is mounted; only the third is used."""
     create = App.create_app
 
     def made(blocks: gr.Blocks, **options: Any) -> App | None:
@@ -70,7 +70,7 @@ def address(served_handlers: Handlers) -> Iterator[str]:
     from app.serving.serve import serve
 
     page = serve(served_handlers, is_blocking=False)
-    yield page.local_url
+    yield page.url
     page.close()
 
 

@@ -110,7 +110,7 @@ def page_served(handlers: Handlers, **rest: Any) -> Iterator[str]:
 
     page = serve(handlers, is_blocking=False, **rest)
     try:
-        yield page.local_url
+        yield page.url
     finally:
         page.close()
         handlers.engines.close()

@@ -212,18 +212,20 @@ def endpoints(handlers: Handlers) -> list[Callable]:
 
 
 def test_tools_are_served_only_where_mcp_is_installed(tmp_path: Path, monkeypatch) -> None:
-    """With a stand-in for the package: what matters is what gradio is told."""
-    import importlib
+    import httpx
+    from gradio.mcp import GradioMCPServer
 
-    serving = importlib.import_module("app.serving.serve")
-    handlers, _ = make_page(tmp_path, port=0)
-    told: list[bool] = []
-    monkeypatch.setattr("gradio.Blocks.launch", lambda _, **how: told.append(how["mcp_server"]))
-    for found in ((), ("StreamableHTTPSessionManager",)):
-        monkeypatch.setattr("app.serving.serve.Tools", type("Tools", (), dict.fromkeys(found)))
-        serving.serve(handlers, is_blocking=False)
-    handlers.engines.close()
-    assert told == [False, True]
+    name = "StreamableHTTPSessionManager"
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accepts = {"accept": "application/json, text/event-stream"}
+    for is_here in (hasattr(GradioMCPServer, name), False):
+        if not is_here:
+            monkeypatch.delattr(GradioMCPServer, name, raising=False)
+        handlers, _ = make_page(tmp_path, port=0)
+        with page_served(handlers) as url:
+            answer = httpx.post(f"{url}gradio_api/mcp/", json=hello, headers=accepts, timeout=60)
+            assert answer.status_code == (200 if is_here else 404)
+            assert httpx.get(f"{url}config").json()["mcp_server"] is is_here
 
 
 @pytest.mark.parametrize(

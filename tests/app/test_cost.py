@@ -54,7 +54,7 @@ def visitor(handlers: Handlers) -> Iterator[subprocess.Popen[str]]:
     from app.serving.serve import serve
 
     page = serve(handlers, is_blocking=False)
-    command = [sys.executable, "-c", CLIENT, page.local_url, str(HERE), str(HERE.parents[1])]
+    command = [sys.executable, "-c", CLIENT, page.url, str(HERE), str(HERE.parents[1])]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, text=True, **pipes)
     yield process

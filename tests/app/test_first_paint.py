@@ -183,9 +183,9 @@ def visit(fetching: Handlers) -> Iterator[object]:
     with visiting() as take:
 
         def open_page(query: str = "") -> playwright.Page:
-            page = take(served.local_url)
+            page = take(served.url)
             page.set_viewport_size({"width": 1280, "height": 900})
-            page.goto(served.local_url + query)
+            page.goto(served.url + query)
             page.wait_for_selector(f"{RACE}[data-state=empty]")
             return page
 

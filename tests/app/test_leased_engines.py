@@ -13,9 +13,17 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import gradio as gr
+import httpx
 import pytest
 from live_page import begun, lane_trace
-from scripted_page import TEXT, ScriptedBackend, controls, make_handlers, make_served
+from scripted_page import (
+    TEXT,
+    ScriptedBackend,
+    controls,
+    make_handlers,
+    make_served,
+    page_served,
+)
 
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
@@ -214,6 +222,27 @@ def test_the_time_is_asked_for_by_the_call(spaces: Any) -> None:
     call: Any = SimpleNamespace(seconds=12.2)
     assert list(zerogpu.lend(decode)(call)) == [News()]
     assert spaces.asked == [13]
+
+
+def test_zerogpu_is_told_of_the_start_before_the_page_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``spaces`` hears of it: by the first launch of a Gradio app."""
+    space = Space(tmp_path, port=0)
+    launch, launched = gr.Blocks.launch, list[gr.Blocks]()
+
+    def first_launch(blocks: gr.Blocks, **options: Any) -> Any:
+        launched.append(blocks)
+        gr.Blocks.launch = launch  # type: ignore[method-assign]
+        return blocks.launch(**options)
+
+    monkeypatch.setattr(gr.Blocks, "launch", first_launch)
+    with page_served(space.handlers) as url:
+        (empty,) = launched
+        assert httpx.get(f"{url}config").json()["title"] == "MARS live"
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(empty.local_url)
+    space.workers.end()
 
 
 @pytest.mark.parametrize(

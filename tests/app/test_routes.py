@@ -86,6 +86,7 @@ SHUT = [
     ("GET", "/monitoring"),
     ("GET", "/monitoring/summary"),
     ("GET", "/gradio_api/runs"),
+    ("GET", "/gradio_api/startup-events"),
     ("POST", "/gradio_api/run-history/connect"),
     ("POST", "/login"),
     ("GET", "/gradio_api/dev/reload"),
@@ -106,7 +107,7 @@ def test_a_route_that_the_app_does_not_use_is_shut(address: str, method: str, pa
 def test_what_the_page_uses_is_open(address: str) -> None:
     _, page = ask(address, "GET", "/")
     assert "MARS live" in page
-    for path in ("/config", "/theme.css", "/gradio_api/info", "/gradio_api/startup-events"):
+    for path in ("/config", "/theme.css", "/gradio_api/info", "/gradio_api/app_id"):
         assert ask(address, "GET", path)[0] == 200
     for name in FILES:
         assert f'"{file_address(name)}' in page  # relative to the page

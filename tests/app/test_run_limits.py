@@ -69,18 +69,18 @@ def test_runs_that_nobody_watches_are_ended_and_forgotten(
     """Seventeen posts in the slowest motion, each of another session, no stream opened."""
     page, handlers = served
     backend.forward_seconds = 0.05
-    visitors = [Visitor(page.local_url) for _ in range(17)]
+    visitors = [Visitor(page.url) for _ in range(17)]
     with ThreadPoolExecutor(len(visitors)) as posts:
         posted = [posts.submit(each.run, pace=100, max_new_tokens=512) for each in visitors]
         assert eventually(lambda: num_runs(handlers) > 4, 10)
         assert [each.result()[0] for each in posted] == [200] * len(visitors)
     assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
-    queue = page._queue
+    queue = page.blocks._queue
     assert eventually(lambda: not queue.event_ids_to_events, 10)
     assert eventually(lambda: not queue.pending_messages_per_session, 10)
     assert eventually(lambda: not queue.pending_event_ids_session, 10)
     backend.forward_seconds = 0.0
-    assert_serves(Visitor(page.local_url))
+    assert_serves(Visitor(page.url))
 
 
 def test_so_are_calls_of_the_endpoints(
@@ -88,7 +88,7 @@ def test_so_are_calls_of_the_endpoints(
 ) -> None:
     page, handlers = served
     backend.forward_seconds = 0.05
-    assert call(page.local_url, 512)[0] == 200
+    assert call(page.url, 512)[0] == 200
     assert eventually(lambda: num_runs(handlers) == 1, 10)
     assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
 
@@ -98,7 +98,7 @@ def test_a_run_that_is_watched_goes_on(
 ) -> None:
     page, _ = served
     backend.forward_seconds = 0.1
-    visitor = Visitor(page.local_url)
+    visitor = Visitor(page.url)
     seconds = run_limits.GRACE_SECONDS + 1.0
     num_tokens = round(seconds / backend.forward_seconds)
     began = time.monotonic()
@@ -113,14 +113,14 @@ def test_a_page_that_is_slow_to_listen_still_hears_what_it_opens_with(
     served: tuple[Any, Handlers],
 ) -> None:
     page, _ = served
-    visitor = Visitor(page.local_url)
+    visitor = Visitor(page.url)
     (opening,) = (
         each["id"]
-        for each in page.config["dependencies"]
+        for each in page.blocks.config["dependencies"]
         if [what for _, what in each["targets"]] == ["load"] and each["queue"] is not False
     )
     body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": visitor.session}
-    assert post(page.local_url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
+    assert post(page.url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
     time.sleep(run_limits.GRACE_SECONDS + 1.0)
     assert any(message["msg"] == "process_completed" for message in visitor.stream())
 
@@ -131,8 +131,8 @@ def test_an_endpoint_that_is_read_goes_on(
     page, _ = served
     backend.forward_seconds = 0.1
     num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
-    address = page.local_url + "gradio_api/call/generate"
-    status, text = call(page.local_url, num_tokens)
+    address = page.url + "gradio_api/call/generate"
+    status, text = call(page.url, num_tokens)
     assert status == 200
     with urllib.request.urlopen(f"{address}/{json.loads(text)['event_id']}", timeout=60) as answer:
         assert '"ended": "limit"' in answer.read().decode()
@@ -163,16 +163,16 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
     handlers = make_handlers(tmp_path, backend, port=0, max_runs_per_address=3)
     page = page_of(handlers, is_blocking=False)
     try:
-        visitors = [Visitor(page.local_url) for _ in range(4)]
+        visitors = [Visitor(page.url) for _ in range(4)]
         assert [visitor.run(max_new_tokens=100)[0] for visitor in visitors[:3]] == [200] * 3
         status, text = visitors[3].run()
         assert (status, "You have 3 runs going" in text) == (429, True)
-        assert call(page.local_url, 8)[0] == 429
+        assert call(page.url, 8)[0] == 429
         assert visitors[3].knobs()[0] == 200
         for visitor in visitors:
             handlers.live.stop(visitor.session)
         backend.forward_seconds = 0.0
-        assert eventually(lambda: not page._queue.event_ids_to_events, 20)
+        assert eventually(lambda: not page.blocks._queue.event_ids_to_events, 20)
         assert_serves(visitors[3])
     finally:
         page.close()
@@ -201,13 +201,13 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
     asked = {"prompts": ["Say it."]} if name == "batch" else {"prompt": "Say it."}
     body = json.dumps({**asked, "checkpoint": "chat"}).encode()
     for _ in range(3):
-        status, told = post(loading.local_url, f"gradio_api/call/v2/{name}", body)
+        status, told = post(loading.url, f"gradio_api/call/v2/{name}", body)
         assert status == 200
-        address = f"{loading.local_url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
+        address = f"{loading.url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
         with urllib.request.urlopen(address, timeout=60) as answer:
             answer.readline()
-    assert eventually(lambda: not loading._queue.event_ids_to_events, 10)
-    late = Visitor(loading.local_url)
+    assert eventually(lambda: not loading.blocks._queue.event_ids_to_events, 10)
+    late = Visitor(loading.url)
     assert late.run(checkpoint="tiny")[0] == 200
     assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
 
@@ -245,7 +245,7 @@ def test_callers_of_the_endpoints_are_told_apart_by_what_a_trusted_proxy_saw(
         for n, name in enumerate(("generate", "compare", "traces", "batch")):
             asked: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
             request = urllib.request.Request(
-                f"{page.local_url}gradio_api/call/v2/{name}",
+                f"{page.url}gradio_api/call/v2/{name}",
                 json.dumps({**asked, "max_new_tokens": 200}).encode(),
                 {"content-type": "application/json", "x-forwarded-for": f"6.6.6.6, 10.0.0.{n}"},
             )

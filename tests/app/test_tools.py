@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,10 +35,10 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield f"{url}gradio_api/mcp/", handlers, backend
 
 
-def with_client(address: str, use: Callable[[Any], Awaitable[T]]) -> T:
+def with_client(address: str, use: Callable[[Any], Awaitable[T]], **headers: str) -> T:
     async def session() -> T:
         async with (
-            streamablehttp_client(address) as (read, write, _),
+            streamablehttp_client(address, headers) as (read, write, _),
             ClientSession(read, write) as client,
         ):
             await client.initialize()
@@ -62,6 +64,22 @@ def test_tools_are_listed_and_give_json(place: Place) -> None:
     assert race["speedup"] is None
     assert json.loads(lines[0])
     assert len(batch["results"]) == 1
+
+
+def test_a_tool_asks_this_server_whatever_host_the_request_names(place: Place) -> None:
+    """Else a caller could have the server call another one, and all later calls go there."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.setblocking(False)
+
+        async def use(client: Any) -> Any:
+            asked = {"prompt": "Say it.", "max_new_tokens": 9}
+            return await client.call_tool("generate", asked, timedelta(seconds=60))
+
+        named = f"127.0.0.1:{other.getsockname()[1]}"
+        found = with_client(place[0], use, **{"x-forwarded-host": named, "x-gradio-server": named})
+        assert json.loads(found.content[0].text)["num_tokens"] == 9
+        with pytest.raises(BlockingIOError):
+            other.accept()
 
 
 @pytest.mark.parametrize("is_told", [False, True])
