@@ -80,6 +80,7 @@ GRADIO_FILES = {
     "app/api/endpoints.py",
     "app/batch/tab.py",
     "app/compare.py",
+    "app/gradio_compat.py",
     "app/grid/tab.py",
     "app/live/tab.py",
     "app/traffic/tab.py",

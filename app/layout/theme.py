@@ -15,7 +15,7 @@ from app.components import assets
 
 
 def theme() -> gr.themes.Base:
-    """The theme for ``launch``; light and dark are both written out, neither derived."""
+    """The theme of the page; light and dark are both written out, neither derived."""
     told = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
     base = gr.themes.Base(
         neutral_hue="slate",

@@ -30,20 +30,20 @@ NO_HOST = "The request names a host that is not valid: open the page at its own 
 MAX_PACKED = 8  # answers that are stored, the least recently used ones go first
 PACKED = 4
 """How hard what gradio sends is compressed, its streams excepted: decoding uses the same cores."""
-OriginOf = Callable[[Request, str], str]
+Edit = Callable[[str, str], str]
+"""Document, origin that it names -> the document that is sent."""
 
 
 class Documents:
     """ASGI middleware: answer a GET of PATHS or ASSETS with what gradio answered the first one.
 
     The origin of the request is the only part of it that changes the answer: gradio takes no
-    other page and no deep link here. origin_of: the origin of a request for a path, as gradio reads
-    it. Raises ValueError.
+    other page and no deep link here. edit: what is changed in the document.
     """
 
-    def __init__(self, app: Application, origin_of: OriginOf) -> None:
+    def __init__(self, app: Application, edit: Edit) -> None:
         self._app = app
-        self._origin_of = origin_of
+        self._edit = edit
         self._rendering = asyncio.Lock()
         self._rendered: dict[str, tuple[str, str]] = {}  # path -> its text and media type
         self._packed: dict[tuple[str, str], bytes] = {}
@@ -62,7 +62,7 @@ class Documents:
             await (response or self._app)(scope, receive, send)
             return
         try:
-            origin = self._origin_of(Request(scope), path)
+            origin = origin_of(scope)
         except ValueError:
             origin = ""
         if not ORIGIN.fullmatch(origin):
@@ -87,7 +87,9 @@ class Documents:
         """Have gradio render a document, and store it."""
         status, headers, body = await self._answer(path, scope)
         if status == 200:
-            self._rendered[path] = body.decode(), headers["content-type"]
+            text = body.decode()
+            text = self._edit(text, MARKER) if path == "/" else text
+            self._rendered[path] = text, headers["content-type"]
 
     async def _asset(self, scope: Message) -> Response | None:
         """An asset, packed; None where gradio has none."""
@@ -141,3 +143,15 @@ class Documents:
         while len(self._packed) > MAX_PACKED:
             del self._packed[next(iter(self._packed))]
         return body
+
+
+def origin_of(scope: Message) -> str:
+    """The origin at which a client asks, by what a proxy forwarded, else by the request. Raises
+    ValueError for a host that is not valid."""
+    headers = Headers(scope=scope)
+    host, scheme = (
+        headers.get(f"x-forwarded-{name}", "").partition(",")[0].strip()
+        for name in ("host", "proto")
+    )
+    base = f"http://{host}" if host else str(Request(scope).base_url)
+    return (base.replace("http://", "https://", 1) if scheme == "https" else base).rstrip("/")

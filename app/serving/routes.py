@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from app.gradio_compat import CALLS, EVENT, EVENTS, NAMED, READ, TOOLS, WRITTEN
 from mars_runtime.serving.limits import (
     Application,
     Message,
@@ -25,20 +26,6 @@ from mars_runtime.serving.limits import (
     whole_body,
 )
 
-API = "/gradio_api"
-CALLS = f"{API}/component_server"
-"""Where gradio takes calls of server functions, whose values it hands on as they are."""
-EVENT = f"{API}/run/predict"
-"""Where events that never wait in line are posted."""
-_READ = re.compile(
-    rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/[\w./-]{{1,200}})?"
-    rf"|{API}/(info/?|openapi\.json|app_id/?|queue/data|heartbeat/\w{{1,64}}"
-    rf"|call/(v2/)?\w+/\w{{1,64}})"
-)
-_WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")
-_TOOLS = re.compile(rf"{API}/mcp(/.*)?")
-_JOINED = re.compile(rf"{API}/queue/join|{EVENT}/?")
-_NAMED = re.compile(rf"{API}/call/(?P<v2>v2/)?(?P<name>\w+)/?")
 NOTHING = "Nothing is served here."
 NO_OBJECT = "Send one JSON object, as the page does."
 UNKNOWN = "The page has nothing of that number or name: reload it, or see /?view=api."
@@ -73,11 +60,11 @@ class Takes:
             is_part = type(number) is int and name in list(self.parts.get(number, ()))
             is_whole = "data" in posted and isinstance(posted.get("session_hash"), str)
             return (404, UNKNOWN) if not is_part else (0, "") if is_whole else (400, OTHER_VALUES)
-        if _JOINED.fullmatch(path):
+        if EVENTS.fullmatch(path):
             number = posted.get("fn_index")
             wanted = self.events.get(number) if type(number) is int else None
             return _judged(wanted, posted.get("data"))
-        if named := _NAMED.fullmatch(path):
+        if named := NAMED.fullmatch(path):
             parameters = self.endpoints.get(named["name"])
             if parameters is None or not named["v2"]:
                 wanted = None if parameters is None else len(parameters)
@@ -116,7 +103,7 @@ class Routes:
             await answer(send, 404, NOTHING)
         elif not all(map(_is_session, _asked_for(scope))):
             await answer(send, 400, LONG_SESSION)
-        elif scope["method"] != "POST" or _TOOLS.fullmatch(scope["path"]):
+        elif scope["method"] != "POST" or TOOLS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
         elif not is_json(scope):
             # Neither a form, which may bring files, nor what another site's page may send unasked.
@@ -125,11 +112,11 @@ class Routes:
             await self._judged(scope, receive, send)
 
     def _is_open(self, method: str, path: str) -> bool:
-        if self._has_tools and _TOOLS.fullmatch(path):
+        if self._has_tools and TOOLS.fullmatch(path):
             return True
         if method == "POST":
-            return _WRITTEN.fullmatch(path) is not None
-        return method in ("GET", "HEAD") and _READ.fullmatch(path) is not None
+            return WRITTEN.fullmatch(path) is not None
+        return method in ("GET", "HEAD") and READ.fullmatch(path) is not None
 
     async def _judged(self, scope: Message, receive: Receive, send: Send) -> None:
         """Read the body, whose size is bounded (``limits.py``), hand it on if it is harmless."""

@@ -2,20 +2,19 @@
 open and the address that asks.
 
 A run whose stream nobody opens within a few seconds is ended, its messages are forgotten, and one
-address has a bounded number of runs at once. Knows gradio's queue by the few parts named here.
+address has a bounded number of runs at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable
 from urllib.parse import parse_qs
 
-from app.serving.routes import API, answer, parsed_object
+from app.gradio_compat import CALLED, QUEUED, STREAM, Line
+from app.serving.routes import answer, parsed_object
 from mars_runtime.serving.limits import (
     Application,
     Message,
@@ -27,8 +26,6 @@ from mars_runtime.serving.limits import (
 )
 
 GRACE_SECONDS = 5.0  # in which a session opens the stream of what it asked for
-_JOINED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
-_CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
 NO_SESSION = "Nothing is going on here under that name: ask again."
 LOST = {
     "msg": "unexpected_error",
@@ -40,28 +37,14 @@ LOST = {
 FULL = "You have {} runs going: wait for one to end, or stop it."
 
 
-class Line(Protocol):
-    """Gradio's queue: the events in it by their ids, and what is kept for sessions."""
-
-    @property
-    def event_ids_to_events(self) -> Mapping[str, Any]: ...
-    @property
-    def pending_messages_per_session(self) -> MutableMapping[str, Any]: ...
-    @property
-    def pending_event_ids_session(self) -> MutableMapping[str, Any]: ...
-
-    async def clean_events(self, *, session_hash: str) -> None:
-        """End what a session runs, and forget what it waits for."""
-
-
 class RunLimits:
-    """ASGI middleware. ``line``: gradio's queue; ``is_run``: whether an event is one that decodes,
+    """ASGI middleware. ``line``: Gradio's queue; ``is_run``: whether an event is one that decodes,
     by its number; ``max_runs``: of one address at once."""
 
     def __init__(
         self,
         app: Application,
-        line: Callable[[], Line],
+        line: Line,
         is_run: Callable[[object], bool],
         max_runs: int,
     ) -> None:
@@ -76,10 +59,10 @@ class RunLimits:
         """Pass the request on, unless it asks for one run too many."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["method"] == "POST" and _JOINED.fullmatch(scope["path"]):
+        elif scope["method"] == "POST" and QUEUED.fullmatch(scope["path"]):
             await self._join(scope, receive, send)
         elif scope["method"] == "GET" and (session := self._session_of(scope)):
-            if session not in self._line().pending_messages_per_session:
+            if not self._line.has_session(session):
                 await _no_stream(scope, send)
                 return
             self._open[session] += 1
@@ -94,14 +77,11 @@ class RunLimits:
 
     def _session_of(self, scope: Message) -> str:
         """Whose stream is asked for; empty where none is."""
-        if scope["path"] == f"{API}/queue/data":
+        if scope["path"] == STREAM:
             query: str = scope["query_string"].decode("latin-1")
             return parse_qs(query).get("session_hash", [""])[0]
-        called = _CALLED.fullmatch(scope["path"])
-        if called is None:
-            return ""
-        event = self._line().event_ids_to_events.get(called["event"])
-        return called["event"] if event is None else str(event.session_hash)
+        called = CALLED.fullmatch(scope["path"])
+        return self._line.session_of(called["event"]) if called else ""
 
     async def _join(self, scope: Message, receive: Receive, send: Send) -> None:
         body = await whole_body(receive)
@@ -132,24 +112,20 @@ class RunLimits:
 
     def _num_runs(self, scope: Message) -> int:
         """How many runs the address has that asks, waiting ones included."""
-        events = list(self._line().event_ids_to_events.values())
-        runs = (event.request for event in events if self._is_run(event.fn._id))
         address = address_of(scope.get("client"))
-        return sum(address_of(request.client) == address for request in runs)
+        clients = (client for number, client in self._line.events() if self._is_run(number))
+        return sum(address_of(client) == address for client in clients)
 
     async def _forget(self, session: str) -> None:
         """Give the session a while to open its stream, which ends this; else it has gone."""
         await asyncio.sleep(GRACE_SECONDS)
         del self._expected[session]
-        line = self._line()
-        await line.clean_events(session_hash=session)
-        line.pending_messages_per_session.pop(session, None)
-        line.pending_event_ids_session.pop(session, None)
+        await self._line.forget(session)
 
 
 async def _no_stream(scope: Message, send: Send) -> None:
     """Answer for a stream that is not there."""
-    if _CALLED.fullmatch(scope["path"]):
+    if CALLED.fullmatch(scope["path"]):
         await answer(send, 404, NO_SESSION)
         return
     headers = [(b"content-type", b"text/event-stream; charset=utf-8")]

@@ -60,5 +60,32 @@ def test_gradio_prints_nothing_of_what_was_sent(
         assert SECRET not in text
 
 
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_gradio_logs_where_an_event_failed_without_its_words(
+    address: str,
+    served_handlers: Handlers,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    is_queued: bool,
+) -> None:
+    def failing(*_: object) -> None:
+        raise KeyError(SECRET)
+
+    visitor = Visitor(address)
+    if is_queued:
+        monkeypatch.setattr(served_handlers.live, "run", failing)
+        assert visitor.run()[0] == 200
+        assert not visitor.stream()[-2]["success"]
+    else:
+        monkeypatch.setattr(served_handlers.live, "steer", failing)
+        assert visitor.knobs()[0] == 500
+    told = capfd.readouterr()
+    assert "an event failed: KeyError" in caplog.text
+    assert "failing" in caplog.text
+    for text in (caplog.text, told.out, told.err):
+        assert SECRET not in text
+
+
 def test_a_fault_is_one_sentence_for_the_visitor() -> None:
     assert sentence_of(KeyError(SECRET)) == "The run failed inside the app; run it again."

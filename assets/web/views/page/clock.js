@@ -1,6 +1,6 @@
-// Stands in the page before Gradio's scripts, which keep the function that asks for a frame as they find it. Gradio leaves
-// the clock of its "Loading…" running for as long as a page is open, though that sign is gone: it asks for every frame,
-// nearly a tenth of a core beside the model. None of its clocks is shown here, so none of them gets a frame.
+// Runs before Gradio's scripts, which store requestAnimationFrame when they load. The clock of Gradio's "Loading…" keeps
+// running while the page is open, although that sign is gone: it requests every frame, which takes 7 % of a core. No clock
+// of Gradio's is shown on this page, so none of them gets a frame. Part of app/gradio_compat.py.
 
 (() => {
   const CLOCK = /^\(\)\s*=>\s*\{\s*[\w$]+\([\w$]+,\s*\(performance\.now\(\)\s*-/;
