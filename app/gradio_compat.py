@@ -96,6 +96,17 @@ def write_no_stubs() -> None:
         sys.meta_path.insert(0, _WriterFinder())
 
 
+MAX_SESSIONS = 200
+
+
+def store_few_sessions(page: gr.Blocks) -> None:
+    """Bound the number of sessions whose state Gradio stores, which is 10,000 by default.
+
+    A parameter of ``launch``, but not of ``gr.mount_gradio_app``. No upstream issue.
+    """
+    page.state_session_capacity = MAX_SESSIONS
+
+
 QUEUE_PAUSE = 0.02  # seconds between two checks of the queue
 
 

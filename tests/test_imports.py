@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -174,6 +176,61 @@ def test_only_layout_components_and_tabs_know_gradio() -> None:
             banned |= {"torch"}
         wrong += [f"{place}: {root}" for root in _roots(path) & banned]
     assert not wrong, f"these must not import that: {wrong}"
+
+
+OURS = {"app", "mars_runtime", *sys.stdlib_module_names}
+DOCUMENTED = {"torch.backends.quantized.engine"}
+"""Settings that are made by assigning to an attribute."""
+
+
+def test_no_library_is_patched_outside_gradio_compat() -> None:
+    """No attribute of an imported library, its modules or classes is assigned to."""
+    wrong = []
+    for path in [ROOT / "app.py", *_modules(ROOT / "app"), *_modules(RUNTIME)]:
+        if path == ROOT / "app" / "gradio_compat.py":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0)
+            for alias in node.names
+            if (getattr(node, "module", None) or alias.name).partition(".")[0] not in OURS
+        }
+        wrong += [
+            f"{_name(path)}:{node.lineno}: {target}"
+            for node in ast.walk(tree)
+            for target in map(ast.unparse, _assigned(node))
+            if re.split(r"\W", target)[0] in imported and target not in DOCUMENTED
+        ]
+    assert not wrong, f"these patch a library: {wrong}"
+
+
+def _assigned(node: ast.AST) -> list[ast.expr]:
+    """The attributes that a statement or a call assigns to."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+        return node.args[:1]
+    if isinstance(node, ast.Assign | ast.Delete):
+        found = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        found = [node.target]
+    else:
+        return []
+    targets = [part for each in found for part in getattr(each, "elts", [each])]
+    return [each for each in targets if isinstance(each, ast.Attribute | ast.Subscript)]
+
+
+def test_gradio_is_used_by_its_public_names_outside_gradio_compat() -> None:
+    """``import gradio`` only: its modules, and the queue of a page, are its own."""
+    wrong = []
+    for path in _modules(ROOT / "app"):
+        if path == ROOT / "app" / "gradio_compat.py":
+            continue
+        wrong += [f"{_name(path)}: {name}" for name in _imports(path) if name.startswith("gradio.")]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in ("_queue", "mcp_server_obj"):
+                wrong.append(f"{_name(path)}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong, f"these depend on Gradio's internals: {wrong}"
 
 
 @pytest.mark.parametrize("folder", ["app", "mars_runtime"])

@@ -12,7 +12,6 @@ from inspect import Parameter, Signature
 from typing import Any
 
 import gradio as gr
-from gradio.events import api as offer
 
 from app.api.runs import batch, compare, generate, traces
 from app.controls import DEFAULTS, settings_with
@@ -127,7 +126,10 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             partial(traces, engines, book),
         ),
     ):
-        offer(endpoint, api_name=endpoint.__name__, **run_queue(engines.settings))
+        # Documented, but not exported for type checkers.
+        gr.api(  # type: ignore[attr-defined]
+            endpoint, api_name=endpoint.__name__, **run_queue(engines.settings)
+        )
 
 
 def _endpoint(

@@ -44,7 +44,6 @@ FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
 """Without which no view finds plotly.js."""
 START_SECONDS = 0.01  # between two checks of whether the server has started
 CLOSE_SECONDS = 5.0  # that a server may take to end
-MAX_SESSIONS = 200  # whose state Gradio stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
     """
     settings = handlers.engines.settings
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
-    page.state_session_capacity = MAX_SESSIONS
+    gradio_compat.store_few_sessions(page)
     gradio_compat.poll_less_often(page)
     gradio_compat.log_without_values(where)
     tools = gradio_compat.make_tools(page, url) if gradio_compat.has_tools() else None

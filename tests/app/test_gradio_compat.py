@@ -121,7 +121,7 @@ PARTS: dict[str, Callable[[gradio.Blocks], bool]] = {
         lambda page: "blocks.mcp_server_obj.launch_mcp_on_sse(" in inspect.getsource(routes)
     ),
     "The capacity for sessions is no longer state_session_capacity.": (
-        lambda page: page.app.state_holder.capacity == page.state_session_capacity == 200
+        lambda page: page.app.state_holder.capacity == gradio_compat.MAX_SESSIONS
     ),
     **{
         f"Gradio has no route for GET {path}.": lambda page, path=path: (
