@@ -30,8 +30,8 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """The styles of the components and of the page, and its start, for the document's head; their
-    script stands there before (``serving/serve.py``).
+    """The styles of the components and of the page, and the call that starts it, for the document's
+    head. The script is already there (``gradio_compat.edit_document``).
 
     Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
     """

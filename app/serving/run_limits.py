@@ -38,8 +38,8 @@ FULL = "You have {} runs going: wait for one to end, or stop it."
 
 
 class RunLimits:
-    """ASGI middleware. ``line``: Gradio's queue; ``is_run``: whether an event is one that decodes,
-    by its number; ``max_runs``: of one address at once."""
+    """ASGI middleware. line: Gradio's queue. is_run: whether the event with a number decodes.
+    max_runs: how many runs an address may have at once."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import PlaceTakenError, Server, bound, url_of
 
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
-"""Without which no view finds plotly.js."""
+"""The files of the page, plotly.js among them, at their own addresses."""
 START_SECONDS = 0.01  # between two checks of whether the server has started
 CLOSE_SECONDS = 5.0  # that a server may take to end
 
@@ -139,11 +139,13 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
 
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
-    """What a request passes before gradio sees it, the first one first: the endpoint for programs,
-    what is reviewed and the page's files, which answer at their own addresses; what packs gradio's
-    answers; small requests everywhere but where a recorded run is brought, which travels as JSON
-    text; only to what is used; the document and configuration, rendered once; and only so many
-    runs, for whoever watches them."""
+    """The middleware of the app, outermost first.
+
+    The endpoint for programs, the Review tab's routes and the page's files answer at their own
+    addresses. Before Gradio sees any other request its size, its path and its values are checked;
+    only an imported run, sent as JSON text, may be large. The document and the configuration are
+    rendered once. The number of runs is limited last.
+    """
     engines = handlers.engines
     settings = engines.settings
     review = make_review(handlers.library, handlers.making, settings)
@@ -183,6 +185,7 @@ def _edit_document(text: str, root: str) -> str:
 
 
 def _takes(page: gr.Blocks) -> Takes:
+    """The events, endpoints and server functions of a page, and how many values they take."""
     endpoints = page.get_api_info()["named_endpoints"]
     return Takes(
         {number: len(event.inputs) for number, event in page.fns.items() if event.fn},
@@ -201,5 +204,6 @@ def _respond(refusal: ApiError) -> Response:
 
 
 async def _misfit(request: Request, error: Exception) -> Response:
-    """Instead of FastAPI's own answer, which repeats what was sent, or fails where JSON cannot."""
+    """Answer for values that do not fit. FastAPI's own answer would repeat them, and fails for
+    numbers that JSON cannot express."""
     return _respond(ApiError(422, OTHER_VALUES))
