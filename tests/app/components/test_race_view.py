@@ -161,7 +161,9 @@ def test_figures_of_a_looping_race_fit_the_view(show: Show, width: int) -> None:
     page = show("looping")
     page.set_viewport_size({"width": width, "height": 900})
     edge, outside = page.evaluate(
-        """root => {
+        """async root => {
+      const frame = () => new Promise(requestAnimationFrame);
+      await frame().then(frame); // the page answers a new size in the frame after it
       const edge = document.querySelector(`${root} .rv-panes`).getBoundingClientRect().right;
       const nodes = [...document.querySelectorAll(`${root} .rv-figures *`)];
       const outside = nodes.filter((node) => node.getBoundingClientRect().right > edge + 1);
