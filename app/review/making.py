@@ -47,6 +47,9 @@ MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
 AWAY_SECONDS = 120.0
 """After which a set is stopped whose owner's page asks for it no more. A browser lets a page in the
 background ask once a minute."""
+PAUSED_SECONDS = 5.0
+"""Between two checks of a set in the making, which come several times a second: a longer gap is a
+pause of the process (SIGSTOP, a frozen container)."""
 MAX_TOKENS = 128
 CAPPED = ("max_new_tokens", "block_size")
 """Settings whose ranges depend on the page and the checkpoint."""
@@ -80,6 +83,7 @@ class Job:
     error: str = ""
     began: float = field(default_factory=time.monotonic)
     seen: float = field(default_factory=time.monotonic)
+    checked: float = field(default_factory=time.monotonic)
     num_before: int = 0
 
     @property
@@ -87,10 +91,14 @@ class Job:
         """Whether nothing is done for it any more."""
         return self.state in ("stopped", "done", "failed")
 
-    @property
     def is_left(self) -> bool:
-        """Whether its owner's page has asked for it no more for a while."""
-        return time.monotonic() - self.seen > AWAY_SECONDS
+        """Whether its owner's page has asked for it no more for a while. A pause of the process
+        does not count: its clients could not ask."""
+        now = time.monotonic()
+        if now - self.checked > PAUSED_SECONDS:
+            self.seen += now - self.checked
+        self.checked = now
+        return now - self.seen > AWAY_SECONDS
 
 
 class Making:
@@ -146,7 +154,7 @@ class Making:
     def _going(self) -> list[Job]:
         """The sets that are made or paused; those that were left are stopped first."""
         for job in self._jobs.values():
-            if not job.is_over and job.is_left:
+            if not job.is_over and job.is_left():
                 job.state = "stopped"
         return [job for job in self._jobs.values() if not job.is_over]
 
@@ -223,7 +231,7 @@ class Making:
                 job.num_before = job.progress.num_all - len(review.missing())
                 job.began = time.monotonic()
                 while not job.is_over:
-                    if job.is_left:
+                    if job.is_left():
                         job.state = "stopped"
                         return
                     if job.state == "paused":
@@ -247,7 +255,7 @@ class Making:
         work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
         for progress in work:
             job.progress = progress
-            if job.state != "making" or job.is_left:
+            if job.state != "making" or job.is_left():
                 work.close()  # type: ignore[attr-defined]
                 return
         job.state = "done"

@@ -35,6 +35,8 @@ MAX_BODY_SECONDS = 180.0  # however large it is
 LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
 DRAIN_SECONDS = 30.0
 DRAINED = 16_000  # bytes of an answer that a client must take in DRAIN_SECONDS
+PAUSED_SECONDS = 1.0
+"""A timer that is so late was held up by a pause of the process (SIGSTOP, a frozen container)."""
 PIECE = 65_536  # bytes of an answer that wait in the server's memory for one client
 MAX_CONNECTIONS = 800  # below the 1,024 files that many systems let a process open
 MAX_OF_ADDRESS = 200
@@ -215,6 +217,16 @@ class PunctualProtocol(H11Protocol):
         self._disarm()
         self._end_drain()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, unless a request may have come while the process was paused:
+        timers run before it is read."""
+        if _was_paused(self.timeout_keep_alive_task, self.loop.time()):
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        else:
+            super().timeout_keep_alive_handler()
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand on the connection, whose request is whole."""
         self._disarm()
@@ -239,7 +251,8 @@ class PunctualProtocol(H11Protocol):
             self._num_undelivered,
             self.transport.get_write_buffer_size(),
         )
-        if before - self._num_undelivered < DRAINED:
+        is_paused = _was_paused(self._drain_timer, self.loop.time())
+        if before - self._num_undelivered < DRAINED and not is_paused:
             self.transport.abort()
         else:
             self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
@@ -278,13 +291,18 @@ class PunctualProtocol(H11Protocol):
             self._since, self._num_received = self.loop.time(), self._chunk
             is_body = part is h11.SEND_BODY
             seconds = BODY_SECONDS if is_body else HEAD_SECONDS
-            self._timer = self.loop.call_later(seconds, self._late if is_body else self._end)
+            self._timer = self.loop.call_later(seconds, self._late, is_body)
 
-    def _late(self) -> None:
-        """End a body that has used up its time; what has come since gives it more."""
-        left = self._since + body_seconds(self._num_received) - self.loop.time()
+    def _late(self, is_body: bool) -> None:
+        """End a request that has used up its time. What has come of a body gives it more, and a
+        pause of the process does not count."""
+        now = self.loop.time()
+        if _was_paused(self._timer, now):
+            self._since = now
+        seconds = body_seconds(self._num_received) if is_body else HEAD_SECONDS
+        left = self._since + seconds - now
         if left > 0:
-            self._timer = self.loop.call_later(left, self._late)
+            self._timer = self.loop.call_later(left, self._late, is_body)
         else:
             self._end()
 
@@ -300,6 +318,11 @@ class PunctualProtocol(H11Protocol):
             if self.cycle is not None:
                 self.cycle.disconnected = True
         self.transport.close()
+
+
+def _was_paused(timer: asyncio.TimerHandle | None, now: float) -> bool:
+    """Whether the process was paused until after this timer was due."""
+    return timer is not None and now - timer.when() > PAUSED_SECONDS
 
 
 def body_seconds(num_received: int) -> float:
