@@ -114,12 +114,15 @@ class ServePlan:
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
     """Load what was asked for, and count what it does where that is asked for. Raises
     CheckpointError."""
-    from mars_runtime.engine.engine import Engine
-    from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.serving.models import EngineModel
+    from mars_runtime.model.config import memory_for
 
-    checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
-    engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)
+    with memory_for(plan.checkpoint):  # importing torch takes some too
+        from mars_runtime.engine.engine import Engine
+        from mars_runtime.model.load import load_checkpoint
+        from mars_runtime.serving.models import EngineModel
+
+        checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
+        engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)
     if metrics is not None:
         metrics.watch(checkpoint.name, engine)
     return EngineModel.of(checkpoint, engine)
