@@ -66,6 +66,7 @@ PAUSE_SECONDS, CUT_SECONDS = 200.0, 20.0
 each."""
 PAUSE_AT, CUT_AT = 0.4, 0.6  # of the time of the soak
 REVIEW = ".mars-review"
+NUM_IN_SET = 100  # prompts of the bundled set
 STAY = 3  # things that a visitor does with a checkpoint before going on to the next
 NO_ROOM = ("no more fit", "choose a smaller one", "found no memory")
 """In what is told to who gets no checkpoint because others have the memory."""
@@ -408,7 +409,9 @@ class Browser(threading.Thread):
         self._tally.ended["cut" if is_cut else "page"] += 1
 
     def _judge(self, review: Any) -> None:
-        """Judge the next prompt that has no judgement yet."""
+        """Judge the next prompt that has no judgement yet, as long as there is one."""
+        if self._num_judged == NUM_IN_SET:
+            return
         self._num_judged += 1
         review.keyboard.press("a")
         review.wait_for_selector(f"{REVIEW}[data-judged='{self._num_judged}']")

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import socket
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mars_runtime.serving.addresses import ORIGINS, LocalNames, OriginsError, read_origins
-from mars_runtime.serving.limits import Application, Message, Receive, Send, weak_key
+from mars_runtime.serving.limits import Application, Message, Receive, Send, address_of, weak_key
 
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
@@ -38,7 +39,7 @@ DRAINED = 16_000  # bytes of an answer that a client must take in DRAIN_SECONDS
 PAUSED_SECONDS = 1.0
 """A timer that is so late was held up by a pause of the process (SIGSTOP, a frozen container)."""
 PIECE = 65_536  # bytes of an answer that wait in the server's memory for one client
-MAX_CONNECTIONS = 800  # below the 1,024 files that many systems let a process open
+MAX_CONNECTIONS = 800  # in all; below the 1,024 files that many systems let a process open
 MAX_OF_ADDRESS = 200
 """Connections of one address, if no proxy is trusted: behind a proxy all have its address."""
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
@@ -185,6 +186,7 @@ class PunctualProtocol(H11Protocol):
 
     An answer may take as long as it likes to be made."""
 
+    _opened = 0.0
     _drain_timer: asyncio.TimerHandle | None = None
     _num_undelivered = 0
     _timer: asyncio.TimerHandle | None = None
@@ -195,6 +197,7 @@ class PunctualProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers."""
         super().connection_made(transport)
+        self._opened = self.loop.time()
         transport.set_write_buffer_limits(high=0)  # pause_writing: something is undelivered
         if self._is_crowded():
             self._send_whole(503, "Service Unavailable", CROWDED)
@@ -265,14 +268,29 @@ class PunctualProtocol(H11Protocol):
             self._drain_timer.cancel()
 
     def _is_crowded(self) -> bool:
-        """Whether this connection is one too many, in all or of its address."""
-        if len(self.connections) > MAX_CONNECTIONS:
+        """Whether this connection is one too many, in all or of its address. In a full server an
+        address with fewer connections takes the place of one of the address that has most."""
+        by_address: defaultdict[str, list[PunctualProtocol]] = defaultdict(list)
+        for each in self.connections:
+            if isinstance(each, PunctualProtocol):
+                by_address[address_of(each.client)].append(each)
+        own = by_address[address_of(self.client)]
+        is_proxied = isinstance(self.config, Config) and self.config.is_proxied
+        if self.client is not None and not is_proxied and len(own) > MAX_OF_ADDRESS:
             return True
-        if self.client is None or not isinstance(self.config, Config) or self.config.is_proxied:
+        if len(self.connections) <= MAX_CONNECTIONS:
             return False
-        address = self.client[0]
-        others = (each.client for each in self.connections if isinstance(each, H11Protocol))
-        return sum(other is not None and other[0] == address for other in others) > MAX_OF_ADDRESS
+        most = max(by_address.values(), key=len)
+        if len(most) <= len(own):
+            return True
+        oldest = min(most, key=lambda each: (each._is_answering, each._opened))
+        oldest.transport.abort()
+        self.connections.discard(oldest)
+        return False
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _send_whole(self, status: int, reason: str, body: bytes) -> None:
         """Write an answer that no app has made."""

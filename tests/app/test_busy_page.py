@@ -27,10 +27,10 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_run_too_many_says_what_to_do_and_keeps_the_prompt(arrive: Arrive, address: str) -> None:
-    assert Visitor(address).run(max_new_tokens=300)[0] == 200
     page = arrive(address)
     wait_loaded(page)
     page.fill(BOX, PROMPT)
+    assert Visitor(address).run(max_new_tokens=300)[0] == 200
     page.click("#run")
     page.wait_for_selector(f"text={FULL.format(1)}")
     assert page.input_value(BOX) == PROMPT
