@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import secrets
 import socket
@@ -289,6 +290,22 @@ def test_bodies_that_never_end_have_a_share_of_memory(url: str) -> None:
     finally:
         for made in open_:
             made.close()
+
+
+def test_refused_bodies_are_freed_at_once(url: str) -> None:
+    """Without waiting for the garbage collector, which may be a long time away."""
+    body = json.dumps({"sealed": "A" * 10_000_000}).encode()
+    with client_of(url, ATTACKER) as client:
+        assert client.post("review/sets", content=body, headers=JSON).status_code == 400
+        gc.collect()
+        before = resident()
+        gc.disable()
+        try:
+            for _ in range(10):
+                assert client.post("review/sets", content=body, headers=JSON).status_code == 400
+        finally:
+            gc.enable()
+    assert resident() - before < 100_000_000
 
 
 def test_many_reads_of_a_large_set_delay_nobody_else(url: str) -> None:
