@@ -272,7 +272,7 @@ class Making:
         """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
         lm_eval by way). Raises SetError, PromptError, TraceError."""
         most = self._engines.settings.max_import_bytes
-        found = _of_pins(told["pins"], most) if "pins" in told else _of_samples(told)
+        found = _of_pins(told["pins"], most, address) if "pins" in told else _of_samples(told)
         items, ways, answers = found
         name, folder = self._library.place(address=address)
         review = ReviewSet.create(folder, About(_name(told), ways, 0, {}), items)
@@ -311,16 +311,18 @@ def _check_number(num_ways: int, most: int) -> None:
         raise SettingsError(f"Give {MIN_WAYS} to {most} ways of decoding.")
 
 
-def _of_pins(pins: Any, max_chars: int) -> tuple[list[Item], tuple[Way, ...], Answers]:
+def _of_pins(
+    pins: Any, max_chars: int, address: str
+) -> tuple[list[Item], tuple[Way, ...], Answers]:
     """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings.
-    max_chars: of a run."""
+    max_chars: of a run. address: the visitor's, whose places for reading are counted."""
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
         raise SetError("Pin at least two runs of one prompt in the Compare tab.")
     asked: dict[str, Item] = {}
     ways: dict[str, Way] = {}
     answers: Answers = {}
     for text in pins:
-        read = read_import(text, max_chars)
+        read = read_import(text, max_chars, address)
         if "error" in read:
             raise SetError(read["error"])
         header = json.loads(read["lines"][0])

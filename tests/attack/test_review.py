@@ -223,6 +223,16 @@ def test_paused_sets_take_no_place_and_end_when_they_are_left(
     until(lambda: not handlers.library._held)  # also those that are made and left
 
 
+def test_a_pause_of_the_process_is_no_absence_of_its_owner(tmp_path: Path) -> None:
+    asked = making.Asked("a", [], ())
+    job = making.Job("name", tmp_path, asked, THIRD)
+    job.seen -= 10 * making.AWAY_SECONDS
+    job.checked -= 10 * making.AWAY_SECONDS
+    assert not job.is_left()
+    job.seen -= 10 * making.AWAY_SECONDS
+    assert job.is_left()
+
+
 def test_a_set_whose_maker_fails_gives_its_place_back(
     url: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
