@@ -82,25 +82,35 @@ def run(args: argparse.Namespace) -> int:
         check_system(args.system)
     except (SettingsError, TextError) as error:
         return _refuse(error)
-    # Heavy from here on; mistakes above are told at once.
+    from mars_runtime.model.config import CheckpointError, memory_for
+
+    try:
+        with memory_for(args.checkpoint):  # importing torch takes some too
+            return _decode(args, settings)
+    except (CheckpointError, TextError) as error:
+        return _refuse(error)
+
+
+def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
+    """Load the checkpoint and decode. Raises CheckpointError, TextError."""
+    # Heavy: mistakes that the caller has checked are reported at once.
     from rich.console import Console
     from rich.markup import escape
 
     from mars_runtime.engine import RequestError
-    from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.load import load_checkpoint
 
+    # Drawn in a terminal only, and gone when it is loaded.
+    with Console(stderr=True).status("") as status:
+        checkpoint = load_checkpoint(
+            args.checkpoint,
+            device=args.device,
+            dtype=args.dtype,
+            tell=lambda sentence: status.update(escape(sentence)),
+        )
     try:
-        # Drawn in a terminal alone, and gone when it is loaded.
-        with Console(stderr=True).status("") as status:
-            checkpoint = load_checkpoint(
-                args.checkpoint,
-                device=args.device,
-                dtype=args.dtype,
-                tell=lambda sentence: status.update(escape(sentence)),
-            )
         return _generate(checkpoint, args.prompt, args.system, settings, is_json=args.json)
-    except (CheckpointError, TextError, RequestError) as error:
+    except RequestError as error:
         return _refuse(error)
 
 

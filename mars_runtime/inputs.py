@@ -6,6 +6,7 @@ A named pipe would block the reader, a device may never end, and a huge file tak
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from pathlib import Path
 
@@ -21,15 +22,38 @@ def check_regular(path: Path) -> int:
     return found.st_size
 
 
-def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The content of a regular file of at most ``most`` bytes. Raises OSError."""
-    size = check_regular(path)
-    if size > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
-    with path.open("rb") as file:
-        return file.read(size)
+def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> bytes:
+    """The content of a regular file of at most ``most`` bytes. Raises OSError.
+
+    folder: the file must lie inside it once links are followed, and have no other name. The open
+    file is checked, so that replacing it meanwhile changes nothing.
+    """
+    with open(path, "rb", opener=_open) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if found.st_size > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
+        if folder is not None and not _is_inside(folder, path, found):
+            raise FileNotFoundError(errno.ENOENT, "it is not a file inside its folder", path.name)
+        return file.read(found.st_size)
 
 
-def read_text(path: Path, most: int = MAX_BYTES) -> str:
+def _open(path: str, flags: int) -> int:
+    """Open without waiting for the writer of a named pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _is_inside(folder: Path, path: Path, found: os.stat_result) -> bool:
+    """Whether an open file lies inside a folder, where links lead, and has no other name."""
+    try:
+        place = path.resolve()
+        is_same = os.path.samestat(place.lstat(), found)
+    except (OSError, RuntimeError):  # gone meanwhile, or a circle of links
+        return False
+    return is_same and found.st_nlink == 1 and place.is_relative_to(folder.resolve())
+
+
+def read_text(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> str:
     """The same as text in UTF-8. Raises OSError, or UnicodeDecodeError."""
-    return read_bytes(path, most).decode("utf-8")
+    return read_bytes(path, most, folder).decode("utf-8")

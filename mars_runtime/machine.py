@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import stat
 import sys
 import tempfile
@@ -15,7 +16,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+NO_MEMORY = re.compile(
+    r"can(no|')t allocate memory|(not enough|out of) memory|bad_alloc|can't start new thread"
+    r"|failed to map segment",
+    re.IGNORECASE,
+)
+"""How the system, torch and other libraries report that no memory is left."""
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "gradio")
+
+
+def is_memory_short(error: BaseException) -> bool:
+    """Whether an error reports that no memory is left, whichever library raised it."""
+    return isinstance(error, MemoryError) or NO_MEMORY.search(str(error)) is not None
 
 
 @cache

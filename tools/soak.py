@@ -1,11 +1,15 @@
-"""Visitors without end: races, single runs, stops and settings changed on the way.
+"""Visitors without end: runs, sets made and judged, on a page in a browser and past it.
 
-``python tools/soak.py --minutes 30`` serves the page as people do (``python app.py``), on two
-cores, and lets visitors use its endpoints, its own controls and the endpoint for programs, three at
-a time. Every run must end as it was meant to, and the memory of the server must stay flat. Several
-checkpoints are visited in turn; ``--fit 2`` lets the server find memory for two of them, and nobody
-may be told that there is none. Writes JSON; the exit code is 1 where a run was lost, somebody was
-told so, or memory grew. ``--minutes 0.2 --checkpoint mars-tiny`` is the short form.
+``python tools/soak.py --minutes 30`` serves the page as people do (``python app.py``) on two cores.
+Three visitors at a time use its endpoints, its controls, the endpoint for programs and Review; one
+more uses the page in a browser. In the middle of it the server is stopped for a while (SIGSTOP, as
+a paused container) and the browser's connection is cut once. Every run must end as it was meant
+to, everything typed or judged must still be there, and the memory of the server must stay flat.
+
+Several checkpoints are visited in turn; ``--fit 2`` lets the server find memory for two of them,
+and no visitor may read that there is none. Writes JSON. The exit code is 1 where something was
+lost, a visitor read that there was no memory, or memory grew. ``--minutes 0.2 --checkpoint
+mars-tiny`` is the short form.
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -34,8 +40,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app")]
 
 import httpx  # noqa: E402
+from browser import CHROMIUM, chromium  # noqa: E402
 from gradio_client import Client  # noqa: E402
+from live_page import LOADED  # noqa: E402
+from live_page import ROOT as RACE  # noqa: E402
 from visitor import Visitor  # noqa: E402
+from wire import Wire  # noqa: E402
 
 from app.serving.engines import DEFAULT_BLOCK_SIZE  # noqa: E402
 from mars_runtime.model.registry import registry  # noqa: E402
@@ -50,6 +60,13 @@ START_SECONDS, RUN_SECONDS = 600, 300  # to load a model that is slow to build; 
 GROWTH = 0.05  # of the memory at a quarter of the time: more than that is not flat
 MIB = 2**20
 WHOLE = ("eos", "limit", "repeats")
+KEY = "the review key of a soak"
+PAUSE_SECONDS, CUT_SECONDS = 200.0, 20.0
+"""How long the server is stopped, and the browser's connection cut; at most an eighth of the soak
+each."""
+PAUSE_AT, CUT_AT = 0.4, 0.6  # of the time of the soak
+REVIEW = ".mars-review"
+NUM_IN_SET = 100  # prompts of the bundled set
 STAY = 3  # things that a visitor does with a checkpoint before going on to the next
 NO_ROOM = ("no more fit", "choose a smaller one", "found no memory")
 """In what is told to who gets no checkpoint because others have the memory."""
@@ -72,14 +89,15 @@ run_path("app.py", run_name="__main__")
 @dataclass
 class Tally:
     """What visitors saw. ``ended`` and ``stopped`` count runs by what was done; ``lost`` holds a
-    sentence for each run that did not end as it was meant to, ``refused`` counts what programs were
-    told that had to ask again."""
+    sentence for each run, prompt or judgement that was lost, ``refused`` counts the refusals of
+    programs that had to retry, ``judged`` holds the ids of acknowledged judgements."""
 
     ended: Counter[str] = field(default_factory=Counter)
     stopped: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     num_tokens: int = 0
+    judged: set[str] = field(default_factory=set)
 
     @property
     def num_without_room(self) -> int:
@@ -99,7 +117,9 @@ def served(*checkpoints: str, fit: int = 0) -> Iterator[tuple[int, str]]:
     command = [sys.executable, *program, "--port", str(port), "--checkpoint", checkpoints[0]]
     if len(checkpoints) > 1:
         command += ["--offered", ",".join(checkpoints)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    data = tempfile.TemporaryDirectory()
+    environment = {**os.environ, "MARS_DATA": data.name, "MARS_REVIEW_KEY": KEY}
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=environment)
     try:
         if hasattr(os, "sched_setaffinity"):
             cores = sorted(os.sched_getaffinity(0))[:NUM_CORES]
@@ -114,6 +134,7 @@ def served(*checkpoints: str, fit: int = 0) -> Iterator[tuple[int, str]]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        data.cleanup()
 
 
 def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
@@ -139,10 +160,18 @@ class Guest:
         ]
         self._address, self._checkpoints = address, checkpoints
         self._num_visits = STAY * seed
-        self._client = Client(address, verbose=False)
+        self._client = Client(address, verbose=False, httpx_kwargs={"timeout": RUN_SECONDS})
+        self._review = httpx.Client(
+            base_url=f"{address}review/",
+            headers={"x-review-key": KEY},
+            transport=httpx.HTTPTransport(local_address=f"127.0.0.{seed + 2}"),
+            timeout=RUN_SECONDS,
+            event_hooks={"response": [httpx.Response.raise_for_status]},
+        )
+        self._name = f"guest {seed}"
         self._tally = tally
         self.deeds: list[Callable[[], None]] = [
-            self.single, self.race, self.stop, self.steer, self.program,
+            self.single, self.race, self.stop, self.steer, self.program, self.judge, self.make,
         ]  # fmt: skip
 
     @property
@@ -253,6 +282,52 @@ class Guest:
         else:
             self._tally.ended["program"] += 1
 
+    def judge(self) -> None:
+        """Judge a prompt of the bundled set, and ask for figures."""
+        about = self._review.get("sets/study").json()
+        left, right = self._rng.sample([way["name"] for way in about["ways"]], 2)
+        row = {
+            "id": uuid.uuid4().hex,
+            "reviewer": self._name,
+            "item": self._rng.choice(about["items"])["id"],
+            **{"left": left, "right": right, "preference": "left"},
+            "note": self._rng.choice(self._prompts)[:200],
+        }
+        kept = self._review.post("sets/study/judgements", json={"row": row}).json()["row"]
+        self._tally.judged.add(row["id"])
+        if kept["note"] != row["note"]:
+            raise RuntimeError(f"the note is now {kept['note']!r}")
+        self._review.post("sets/study/figures", json={"rows": [kept]})
+        self._tally.ended["judge"] += 1
+
+    def make(self) -> None:
+        """Make a set of two prompts by two ways, read it and keep it."""
+        prompts = self._rng.sample(self._prompts, 2)
+        asked = {
+            "prompts": json.dumps([{"prompt": each} for each in prompts]),
+            "ways": ["ar", "tau=0.5"],
+            "checkpoint": self._checkpoint,
+            "max_new_tokens": LENGTHS[0],
+        }
+        name, state = self._review.post("make", json=asked).json()["name"], "making"
+        until = time.monotonic() + RUN_SECONDS
+        while state == "making" and time.monotonic() < until:
+            time.sleep(0.5)
+            told = self._review.get(f"make/{name}").json()
+            state = told["state"]
+        if state != "done":
+            raise RuntimeError(f"the set is {state}: {told['error']}")
+        for item in range(2):
+            self._review.get(f"sets/{name}/items/{item}")
+        self._review.get(f"sets/{name}/sealed")
+        self._tally.ended["make"] += 1
+
+    def check_judgements(self) -> None:
+        """Note what was judged and is not stored."""
+        rows = self._review.get("sets/study/judgements").json()["rows"]
+        for missing in self._tally.judged - {row["id"] for row in rows}:
+            self._tally.lost.append(f"judgement {missing} is not stored")
+
     def _values(self, **changes: Any) -> dict[str, Any]:
         return {
             "prompt": self._rng.choice(self._prompts),
@@ -271,6 +346,87 @@ class Guest:
                 raise RuntimeError(f"it ended with {item['ended']!r}: {item['message']}")
             self._tally.num_tokens += item["num_tokens"]
         self._tally.ended[deed] += 1
+
+
+class Browser(threading.Thread):
+    """One more visitor, at the page in a browser: types, runs and judges there. cut_at: when the
+    connection is cut, on the clock of ``time.monotonic``."""
+
+    def __init__(self, address: str, tally: Tally, cut_at: float, cut: float, until: float) -> None:
+        super().__init__()
+        self._port = int(address.rstrip("/").rsplit(":", 1)[1])
+        self._tally = tally
+        self._cut_at, self._cut_seconds, self._until = cut_at, cut, until
+        self._num_typed = self._num_judged = 0
+
+    def run(self) -> None:
+        """Visit until it is time to leave."""
+        with chromium() as browser, closing(Wire(self._port)) as wire:
+            context = browser.new_context(reduced_motion="reduce")
+            context.set_default_timeout(1000 * RUN_SECONDS)
+            address = f"http://127.0.0.1:{wire.port}/"
+            page, review = context.new_page(), context.new_page()
+            page.goto(f"{address}?max_new_tokens={LENGTHS[1]}")
+            page.wait_for_function(LOADED)
+            review.goto(f"{address}#review=study&beside=1")
+            review.fill(f"{REVIEW} .rw-key", KEY)
+            review.press(f"{REVIEW} .rw-key", "Tab")
+            while time.monotonic() < self._until:
+                try:
+                    self._visit(page, review, wire)
+                except Exception as error:
+                    status = page.inner_text(f"{RACE} .rv-status")
+                    told = f"page ({status}): {type(error).__name__}: {error}"
+                    self._tally.lost.append(told[:400])
+            self._check(review)
+
+    def _visit(self, page: Any, review: Any, wire: Wire) -> None:
+        self._num_typed += 1
+        prompt = f"Count from {self._num_typed} to {self._num_typed + 30}."
+        before = page.get_attribute(RACE, "data-run") or ""
+        page.fill("#prompt textarea", prompt)
+        page.click("#run")
+        new = f"{RACE}:not([data-run='{before}'])"
+        page.wait_for_selector(new)
+        self._judge(review)
+        is_cut = time.monotonic() > self._cut_at
+        if is_cut:
+            self._cut_at = self._until + RUN_SECONDS
+            wire.cut()
+            self._judge(review)
+            time.sleep(self._cut_seconds)
+            wire.mend()
+            page.wait_for_selector("text=Connection to the server was lost", state="detached")
+            review.reload()
+            review.wait_for_selector(f"{REVIEW}[data-judged='{self._num_judged}']")
+        over = ", ".join(f"{new}[data-state={state}]" for state in ("finished", "stopped", "error"))
+        page.wait_for_selector(over)
+        shown = page.input_value("#prompt textarea"), page.inner_text(f"{RACE} .rv-prompt")
+        if shown != (prompt, prompt):
+            raise RuntimeError(f"{prompt!r} was typed, {shown} are there")
+        if not is_cut and page.get_attribute(RACE, "data-state") != "finished":
+            raise RuntimeError(page.inner_text(f"{RACE} .rv-status"))
+        self._tally.ended["cut" if is_cut else "page"] += 1
+
+    def _judge(self, review: Any) -> None:
+        """Judge the next prompt that has no judgement yet, as long as there is one."""
+        if self._num_judged == NUM_IN_SET:
+            return
+        self._num_judged += 1
+        review.keyboard.press("a")
+        review.wait_for_selector(f"{REVIEW}[data-judged='{self._num_judged}']")
+        review.keyboard.press("x")
+
+    def _check(self, review: Any) -> None:
+        """Note what was judged in the browser and is not stored by the server."""
+        review.wait_for_selector(f"{REVIEW}[data-unsent='0']")
+        name = review.input_value(f"{REVIEW} .rw-name")
+        with httpx.Client(headers={"x-review-key": KEY}, timeout=RUN_SECONDS) as client:
+            address = f"http://127.0.0.1:{self._port}/review/sets/study/judgements"
+            rows = client.get(address).raise_for_status().json()["rows"]
+        num_stored = sum(row["reviewer"] == name for row in rows)
+        if num_stored != self._num_judged:
+            self._tally.lost.append(f"{self._num_judged - num_stored} judgements of the page")
 
 
 def memory(process: int) -> int:
@@ -299,19 +455,31 @@ def soak(
     guests = [Guest(address, checkpoints, seed, tally) for seed in range(num_visitors)]
     for deed in guests[0].deeds:  # each at least once, and the model loaded before the clock runs
         deed()
-    until = time.monotonic() + seconds
+    began = time.monotonic()
+    until = began + seconds
 
     def stay(guest: Guest) -> None:
         while time.monotonic() < until:
             guest.visit()
 
+    def pause() -> None:
+        time.sleep(PAUSE_AT * seconds)
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(min(PAUSE_SECONDS, seconds / 8))
+        os.kill(process, signal.SIGCONT)
+
     threads = [threading.Thread(target=stay, args=(guest,)) for guest in guests]
+    threads.append(threading.Thread(target=pause))
+    if CHROMIUM:
+        cut_at, cut = began + CUT_AT * seconds, min(CUT_SECONDS, seconds / 8)
+        threads.append(Browser(address, tally, cut_at, cut, until))
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
         samples.append(memory(process))
         time.sleep(min(SAMPLE_SECONDS, seconds / 20))
     guests[0].single()  # it still serves
+    guests[0].check_judgements()
     return tally, samples
 
 
@@ -330,6 +498,7 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
         "lost": tally.lost,
         "refused": dict(tally.refused),
         "num_without_room": tally.num_without_room,
+        "num_judged": len(tally.judged),
         "num_tokens": tally.num_tokens,
         "memory_mib": [round(one / MIB, 1) for one in samples],
         "memory_growth": round(growth(samples, len(args.checkpoint)), 4),

@@ -51,9 +51,10 @@ class Line:
         ClientDisconnect where the client leaves first."""
         piece = self._enqueue(work, address)
         try:
-            return await unless_gone(receive, _result(piece))
+            return await unless_gone(receive, _result(piece.result))
         finally:
             self._drop(piece, address)
+            del piece, work  # else an exception, its traceback and a request's body are a cycle
 
     def _enqueue(self, work: Callable[[], Any], address: str) -> _Piece:
         piece = _Piece(work)
@@ -108,5 +109,8 @@ class Line:
         return next((each for each in self._waiting if each not in self._busy), None)
 
 
-async def _result(piece: _Piece) -> Any:
-    return await asyncio.shield(asyncio.wrap_future(piece.result))
+async def _result(future: Future[T]) -> T:
+    try:
+        return await asyncio.shield(asyncio.wrap_future(future))
+    finally:
+        del future

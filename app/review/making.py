@@ -47,6 +47,9 @@ MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
 AWAY_SECONDS = 120.0
 """After which a set is stopped whose owner's page asks for it no more. A browser lets a page in the
 background ask once a minute."""
+PAUSED_SECONDS = 5.0
+"""Between two checks of a set in the making, which come several times a second: a longer gap is a
+pause of the process (SIGSTOP, a frozen container)."""
 MAX_TOKENS = 128
 CAPPED = ("max_new_tokens", "block_size")
 """Settings whose ranges depend on the page and the checkpoint."""
@@ -80,6 +83,7 @@ class Job:
     error: str = ""
     began: float = field(default_factory=time.monotonic)
     seen: float = field(default_factory=time.monotonic)
+    checked: float = field(default_factory=time.monotonic)
     num_before: int = 0
 
     @property
@@ -87,10 +91,14 @@ class Job:
         """Whether nothing is done for it any more."""
         return self.state in ("stopped", "done", "failed")
 
-    @property
     def is_left(self) -> bool:
-        """Whether its owner's page has asked for it no more for a while."""
-        return time.monotonic() - self.seen > AWAY_SECONDS
+        """Whether its owner's page has asked for it no more for a while. A pause of the process
+        does not count: its clients could not ask."""
+        now = time.monotonic()
+        if now - self.checked > PAUSED_SECONDS:
+            self.seen += now - self.checked
+        self.checked = now
+        return now - self.seen > AWAY_SECONDS
 
 
 class Making:
@@ -146,7 +154,7 @@ class Making:
     def _going(self) -> list[Job]:
         """The sets that are made or paused; those that were left are stopped first."""
         for job in self._jobs.values():
-            if not job.is_over and job.is_left:
+            if not job.is_over and job.is_left():
                 job.state = "stopped"
         return [job for job in self._jobs.values() if not job.is_over]
 
@@ -223,7 +231,7 @@ class Making:
                 job.num_before = job.progress.num_all - len(review.missing())
                 job.began = time.monotonic()
                 while not job.is_over:
-                    if job.is_left:
+                    if job.is_left():
                         job.state = "stopped"
                         return
                     if job.state == "paused":
@@ -247,7 +255,7 @@ class Making:
         work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
         for progress in work:
             job.progress = progress
-            if job.state != "making" or job.is_left:
+            if job.state != "making" or job.is_left():
                 work.close()  # type: ignore[attr-defined]
                 return
         job.state = "done"
@@ -264,7 +272,7 @@ class Making:
         """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
         lm_eval by way). Raises SetError, PromptError, TraceError."""
         most = self._engines.settings.max_import_bytes
-        found = _of_pins(told["pins"], most) if "pins" in told else _of_samples(told)
+        found = _of_pins(told["pins"], most, address) if "pins" in told else _of_samples(told)
         items, ways, answers = found
         name, folder = self._library.place(address=address)
         review = ReviewSet.create(folder, About(_name(told), ways, 0, {}), items)
@@ -303,16 +311,18 @@ def _check_number(num_ways: int, most: int) -> None:
         raise SettingsError(f"Give {MIN_WAYS} to {most} ways of decoding.")
 
 
-def _of_pins(pins: Any, max_chars: int) -> tuple[list[Item], tuple[Way, ...], Answers]:
+def _of_pins(
+    pins: Any, max_chars: int, address: str
+) -> tuple[list[Item], tuple[Way, ...], Answers]:
     """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings.
-    max_chars: of a run."""
+    max_chars: of a run. address: the visitor's, whose places for reading are counted."""
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
         raise SetError("Pin at least two runs of one prompt in the Compare tab.")
     asked: dict[str, Item] = {}
     ways: dict[str, Way] = {}
     answers: Answers = {}
     for text in pins:
-        read = read_import(text, max_chars)
+        read = read_import(text, max_chars, address)
         if "error" in read:
             raise SetError(read["error"])
         header = json.loads(read["lines"][0])

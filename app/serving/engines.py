@@ -31,7 +31,7 @@ from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.engine.header import Facts
 from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
-from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
 from mars_runtime.model.files import weight_files
 from mars_runtime.model.registry import REGISTRY, Entry, find, registry
 from mars_runtime.serving.metrics import Metrics
@@ -67,10 +67,6 @@ log = logging.getLogger(__name__)
 
 class UnavailableError(RuntimeError):
     """A checkpoint cannot be served; the message is one sentence."""
-
-
-class MemoryShortError(CheckpointError):
-    """It would fit if others left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,8 +383,13 @@ class Engines:
         settings = self.settings
         dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
         check_memory(name, find(name)[1], settings.device, dtype)
-        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype, tell=tell)
-        engine = Engine(checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting)
+        with memory_for(name):
+            checkpoint = load_checkpoint(
+                name, device=settings.device, dtype=settings.dtype, tell=tell
+            )
+            engine = Engine(
+                checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting
+            )
         return Served(self.entries[name], checkpoint, engine)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from urllib.parse import parse_qs
@@ -26,6 +27,9 @@ from mars_runtime.serving.limits import (
 )
 
 GRACE_SECONDS = 5.0  # in which a session opens the stream of what it asked for
+STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0
+"""The grace passes in such steps; one that takes longer was a pause of the process (SIGSTOP, a
+frozen container), in which nothing that clients sent was read."""
 NO_SESSION = "Nothing is going on here under that name: ask again."
 LOST = {
     "msg": "unexpected_error",
@@ -118,7 +122,12 @@ class RunLimits:
 
     async def _forget(self, session: str) -> None:
         """Give the session a while to open its stream, which ends this; else it has gone."""
-        await asyncio.sleep(GRACE_SECONDS)
+        left = GRACE_SECONDS
+        while left > 0:
+            began = time.monotonic()
+            await asyncio.sleep(min(left, STEP_SECONDS))
+            spent = time.monotonic() - began
+            left -= spent if spent < PAUSED_SECONDS else 0.0
         del self._expected[session]
         await self._line.forget(session)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.events import FINAL, Event
 from mars_runtime.layers import Fed, Layers
-from mars_runtime.machine import return_freed_memory
+from mars_runtime.machine import is_memory_short, return_freed_memory
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.model.config import MIN_ANSWER
 from mars_runtime.model.registry import REGISTRY, default_draft
@@ -373,6 +373,6 @@ def sentence(error: Exception) -> str:
     """
     if type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return str(error)
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if is_memory_short(error):
         return "The device ran out of memory: ask for fewer tokens or shorten the prompt."
     return f"Decoding failed ({type(error).__name__}): please try again with other settings."

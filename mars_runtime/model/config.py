@@ -7,11 +7,13 @@ and is not computed by ``qwen2.py`` is refused with a sentence instead of being 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any
 
+from mars_runtime.machine import is_memory_short
 from mars_runtime.settings import MAX_FED
 
 # a2d-qwen2 is what published MARS checkpoints call themselves: Qwen2 with remote code, unused here.
@@ -29,6 +31,24 @@ MOST_OF_ALL, MOST_REAL = 2**24, 1e30
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used; the message is one sentence that says what to do."""
+
+
+class MemoryShortError(CheckpointError):
+    """A checkpoint for which there is not enough memory now."""
+
+
+@contextmanager
+def memory_for(name: str) -> Iterator[None]:
+    """Raise MemoryShortError where memory ends while a checkpoint is loaded."""
+    try:
+        yield
+    except Exception as error:
+        if not is_memory_short(error):
+            raise
+        raise MemoryShortError(
+            f"There is not enough memory for {printable(name)}: close other programs, or choose a "
+            "smaller checkpoint."
+        ) from error
 
 
 def printable(name: str) -> str:

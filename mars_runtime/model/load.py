@@ -29,6 +29,7 @@ from mars_runtime.model.config import (
     CheckpointError,
     ModelConfig,
     expected_names,
+    memory_for,
     printable,
     whole,
 )
@@ -89,8 +90,19 @@ def load_checkpoint(
 
     device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``;
     auto on a CPU is first of all what the registry says. tell: hears what is done, in sentences,
-    while it is. Raises CheckpointError, one sentence.
+    while it is. Raises CheckpointError, one sentence; MemoryShortError where memory ends.
     """
+    with memory_for(name_or_path):
+        return _load(name_or_path, device, dtype, registry_path, tell)
+
+
+def _load(
+    name_or_path: str,
+    device: str,
+    dtype: str,
+    registry_path: Path,
+    tell: Callable[[str], None],
+) -> Checkpoint:
     entry, path = find(name_or_path, registry_path)
     where = choose_device(device)
     name = entry.name if entry else stem_of(path) if path.is_file() else path.name

@@ -12,7 +12,6 @@ Packed, the same files stand in one archive. Nothing in such files is trusted.
 from __future__ import annotations
 
 import atexit
-import errno
 import hashlib
 import io
 import json
@@ -261,8 +260,9 @@ class ReviewSet:
                 tarfile.open(fileobj=file_out, mode="w") as archive,
             ):
                 for file in files:
-                    entry = tarfile.TarInfo(file.relative_to(self._folder).as_posix())
-                    text = SECONDS.sub(_rounded, file.read_text(encoding="utf-8")).encode()
+                    name = file.relative_to(self._folder).as_posix()
+                    entry = tarfile.TarInfo(name)
+                    text = SECONDS.sub(_rounded, _read(self._folder, name)).encode()
                     entry.size = len(text)
                     archive.addfile(entry, io.BytesIO(text))
             partial.replace(path)
@@ -274,19 +274,20 @@ class ReviewSet:
 
 
 def _is_own(folder: Path, file: Path) -> bool:
-    """Whether a file of a set is a regular file inside the set's folder once links are followed."""
+    """Whether a file of a set is a regular file inside the set's folder once links are followed,
+    and has no other name (a hard link may lead elsewhere)."""
     try:
         check_regular(file)
-        return file.resolve().is_relative_to(folder.resolve())
+        is_inside = file.resolve().is_relative_to(folder.resolve())
+        return is_inside and file.stat().st_nlink == 1
     except (OSError, RuntimeError):  # missing, of another kind, or a circle of links
         return False
 
 
 def _read(folder: Path, name: str) -> str:
-    """Read a text file of a set. Raises OSError, UnicodeDecodeError."""
-    if not _is_own(folder, folder / name):
-        raise FileNotFoundError(errno.ENOENT, "it is not a file inside the set's folder", name)
-    return read_text(folder / name, MAX_UNPACKED)
+    """Read a text file of a set, which must lie inside its folder. Raises OSError,
+    UnicodeDecodeError."""
+    return read_text(folder / name, MAX_UNPACKED, folder)
 
 
 SECONDS = re.compile(r'"seconds":([0-9.e-]+)')

@@ -408,6 +408,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        del tasks, task  # else an exception, its traceback and a request's body are a cycle
 
 
 async def _gone(receive: Receive) -> None:

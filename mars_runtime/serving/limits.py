@@ -3,6 +3,7 @@ address than its share; says whose address that is. Knows no gradio and no route
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import math
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
+
+from mars_runtime.machine import return_freed_memory
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -31,6 +34,8 @@ BUSY = b'{"detail":"Several requests from your address are being sent: wait for 
 MAX_UNFINISHED = 16
 SHARE, WHOLE = 2, 8
 MIN_SHARE = 4_000_000  # bytes that count as the largest body where bodies are small
+LARGE = 1_000_000  # bytes of a body whose memory is returned to the system
+TRIM_SECONDS = 2.0  # after that, once for all large bodies that end meanwhile
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
 """Wrong keys that an address may send within a minute, and how long none of its keys is compared
@@ -64,6 +69,7 @@ class BodyLimit:
         self._unfinished: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
         self._num_held = 0
+        self._trim: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Pass the request on unless its body is too long or one too many."""
@@ -123,6 +129,13 @@ class BodyLimit:
             finish()
             self._num_held -= num_bytes
             self._held -= Counter({address: num_bytes})
+            if num_bytes > LARGE and self._trim is None:
+                self._trim = asyncio.get_running_loop().call_later(TRIM_SECONDS, self._return)
+
+    def _return(self) -> None:
+        """Return the memory of large bodies to the system, which the allocator would keep."""
+        self._trim = None
+        asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
 
 
 def has_body(scope: Message) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import socket
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mars_runtime.serving.addresses import ORIGINS, LocalNames, OriginsError, read_origins
-from mars_runtime.serving.limits import Application, Message, Receive, Send, weak_key
+from mars_runtime.serving.limits import Application, Message, Receive, Send, address_of, weak_key
 
 if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
@@ -35,8 +36,10 @@ MAX_BODY_SECONDS = 180.0  # however large it is
 LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
 DRAIN_SECONDS = 30.0
 DRAINED = 16_000  # bytes of an answer that a client must take in DRAIN_SECONDS
+PAUSED_SECONDS = 1.0
+"""A timer that is so late was held up by a pause of the process (SIGSTOP, a frozen container)."""
 PIECE = 65_536  # bytes of an answer that wait in the server's memory for one client
-MAX_CONNECTIONS = 800  # below the 1,024 files that many systems let a process open
+MAX_CONNECTIONS = 800  # in all; below the 1,024 files that many systems let a process open
 MAX_OF_ADDRESS = 200
 """Connections of one address, if no proxy is trusted: behind a proxy all have its address."""
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
@@ -112,12 +115,15 @@ class ServePlan:
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
     """Load what was asked for, and count what it does where that is asked for. Raises
     CheckpointError."""
-    from mars_runtime.engine.engine import Engine
-    from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.serving.models import EngineModel
+    from mars_runtime.model.config import memory_for
 
-    checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
-    engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)
+    with memory_for(plan.checkpoint):  # importing torch takes some too
+        from mars_runtime.engine.engine import Engine
+        from mars_runtime.model.load import load_checkpoint
+        from mars_runtime.serving.models import EngineModel
+
+        checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
+        engine = Engine(checkpoint, max_runs=plan.max_runs, max_waiting=plan.max_waiting)
     if metrics is not None:
         metrics.watch(checkpoint.name, engine)
     return EngineModel.of(checkpoint, engine)
@@ -180,6 +186,7 @@ class PunctualProtocol(H11Protocol):
 
     An answer may take as long as it likes to be made."""
 
+    _opened = 0.0
     _drain_timer: asyncio.TimerHandle | None = None
     _num_undelivered = 0
     _timer: asyncio.TimerHandle | None = None
@@ -190,6 +197,7 @@ class PunctualProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers."""
         super().connection_made(transport)
+        self._opened = self.loop.time()
         transport.set_write_buffer_limits(high=0)  # pause_writing: something is undelivered
         if self._is_crowded():
             self._send_whole(503, "Service Unavailable", CROWDED)
@@ -215,6 +223,16 @@ class PunctualProtocol(H11Protocol):
         self._disarm()
         self._end_drain()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, unless a request may have come while the process was paused:
+        timers run before it is read."""
+        if _was_paused(self.timeout_keep_alive_task, self.loop.time()):
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        else:
+            super().timeout_keep_alive_handler()
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand on the connection, whose request is whole."""
         self._disarm()
@@ -239,7 +257,8 @@ class PunctualProtocol(H11Protocol):
             self._num_undelivered,
             self.transport.get_write_buffer_size(),
         )
-        if before - self._num_undelivered < DRAINED:
+        is_paused = _was_paused(self._drain_timer, self.loop.time())
+        if before - self._num_undelivered < DRAINED and not is_paused:
             self.transport.abort()
         else:
             self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
@@ -249,14 +268,29 @@ class PunctualProtocol(H11Protocol):
             self._drain_timer.cancel()
 
     def _is_crowded(self) -> bool:
-        """Whether this connection is one too many, in all or of its address."""
-        if len(self.connections) > MAX_CONNECTIONS:
+        """Whether this connection is one too many, in all or of its address. In a full server an
+        address with fewer connections takes the place of one of the address that has most."""
+        by_address: defaultdict[str, list[PunctualProtocol]] = defaultdict(list)
+        for each in self.connections:
+            if isinstance(each, PunctualProtocol):
+                by_address[address_of(each.client)].append(each)
+        own = by_address[address_of(self.client)]
+        is_proxied = isinstance(self.config, Config) and self.config.is_proxied
+        if self.client is not None and not is_proxied and len(own) > MAX_OF_ADDRESS:
             return True
-        if self.client is None or not isinstance(self.config, Config) or self.config.is_proxied:
+        if len(self.connections) <= MAX_CONNECTIONS:
             return False
-        address = self.client[0]
-        others = (each.client for each in self.connections if isinstance(each, H11Protocol))
-        return sum(other is not None and other[0] == address for other in others) > MAX_OF_ADDRESS
+        most = max(by_address.values(), key=len)
+        if len(most) <= len(own):
+            return True
+        oldest = min(most, key=lambda each: (each._is_answering, each._opened))
+        oldest.transport.abort()
+        self.connections.discard(oldest)
+        return False
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _send_whole(self, status: int, reason: str, body: bytes) -> None:
         """Write an answer that no app has made."""
@@ -278,13 +312,18 @@ class PunctualProtocol(H11Protocol):
             self._since, self._num_received = self.loop.time(), self._chunk
             is_body = part is h11.SEND_BODY
             seconds = BODY_SECONDS if is_body else HEAD_SECONDS
-            self._timer = self.loop.call_later(seconds, self._late if is_body else self._end)
+            self._timer = self.loop.call_later(seconds, self._late, is_body)
 
-    def _late(self) -> None:
-        """End a body that has used up its time; what has come since gives it more."""
-        left = self._since + body_seconds(self._num_received) - self.loop.time()
+    def _late(self, is_body: bool) -> None:
+        """End a request that has used up its time. What has come of a body gives it more, and a
+        pause of the process does not count."""
+        now = self.loop.time()
+        if _was_paused(self._timer, now):
+            self._since = now
+        seconds = body_seconds(self._num_received) if is_body else HEAD_SECONDS
+        left = self._since + seconds - now
         if left > 0:
-            self._timer = self.loop.call_later(left, self._late)
+            self._timer = self.loop.call_later(left, self._late, is_body)
         else:
             self._end()
 
@@ -300,6 +339,11 @@ class PunctualProtocol(H11Protocol):
             if self.cycle is not None:
                 self.cycle.disconnected = True
         self.transport.close()
+
+
+def _was_paused(timer: asyncio.TimerHandle | None, now: float) -> bool:
+    """Whether the process was paused until after this timer was due."""
+    return timer is not None and now - timer.when() > PAUSED_SECONDS
 
 
 def body_seconds(num_received: int) -> float:

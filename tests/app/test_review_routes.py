@@ -25,6 +25,7 @@ import sample_traces as samples
 from scripted_page import ScriptedBackend, make_handlers
 from starlette.testclient import TestClient
 
+from app import imported_runs
 from app.handlers import Handlers
 from app.review.library import Library
 from app.review.making import Making
@@ -344,6 +345,26 @@ def test_pinned_runs_open_as_a_set(client: TestClient) -> None:
     answer = client.post("/review/sets", json={"pins": [pins[0], "{"]})
     assert answer.status_code == 400
     assert answer.json()["detail"].endswith(".")
+
+
+def test_pins_are_read_in_the_places_of_their_address(client: TestClient) -> None:
+    """Other visitors' pins take no place of this one's, and its own are bounded."""
+    scripts = [
+        samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8)),
+        samples.Script(samples.PROSE, DecodeSettings(method="ar")),
+    ]
+    pins = ["\n".join(samples.run(script).lines()) for script in scripts]
+    reading = imported_runs._reading
+    reading[""] = imported_runs.MAX_OF_ONE
+    try:
+        answer = client.post("/review/sets", json={"pins": pins, "name": "pins"})
+        assert imported_runs.BUSY not in answer.text
+        reading.clear()
+        reading["testclient"] = imported_runs.MAX_OF_ONE
+        answer = client.post("/review/sets", json={"pins": pins, "name": "pins"})
+        assert answer.json() == {"detail": imported_runs.BUSY}
+    finally:
+        reading.clear()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from scripted_page import controls
 from app.controls import STEERED
 from app.live.order import ORDERED
 
+SECONDS = 300  # for any answer
 RUN = (len(ORDERED), 2)  # the first event with so many inputs and outputs
 
 
@@ -21,7 +22,7 @@ def post(address: str, path: str, body: bytes) -> tuple[int, str]:
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(address + path, body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -33,7 +34,7 @@ class Visitor:
     def __init__(self, address: str) -> None:
         self.address = address
         self.session = uuid.uuid4().hex
-        with urllib.request.urlopen(address + "config", timeout=60) as answer:
+        with urllib.request.urlopen(address + "config", timeout=SECONDS) as answer:
             dependencies = json.load(answer)["dependencies"]
         sizes = [(len(d["inputs"]), len(d["outputs"])) for d in dependencies]
         self.events = {size: dependencies[sizes.index(size)]["id"] for size in sizes}
@@ -57,7 +58,7 @@ class Visitor:
     def stream(self) -> list[dict[str, Any]]:
         """What the server sends to this session until it closes the stream."""
         url = f"{self.address}gradio_api/queue/data?session_hash={self.session}"
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             lines = [
                 line for line in answer.read().decode().splitlines() if line.startswith("data:")
             ]

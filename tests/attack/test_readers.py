@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -110,11 +110,26 @@ def answer(place: Place, address: str) -> bytes:
         return client.recv(65536)
 
 
-def crowd(stack: ExitStack, place: Place, number: int) -> None:
-    for _ in range(number):
-        client = stack.enter_context(socket.create_connection(place, 30))
+def ask(client: socket.socket) -> bytes:
+    """The answer on a connection that stays open; short where the server closed it."""
+    heard = b""
+    with suppress(ConnectionError):
         client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert b" 200 " in client.recv(65536)
+        while not heard.endswith(b"}") and (new := client.recv(65536)):
+            heard += new
+    return heard
+
+
+def crowd(
+    stack: ExitStack, place: Place, number: int, address: str = "127.0.0.1"
+) -> list[socket.socket]:
+    """Connections of an address that have had an answer each."""
+    clients = []
+    for _ in range(number):
+        client = stack.enter_context(socket.create_connection(place, 30, (address, 0)))
+        assert b" 200 " in ask(client)
+        clients.append(client)
+    return clients
 
 
 def test_connections_of_an_address_are_bounded(
@@ -136,7 +151,22 @@ def test_connections_are_bounded_in_all(place: Place, monkeypatch: pytest.Monkey
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 5)
     with ExitStack() as stack:
         crowd(stack, place, 5)
-        assert b" 503 " in answer(place, "127.0.0.2")
+        assert b" 503 " in answer(place, "127.0.0.1")
+
+
+def test_a_full_server_serves_an_address_with_fewer_connections(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the place of the oldest connection of the address that has most."""
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 5)
+    with ExitStack() as stack:
+        few = crowd(stack, place, 2, "127.0.0.3")
+        most = crowd(stack, place, 3, "127.0.0.4")
+        other = crowd(stack, place, 1, "127.0.0.2")
+        assert b" 503 " in answer(place, "127.0.0.4")
+        for client in (*few, *other, *most[1:]):
+            assert b" 200 " in ask(client)
+        assert ask(most[0]) == b""
 
 
 def test_behind_a_trusted_proxy_all_share_an_address(

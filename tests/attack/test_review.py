@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import secrets
 import socket
@@ -222,6 +223,16 @@ def test_paused_sets_take_no_place_and_end_when_they_are_left(
     until(lambda: not handlers.library._held)  # also those that are made and left
 
 
+def test_a_pause_of_the_process_is_no_absence_of_its_owner(tmp_path: Path) -> None:
+    asked = making.Asked("a", [], ())
+    job = making.Job("name", tmp_path, asked, THIRD)
+    job.seen -= 10 * making.AWAY_SECONDS
+    job.checked -= 10 * making.AWAY_SECONDS
+    assert not job.is_left()
+    job.seen -= 10 * making.AWAY_SECONDS
+    assert job.is_left()
+
+
 def test_a_set_whose_maker_fails_gives_its_place_back(
     url: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +300,22 @@ def test_bodies_that_never_end_have_a_share_of_memory(url: str) -> None:
     finally:
         for made in open_:
             made.close()
+
+
+def test_refused_bodies_are_freed_at_once(url: str) -> None:
+    """Without waiting for the garbage collector, which may be a long time away."""
+    body = json.dumps({"sealed": "A" * 10_000_000}).encode()
+    with client_of(url, ATTACKER) as client:
+        assert client.post("review/sets", content=body, headers=JSON).status_code == 400
+        gc.collect()
+        before = resident()
+        gc.disable()
+        try:
+            for _ in range(10):
+                assert client.post("review/sets", content=body, headers=JSON).status_code == 400
+        finally:
+            gc.enable()
+    assert resident() - before < 100_000_000
 
 
 def test_many_reads_of_a_large_set_delay_nobody_else(url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,11 @@ def relative(path: Path, target: Path) -> None:
     link(path, Path(os.path.relpath(target, path.parent)))
 
 
+def hard(path: Path, target: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.hardlink_to(target)
+
+
 def chained(path: Path, target: Path) -> None:
     link(path.with_name("chain"), target)
     link(path, Path("chain"))
@@ -73,7 +79,7 @@ def published(library: Library) -> str:
 
 
 KINDS: list[Callable[[Path, Path], None]] = [
-    link, relative, chained, through_folder, other_text, pipe,
+    link, hard, relative, chained, through_folder, other_text, pipe,
 ]  # fmt: skip
 
 
@@ -93,11 +99,14 @@ def test_the_environment_of_the_process_is_not_published(folder: Path, library: 
     assert library.find("theirs").trace(0, 0) == []
 
 
-def test_an_answer_behind_a_link_is_missing(folder: Path, library: Library, tmp_path: Path) -> None:
+@pytest.mark.parametrize("put", [link, hard])
+def test_an_answer_behind_a_link_is_missing(
+    folder: Path, library: Library, tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
     (tmp_path / "text").write_text('{"text": "' + SECRET + '"}\n')
     (folder / "summary.jsonl").unlink()
     (folder / "answers" / "0001-0.jsonl").unlink()
-    link(folder / "answers" / "0001-0.json", tmp_path / "text")
+    put(folder / "answers" / "0001-0.json", tmp_path / "text")
     review = library.find("theirs").review
     assert review.answer(0, 0) is None
     assert (0, 0) in review.missing()
@@ -121,6 +130,31 @@ def test_a_set_whose_own_files_are_elsewhere_is_refused(
     with pytest.raises(SetError) as raised:
         library.find("theirs")
     assert str(tmp_path) not in str(raised.value)
+
+
+def test_a_file_replaced_after_the_check_is_not_published(
+    folder: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text").write_text('{"text": "' + SECRET + '"}\n')
+    (folder / "summary.jsonl").unlink()
+    (folder / "answers" / "0001-0.jsonl").unlink()
+    answer = folder / "answers" / "0001-0.json"
+    answer.write_text('{"text": "its own"}\n')
+    review = library.find("theirs").review
+    review._answers.clear()
+    resolve = Path.resolve
+
+    def replaced(path: Path, strict: bool = False) -> Path:
+        found = resolve(path, strict)
+        if path == answer:
+            link(answer, tmp_path / "text")
+        return found
+
+    monkeypatch.setattr(Path, "resolve", replaced)
+    with suppress(SetError):
+        found = review.answer(0, 0)
+        assert found is None or SECRET not in found.text
+    assert answer.is_symlink()
 
 
 def test_links_inside_the_folder_work(folder: Path, library: Library) -> None:

@@ -6,6 +6,7 @@ import { afterEach, describe, test } from "node:test";
 import { store, stored, storedBeforeReload } from "../../assets/web/core/storage.js";
 import { MAX_SEALED } from "../../assets/web/core/table.js";
 import { Store } from "../../assets/web/views/compare/store.js";
+import { Judgements } from "../../assets/web/views/review/kept.js";
 import { Refusal, Server } from "../../assets/web/views/review/server.js";
 
 const WEB = join(import.meta.dirname, "../../assets/web");
@@ -70,6 +71,72 @@ describe("storage", () => {
       /\b(localStorage|sessionStorage)\b\s*[.[]|indexedDB/.test(readFileSync(join(WEB, name), "utf8")),
     );
     assert.deepEqual(named, [join("views", "compare", "store.js")]);
+  });
+});
+
+describe("a page on plain http", () => {
+  const { crypto } = globalThis;
+  const poor = { getRandomValues: (array) => crypto.getRandomValues(array) };
+  afterEach(() => {
+    Object.defineProperty(globalThis, "crypto", { value: crypto, configurable: true, writable: true });
+  });
+
+  test("a judgement and a reviewer get names", async () => {
+    Object.defineProperty(globalThis, "crypto", { value: poor, configurable: true, writable: true });
+    const judgements = new Judgements(new Server(), () => {});
+    const rows = [await judgements.add({}), await judgements.add({})];
+    for (const store of [judgements.store, judgements.drafts, judgements.sets]) store.channel?.close();
+    assert.match(rows[0].id, /^[0-9a-f]{32}$/);
+    assert.notEqual(rows[0].id, rows[1].id);
+  });
+
+  test("no script needs a secure context", () => {
+    const scripts = readdirSync(WEB, { recursive: true }).filter((name) => name.endsWith(".js"));
+    const poorer = /crypto\.(randomUUID|subtle)|navigator\.(locks|serviceWorker|storage)|\bcaches\.|showSaveFilePicker/;
+    const needing = scripts.filter((name) =>
+      poorer.test(readFileSync(join(WEB, name), "utf8").replaceAll(/\/\/.*/g, "")),
+    );
+    assert.deepEqual(needing, []);
+  });
+});
+
+describe("a server that is busy", () => {
+  const { fetch } = globalThis;
+  afterEach(() => {
+    globalThis.fetch = fetch;
+  });
+
+  /** @param {(Response | undefined)[]} answers */
+  function answering(...answers) {
+    const asked = [];
+    globalThis.fetch = async (path, { body } = {}) => {
+      asked.push([path, body]);
+      return answers[asked.length - 1];
+    };
+    return asked;
+  }
+
+  const busy = (seconds) =>
+    new Response('{"detail":"Try again."}', { status: 429, headers: { "retry-after": `${seconds}` } });
+  const fine = () => new Response('{"row":1}');
+
+  test("what was posted is sent once more", async () => {
+    const asked = answering(busy(0), fine());
+    assert.deepEqual(await new Server().json("sets/a/judgements", { row: { note: "typed" } }), { row: 1 });
+    assert.equal(asked.length, 2);
+    assert.deepEqual(asked[0], asked[1]);
+  });
+
+  test("its sentence is shown after that", async () => {
+    const asked = answering(busy(0), busy(0), fine());
+    await assert.rejects(new Server().json("sets"), { sentence: "Try again.", status: 429 });
+    assert.equal(asked.length, 2);
+  });
+
+  test("a long time is not waited for", async () => {
+    const asked = answering(busy(60), fine());
+    await assert.rejects(new Server().json("sets"), { sentence: "Try again." });
+    assert.equal(asked.length, 1);
   });
 });
 

@@ -1,5 +1,9 @@
 // Bytes of a byte-level vocabulary, and how text is shown. Knows no tokens in context and no DOM.
 
+// A random id of 32 hexadecimal digits. crypto.randomUUID does not exist on plain http outside localhost.
+export const newId = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 /** @param {string} latin1 */
 export const bytesOf = (latin1) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
 

@@ -1,6 +1,7 @@
 // What stands around the answers: the bar with set, pair and sides, and below them who judges, where that is kept and the
 // way out with it. Builds and reports; knows no set.
 
+import { newId } from "../../core/bytes.js";
 import { button, make, put } from "../../core/dom.js";
 import { store, stored } from "../../core/storage.js";
 import { counted, dayOf, joined } from "../../core/words.js";
@@ -91,7 +92,7 @@ export class Bar {
   }
 }
 
-const someName = () => `reviewer-${crypto.randomUUID().slice(0, 4)}`;
+const someName = () => `reviewer-${newId().slice(0, 4)}`;
 
 export class Keeping {
   /** @param {{ renamed(): void, unlock(key: string): void, save(form: string): void, merge(file: File): void }} report */

@@ -2,6 +2,7 @@
 // here before anything else, so that reloads, crashes and other windows lose nothing; what the server has not
 // acknowledged is sent again. Notes are kept at each key while they are written.
 
+import { newId } from "../../core/bytes.js";
 import { store, stored } from "../../core/storage.js";
 import { Store } from "../compare/store.js";
 import { current, keepable, sendable, without } from "./rows.js";
@@ -109,7 +110,7 @@ export class Judgements {
    * @param {Omit<JudgementRow, "id" | "set" | "isSent" | "time">} said
    */
   async add(said) {
-    const row = { ...said, id: crypto.randomUUID(), set: this.set, isSent: false, time: this.now() };
+    const row = { ...said, id: newId(), set: this.set, isSent: false, time: this.now() };
     this.rows.set(row.id, row);
     this.fold();
     this.why = await this.store.put(row);

@@ -2,6 +2,7 @@
 
 import { MAX_SEALED } from "../../core/table.js";
 
+const MOST_PATIENT = 5; // seconds that a request waits by itself where the server is busy
 const AWAY = "The server does not answer: see that it runs, and try again.";
 
 export class Refusal extends Error {
@@ -37,6 +38,7 @@ export class Server {
   }
 
   /**
+   * Where the server is busy for a moment (429), the request is sent once more.
    * @param {string} path
    * @param {object} [posted]
    */
@@ -46,9 +48,16 @@ export class Server {
     const sent = posted
       ? { method: "POST", headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(posted) }
       : { headers };
-    const answer = await fetch(`review/${path}`, sent).catch(() => {
-      throw new Refusal(AWAY, 0);
-    });
+    const fetched = () =>
+      fetch(`review/${path}`, sent).catch(() => {
+        throw new Refusal(AWAY, 0);
+      });
+    let answer = await fetched();
+    const seconds = Number(answer.headers.get("retry-after") || 1);
+    if (answer.status === 429 && seconds <= MOST_PATIENT) {
+      await new Promise((done) => setTimeout(done, 1000 * seconds));
+      answer = await fetched();
+    }
     if (answer.ok) return answer;
     const told = await answer.json().catch(() => ({}));
     throw new Refusal(typeof told.detail === "string" ? told.detail : AWAY, answer.status);
