@@ -38,7 +38,7 @@ LOST = {
     "success": False,
 }
 """Gradio's own message to a page whose session is not known, after which it would fail itself."""
-FULL = "You have {} runs going: wait for one to end, or stop it."
+FULL = "Your runs in progress: {}, as many as are allowed. Wait for one to end, or stop it."
 
 
 class RunLimits:
