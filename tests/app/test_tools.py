@@ -22,6 +22,7 @@ from mcp.client.streamable_http import streamablehttp_client
 from test_run_limits import eventually, num_runs
 
 from app.handlers import Handlers
+from app.serving.run_limits import FULL
 
 pytestmark = pytest.mark.slow
 T = TypeVar("T")
@@ -107,7 +108,7 @@ def test_refusals_are_sentences(place: Place, is_told: bool) -> None:
     assert wrong.isError
     assert wrong.content[0].text.endswith("The threshold τ must be a number from 0 to 1.")
     assert full.isError
-    assert full.content[0].text == "You have 3 runs going: wait for one to end, or stop it."
+    assert full.content[0].text == FULL.format(3)
 
 
 @pytest.mark.parametrize("is_told", [False, True])
