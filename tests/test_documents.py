@@ -24,6 +24,7 @@ from mars_runtime.model.fetch import SUMS
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
+from tools.command_options import BEGIN, DOCUMENT, END, with_options
 
 RESULTS = ROOT / "assets" / "results"
 OF_NO_CHECKPOINT = (
@@ -38,6 +39,8 @@ FIGURE = re.compile(
 """A cell that is a figure, or would be one."""
 
 
+OPTIONS = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+"""The list of options at the end of docs/commands.md."""
 OF_WORDS = {"review_examples"}
 """Views that quote texts; like all others they are written from their files."""
 
@@ -106,9 +109,14 @@ def test_tables_are_what_their_files_hold(page: Path):
     assert text == written(text), "run: python -m mars_runtime tables"
 
 
+def test_options_of_commands_are_those_of_the_parsers():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert text == with_options(text), "run: python tools/command_options.py"
+
+
 @pytest.mark.parametrize("page", documents(), ids=name_of)
 def test_every_table_of_figures_has_a_file(page: Path):
-    rest = MARKED.sub("", page.read_text(encoding="utf-8"))
+    rest = OPTIONS.sub("", MARKED.sub("", page.read_text(encoding="utf-8")))
     assert [table for table in tables(rest) if is_of_figures(table)] == []
     assert "<!--" not in rest, "a marker that marks nothing"
 
@@ -245,6 +253,53 @@ def seconds_of_small_trainings() -> tuple[int, int]:
     return round(min(found)), round(max(found))
 
 
+def compared(name: str, peer: str, baseline: str = "AR") -> dict[str, float]:
+    """The ratio of two peers' tokens/s, one prompt at a time, with its interval."""
+    (found,) = [
+        one["overall"]
+        for one in result(name)["comparisons"]
+        if (one["batch_size"], one["peer"], one["baseline"]) == (1, peer, baseline)
+    ]
+    return dict(found)
+
+
+def interval(found: dict[str, float]) -> str:
+    return "{value:.2f} [{low:.2f}, {high:.2f}]".format(**found)
+
+
+def speed_next_to_busy_processes() -> str:
+    """Of lossless decoding with chosen threads, as shares of its speed on a quiet machine."""
+    quiet, one, two = (
+        rate["tokens_per_second"]
+        for rate in result("beside.json")["rates"]
+        if "lossless" in rate["way"] and rate["threads"] is None
+    )
+    return f"lossless keeps {one / quiet:.2f} of its speed, next to two {two / quiet:.2f} "
+
+
+def tokens_per_forward_along_a_text() -> str:
+    """Of lossless decoding in the first and in the last stretch."""
+    found = [one for one in result("length.json")["stretches"] if "lossless" in one["way"]]
+    first, last = found[0], found[-1]
+    before = f"{first['tpf']:.2f} in the first {first['end']} tokens"
+    return f"{before} and {last['tpf']:.2f} in the last {last['end'] - last['start']:,} "
+
+
+def int4_shape() -> str:
+    """Of AR, compared with llama.cpp, and of MARS compared with AR."""
+    ar = interval(compared("shape_int4.json", "AR", "llama.cpp"))
+    mars = interval(compared("shape_int4.json", "MARS τ=0.95 B=4, acceptance imposed"))
+    return f"{ar} times llama.cpp, and MARS {mars} times AR"
+
+
+def speculative_speed() -> str:
+    """The least and the most of the four variants, compared with AR."""
+    peer = "speculative mars-tiny-draft K=4, {}".format
+    variants = ("no masks", "masks in target", "masks in draft", "masks in both")
+    found = [compared("drafts_benchmark.json", peer(one))["value"] for one in variants]
+    return f"{min(found):.2f} to {max(found):.2f} times AR's tokens/s"
+
+
 def speed_of_the_chat_table() -> str:
     """Of AR, and its share of what reading the weights allows, as the report tells them."""
     report = (ROOT / "assets/results/chat_benchmark.md").read_text(encoding="utf-8")
@@ -255,7 +310,7 @@ def speed_of_the_chat_table() -> str:
 
 
 def ratio_of_replicas() -> str:
-    return "{value:.2f} [{low:.2f}, {high:.2f}]".format(**result("scaling.json")["ratio"])
+    return interval(result("scaling.json")["ratio"])
 
 
 def fetched() -> str:
@@ -279,6 +334,10 @@ SAID: list[tuple[str, Callable[[], str]]] = [
     (CARD, lambda: "of {} greedy answers".format(*lossless_answers())),
     (MEASURED, lambda: "{} % of answers to tasks and on {} %".format(*int8_agreement())),
     (MEASURED, lambda: "in {} to {} seconds".format(*seconds_of_small_trainings())),
+    (MEASURED, speed_next_to_busy_processes),
+    (MEASURED, tokens_per_forward_along_a_text),
+    (MEASURED, int4_shape),
+    (MEASURED, speculative_speed),
 ]
 
 

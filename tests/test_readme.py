@@ -77,6 +77,7 @@ PROGRAMS = [
     ["tools/human_loops.py"],
     ["tools/measure_layers.py"],
     ["tools/measure_gpu.py"],
+    ["tools/command_options.py"],
     ["app.py"],
     ["tools/soak.py"],
     ["tools/clients.py"],

@@ -38,16 +38,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the ``review`` command and what it can do."""
     parser = subparsers.add_parser("review", help="sets of answers to read, and their judgements")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    making = verbs.add_parser("make", help="decode prompts in several ways; goes on where it was")
+    making = verbs.add_parser("make", help="decode prompts in several ways; can be continued")
     add = making.add_argument
     add("prompts", help="a file (text, CSV, TSV, JSON), or study, requests, a family of tasks")
     add("--ways", nargs="+", required=True, help="such as ar tau=0.8 lossless tau=0.5,B=8")
-    add("--reference", default="", help="the way that the others are held against (the first)")
+    add("--reference", default="", help="the method that the others are compared with (the first)")
     add("--out", type=path_of, required=True, help="the folder of the set")
     add("--name", default="", help="what the set is called (the name of its folder)")
     add("--system", default="", help="system prompt of prompts without one (the checkpoint's own)")
     add("--checkpoint", default="mars-smollm2", help="a name or a folder (%(default)s)")
-    add("--max-new-tokens", type=int, default=MAX_TOKENS, help="of an answer (%(default)s)")
+    add(
+        "--max-new-tokens",
+        type=int,
+        default=MAX_TOKENS,
+        help="longest answer, in tokens (%(default)s)",
+    )
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     making.set_defaults(work=_make)
@@ -57,17 +62,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     showing.set_defaults(work=_show)
     exporting = verbs.add_parser("export", help="CSV, JSON Lines, HTML, LLM Comparator")
     exporting.add_argument("set", type=path_of, help="a folder or an archive")
-    exporting.add_argument("--judgements", type=Path, help="a file of them; without: marks alone")
-    exporting.add_argument("--out", type=path_of, required=True, help="a folder")
+    exporting.add_argument("--judgements", type=Path, help="a file; without it marks only")
+    exporting.add_argument("--out", type=path_of, required=True, help="the folder to write")
     exporting.set_defaults(work=_export)
     merging = verbs.add_parser("merge", help="files of several reviewers as one")
     merging.add_argument("set", type=path_of, help="a folder or an archive")
-    merging.add_argument("files", nargs="+", type=Path)
-    merging.add_argument("--out", type=path_of, required=True)
+    merging.add_argument("files", nargs="+", type=Path, help="files of judgements")
+    merging.add_argument("--out", type=path_of, required=True, help="the file to write")
     merging.set_defaults(work=_merge)
     packing = verbs.add_parser("pack", help="a set as one file")
-    packing.add_argument("set", type=path_of)
-    packing.add_argument("--out", type=path_of, required=True)
+    packing.add_argument("set", type=path_of, help="a folder")
+    packing.add_argument("--out", type=path_of, required=True, help="the archive to write")
     packing.set_defaults(work=_pack)
 
 
