@@ -1,9 +1,8 @@
-"""The Frontier tab: measured results of this repository as points, the paper's apart, and what goes
-wrong, as requests to open as runs.
+"""The Frontier tab: measured results of this repository as points, the paper's as separate curves,
+and requests that fail, which open as runs.
 
-Reads files of ``assets/results/`` that commands wrote, and measures nothing. No figure stands with
-what goes wrong: its kinds are measured by ``evaluate`` (docs/measurements.md), and each run shows
-its own.
+Reads result files in ``assets/results/`` and measures nothing. The failing requests have no figures
+of their own: ``evaluate`` measures their kinds (checkpoints/mars-smollm2/README.md).
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Prompts to click, a set for each kind of checkpoint: held-out tasks, or real requests; and what
-the tabs Grid and Batch open with and page through.
+"""Example prompts: a set for each kind of checkpoint, and what the Grid and Batch tabs open with.
 
-The requests stand in ``prompts.json``, chosen by what SmolLM2-135M-Instruct makes of them, greedy:
-those it answers well enough to be read, and, marked as such, some that it gets wrong
-(``python -m app.examples.measure``). The openings of Grid and
-Batch are requests at which τ, B and method matter, chosen by measurement (docs/measurements.md).
-Knows no gradio.
+``prompts.json`` holds the requests. They were chosen by measurement (``python -m
+app.examples.measure``): requests that SmolLM2-135M-Instruct answers well enough to be read, some,
+marked as such, that it gets wrong, and for Grid and Batch requests at which τ, B and the method
+matter.
 """
 
 from __future__ import annotations
