@@ -62,6 +62,19 @@ def test_every_package_is_in_the_architecture() -> None:
     assert not missing, f"docs/architecture.md says nothing of {missing}"
 
 
+def test_the_way_from_run_to_the_acceptance_rule_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.split("## From Run to the acceptance rule\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([\w./]+)` \| (.+?) \|", section, re.MULTILINE)
+    assert (rows[0][0], rows[-1][0]) == ("app/live/tab.py", "mars_runtime/acceptance.py")
+    assert len(rows) <= 12
+    for path, functions in rows:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for owner, function in re.findall(r"`(?:(\w+)\.)?(\w+)`", functions):
+            assert f"def {function}(" in source, f"{path} has no {function}"
+            assert not owner or re.search(rf"^class {owner}\b", source, re.MULTILINE), owner
+
+
 PROGRAMS = [
     *(["-m", "mars_runtime", name] for name in COMMANDS),
     *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "sampling", "logits")),
