@@ -27,7 +27,8 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "grad
 
 def is_memory_short(error: BaseException) -> bool:
     """Whether an error reports that no memory is left, whichever library raised it."""
-    return isinstance(error, MemoryError) or NO_MEMORY.search(str(error)) is not None
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or NO_MEMORY.search(str(error)) is not None
 
 
 @cache
