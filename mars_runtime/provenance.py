@@ -1,7 +1,7 @@
 """Provenance of figures: machine, versions, commit, date and weights, and how idle the machine was.
 
 Three measurements show how idle it was: the load before the start, the share of this process's
-cores that other processes used meanwhile (Linux only), and the spread of the repeats of AR.
+cores that other processes used while measuring (Linux only), and the spread of the repeats of AR.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Rounds:
         return repeated(self._pairs, is_short=self._is_short)
 
     def plain(self) -> dict[str, Any]:
-        """The speedup and the tokens per second as JSON: null in the place of NaN and infinity."""
+        """The speedup and the tokens per second as JSON, with null for NaN and infinity."""
         found = self.found
         numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, "limit": found.limit}
         rate = (statistics.median(self.rates), min(self.rates), max(self.rates))

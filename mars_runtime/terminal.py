@@ -18,7 +18,7 @@ from mars_runtime.trace import Header
 
 # From light to dark, for 2, 3, ... tokens of one forward. The two ramps alternate, so that
 # neighbouring forwards of equal length can be distinguished.
-# neighbouring forwards of equal length can be told apart.
+# neighbouring forwards of equal length can be distinguished.
 _RAMPS = (
     ("#dbe9f6", "#b5d1e8", "#8ab8da", "#5f9bc9", "#3a7cb4", "#215f9a", "#0f437c"),
     ("#d9f0e3", "#b3dfc8", "#88cbab", "#5eb18d", "#3a946f", "#217654", "#0d573b"),

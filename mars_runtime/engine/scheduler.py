@@ -13,7 +13,7 @@ against starvation:
   fill the queue. So a new owner waits only for jobs that have begun, however many another submits.
 - After a forward of s seconds a job of pace N rests for N * s seconds, in which others use the
   device.
-- No job rests while the queue is not empty: slow motion is suspended meanwhile.
+- No job rests while the queue is not empty: slow motion is suspended.
 - An exclusive job at full speed never rests, so it keeps the device to its end, except for forwards
   of jobs in slow motion. It begins when the earlier shared jobs at full speed have ended, and later
   jobs at full speed wait for it, so a stream of one kind cannot starve the other.

@@ -56,7 +56,7 @@ class GroupedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)."""
+        """The shape, (out, in)."""
         return self.values.shape[0], self.values.shape[1]
 
     def dense(self) -> Tensor:

@@ -28,7 +28,10 @@ Embed = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """first: W1 [width, 2 H], for the embedding and then the state; second: W2 [H, width]."""
+    """Weights of a sampler head.
+
+    first: W1 [width, 2 H], for the embedding, then the state. second: W2 [H, width].
+    """
 
     first: Tensor
     second: Tensor

@@ -51,7 +51,7 @@ class DenseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)."""
+        """The shape, (out, in)."""
         return sum(len(part) for part in self.parts), self.parts[0].shape[1]
 
     def rows(self, index: Tensor) -> GroupedMatrix:
