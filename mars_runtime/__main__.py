@@ -1,8 +1,8 @@
-"""``python -m mars_runtime COMMAND``: finds the command's module and runs it, nothing else.
+"""``python -m mars_runtime COMMAND``: import the command's module and run it.
 
-Only the chosen command is imported, so that none pays for, or falls with, another. A command is a
-module with ``add_parser(subparsers)`` and ``run(args) -> exit code``. Exit codes: 0 done, 1 failed,
-2 a mistake in what was asked, 130 interrupted.
+Only the chosen command is imported, so a command neither loads nor depends on another one's
+packages. A command is a module with ``add_parser(subparsers)`` and ``run(args) -> exit code``. Exit
+codes: 0 done, 1 failed, 2 invalid arguments, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ class SentenceParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command in ``arguments`` (default: of the process); the exit code."""
+    """Run the command in ``arguments`` (default: of the process); return the exit code."""
     _open_streams()
     try:
         for sentence in repair_network():
             print(sentence, file=sys.stderr)
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments))
-        finally:  # --help, too, leaves what it prints to be written at the end
+        finally:  # --help also leaves output to be flushed
             sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone, as `head` does
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         return 1
     except OSError as error:
-        with suppress(OSError):  # standard error may be full, too
+        with suppress(OSError):  # standard error may be full as well
             print(in_words(error), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -76,8 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """A stream that was closed is nowhere, lest the next file that is opened take its place; a
-    narrow terminal encoding must not end a run."""
+    """Reopen closed standard streams on /dev/null, and ignore encoding errors of a narrow terminal.
+
+    Otherwise the next opened file would reuse the descriptor of a closed stream.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -87,11 +89,11 @@ def _open_streams() -> None:
 
 
 def _be_quiet_if_full(stream: TextIO) -> None:
-    """What a stream can't write goes nowhere, now and when Python flushes at its exit."""
+    """Redirect a stream that cannot be written to /dev/null, for Python's flush at exit as well."""
     try:
         stream.flush()
     except OSError:
-        with suppress(OSError, ValueError):  # no file behind it
+        with suppress(OSError, ValueError):  # not backed by a file
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

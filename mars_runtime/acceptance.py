@@ -1,8 +1,8 @@
-"""What a forward predicted, how sure it is, and how much of it is taken: pure functions.
+"""Predictions of a forward, their confidence, and how many of them are accepted: pure functions.
 
-Knows logits and numbers; knows no model, cache, masks or rows' history. Laws that are code here and
-no options: the first proposal is always accepted, acceptance stops at the first refusal, forbidden
-ids never come out, NaN is an error and not a confidence.
+The module works on logits and numbers, without a model or cache. Four rules are fixed: the first
+proposal is always accepted, acceptance stops at the first rejection, forbidden ids are never
+emitted, and NaN is an error and not a confidence.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from mars_runtime.transfers import to_device
 
 NUM_RUNNERS_UP = 3
 NUM_BEST = NUM_RUNNERS_UP + 1
-"""Candidates of a slot that are kept: the best token and its runners-up."""
+"""Number of candidates kept per slot: the best token and its runners-up."""
 STRIP = 128
-"""Width of the strips that a large vocabulary is cut into on CUDA to find its best tokens."""
+"""Width of the strips that best_of divides a large vocabulary into on CUDA."""
 NEVER = 2**31 - 1
 NO_NUMBER = "The model gave a result that is not a number: reload the checkpoint, or use fp32."
 
 
 class DecodeError(RuntimeError):
-    """Decoding cannot go on (or start); one sentence. ``rows`` are the rows concerned, by their
-    place in the tensor that was read; empty when all are."""
+    """Decoding cannot start or continue; the message is one sentence.
+
+    rows: the rows concerned, by their place in the tensor that was read; empty if all are.
+    """
 
     def __init__(self, message: str, rows: tuple[int, ...] = ()) -> None:
         super().__init__(message)
@@ -40,11 +42,10 @@ class DecodeError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row draws its tokens: temperature above 0, and noise keyed by (seed, position).
+    """How one row samples: temperature above 0, and noise keyed by (seed, position).
 
-    top_k, top_p, min_p: as in ``draw_tokens``.
-    positions: absolute position (prompt included) of the token that each slot predicts; what slots
-    behind them give is not looked at.
+    top_k, top_p, min_p: as in ``draw_tokens``. positions: absolute position (prompt included) of
+    the token that each slot predicts; further slots are ignored.
     """
 
     temperature: float
@@ -56,7 +57,7 @@ class Draw:
 
     @classmethod
     def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
-        """How a row under these settings draws; None where it takes the best."""
+        """Return how a row with these settings samples; None if it is greedy."""
         if settings.temperature == 0:
             return None
         filters = settings.top_p, settings.top_k, settings.min_p
@@ -161,8 +162,11 @@ Rank = Callable[[Tensor, Tensor], None]
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
-    """How many proposals are accepted, from left to right, while confidence >= tau; the first is
-    always (arXiv 2604.07023). 0 only when there are none."""
+    """Return how many proposals are accepted (arXiv 2604.07023).
+
+    Accepts from left to right while confidence >= tau, and the first proposal always. Returns 0
+    only without proposals.
+    """
     count = 0
     for confidence in confidences:
         if count and not confidence >= tau:
@@ -172,14 +176,17 @@ def accept_prefix(confidences: Sequence[float], tau: float) -> int:
 
 
 def surest(confidences: Sequence[float], tau: float) -> list[int]:
-    """The positions that are taken in order of confidence: all that reach tau, the surest in any
-    case; the earlier of equals first. Empty only when there are none."""
+    """Return the positions that are accepted in order of confidence.
+
+    Accepts all that reach tau, and the most confident one always; of equals the earlier one comes
+    first. Returns an empty list only without confidences.
+    """
     order = sorted(range(len(confidences)), key=lambda position: -confidences[position])
     return order[: accept_prefix([confidences[position] for position in order], tau)]
 
 
 def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
-    """How many drafts agree, from left to right, with what AR chooses at their positions."""
+    """Return how many drafts agree, from left to right, with AR's choices at their positions."""
     count = 0
     for draft, choice in zip(drafts, choices, strict=False):
         if draft != choice:
@@ -190,12 +197,12 @@ def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What becomes of the predictions of one forward for one row.
+    """The decision on the predictions of one forward for one row.
 
-    emitted: tokens that leave, never empty. num_agreed: drafts fed with this forward that AR
-    confirmed. drafts: tokens to verify in the next forward. stop: why no more were taken.
-    proposals: as of RowStep. may_go_on: whether those behind the emitted ones continue them; not
-    where masks were fed behind a refused draft alone.
+    emitted: emitted tokens, never empty. num_agreed: drafts fed with this forward that AR
+    confirmed. drafts: tokens to verify in the next forward. stop: why no more were accepted.
+    proposals: as in RowStep. may_go_on: whether the proposals behind the emitted ones continue
+    them; false if masks were fed only behind a rejected draft.
     """
 
     emitted: list[int]
@@ -217,15 +224,15 @@ def judge(
 ) -> Judgement:
     """Verify the drafts that were fed, then accept proposals.
 
-    choices: what AR takes at the positions from the first not yet emitted on, given the drafts
-        before: one for each draft, and one more. groups: as many, what the masks after each of
-        those tokens propose for the positions behind; empty where none were fed. remaining: tokens
-        that may still leave. eos_ids: ignored under ``ignore_eos``. written: those that left
-        before, which ``stop_loops`` asks for.
-    Without ``lossless`` accepted proposals are emitted; with it only AR's choices are and the
-    accepted proposals behind them become drafts. Of jacobi all choices behind those become drafts:
-    each is the answer to a text that was guessed. The row ends at the first EOS, at the limit, or
-    with the token by which it is plain that the text repeats itself.
+    choices: AR's choices from the first position not emitted yet, given the drafts before: one for
+        each draft, and one more. groups: for each choice, the proposals of the masks after the
+        token before it, for the positions behind the choice; empty if none were fed. remaining:
+        maximum number of tokens to emit. eos_ids: ignored under ``ignore_eos``. written: tokens
+        emitted before, needed for ``stop_loops``. Without ``lossless`` accepted proposals are
+        emitted. With it only AR's choices are emitted, and the accepted proposals behind them
+        become drafts. With the method jacobi all later choices become drafts: each is AR's answer
+        to a guessed text. The row ends at the first EOS, at the limit, or with the token that
+        completes a loop of its text.
     """
     eos_ids = eos_in_force(settings, eos_ids)
     num_agreed = verify(drafts, [choice.token for choice in choices])
@@ -237,7 +244,7 @@ def judge(
     may_go_on = is_confirmed or bool(groups[num_agreed])
     if not is_confirmed:
         stop = "mismatch"
-        if not may_go_on:  # nothing counts behind a refused draft, but it was predicted
+        if not may_go_on:  # predictions behind a rejected draft are reported but not used
             proposals = (*choices, *groups[-1])
     if settings.method == "jacobi":
         end = num_agreed + 1 + max(0, min(settings.num_guesses, remaining - num_agreed - 2))
@@ -257,9 +264,12 @@ def judge(
 def num_proposals(
     settings: DecodeSettings, remaining: int, num_drafts: int, chosen: int | None = None
 ) -> int:
-    """B of the next forward: what was ``chosen`` for it, or else what the settings ask, capped so
-    that nothing is proposed that could not leave. In lossless mode drafts leave first, then AR's
-    own token, then what is drafted now, which takes one more AR token with it."""
+    """Return B of the next forward.
+
+    It is ``chosen``, else the settings' B, capped so that every proposal could be emitted. In
+    lossless mode the drafts are emitted first, then AR's own token, and a new draft needs one more
+    AR token.
+    """
     room = remaining - num_drafts - 1 if settings.is_verified else remaining
     return max(1, min(settings.num_proposals if chosen is None else chosen, room))
 
@@ -270,7 +280,7 @@ def eos_in_force(settings: DecodeSettings, eos_ids: frozenset[int]) -> frozenset
 
 
 def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
-    """Up to the first end, that one included."""
+    """Return the tokens up to the first of ``ends``, included."""
     for index, token in enumerate(tokens):
         if token in ends:
             return tokens[: index + 1]
@@ -278,10 +288,10 @@ def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
 
 
 def scores(logits: Tensor, metric: Metric) -> list[float]:
-    """Confidence of the best token of each row of logits [N, V], in 0..1, higher is surer.
+    """Return the confidence of the best token of each row of logits [N, V], in 0..1.
 
-    probability: fp32 softmax probability of the token. margin: that minus the best other's.
-    entropy: 1 - H / ln V, over the V tokens that are allowed, so that one tau serves all metrics.
+    probability: fp32 softmax probability of the token. margin: that minus the runner-up's. entropy:
+    1 - H / ln V, over the V allowed tokens, so that one tau serves all metrics.
     """
     none = torch.empty(0, dtype=torch.long, device=logits.device)
     return [slot.confidence for slot in read(logits.unsqueeze(0), none, [metric])[0]]
@@ -298,12 +308,11 @@ def read(
     """Read token, confidence and runners-up of every slot in one pass, as plain Python values.
 
     logits: [R, H, V] of any float dtype, on any device; the host waits once, for the results.
-    forbidden: int64 ids that can never come out. metrics: one for each row.
-    draws: for each row how it draws its tokens, None for greedy.
-    penalties: for each row, the changes of its logits before they are read. Either is empty if no
-    row has one. rank: changes the candidates before they are used.
-    Confidence and runners-up are of the plain distribution (temperature 1) also when a token was
-    drawn, so that tau means the same at every temperature; a negative margin counts as 0.
+    forbidden: int64 ids that are never emitted. metrics: one for each row.
+    draws: how each row samples, None for greedy. penalties: changes of each row's logits. Either is
+    empty if no row has one. rank: changes the candidates before they are used.
+    Confidence and runners-up refer to the plain distribution (temperature 1) even if a token was
+    sampled, so that tau means the same at every temperature; a negative margin counts as 0.
     Raises DecodeError for NaN or infinite logits.
     """
     table = logits.to(torch.float32, copy=True)
@@ -367,7 +376,7 @@ def _parts(addition: Addition) -> tuple[Tensor, Tensor]:
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
     """Apply the repetition penalty of each row to fp32 logits [R, H, V], in place, on any device.
 
-    Only the tokens of a row's text are looked at, so that little is copied to the device.
+    Only the tokens of a row's text are processed, so little is copied to the device.
     """
     slots = table.shape[1]
     ids, places = _occurring(penalties)
@@ -385,10 +394,9 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 
 
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
-    """The tokens of each row's text, int64 [R, N], and where each occurs first, int32 [R, N].
+    """Return the tokens of each row's text, int64 [R, N], and their first places, int32 [R, N].
 
-    Shorter rows repeat their tokens, so that all have N; a row without a penalty has token 0
-    at NEVER.
+    Shorter rows repeat their tokens up to N; a row without a penalty has token 0 at NEVER.
     """
     found = []
     for each in penalties:
@@ -400,7 +408,7 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
                 ids, places = occurring, first_at[occurring]
         found.append((ids, places))
     length = max(len(ids) for ids, _ in found)
-    at = [np.arange(length) % len(ids) for ids, _ in found]  # repeated tokens do no harm
+    at = [np.arange(length) % len(ids) for ids, _ in found]  # repeated tokens are harmless
     columns = zip(
         *[(ids[some], places[some]) for (ids, places), some in zip(found, at, strict=True)],
         strict=True,
@@ -410,7 +418,8 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
-    """One slot of ``read``: [probabilities, ids, (drawn id, its probability), (sureness)]."""
+    """Convert one slot of ``read``: [probabilities, ids, (drawn id, its probability),
+    (sureness)]."""
     ranked = [(int(slot[width + i]), slot[i]) for i in range(width) if slot[i]]  # 0: forbidden
     token, confidence = ranked[0]
     if is_drawn:
@@ -425,7 +434,7 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
 
 
 def sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
-    """1 - H / ln V of each slot, [..., 1], kept in 0..1 against rounding."""
+    """Return 1 - H / ln V of each slot, [..., 1], clamped to 0..1 against rounding."""
     entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
     sure: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
     return sure.clamp_(0.0, 1.0)
@@ -461,12 +470,14 @@ def draw_tokens(
     top_ks: Sequence[int] = (),
     min_ps: Tensor | None = None,
 ) -> Tensor:
-    """argmax(logits / T + Gumbel noise), [R, H, 1]: a draw from softmax(logits / T), and the same
-    draw in whatever forward, slot or batch the position is met (Gumbel-max trick).
+    """Return argmax(logits / T + Gumbel noise), [R, H, 1]: a sample from softmax(logits / T).
 
-    table: fp32 logits [R, H, V]. temperatures, seeds: [R]; at temperature 0 the best token is
-    taken. positions: [R, H], the absolute position that each slot predicts. top_ps, top_ks, min_ps:
-    as in ``filtered``.
+    The sample is the same in every forward, slot and batch that predicts the position (Gumbel-max
+    trick).
+
+    table: fp32 logits [R, H, V]. temperatures, seeds: [R]; temperature 0 takes the best token.
+    positions: [R, H], the absolute position that each slot predicts. top_ps, top_ks, min_ps: as in
+    ``filtered``.
     """
     is_drawn = (temperatures > 0).view(-1, 1, 1)
     scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
@@ -496,8 +507,10 @@ def filtered(
 
 
 def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
-    """Return which tokens of logits [R, H, V] are among the best of their slot, as many as the
-    row's number says, ties with the last of them included; all tokens if it is below 1."""
+    """Return which tokens of logits [R, H, V] are among the k best of their slot.
+
+    top_ks: k of each row; below 1 all tokens are. Ties with the last one are included.
+    """
     _, slots, size = table.shape
     most = min(max(1, *top_ks), size)
     best = table.topk(most).values
@@ -508,8 +521,10 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 
 
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
-    """Which tokens of logits [R, H, V] are drawn from, given [R] probabilities: from the best on,
-    until they reach it, and those that are as probable as the last of them; the best one always.
+    """Return which tokens of logits [R, H, V] belong to the nucleus (top-p sampling).
+
+    top_ps: [R]. The nucleus holds the most probable tokens until their sum reaches top_p, and ties
+    with the last of them. The best token is always in it.
     """
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values
@@ -520,10 +535,10 @@ def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
 
 
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
-    """Gumbel noise [..., V] that depends on (seed, position, token id) alone.
+    """Return Gumbel noise [..., V] that depends only on (seed, position, token id).
 
-    A counter-based hash (the finisher of splitmix64, wrapping int64 arithmetic) instead of a
-    generator with state: the same on every device and in any order of evaluation.
+    Uses a counter-based hash (the finaliser of splitmix64, wrapping int64 arithmetic) instead of a
+    stateful generator: the values are the same on every device and in any order of evaluation.
     """
     tokens = torch.arange(vocab_size, device=positions.device)
     key = mix(mix(seeds + 1).bitwise_xor(positions))
@@ -533,7 +548,7 @@ def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
 
 
 def mix(value: Tensor) -> Tensor:
-    """A hash of each int64: the finisher of splitmix64, the same on every device."""
+    """Return a hash of each int64: the finaliser of splitmix64, the same on every device."""
     value = (value ^ ((value >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     value = (value ^ ((value >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
     return value ^ ((value >> 31) & 0x1FFFFFFFF)

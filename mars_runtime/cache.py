@@ -1,8 +1,8 @@
-"""Room for the keys and values of several rows, with one cursor a row: the KV caches.
+"""KV caches: memory for the keys and values of several rows, with one cursor per row.
 
-Knows no model and no tokens: it is memory and numbers. Going back is moving a number, never a copy;
-copies are made only where rows change places: the last one moves into the place of one that left,
-and two are swapped when one is to sit out.
+The module handles memory and numbers, without a model or tokens. Going back only moves a cursor and
+copies nothing. Rows are copied only when they change places: the last row moves into a freed place,
+and two rows are swapped when one is skipped in a forward.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from torch import Tensor
 from mars_runtime.settings import MAX_FED
 
 BLOCK = 32
-"""Slots of a block, which is what prefixes are kept by; as in ``attention.h``."""
+"""Slots of a block, the unit of the prefix cache; the same as in ``attention.h``."""
 PAGE = 1 << 21
 Shape = tuple[int, int, int, int, int]
-"""Layers, rows, capacity in tokens, heads of keys (and as many of values), size of a head."""
+"""Layers, rows, capacity in tokens, key heads (and as many value heads), head dimension."""
 C = TypeVar("C", bound="KVCache")
 
 
 class KVCache:
-    """Keys and values of every layer in one tensor. Slot s of a row belongs to its position s.
+    """Keys and values of every layer in one tensor. Slot s of a row holds its position s.
 
-    store: [layers, rows, units, ...], of ``slots_per_unit`` slots that lie together.
-    cursors: for each row, how many leading slots are final. What lies behind a cursor is scratch
-        and the next forward overwrites it.
-    captured: the forwards that a model has captured on this memory (``model/captured.py``).
+    store: [layers, rows, units, ...], with ``slots_per_unit`` consecutive slots per unit. cursors:
+    number of final leading slots of each row. Slots behind the cursor are scratch memory that the
+    next forward overwrites. captured: the forwards that a model has captured on this memory
+    (``model/captured.py``).
     """
 
     slots_per_unit = 1
@@ -51,38 +51,42 @@ class KVCache:
 
     @staticmethod
     def bytes_needed(shape: Shape, dtype: torch.dtype) -> int:
-        """Memory that keys and values of this shape take, in bytes."""
+        """Return the memory of keys and values of this shape, in bytes."""
         return 2 * math.prod(shape) * dtype.itemsize
 
     def whole(self: C) -> C:
-        """All rows, on the same memory, their cursors at 0."""
+        """Return a cache of all rows on the same memory, with cursors at 0."""
         fresh = copy.copy(self)
         fresh.cursors = [0] * self.rows
         return fresh
 
     def uncaptured(self: C) -> C:
-        """The same memory without its captured forwards."""
+        """Return the same cache without captured forwards."""
         plain = copy.copy(self)
         plain.captured = None
         return plain
 
     def row(self: C, row: int) -> C:
-        """One row alone, on the same memory, its cursor a copy: to prefill it."""
+        """Return a cache of one row on the same memory, with its own cursor, to prefill the row."""
         alone = self.uncaptured()
         alone.rows, alone.cursors = 1, [self.cursors[row]]
         alone.store = self.store[:, row : row + 1]
         return alone
 
     def clear(self, row: int, num_slots: int | None = None) -> None:
-        """Make the row new. What an earlier tenant left, NaN perhaps, must not reach the next;
-        ``num_slots``: it wrote no further than that."""
+        """Reset a row: its cursor and the contents left by an earlier row, which may include NaN.
+
+        num_slots: number of slots that the earlier row may have written; None for all.
+        """
         self.cursors[row] = 0
         end = None if num_slots is None else self._num_units(num_slots)
         self.store[:, row, :end].zero_()
 
     def move(self, source: int, target: int, num_slots: int | None = None) -> None:
-        """Put row ``source`` in the place of row ``target``, which left and wrote no further than
-        ``num_slots``."""
+        """Move row ``source`` to the place of row ``target``, which has left.
+
+        num_slots: number of slots that ``target`` may have written; None for all.
+        """
         cursor = self.cursors[source]
         self.clear(target, num_slots)
         used = self._num_units(cursor)
@@ -90,7 +94,7 @@ class KVCache:
         self.cursors[target] = cursor
 
     def swap(self, one: int, other: int) -> None:
-        """Let two rows change places, with all that they ever wrote."""
+        """Swap two rows, with every slot that they may have written."""
         cursors = self.cursors
         wrote = min(max(cursors[one], cursors[other]) + MAX_FED, self.capacity)
         used = self._num_units(wrote)
@@ -104,7 +108,7 @@ class KVCache:
 
 
 class BlockKVCache(KVCache):
-    """As PyTorch's attention reads it.
+    """KV cache in the layout of PyTorch's attention.
 
     store: [layers, rows, capacity, 2 * num_kv_heads, head_dim]; the first half of the heads holds
         keys (rotated), the second half values.
@@ -124,18 +128,18 @@ class BlockKVCache(KVCache):
         super().__init__(shape, torch.zeros(size, dtype=dtype, device=device))
 
     def block(self, row: int, index: int) -> Tensor:
-        """Copy block number ``index`` of a row, BLOCK slots that are all final."""
+        """Return a copy of block number ``index`` of a row: BLOCK slots, all final."""
         return self.store[:, row, index * BLOCK : (index + 1) * BLOCK].clone()
 
     def put(self, row: int, index: int, block: Tensor) -> None:
-        """Make ``block``, of any row, block number ``index`` of this one."""
+        """Write ``block``, a copy from any row, as block number ``index`` of this row."""
         self.store[:, row, index * BLOCK : (index + 1) * BLOCK] = block
 
 
 class PackedKVCache(KVCache):
-    """As the native forward reads it: in blocks of slots, in fp16.
+    """KV cache in the layout of the native forward: fp16, in blocks of slots.
 
-    store: fp16 [layers, rows, blocks, num_kv_heads, 2 * head_dim * 32]: of a block and head the
+    store: fp16 [layers, rows, blocks, num_kv_heads, 2 * head_dim * 32]. Per block and head: the
         keys by dimension, then by slot; then the values by slot, then by dimension.
     """
 
@@ -149,22 +153,25 @@ class PackedKVCache(KVCache):
         super().__init__(shape, memory[: math.prod(size)].view(size))
 
     def block(self, row: int, index: int) -> Tensor:
-        """A copy of block number ``index`` of a row, all of whose slots are final."""
+        """Return a copy of block number ``index`` of a row: all of its slots must be final."""
         return self.store[:, row, index].clone()
 
     def put(self, row: int, index: int, block: Tensor) -> None:
-        """Make ``block``, of any row, block number ``index`` of this one."""
+        """Write ``block``, a copy from any row, as block number ``index`` of this row."""
         self.store[:, row, index] = block
 
 
 def huge_memory(num_bytes: int) -> Tensor:
-    """uint8 zeros, in huge pages where the system gives them: a forward reads its memory from front
-    to end, and looking up small pages would hold it up."""
+    """Return uint8 zeros, in huge pages where the system provides them.
+
+    A forward reads its memory sequentially, and address translation of small pages would slow it
+    down.
+    """
     size = (num_bytes // PAGE + 1) * PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # Private: by default it would be shared memory, to which systems seldom give huge pages.
+        # Private: the default is shared memory, for which systems rarely provide huge pages.
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with contextlib.suppress(OSError):  # a kernel without them
+        with contextlib.suppress(OSError):  # kernel without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     else:
         memory = mmap.mmap(-1, size)

@@ -1,7 +1,8 @@
-"""``python -m mars_runtime generate``: decode a prompt, stream the text, say how fast it was.
+"""``python -m mars_runtime generate``: decode a prompt, stream the text and print its speed.
 
-The engine's worker decodes and takes the time; this thread looks 20 times a second and prints, so
-that printing is in no figure. ``--json`` prints the trace instead (``trace.py``), a line an event.
+The engine's worker decodes and measures the time; this thread polls 20 times a second and prints,
+so printing is not part of any figure. ``--json`` prints the trace instead (``trace.py``), one event
+per line.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ DEADLINE = 3600.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``generate`` command. Values are judged by DecodeSettings, not here."""
+    """Add the ``generate`` command. DecodeSettings validates the values."""
     parser = subparsers.add_parser("generate", help="decode a prompt and stream the text")
     add = parser.add_argument
     add("--prompt", required=True, help="what to ask")
@@ -64,8 +65,10 @@ def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> DecodeSettings:
-    """Return the settings that the flags name over those that the page and the endpoints begin
-    with; methods other than MARS begin with the defaults of the table. Raises SettingsError."""
+    """Return the settings of the flags; others keep the page's defaults.
+
+    Methods other than MARS start from the defaults of the table. Raises SettingsError.
+    """
     given = {
         name: value for name, value in vars(args).items() if name in SETTINGS and value is not None
     }
@@ -74,7 +77,7 @@ def settings_of(args: argparse.Namespace) -> DecodeSettings:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode and print; the exit code. A mistake of the user is one sentence and exit code 2."""
+    """Decode and print; return the exit code. A user error prints one sentence and returns 2."""
     try:
         settings = settings_of(args)
         if not args.prompt.strip():
@@ -85,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from mars_runtime.model.config import CheckpointError, memory_for
 
     try:
-        with memory_for(args.checkpoint):  # importing torch takes some too
+        with memory_for(args.checkpoint):  # importing torch needs memory as well
             return _decode(args, settings)
     except (CheckpointError, TextError) as error:
         return _refuse(error)
@@ -93,14 +96,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _decode(args: argparse.Namespace, settings: DecodeSettings) -> int:
     """Load the checkpoint and decode. Raises CheckpointError, TextError."""
-    # Heavy: mistakes that the caller has checked are reported at once.
+    # Slow imports: user errors that the caller checks are reported before them.
     from rich.console import Console
     from rich.markup import escape
 
     from mars_runtime.engine import RequestError
     from mars_runtime.model.load import load_checkpoint
 
-    # Drawn in a terminal only, and gone when it is loaded.
+    # Drawn in a terminal only, and removed when the checkpoint is loaded.
     with Console(stderr=True).status("") as status:
         checkpoint = load_checkpoint(
             args.checkpoint,
@@ -128,7 +131,7 @@ def _generate(
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
         print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
-        # Imports and look-ups before the run begins: they would hold the interpreter's lock.
+        # Imports and look-ups before the run: they would hold the interpreter's lock during it.
         context = Context(system=checkpoint.tokenizer.system_in_force(system))
         header = make_header(checkpoint, prompt, request, costs=engine.costs(), context=context)
         output = (JsonOutput if is_json else TextOutput)(header, checkpoint.tokenizer.token_bytes)
@@ -144,7 +147,7 @@ def _generate(
 
 
 def follow(current: Run) -> Iterator[tuple[Event, ...]]:
-    """The events of a run as they come, some at a time, without waking for each."""
+    """Yield the events of a run in batches, by polling, so that they do not wake this thread."""
     seen, is_over = 0, False
     while not is_over:
         is_over = current.wait(POLL_SECONDS)
@@ -154,7 +157,7 @@ def follow(current: Run) -> Iterator[tuple[Event, ...]]:
 
 
 class JsonOutput:
-    """The trace on standard output."""
+    """Prints the trace on standard output."""
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from mars_runtime.trace import TraceWriter
@@ -168,11 +171,11 @@ class JsonOutput:
             print("\n".join(map(self._writer.line, events)), flush=True)
 
     def finish(self) -> None:
-        """Nothing follows the last event."""
+        """Do nothing: the trace ends with the last event."""
 
 
 class TextOutput:
-    """Text as it comes, then the figures."""
+    """Prints text as it is generated, then the figures."""
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
         from rich.console import Console

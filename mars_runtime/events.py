@@ -1,10 +1,11 @@
-"""What decoding says of itself: one immutable event per forward, plain Python values.
+"""Events of decoding: one immutable event per forward, in plain Python values.
 
-Knows no tensors, text or drawing. Every figure and picture is a fold over these events, so what a
-reader needs later (all proposals, their confidences, the settings in force) is recorded here once
-and nothing that can be derived is.
+The module uses no tensors, text or drawing. Every figure and chart is computed from these events.
+They hold everything a reader needs later (all proposals, their confidences, the settings in force)
+and nothing that can be derived.
 
-Types of the fields say what a trace from anybody may hold (``trace.py``); nothing is checked here.
+The field types define what an untrusted trace may hold; ``trace.py`` validates them, this module
+does not.
 """
 
 from __future__ import annotations
@@ -29,22 +30,31 @@ Settings = Annotated[
 ]
 
 Stop = Literal["block", "threshold", "mismatch", "eos", "limit", "repeats"]
-"""Why a step of a row accepted no more: ``block``, all B proposals were taken; ``threshold``, the
-next proposal was below tau; ``mismatch``, AR disagreed with a draft (lossless); ``eos``, ``limit``
-and ``repeats``, its text began to repeat itself (``loops.py``), end the row."""
+"""Why a row accepted no more in a step.
+
+``block``: all B proposals were accepted; ``threshold``: the next proposal was below tau;
+``mismatch``: AR disagreed with a draft (lossless). ``eos``, ``limit`` and ``repeats`` (the text
+began to repeat itself, ``loops.py``) end the row.
+"""
 FINAL: frozenset[Stop] = frozenset({"eos", "limit", "repeats"})
-"""Those that end a row."""
+"""Stops that end a row."""
 
 Wait = Literal["block", "finished"]
-"""Why a row sat idle in a forward: ``block``, its cache block is full and waits for the others;
-``finished``, the row has ended and its place in the batch cannot be left."""
+"""Why a row was idle in a forward.
+
+``block``: its cache block is full and it waits for the others; ``finished``: it has ended but still
+occupies its place in the batch.
+"""
 
 EndReason = Literal["eos", "limit", "repeats", "cancelled", "deadline", "error"]
 
 
 class Proposal(NamedTuple):
-    """The prediction of one slot. ``runners_up`` are (token id, probability), best first, without
-    ``token``; ``confidence`` is by the metric in force, higher is surer."""
+    """The prediction of one slot.
+
+    runners_up: (token id, probability), best first, without ``token``. confidence: by the metric in
+    force, higher is surer.
+    """
 
     token: Whole
     confidence: Real
@@ -55,34 +65,28 @@ class Proposal(NamedTuple):
 class RowStep:
     """What one forward did for one row.
 
-    row: which row of the run's batch (0 for a single prompt).
-    start: how many tokens this row had emitted before; ``accepted[0]`` stands at that position.
-    cursor: leading tokens with final K/V when the forward began.
-    num_pending: real tokens fed after the cursor; num_fed: all tokens fed, masks included, but for
-        those that fill a row up to the width of others.
-    proposals: predictions from the first emitted position on, in order. The first ``len(accepted)``
-        were emitted, the next ``num_drafted`` (lossless only) wait for verification, the rest were
-        refused. Of several groups of masks it is the one after the last token that AR confirmed.
-    accepted: token ids emitted by this forward, EOS included.
-    stop: why no more were taken.
-    block_size: B that was chosen for this forward, where the settings leave it to be chosen; 0
-        where they name a number.
-    checks: what AR would have chosen at the positions ``start - len(checks)`` to ``start - 1``, as
-        (token id, probability): this forward fed their tokens again, now as real ones. At a
-        temperature above 0 it is what AR would have drawn there with the same noise. Only in runs
-        that ask for it, or whose threshold follows it; there is nothing to check of AR's own and
-        of verified tokens, and no forward comes after the last one.
-    groups: masks fed after each of the last ``len(groups)`` pending tokens, the last of them drafts
-        all but the first; empty where masks stood after the last pending token alone.
-    looked_up: tokens that wait for verification instead of proposals, because they followed where
-        the last emitted ones had occurred before (``num_drafted`` is 0 then).
-    guessed: tokens that wait for verification behind the drafts, put there by rule (jacobi) or by a
-        draft model (speculative). num_draft_forwards: of that model, in the step's time; they count
-        as no forward of the row.
-    taken: positions, counted from ``start``, that this forward filled (block diffusion only):
-        tokens leave in order, so some of ``accepted`` were taken by earlier forwards, what is taken
-        behind an open position leaves later, and ``accepted`` may be empty.
-    threshold: tau that was in force where the settings let it adapt; None where they fix it.
+    row: index of the row in the run's batch (0 for a single prompt). start: tokens this row had
+    emitted before, and so the position of ``accepted[0]``. cursor: leading tokens with final keys
+    and values before the forward. num_pending: real tokens fed after the cursor. num_fed: all
+    tokens fed, masks included, without padding to the width of other rows. proposals: predictions
+    from the first emitted position on, in order. The first ``len(accepted)`` were emitted, the next
+    ``num_drafted`` (lossless only) await verification, the rest were rejected. With several mask
+    groups they come from the group after the last confirmed token. accepted: token ids emitted by
+    this forward, EOS included. stop: why no more were accepted. block_size: the automatically
+    chosen B; 0 if the settings fix B. checks: AR's choices for the positions ``start -
+    len(checks)`` to ``start - 1``, as (token id, probability), from the forward that fed their
+    tokens again as real ones. At a temperature above 0 they are AR's samples with the same noise.
+    Present only in runs that request them or whose threshold depends on them. AR's own and verified
+    tokens need no check, and no forward follows the last tokens. groups: masks fed after each of
+    the last ``len(groups)`` pending tokens, of which all but the first are drafts; empty if masks
+    were fed only after the last pending token. looked_up: tokens from prompt lookup that await
+    verification in place of proposals (``num_drafted`` is 0 then). guessed: tokens behind the
+    drafts that await verification, from a rule (jacobi) or a draft model (speculative).
+    num_draft_forwards: forwards of that model, included in the step's time but not counted as
+    forwards of the row. taken: positions, relative to ``start``, that this forward filled (block
+    diffusion only). Tokens are emitted in order: some of ``accepted`` were filled by earlier
+    forwards, positions behind an open one are emitted later, and ``accepted`` may be empty.
+    threshold: the tau in force if the settings let it adapt, else None.
     """
 
     row: RowNumber
@@ -110,15 +114,17 @@ class RowStep:
 
     @property
     def drafts(self) -> tuple[int, ...]:
-        """The tokens that wait for verification by the next forward, whoever proposed them."""
+        """The tokens that the next forward verifies, from any source."""
         first = len(self.accepted)
         waiting = self.proposals[first : first + self.num_drafted]
         return (*(self.looked_up or [each.token for each in waiting]), *self.guessed)
 
 
 class IdleRow(NamedTuple):
-    """A row that a forward fed without taking anything. ``cursor``, ``num_pending`` and ``num_fed``
-    as in RowStep."""
+    """A row that a forward fed without emitting for it.
+
+    ``cursor``, ``num_pending`` and ``num_fed`` as in RowStep.
+    """
 
     row: RowNumber
     wait: Wait
@@ -129,10 +135,12 @@ class IdleRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The prompts were read into the cache: ``num_tokens`` over all rows, ``seconds`` of device
-    time. ``cache_bytes``: keys and values that were reserved for these rows, 0 if not told.
-    num_reused: of the tokens, those whose keys and values earlier runs had left and that were not
-    computed again."""
+    """The prompts were prefilled.
+
+    num_tokens: over all rows. seconds: device time. cache_bytes: keys and values reserved for the
+    rows, 0 if unknown. num_reused: tokens whose keys and values came from earlier runs and were not
+    computed.
+    """
 
     num_tokens: Whole
     seconds: Seconds = 0.0
@@ -142,10 +150,10 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model forward of ``seconds`` (acceptance included) and what it did for each live row.
+    """One model forward of ``seconds`` (acceptance included) and its results for each live row.
 
-    idle: rows that were fed and had to wait. is_commit: the pending tokens of all rows became final
-    with this forward and it carried no masks (block cache only).
+    idle: rows that were fed but had to wait. is_commit: the forward committed the pending tokens of
+    all rows and fed no masks (block cache only).
     """
 
     rows: Annotated[tuple[RowStep, ...], FIRST, Field(max_length=MAX_ROWS)]
@@ -158,7 +166,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The run is over. ``message`` is empty, or one sentence for people."""
+    """The end of a run. ``message`` is empty, or one sentence for the visitor."""
 
     reason: EndReason
     message: str = ""

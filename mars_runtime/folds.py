@@ -1,8 +1,8 @@
-"""Every figure of a run as a pure function of its events; nothing is counted anywhere else.
+"""Figures of a run as pure functions of its events; no figure is counted anywhere else.
 
-Seconds are device time: prefill apart from decoding, waits of slow motion outside. A figure of a
-row that has no step yet is 0. Of a whole batch a row-forward is one row in one forward, whether it
-took tokens, took part in a commit or sat idle; rows that have left a batch cost none.
+Seconds are device time: prefill is separate from decoding, and pauses of slow motion are excluded.
+A figure of a row without steps is 0. A row-forward is one row in one forward of a batch, whether it
+emitted tokens, was committed or was idle; rows that have left a batch are not counted.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
 
 Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
-"""Who proposed a token: the slot that AR itself would have read (``ar``), masks, the text behind an
-earlier occurrence of its last tokens, a draft model, or Jacobi's guesses."""
+"""The source of a token.
+
+``ar``: the slot that AR itself reads; ``masks``; ``look-up``: prompt lookup; ``draft model``; or
+``guesses``: those of Jacobi decoding.
+"""
 
 UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
-"""Methods that judge no drafts: each token is the model's own."""
+"""Methods without drafts: every token is the model's own."""
 
 MIN_TIMED_TOKENS = 20
-"""Tokens that a run must have before its speed is compared with another's."""
+"""Minimum number of tokens of a run for comparing its speed with another run's."""
 
 
 def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
-    """What each forward did for ``row``, with the seconds of that forward."""
+    """Yield the steps of ``row``, each with the seconds of its forward."""
     for event in events:
         if isinstance(event, Step):
             for step in event.rows:
@@ -40,38 +43,41 @@ def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, 
 
 
 def rows(events: Iterable[Event]) -> tuple[int, ...]:
-    """The rows that took part, in order."""
+    """Return the numbers of the rows that took part, in order."""
     return tuple(sorted({row.row for step in steps(events) for row in step.rows}))
 
 
 def accepted_tokens(events: Iterable[Event], row: int = 0) -> list[int]:
-    """The emitted token ids, the end of turn included."""
+    """Return the emitted token ids, EOS included."""
     return [token for step, _ in row_steps(events, row) for token in step.accepted]
 
 
 def num_tokens(events: Iterable[Event], row: int = 0) -> int:
-    """Emitted tokens, the end of turn included."""
+    """Return the number of emitted tokens, EOS included."""
     return sum(len(step.accepted) for step, _ in row_steps(events, row))
 
 
 def num_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Forwards that this row took part in, prefill apart."""
+    """Return the number of forwards of this row, without prefill."""
     return sum(1 for _ in row_steps(events, row))
 
 
 def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
-    """How many tokens the row had emitted when its text began to repeat itself (``loops.py``); None
-    where it did not."""
+    """Return how many tokens the row had emitted when its text began to repeat itself, or None.
+
+    See ``loops.py``.
+    """
     loop = find_loop(accepted_tokens(events, row))
     return None if loop is None else loop.kept
 
 
 def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
-    """The part of a row's run that figures count: up to where its text begins to repeat itself.
+    """Return the part of a row's run that figures count: up to where its text begins to repeat
+    itself.
 
-    A loop is easy to predict and worth nothing. The last forward is cut down to the tokens that
-    count; forwards of other rows only are left out. Without a loop the events are returned as they
-    are.
+    A loop is easy to predict, so counting it would inflate the figures. The last forward is cut to
+    the tokens that count, and forwards of other rows only are left out. Without a loop the events
+    are returned unchanged.
     """
     kept = loops_at(events, row)
     if kept is None:
@@ -89,36 +95,39 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Tokens per forward of this row, prefill apart, up to a loop of its text."""
+    """Return the tokens per forward of this row, without prefill, up to a loop of its text."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
 
 def prefill_seconds(events: Iterable[Event]) -> float:
-    """Seconds to read the prompt."""
+    """Return the seconds of prefill."""
     return sum(event.seconds for event in events if isinstance(event, Prefill))
 
 
 def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
-    """Seconds of the forwards that this row took part in, prefill apart."""
+    """Return the seconds of the forwards of this row, without prefill."""
     return sum(seconds for _, seconds in row_steps(events, row))
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Emitted tokens per second of decoding, prefill apart, up to a loop of the text."""
+    """Return the emitted tokens per second of decoding, up to a loop of the text."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Mean milliseconds of a forward, prefill apart, up to a loop of the text."""
+    """Return the mean milliseconds per forward, without prefill, up to a loop of the text."""
     counted = up_to_loop(events, row)
     return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
 
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
-    """(drafted, accepted) of each forward that judged drafts of the row: proposals past the first,
-    or in lossless mode those that had waited for verification and were fed."""
+    """Yield (drafted, accepted) for each forward that judged drafts of the row.
+
+    Drafts are the proposals after the first one; in lossless mode those that awaited verification
+    and were fed.
+    """
     waiting = 0
     for step, _ in row_steps(events, row):
         num_drafted = drafted(step, waiting)
@@ -128,7 +137,7 @@ def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]
 
 
 def drafted(step: RowStep, waiting: int) -> int:
-    """How many drafts a forward judged, given how many waited for verification before it."""
+    """Return how many drafts a forward judged, given how many awaited verification before it."""
     if step.settings.method in UNDRAFTED:
         return 0
     if step.settings.is_verified:
@@ -137,7 +146,7 @@ def drafted(step: RowStep, waiting: int) -> int:
 
 
 def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...]]:
-    """Of each forward of the row, who proposed each of its tokens."""
+    """Yield the sources of the tokens of each forward of the row."""
     before = None
     for step, _ in row_steps(events, row):
         yield step_sources(step, before)
@@ -145,10 +154,10 @@ def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...
 
 
 def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
-    """Who proposed the tokens of a forward; ``before``: the forward before it, which drafted.
+    """Return the sources of the tokens of a forward. ``before``: the forward that drafted them.
 
-    A verified token is a draft that AR confirmed, or AR's own. Without verification the first is
-    AR's own. Block diffusion reads masks alone.
+    A verified token is a draft that AR confirmed, or AR's own. Without verification the first one
+    is AR's own. In block diffusion all are from masks.
     """
     method, count = step.settings.method, len(step.accepted)
     masks: Source = "masks"
@@ -168,7 +177,8 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
 
 
 def _drafter(step: RowStep, place: int) -> Source:
-    """Who proposed the draft at ``place`` among those that wait after a forward."""
+    """Return the source of the draft at ``place`` among those that await verification after a
+    step."""
     if step.settings.method == "jacobi":
         return "guesses"
     if place >= len(step.drafts) - len(step.guessed):
@@ -177,9 +187,11 @@ def _drafter(step: RowStep, place: int) -> Source:
 
 
 def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
-    """How many forwards fewer than one per token, by who proposed what saved them, up to a loop of
-    the text. Each forward gives one token that is credited to no drafter: AR's own, or its last
-    where drafts gave all of them."""
+    """Return how many forwards were saved compared with one per token, by source, up to a loop.
+
+    One token of each forward is not credited to a source: AR's own, or the last one if all came
+    from drafts.
+    """
     saved: Counter[Source] = Counter()
     for found in sources(up_to_loop(events, row), row):
         thanked = list(found)
@@ -188,32 +200,33 @@ def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
         elif thanked:
             thanked.pop()
         else:
-            saved["masks"] -= 1  # block diffusion: a forward after which nothing could leave yet
+            saved["masks"] -= 1  # block diffusion: a forward that emitted nothing
         saved.update(thanked)
     return saved
 
 
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Forwards of a draft model that this row took part in; in no other figure but time."""
+    """Return the forwards of a draft model for this row, which count in no other figure but
+    time."""
     return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
 
 def num_reused(events: Iterable[Event]) -> int:
-    """Tokens of the prompt that were not computed again."""
+    """Return the tokens of the prompt that came from the prefix cache."""
     return sum(event.num_reused for event in events if isinstance(event, Prefill))
 
 
 def ttft(events: Sequence[Event], row: int = 0) -> float | None:
-    """Seconds to the first tokens: prefill and the row's first step; None before it."""
+    """Return the seconds to the first tokens (prefill and the row's first step), or None."""
     first = next(row_steps(events, row), None)
     return None if first is None else prefill_seconds(events) + first[1]
 
 
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
-    """The first position where two runs emitted different tokens, None if there is none so far.
+    """Return the first position where two runs emitted different tokens, or None.
 
-    A run that has ended by itself also differs where the other goes on; one still running, or cut
-    short, does not.
+    A run that ended with EOS also differs where the other one continues; a run that is still in
+    progress or was cut short does not.
     """
     one, two = accepted_tokens(first, row), accepted_tokens(second, row)
     for position, (a, b) in enumerate(zip(one, two, strict=False)):
@@ -225,18 +238,17 @@ def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int =
 
 
 def text(trace: Trace, row: int = 0) -> str:
-    """The output: what was given of it and what was emitted, without the token that ended the
-    turn."""
+    """Return the output: its given beginning and the emitted text, without EOS."""
     return given_text(trace) + "".join(text_pieces(trace, row))
 
 
 def given_text(trace: Trace) -> str:
-    """The text that was readable before the first forward."""
+    """Return the given beginning of the output."""
     return Detokenizer(trace.vocabulary.__getitem__).push(trace.header.given)
 
 
 def text_pieces(trace: Trace, row: int = 0) -> list[str]:
-    """The text that became readable with each forward, and a last piece for what was left."""
+    """Return the text that each forward completed, and a last piece with the rest."""
     detokenizer = Detokenizer(trace.vocabulary.__getitem__)
     detokenizer.push(trace.header.given)
     pieces = [detokenizer.push(visible_tokens(step)) for step, _ in row_steps(trace.events, row)]
@@ -244,27 +256,27 @@ def text_pieces(trace: Trace, row: int = 0) -> list[str]:
 
 
 def visible_tokens(step: RowStep) -> tuple[int, ...]:
-    """The accepted tokens without the end of turn."""
+    """Return the accepted tokens without EOS."""
     return step.accepted[:-1] if step.stop == "eos" else step.accepted
 
 
 def end(events: Sequence[Event]) -> End | None:
-    """How the run ended, None while it runs."""
+    """Return how the run ended, or None while it is in progress."""
     last = events[-1] if events else None
     return last if isinstance(last, End) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A batch in figures; each is 0 where there is nothing yet.
+    """Figures of a batch; each is 0 without data.
 
-    num_tokens: over all rows, ends of turn included. num_forwards: of the whole batch, of which
-    num_commits are commits. num_row_forwards: rows times forwards, num_idle of them idle.
-    seconds: of decoding, prefill_seconds apart. peak_cache_bytes: of the largest group. num_looped:
-    rows whose texts began to repeat themselves, and what they took from there on: num_loop_tokens,
-    in num_loop_forwards row-forwards, during num_loop_steps forwards that no other row took part
-    in, and loop_seconds, their share of each forward's time. Loops are looked for once the run is
-    over. Every rate leaves them out.
+    num_tokens: over all rows, EOS included. num_forwards: of the whole batch; num_commits of them
+    are commits. num_row_forwards: rows times forwards; num_idle of them are idle. seconds: of
+    decoding, without prefill_seconds. peak_cache_bytes: of the largest group. num_looped: rows
+    whose texts began to repeat themselves. From there on they took num_loop_tokens in
+    num_loop_forwards row-forwards, in num_loop_steps forwards without any other row, and
+    loop_seconds, their share of each forward's time. Loops are searched for when the run has ended,
+    and every rate excludes them.
     """
 
     num_tokens: int
@@ -283,42 +295,42 @@ class Totals:
 
     @property
     def counted_tokens(self) -> int:
-        """Tokens of all rows, loops left out."""
+        """Tokens of all rows, without loops."""
         return self.num_tokens - self.num_loop_tokens
 
     @property
     def counted_forwards(self) -> int:
-        """Forwards of the batch, those left out in which every row was in a loop."""
+        """Forwards of the batch, without those in which every row was in a loop."""
         return self.num_forwards - self.num_loop_steps
 
     @property
     def counted_row_forwards(self) -> int:
-        """Row-forwards, loops left out; idle ones and commits count like any other."""
+        """Row-forwards without loops; idle ones and commits are included."""
         return self.num_row_forwards - self.num_loop_forwards
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of all rows per second of decoding, loops left out."""
+        """Tokens of all rows per second of decoding, without loops."""
         return _ratio(self.counted_tokens, self.seconds - self.loop_seconds)
 
     @property
     def effective_tpf(self) -> float:
-        """Tokens per row-forward, loops left out."""
+        """Tokens per row-forward, without loops."""
         return _ratio(self.counted_tokens, self.counted_row_forwards)
 
     @property
     def idle_share(self) -> float:
-        """Share of row-forwards that took nothing."""
+        """Share of idle row-forwards."""
         return _ratio(self.num_idle, self.num_row_forwards)
 
 
 def steps(events: Iterable[Event]) -> list[Step]:
-    """The forwards, prefill apart."""
+    """Return the steps, without prefill."""
     return [event for event in events if isinstance(event, Step)]
 
 
 def totals(events: Sequence[Event]) -> Totals:
-    """All figures of the batch so far."""
+    """Return all figures of the batch so far."""
     forwards = steps(events)
     num_idle = sum(len(step.idle) for step in forwards)
     loops = _loops(events) if end(events) else {}
@@ -347,28 +359,29 @@ def totals(events: Sequence[Event]) -> Totals:
 
 
 def _loops(events: Sequence[Event]) -> dict[int, int]:
-    """The number of tokens before the loop, of each row whose text repeats itself."""
+    """Return row -> number of tokens before its loop, for rows whose text repeats itself."""
     found = {row: loops_at(events, row) for row in rows(events)}
     return {row: kept for row, kept in found.items() if kept is not None}
 
 
 def _num_in_loops(step: Step, loops: Mapping[int, int]) -> int:
-    """Rows of a forward that had come to their loops before it."""
+    """Return how many rows of a forward were already in their loops."""
     return sum(row.row in loops and row.start >= loops[row.row] for row in step.rows)
 
 
 def num_accepted(step: Step) -> int:
-    """Tokens that a forward gave to all rows together."""
+    """Return the number of tokens that a forward emitted for all rows together."""
     return sum(len(row.accepted) for row in step.rows)
 
 
 def peak_cache_bytes(events: Iterable[Event]) -> int:
-    """Keys and values of the largest group; groups follow each other and free theirs."""
+    """Return the bytes of the largest group's keys and values; each group frees them before the
+    next."""
     return max((event.cache_bytes for event in events if isinstance(event, Prefill)), default=0)
 
 
 def timeline(events: Sequence[Event]) -> list[tuple[float, int]]:
-    """(seconds of decoding, tokens of all rows so far): at the start, then after each forward."""
+    """Return (seconds of decoding, tokens of all rows), at the start and after each forward."""
     forwards = steps(events)
     clocks = accumulate((step.seconds for step in forwards), initial=0.0)
     counts = accumulate(map(num_accepted, forwards), initial=0)

@@ -1,6 +1,6 @@
-"""Files that strangers may have written: regular files of bounded size, nothing else.
+"""Read untrusted files: regular files of bounded size only.
 
-A named pipe would block the reader, a device may never end, and a huge file takes all memory.
+A named pipe would block the reader, a device may never end, and a huge file exhausts memory.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import stat
 from pathlib import Path
 
 MAX_BYTES = 1 << 26
-"""Of a configuration, a tokenizer or a list; the largest tokenizers have half of that."""
+"""Maximum size of a configuration, a tokenizer or a list; the largest tokenizers have half of
+it."""
 
 
 def check_regular(path: Path) -> int:
-    """The size of a regular file in bytes. Raises OSError for anything else."""
+    """Return the size of a regular file in bytes. Raises OSError for anything else."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -23,10 +24,10 @@ def check_regular(path: Path) -> int:
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> bytes:
-    """The content of a regular file of at most ``most`` bytes. Raises OSError.
+    """Return the content of a regular file of at most ``most`` bytes. Raises OSError.
 
-    folder: the file must lie inside it once links are followed, and have no other name. The open
-    file is checked, so that replacing it meanwhile changes nothing.
+    folder: the file must be inside it after links are resolved, and have no other name. The open
+    file is checked, so replacing the path during the call has no effect.
     """
     with open(path, "rb", opener=_open) as file:
         found = os.fstat(file.fileno())
@@ -40,20 +41,21 @@ def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) ->
 
 
 def _open(path: str, flags: int) -> int:
-    """Open without waiting for the writer of a named pipe."""
+    """Open a file without waiting for the writer of a named pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _is_inside(folder: Path, path: Path, found: os.stat_result) -> bool:
-    """Whether an open file lies inside a folder, where links lead, and has no other name."""
+    """Return whether an open file is inside a folder, with links resolved, and has no other
+    name."""
     try:
         place = path.resolve()
         is_same = os.path.samestat(place.lstat(), found)
-    except (OSError, RuntimeError):  # gone meanwhile, or a circle of links
+    except (OSError, RuntimeError):  # deleted, or a cycle of links
         return False
     return is_same and found.st_nlink == 1 and place.is_relative_to(folder.resolve())
 
 
 def read_text(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> str:
-    """The same as text in UTF-8. Raises OSError, or UnicodeDecodeError."""
+    """Return ``read_bytes`` decoded as UTF-8. Raises OSError, or UnicodeDecodeError."""
     return read_bytes(path, most, folder).decode("utf-8")

@@ -1,6 +1,6 @@
-"""Values of JSON from anybody: the kinds that may be expected, and what is wrong with one in words.
+"""Types for untrusted JSON values, and error messages for invalid ones.
 
-Dataclasses name these kinds as types of their fields, and pydantic checks them.
+Dataclasses use them as types of their fields, and pydantic validates them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SENTENCES = {
     "dict_type": NO_OBJECT,
     "dataclass_type": NO_OBJECT,
 }
-"""Pydantic's kinds of errors in our words; those of lists are all NO_LIST."""
+"""Messages for pydantic's error types; errors about lists are all NO_LIST."""
 
 
 def json_line(value: Any) -> str:
@@ -39,21 +39,21 @@ def json_line(value: Any) -> str:
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """An object. Raises ValueError."""
+    """Return a JSON object. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError(NO_OBJECT)
     return value
 
 
 def as_text(value: Any) -> str:
-    """A text. Raises ValueError."""
+    """Return a string. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError(NO_TEXT)
     return value
 
 
 def is_text(text: str) -> bool:
-    """Whether the text can be encoded: JSON can spell half of a character, UTF-8 cannot."""
+    """Return whether the text can be encoded: JSON can hold lone surrogates, UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -62,21 +62,21 @@ def is_text(text: str) -> bool:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list. Raises ValueError."""
+    """Return a list. Raises ValueError."""
     if not isinstance(value, list):
         raise ValueError(NO_LIST)
     return value
 
 
 def as_real(value: Any) -> float:
-    """A finite number, as it was written: 1 stays 1. Raises ValueError, or OverflowError."""
+    """Return a finite number unchanged: 1 stays an int. Raises ValueError, or OverflowError."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise ValueError("a finite number is expected")
     return cast(float, value)
 
 
 def as_seconds(value: Any) -> float:
-    """A time that is not negative. Raises ValueError, or OverflowError."""
+    """Return a number of seconds that is not negative. Raises ValueError, or OverflowError."""
     seconds = as_real(value)
     if seconds < 0:
         raise ValueError("seconds cannot be negative")
@@ -88,11 +88,11 @@ Truth = Annotated[bool, Strict()]
 Real = Annotated[float, PlainValidator(as_real, json_schema_input_type=float)]
 Seconds = Annotated[float, PlainValidator(as_seconds, json_schema_input_type=float)]
 FIRST = FailFast()
-"""Of a list: one value that is wrong is enough."""
+"""For lists: stop at the first invalid value."""
 
 
 def words(error: ValidationError) -> str:
-    """The first of what is wrong, without the full stop."""
+    """Return the message of the first error, without the full stop."""
     fault = error.errors(include_url=False, include_input=False)[0]
     kind, place = fault["type"], fault["loc"][-1] if fault["loc"] else ""
     if kind == "value_error":

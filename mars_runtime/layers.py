@@ -1,14 +1,14 @@
-"""What a model would say after each of its layers: what is asked, what is found, and folds of it.
+"""Predictions of a model after each of its layers: inputs, results, and figures from them.
 
 After every layer the state of each token of a forward is read by the model's own final norm and
-head, as if no layer came behind it (the logit lens, nostalgebraist 2020). Its last line is the
-forward's own. The lines before it are a view, not what the model computes with: states of early
-layers need not lie where the head looks for them, so a token can be there some layers before it is
-read, and probabilities of early layers are the least to be trusted (the tuned lens, arXiv
-2303.08112, learns a translation for each layer; nothing is learnt here). That masks come to hold
-what next-token states hold is the subject of arXiv 2603.17942.
+head, as if it were the last layer (the logit lens, nostalgebraist 2020). The reading after the last
+layer is the forward's own. Earlier readings are a view, not a part of the computation: states of
+early layers need not be in the basis that the head reads, so a token may be present some layers
+before it is read, and probabilities of early layers are the least reliable (the tuned lens, arXiv
+2303.08112, learns a translation for each layer; nothing is learnt here). arXiv 2603.17942 studies
+how masks come to hold what next-token states hold.
 
-Plain values: knows no tensors and no model. Computed by ``decoders/layers.py``.
+The module works on plain values; ``decoders/layers.py`` computes them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from mars_runtime.events import RowStep
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A forward of one row, as it was fed: enough to run it again.
+    """The inputs of a forward of one row, from which it can be run again.
 
-    ids: all real tokens before it and in it, drafts that it verified included. cursor: the first so
-        many were in the cache. groups: masks after each of the last ``len(groups)`` of ``ids``.
-    text: prompt and answer as the run went on, from which real tokens are put where masks stood.
+    ids: all real tokens before it and in it, including drafts that it verified. cursor: the number
+        of leading ones that were cached. groups: masks after each of the last ``len(groups)`` of
+        ``ids``. text: the prompt and the whole answer, which holds the real tokens at the masks'
+        positions.
     """
 
     ids: tuple[int, ...]
@@ -35,7 +36,7 @@ class Fed:
 
     @classmethod
     def by(cls, prompt_ids: Sequence[int], rows: Sequence[RowStep], index: int) -> Fed:
-        """The forward number ``index`` of a row of which ``rows`` are all steps."""
+        """Return the inputs of forward number ``index`` of a row with the steps ``rows``."""
         row = rows[index]
         before = [token for each in rows[:index] for token in each.accepted]
         drafts = rows[index - 1].drafts if index else ()
@@ -45,12 +46,12 @@ class Fed:
 
     @property
     def num_pending(self) -> int:
-        """Real tokens that the forward feeds."""
+        """Number of real tokens that the forward feeds."""
         return len(self.ids) - self.cursor
 
 
 def _groups(row: RowStep) -> tuple[int, ...]:
-    """With what filled the row up to the width of a forward that others shared."""
+    """Return the groups with the masks that padded the row to the width of the forward."""
     groups = row.groups or (0,)
     return (*groups[:-1], row.num_fed - row.num_pending - sum(groups[:-1]))
 
@@ -61,11 +62,11 @@ Saying = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one token of a forward says of the token behind its position.
+    """The predictions of one token of a forward for the token behind its position.
 
-    position: counted from the beginning of the prompt. root: of a mask, the real tokens that its
-        group follows; None for a real token. says: the likeliest token that can come out, before
-        the first layer and after each.
+    position: counted from the beginning of the prompt. root: for a mask, the number of real tokens
+        before its group; None for a real token. says: the most probable allowed token, before the
+        first layer and after each layer.
     """
 
     position: int
@@ -74,8 +75,8 @@ class Column:
 
     @property
     def settled(self) -> int:
-        """The first layer from which on the likeliest token is the last layer's own: 0 is before
-        the first layer."""
+        """The first layer from which on the most probable token is the final one; 0 means before
+        layer 1."""
         last = self.says[-1][0]
         layer = len(self.says) - 1
         while layer and self.says[layer - 1][0] == last:
@@ -85,15 +86,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The columns of a forward, in the order in which its tokens were fed; and those of the real
-    tokens that the run wrote where masks stood, as far as it got: one for each position."""
+    """Columns of a forward in the order of its tokens.
+
+    real: columns of the real tokens at the masks' positions, one per position, as far as the run
+    got.
+    """
 
     columns: tuple[Column, ...]
     real: tuple[Column, ...]
 
 
 def counted_masks(fed: Fed, columns: Sequence[Column]) -> list[Column]:
-    """The masks of the group that counted: the one after the last real token that the run kept."""
+    """Return the masks of the group after the last real token that the run kept."""
     kept = 0
     while kept < min(len(fed.ids), len(fed.text)) and fed.ids[kept] == fed.text[kept]:
         kept += 1

@@ -1,11 +1,10 @@
-"""Where a text begins to repeat itself: pure functions of token ids.
+"""Loop detection: where a text begins to repeat itself, as pure functions of token ids.
 
-A text is in a loop where the same tokens come again and again, or where nearly all of them do:
-stanzas that come back with a word changed, a list whose lines differ in their number alone, a few
-sentences in ever another order. Tokens are looked at one by one, in their order, so that it does
-not matter how many of them a forward gave. A loop has to go on long enough to be none of the
-refrains, tables and listings that people write; ``tools/human_loops.py`` counts those that are
-taken for one all the same.
+A text is in a loop if the same tokens recur, or nearly all of them: stanzas with one word changed,
+a list whose lines differ only in their number, a few sentences in changing order. Tokens are
+processed one at a time in order, so the result does not depend on how many tokens a forward
+emitted. A loop must be longer than the refrains, tables and listings that people write;
+``tools/human_loops.py`` counts human texts that are taken for loops nevertheless.
 """
 
 from __future__ import annotations
@@ -19,12 +18,15 @@ import numpy.typing as npt
 MAX_PERIOD = 64
 MIN_REPEATED = 48
 
-EVERY = 16  # tokens between two looks for what nearly repeats
+EVERY = 16  # tokens between two checks for near repetition
 
 
 class Nearly(NamedTuple):
-    """A loop too: of the last tokens, ``percent`` equal the one that stood one period before. There
-    are ``at_least`` such tokens, and ``halves`` half periods; a period has up to ``longest``."""
+    """Rule for near repetition: ``percent`` of the last tokens equal the token one period before.
+
+    The rule covers the last ``at_least`` tokens, or ``halves`` half periods if these are more.
+    Periods are at most ``longest`` tokens.
+    """
 
     percent: int
     at_least: int
@@ -32,22 +34,27 @@ class Nearly(NamedTuple):
     longest: int
 
     def num_looked_at(self, period: int) -> int:
-        """Tokens of which so many must repeat."""
+        """Return how many of the last tokens the rule covers."""
         return max(self.at_least, period * self.halves // 2)
 
 
 NEARLY = (Nearly(90, 112, 3, 160), Nearly(77, 112, 12, 64))
-"""A long stanza soon, if hardly a word of it is changed; a line that comes again and again also
-with a number in it that moves."""
+"""The first rule finds long stanzas early, if they are nearly unchanged.
+
+The second finds a repeated line even if a number in it changes.
+"""
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
 REACH = LONGEST + MOST
-"""Tokens at most that say whether the last one ends a loop."""
+"""Maximum number of tokens that decide whether the last one completes a loop."""
 
 
 class Phrases(NamedTuple):
-    """A loop too: of the last ``among`` tokens, which are of at most ``kinds`` kinds, ``at_least``
-    end a phrase of ``length`` tokens that stood before, in the last ``REACH`` of the text."""
+    """Rule for repeated phrases in changing order.
+
+    Of the last ``among`` tokens, which have at most ``kinds`` distinct values, ``at_least`` end a
+    phrase of ``length`` tokens that occurred before within the last ``REACH`` tokens.
+    """
 
     length: int
     among: int
@@ -56,26 +63,31 @@ class Phrases(NamedTuple):
 
 
 PHRASES = Phrases(4, 96, 86, 41)
-"""A refrain has more kinds of tokens in it, or verses between."""
+"""A refrain has more distinct tokens, or verses in between."""
 
 
 class Loop(NamedTuple):
-    """kept: tokens up to the end of the first copy of what then repeats. end: tokens up to the one
-    by which that was plain."""
+    """A loop of a text.
+
+    kept: tokens up to the end of the first copy of the repeated part. end: tokens up to the one
+    that completes the evidence.
+    """
 
     kept: int
     end: int
 
 
 def num_repeated(period: int) -> int:
-    """Tokens that repeat what stood one period earlier before it counts as a loop: one period and a
-    half, so that a long sentence must come twice and half again, and a single token 49 times."""
+    """Return how many tokens must repeat the ones a period before to count as a loop.
+
+    That is one and a half periods, at least MIN_REPEATED: a long sentence must occur two and a half
+    times, and a single token 49 times.
+    """
     return max(MIN_REPEATED, period + period // 2)
 
 
 def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
-    """The first loop that is plain behind the first ``first`` tokens of a text, None where there is
-    none."""
+    """Return the first loop that completes behind the first ``first`` tokens of a text, or None."""
     for end in range(first + 1, len(ids) + 1):
         kept = _repeated_from(ids, end)
         if kept is None and end % EVERY == 0:
@@ -86,10 +98,10 @@ def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
 
 
 def _repeated_from(ids: Sequence[int], end: int) -> int | None:
-    """From where on the first ``end`` tokens repeat what stood one period before them."""
+    """Return where the last of the first ``end`` tokens begin to repeat exactly, or None."""
     last = ids[end - 1]
     if last not in ids[max(0, end - 1 - MAX_PERIOD) : end - 1]:
-        return None  # often, and sooner found than by one period after the other
+        return None  # the common case, faster than testing every period
     for period in range(1, min(MAX_PERIOD, end // 2) + 1):
         if ids[end - 1 - period] != last:
             continue
@@ -100,13 +112,13 @@ def _repeated_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _nearly_from(ids: Sequence[int], end: int) -> int | None:
-    """From where on nearly all of the first ``end`` tokens repeat what stood one period before."""
+    """Return where the last of the first ``end`` tokens begin to repeat nearly, or None."""
     start = max(0, end - REACH)
     few = end - start
     some = np.full(REACH, -1)
     some[REACH - few :] = ids[start:end]
     last = some[-MOST:]
-    # before[p - 1, i]: what stood p tokens before last[i].
+    # before[p - 1, i]: the token p places before last[i].
     before = np.lib.stride_tricks.sliding_window_view(some, MOST)[LONGEST - 1 :: -1]
     repeats = (before == last) & (last >= 0)
     for counted, needed, most in _RULES:
@@ -118,7 +130,7 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _phrases_from(ids: Sequence[int], end: int) -> int | None:
-    """From where on nearly all phrases of the first ``end`` tokens stood there before."""
+    """Return where the phrases of the first ``end`` tokens begin to repeat, or None."""
     start = max(0, end - REACH)
     some = ids[start:end]
     if len(some) < PHRASES.among or len(set(some[-PHRASES.among :])) > PHRASES.kinds:
@@ -134,8 +146,11 @@ def _phrases_from(ids: Sequence[int], end: int) -> int | None:
 
 
 def _by_period(rule: Nearly) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """For each period from 1 on: which of the last MOST tokens are looked at, a hundred times how
-    many of them must repeat, and how many tokens there must be for that."""
+    """Return a rule's numbers for each period from 1 on.
+
+    Which of the last MOST tokens are counted, 100 times how many of them must repeat, and the
+    minimum length of the text.
+    """
     periods = np.arange(1, rule.longest + 1)
     looked_at = np.array([rule.num_looked_at(int(period)) for period in periods])
     counted = np.arange(MOST) >= MOST - looked_at[:, None]
@@ -146,9 +161,11 @@ _RULES = tuple(map(_by_period, NEARLY))
 
 
 def up_to_loop(written: Sequence[int], new: Sequence[int]) -> int | None:
-    """How many of the tokens that come behind those ``written`` leave before the text ends for
-    repeating itself, None where all do and it goes on."""
-    # Whole steps of EVERY are left out, so that the looks stay where they were.
+    """Return how many of the ``new`` tokens are emitted before the text ends as a loop, or None.
+
+    written: the tokens emitted before. None means that no loop completes within ``new``.
+    """
+    # Skip whole multiples of EVERY, so that the checks stay at the same positions.
     skipped = max(0, len(written) - REACH) // EVERY * EVERY
     behind = written[skipped:]
     loop = find_loop([*behind, *new], len(behind))

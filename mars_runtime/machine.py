@@ -1,4 +1,4 @@
-"""On what and with what this process computes, in words, and where it may keep what it makes."""
+"""Description of this machine and the installed versions, and folders for cached files."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "grad
 
 
 def is_memory_short(error: BaseException) -> bool:
-    """Whether an error reports that no memory is left, whichever library raised it."""
+    """Return whether an error reports that no memory is left, whatever library raised it."""
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or NO_MEMORY.search(str(error)) is not None
 
 
 @cache
 def device_name(device: Any) -> str:
-    """The name of a GPU, or of the processor and how many cores this process may use.
+    """Return the name of a GPU, or of the processor and the number of cores this process may use.
 
     device: a torch.device.
     """
@@ -47,7 +47,7 @@ def device_name(device: Any) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of the project, Python and the installed packages that a figure depends on."""
+    """Return the versions of the project, Python and the packages that a figure depends on."""
     found = {"mars-live": _project_version(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def processor() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
@@ -72,13 +72,14 @@ def processor() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be made or fetched again: MARS_CACHE, else the
-    platform's usual place, else a private folder among the temporary files. Raises OSError if that
-    one belongs to another user.
+    """Return the folder for files that can be made or fetched again.
+
+    It is MARS_CACHE, else the platform's usual place, else a private folder among the temporary
+    files. Raises OSError if that one belongs to another user.
     """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:
-        return Path(os.path.expanduser(chosen))  # which raises nothing without a home
+        return Path(os.path.expanduser(chosen))  # does not raise without a home
     usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
     if usual:
         return Path(usual) / "mars-live"
@@ -90,8 +91,10 @@ def cache_folder() -> Path:
 
 
 def _private_folder(path: Path) -> Path:
-    """Make a folder that only this user can write to. Raises OSError if another user made it:
-    compiled code is loaded from there."""
+    """Make a folder that only this user can write to, since compiled code is loaded from it.
+
+    Raises OSError if another user made it.
+    """
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
@@ -100,8 +103,10 @@ def _private_folder(path: Path) -> Path:
 
 
 def free_memory() -> int | None:
-    """Bytes that this process may still take, the limit of its container included; None where the
-    system does not tell."""
+    """Return the bytes that this process may still allocate, within its container's limit.
+
+    Returns None if the system does not report them.
+    """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         told = dict(line.split(":") for line in lines)
@@ -118,24 +123,28 @@ def free_memory() -> int | None:
 
 
 def return_freed_memory() -> None:
-    """Hand the system what was freed here. glibc keeps it otherwise: after a checkpoint is read and
-    packed, more bytes than a small model has. Does nothing with another C library."""
+    """Return freed memory to the system.
+
+    glibc keeps it otherwise: after a checkpoint is read and packed, that is more than the size of a
+    small model. Does nothing with another C library.
+    """
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def num_cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _project_version() -> str:
-    """As installed, or as pyproject.toml says, read as text: tomllib is not in Python 3.10."""
+    """Return the installed version, or that in pyproject.toml (as text: Python 3.10 has no
+    tomllib)."""
     try:
         return metadata.version("mars-live")
-    except metadata.PackageNotFoundError:  # run from its folder
+    except metadata.PackageNotFoundError:  # not installed, run from its folder
         pass
     try:
         text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")

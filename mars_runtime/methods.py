@@ -1,7 +1,7 @@
-"""Which ways of decoding there are: the table that settings, commands, endpoints and page read.
+"""The methods of decoding: the table used by settings, commands, endpoints and the page.
 
-A new method is a name in ``Method`` and a line in ``METHODS``, of which ``tools/wire_types.py``
-writes the page's own. Knows how none of them decodes.
+A new method is a name in ``Method`` and a row in ``METHODS``, from which ``tools/wire_types.py``
+generates the page's copy. The decoders are implemented elsewhere.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Method = Literal["mars", "ar", "jacobi", "speculative", "block_diffusion"]
 
 @dataclass(frozen=True, slots=True)
 class MethodFacts:
-    """What can be said of a method without running it.
+    """Properties of a method.
 
-    title: what people read. obeys: the fields of ``DecodeSettings`` that act on it beside the
-    metric, the limit and the draws, which act on all. refuses: of those that act on all, what it
-    can't do. has_auto: B may be left to be chosen. is_exact: it writes AR's own text, whatever is
-    set. needs: what a checkpoint must have for it, in words that follow "needs"; empty where any
-    will do. is_alone: its runs share no forward.
+    title: its displayed name. obeys: the fields of ``DecodeSettings`` that it uses, in addition to
+    the metric, the limit and the sampling settings, which all methods use. refuses: settings of the
+    latter kind that it does not support. has_auto: whether it supports automatic B. is_exact:
+    whether it always generates AR's own text. needs: what a checkpoint must have, as words that
+    follow "needs"; empty if any will do. is_alone: whether its runs share no forwards.
     """
 
     title: str
@@ -63,15 +63,17 @@ METHODS: dict[Method, MethodFacts] = {
         is_alone=True,
     ),
 }
-"""In the order in which people are offered them."""
+"""The methods, in the order in which they are shown."""
 
 LOOKUP = "lookup"
-"""The lane of plain AR that verifies drafts of prompt lookup: no masks are fed. It is no method of
-its own; ``settings.AR_LOOKUP`` are its settings."""
+"""The lane of plain AR that verifies drafts of prompt lookup, without masks.
+
+It is not a method; its settings are ``settings.AR_LOOKUP``.
+"""
 LANES: dict[str, MethodFacts] = {
     "mars": METHODS["mars"],
     "ar": METHODS["ar"],
     LOOKUP: MethodFacts("AR + lookup", is_exact=True),
     **{str(name): facts for name, facts in METHODS.items()},
 }
-"""What can be run side by side: the methods, and plain AR with prompt lookup."""
+"""What can be run next to each other: the methods, and plain AR with prompt lookup."""

@@ -19,12 +19,12 @@ NO_HOST = "{} is ignored in part: {} is neither a host name nor an address."
 
 
 def repair_network(host: str = "") -> list[str]:
-    """Drop the variables that httpx cannot use, and exempt loopback addresses and ``host`` from
-    proxies. Return one sentence for each dropped value.
+    """Remove the variables that httpx cannot use, and exempt loopback addresses and ``host`` from
+    proxies. Return one sentence for each removed value.
 
-    httpx reads these variables whenever a client is created, and Gradio creates clients while it is
-    imported and asks its own server for a page when it starts: one wrong variable would end a
-    program that fetches nothing. Call this before other threads start.
+    httpx reads these variables whenever a client is created. Gradio creates clients while it is
+    imported, and requests a page from its own server when it starts: one invalid variable would end
+    a program that fetches nothing. Call this before other threads start.
     """
     names = (*CERTIFICATES, *PROXIES, *EXEMPT)
     given = {name: os.environ.pop(name) for name in names if os.environ.get(name)}

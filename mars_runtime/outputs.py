@@ -1,6 +1,4 @@
-"""Where a command writes: checked before it works for minutes, one writer at a time, and a file is
-there whole or as it was.
-"""
+"""Output files of commands: checked in advance, one writer at a time, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -13,23 +11,23 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows, where nobody is kept from writing beside another
+except ImportError:  # Windows, where concurrent writers are not excluded
     fcntl = None  # type: ignore[assignment]
 
 
 class OutputError(ValueError):
-    """What was made cannot be written there; the message is one sentence that says what to do."""
+    """The output cannot be written; the message is one sentence that says what to do."""
 
 
 def path_of(text: str) -> Path:
-    """The value of an option that names a file or a folder. Raises ArgumentTypeError if empty."""
+    """Return an option's value as a path. Raises ArgumentTypeError if it is empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("name a file or a folder")
     return Path(text)
 
 
 def in_words(error: OSError) -> str:
-    """A fault of the system that no command has put into words of its own, as a sentence."""
+    """Return a sentence for an OSError that no command has handled."""
     reason = error.strerror or type(error).__name__
     if error.filename is None:
         return f"The output can't be written ({reason}): make room, or send it elsewhere."
@@ -37,8 +35,10 @@ def in_words(error: OSError) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Make the folder of a file that is to be written. Raises OutputError if it can't be, or where
-    there is something else: a folder, a device."""
+    """Make the folder of a file that is to be written.
+
+    Raises OutputError if that fails or the path is not a regular file.
+    """
     target = _target(path)
     if target.is_dir():
         raise OutputError(f"{path} is a folder: name a file to write.")
@@ -48,7 +48,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Make a folder that is to be written to. Raises OutputError if it can't be."""
+    """Make a folder that is to be written to. Raises OutputError if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
@@ -58,8 +58,10 @@ def check_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8 through a temporary one beside it, where a link points if it is one.
-    Raises OutputError."""
+    """Write a UTF-8 file through a temporary file in the same folder; a link keeps its target.
+
+    Raises OutputError.
+    """
     check_file(path)
     target = _target(path)
     partial = target.with_name(target.name + ".partial")
@@ -75,7 +77,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _target(path: Path) -> Path:
-    """What a path means once links are followed. Raises OutputError for a circle of them."""
+    """Return the path with links resolved. Raises OutputError for a cycle of links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -84,8 +86,10 @@ def _target(path: Path) -> Path:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Be the one process that writes to a file or folder that exists, as long as the block lasts;
-    the system ends it with the process. Raises OutputError where another is."""
+    """Hold an exclusive lock on an existing file or folder during the block.
+
+    The system releases it with the process. Raises OutputError if another process holds it.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         _lock(descriptor, path)

@@ -1,20 +1,21 @@
-"""The prefix cache: keys and values of texts, kept for prompts that begin the same. Bookkeeping of
-blocks by their tokens.
+"""Prefix cache: keys and values of earlier texts, reused by prompts that begin with the same
+tokens.
 
-A text is cut into blocks of a fixed number of tokens; what is left over is not kept. A block is
-found by the tokens of its own and by the block before it, and so by the whole text up to its end:
-tokens are compared, not hashes of them. Over the bound in bytes the least recently used goes.
+A text is cut into blocks of a fixed number of tokens; an incomplete last block is not cached. A
+block is found by its own tokens and the block before it, and so by the whole text up to its end.
+Tokens are compared, not hashes of them. Above the limit in bytes, the least recently used block is
+evicted.
 
-Blocks are copies, made when a text is over and copied again into whatever begins with them. So
-nothing here is shared with a row that is being decoded, nothing has to be counted, and a block that
-makes room while somebody is about to copy it lives on until that is done.
+Blocks are copies: they are copied in when a text is finished and out to a row whose prompt begins
+with them. So nothing is shared with a row that is being decoded, no reference counts are needed,
+and an evicted block that is about to be copied stays alive until then.
 
-Of visitors: a block is handed out only for a text that holds all of its tokens already, and it is
-what that text would have computed by itself. Nobody reads a word of another here. That somebody
-began a text in the same way can be told, from how soon the first token comes and from the number of
-tokens that were reused; to learn a text so, one has to guess whole blocks of it.
+Privacy: a block is returned only for a text that contains all of its tokens, and it holds what that
+text would have computed itself, so visitors cannot read each other's texts. A visitor can detect
+that somebody began a text in the same way, from the time to the first token or the number of reused
+tokens, but only by guessing whole blocks of that text.
 
-Knows no tensors, model or rows.
+The module uses no tensors, model or rows.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ Chunk = tuple[int, ...]
 
 
 class PrefixCache(Protocol):
-    """Where a batch looks for the beginning of a prompt, and leaves a text that is over."""
+    """Interface of a prefix cache for batches."""
 
     @property
     def length(self) -> int:
-        """Tokens of a block."""
+        """Number of tokens of a block."""
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """The blocks that are kept of the longest beginning of ``ids``."""
+        """Return the cached blocks of the longest cached prefix of ``ids``."""
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Keep a text; ``copy(i)`` makes its block number i."""
+        """Store a text; ``copy(i)`` makes its block number i."""
 
 
 class _Block(NamedTuple):
@@ -46,40 +47,47 @@ class _Block(NamedTuple):
 
 
 class BlockPrefixCache(PrefixCache):
-    """Blocks of ``length`` tokens and ``block_bytes`` each, in ``num_bytes`` at most."""
+    """Prefix cache with blocks of ``length`` tokens and ``block_bytes``, up to ``num_bytes`` in
+    total."""
 
     def __init__(self, length: int, block_bytes: int, num_bytes: int) -> None:
         self._length = length
         self._block_bytes = block_bytes
         self._most_bytes = num_bytes
         self._most = num_bytes // block_bytes
-        # Least recently used first. The key of a block: number of the one before it, its tokens.
-        # A block is always more recent than those behind it, so the first has none behind it.
+        # Least recently used first. Key of a block: the number of the block before it, and its
+        # tokens. A
+        # block is always more recent than those behind it, so evicting the first one orphans no
+        # other.
         self._blocks: OrderedDict[tuple[int, Chunk], _Block] = OrderedDict()
         self._num_made = 0
 
     @property
     def length(self) -> int:
-        """Tokens of a block."""
+        """Number of tokens of a block."""
         return self._length
 
     @property
     def num_bytes(self) -> int:
-        """Taken by what is kept."""
+        """Bytes of the stored blocks."""
         return len(self._blocks) * self._block_bytes
 
     @property
     def most_bytes(self) -> int:
-        """The bound."""
+        """Maximum number of bytes."""
         return self._most_bytes
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """The blocks that are kept of the longest beginning of ``ids``; they count as used."""
+        """Return the cached blocks of the longest cached prefix of ``ids`` and mark them as
+        used."""
         return [self._blocks[key].content for key in self._path(self._cut(ids))]
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Keep the whole blocks of a text. ``copy(i)`` is called for those that are not there yet;
-        where it raises, nothing of this text is added."""
+        """Store the whole blocks of a text.
+
+        ``copy(i)`` is called for blocks not stored yet; if it raises, no block of this text is
+        added.
+        """
         chunks = self._cut(ids)[: self._most]
         path = self._path(chunks)
         first, last = len(path), len(chunks)
@@ -94,7 +102,7 @@ class BlockPrefixCache(PrefixCache):
         self._path(chunks)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all blocks."""
         self._blocks.clear()
 
     def _cut(self, ids: Sequence[int]) -> list[Chunk]:
@@ -102,7 +110,8 @@ class BlockPrefixCache(PrefixCache):
         return [tuple(ids[at : at + size]) for at in range(0, len(ids) - size + 1, size)]
 
     def _path(self, chunks: Sequence[Chunk]) -> list[tuple[int, Chunk]]:
-        """The keys of what is kept of a text, which count as used, the first as the latest."""
+        """Return the keys of a text's cached blocks and mark them as used, the first as most
+        recent."""
         path: list[tuple[int, Chunk]] = []
         before = 0
         for chunk in chunks:
@@ -117,8 +126,10 @@ class BlockPrefixCache(PrefixCache):
 
 
 class PrefixHit(PrefixCache):
-    """What a prefix cache had for one prompt when it was asked, of which no more is used than is
-    granted: the lanes of a race are granted the same, at first nothing."""
+    """The cached prefix of one prompt, of which a batch may use the granted part.
+
+    The lanes of a race are granted the same number of tokens; initially it is 0.
+    """
 
     def __init__(self, cache: PrefixCache, prompt: Sequence[int]) -> None:
         self._cache = cache
@@ -127,29 +138,29 @@ class PrefixHit(PrefixCache):
 
     @property
     def length(self) -> int:
-        """Tokens of a block."""
+        """Number of tokens of a block."""
         return self._cache.length
 
     @property
     def num_found(self) -> int:
-        """Tokens that need not be computed."""
+        """Number of cached tokens of the prompt."""
         return len(self._found) * self.length
 
     def grant(self, num_tokens: int) -> None:
-        """Let so many of them be used."""
+        """Allow the first ``num_tokens`` cached tokens to be used."""
         self._granted = num_tokens // self.length
 
     def find(self, ids: Sequence[int]) -> list[object]:
-        """What was granted; ``ids`` are those it was asked for."""
+        """Return the granted blocks; ``ids`` must be the prompt's."""
         return self._found[: self._granted]
 
     def keep(self, ids: Sequence[int], copy: Callable[[int], object]) -> None:
-        """Keep a text in the cache."""
+        """Store a text in the cache."""
         self._cache.keep(ids, copy)
 
 
 def grant_alike(hits: Sequence[PrefixHit]) -> None:
-    """Let each use as many tokens as all of them have, so that none is spared more than another."""
+    """Grant each hit as many tokens as all of them have, so that no lane has an advantage."""
     least = min((hit.num_found for hit in hits), default=0)
     for hit in hits:
         hit.grant(least)

@@ -1,8 +1,7 @@
-"""Where figures come from, and whether they can be believed: machine, versions, commit, date,
-weights, and how quiet the machine was.
+"""Provenance of figures: machine, versions, commit, date and weights, and how idle the machine was.
 
-Three witnesses tell how quiet: the load before the start, the share of this process's cores that
-others used while it measured (Linux only), and how far the repeats of AR lie apart.
+Three measurements show how idle it was: the load before the start, the share of this process's
+cores that other processes used while measuring (Linux only), and the spread of the repeats of AR.
 """
 
 from __future__ import annotations
@@ -20,29 +19,31 @@ from mars_runtime.machine import num_cores, processor, versions
 from mars_runtime.model.fetch import SUMS, read_sums, sha256_of
 from mars_runtime.model.registry import REGISTRY, registry
 
-BUSY_LOAD = 0.3  # of the cores, before the start
-BUSY_OTHERS = 0.1  # of the cores, while measuring
-BUSY_SPREAD = 0.15  # slowest over fastest repeat of AR, minus 1
+BUSY_LOAD = 0.3  # maximum load before the start, as a share of the cores
+BUSY_OTHERS = 0.1  # maximum share of the cores used by others while measuring
+BUSY_SPREAD = 0.15  # maximum ratio of the slowest to the fastest repeat of AR, minus 1
 
 _FIELDS = 8  # user, nice, system, idle, iowait, irq, softirq, steal
 _IDLE = (3, 4)
 
 
 def provenance(*checkpoints: str) -> dict[str, Any]:
-    """Everything about this run that a reader of its figures may ask for. checkpoints: names of
-    those that had a part in it and are not told of, with their fingerprints, elsewhere."""
+    """Return the provenance of this run as JSON values.
+
+    checkpoints: names of checkpoints whose fingerprints are not recorded elsewhere.
+    """
     weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "hardware": hardware(),
-        "versions": dict(versions()),  # whoever measures others adds theirs
+        "versions": dict(versions()),  # callers that measure other programs add their versions
         **({"weights": weights} if weights else {}),
     }
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, its cores that this process may use, memory in bytes, and GPUs by name."""
+    """Return the processor, the cores this process may use, memory in bytes, and GPU names."""
     import torch
 
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -55,8 +56,9 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of this source, with ``+changes`` where tracked files differ; None without git."""
-    here = Path(__file__).resolve().parent  # of the runtime
+    """Return the commit of this source, with ``+changes`` if tracked files differ; None without
+    git."""
+    here = Path(__file__).resolve().parent  # folder of the runtime
     head = _git(here, "rev-parse", "HEAD")
     if head is None:
         return None
@@ -64,19 +66,22 @@ def commit() -> str | None:
 
 
 def fingerprint(weight_files: Iterable[Path]) -> str:
-    """A short hash of a checkpoint's weights, whole: of the names and sums of their files."""
+    """Return a short hash of a checkpoint's weights, from the names and SHA-256 sums of its
+    files."""
     return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
 
 
 def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
-    """``fingerprint`` of files whose names and SHA-256 sums are known."""
+    """Return ``fingerprint`` of files with known names and SHA-256 sums."""
     lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
 def shipped(name: str) -> str | None:
-    """The fingerprint of a checkpoint as it is bundled or, where it is fetched, pinned; read off
-    the sums beside it and in the registry, without its files. None for any other."""
+    """Return the fingerprint of a bundled or pinned checkpoint, or None for any other.
+
+    It is computed from the registry and the sums stored with the checkpoint, without its files.
+    """
     entry = registry().get(name)
     folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
     if not (folder / SUMS).is_file():
@@ -87,7 +92,7 @@ def shipped(name: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says, or None where it says nothing usable."""
+    """Return the output of a git command, or None if it fails."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -98,7 +103,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """What the witnesses say; shares from 0 to 1, None where a witness is missing."""
+    """Measurements of how idle the machine was; shares from 0 to 1, None if unknown."""
 
     cores: int
     load_before: float
@@ -123,7 +128,7 @@ def _of(found: Quiet) -> str:
 
 
 class Others:
-    """Counts what other processes take of this process's cores from its creation on."""
+    """Measures how much of this process's cores other processes use, from its creation on."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
@@ -131,8 +136,11 @@ class Others:
         self._own = _own_seconds()
 
     def share(self) -> float | None:
-        """The share of the cores' time that others used; None where the system does not say. A
-        child of this process counts as other until it has ended."""
+        """Return the share of the cores' time that others used, or None if the system does not
+        report it.
+
+        A child of this process counts as another process until it has ended.
+        """
         now = self._read()
         if self._start is None or now is None:
             return None
@@ -142,7 +150,7 @@ class Others:
         return max(0.0, busy - (_own_seconds() - self._own)) / total
 
     def _read(self) -> tuple[float, float] | None:
-        """Busy and all seconds of the cores that this process may use."""
+        """Return the busy and total seconds of the cores that this process may use."""
         try:
             lines = self._stat.read_text(encoding="ascii").splitlines()
             ticks = os.sysconf("SC_CLK_TCK")
@@ -153,7 +161,7 @@ class Others:
 
 
 def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, float] | None:
-    """Busy and all seconds of ``cores`` from the lines of /proc/stat (man 5 proc)."""
+    """Return the busy and total seconds of ``cores`` from the lines of /proc/stat (man 5 proc)."""
     found = [line.split() for line in lines]
     counts = [
         [int(part) for part in parts[1 : 1 + _FIELDS]]
@@ -168,6 +176,6 @@ def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, 
 
 
 def _own_seconds() -> float:
-    """Of this process and of those children of it that have ended: a peer may be one."""
+    """Return the CPU seconds of this process and of its ended children (a peer may be one)."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

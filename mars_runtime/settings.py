@@ -1,7 +1,8 @@
-"""The table of settings: what may be chosen about decoding, checked once.
+"""Settings of decoding, defined once in a table and validated on construction.
 
-A setting is its line in ``DecodeSettings``. Validation, flags, endpoints, the controls of the page
-and the types of its scripts follow from there. Knows no model, tokenizer or torch.
+Each field of ``DecodeSettings`` is one row of the table. Validation, command-line flags, endpoints,
+the page's controls and the types of its scripts are derived from it. The module uses no model,
+tokenizer or torch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Threshold = Literal["fixed", "entropy", "agreement"]
 Aim = Literal["time", "passes"]
 BlockSize = int | Literal["auto"]
 LogitBias = tuple[tuple[int, float], ...]
-"""Pairs of a token id and what is added to its logit, by rising id."""
+"""Pairs of a token id and a value added to its logit, in ascending order of ids."""
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 GROUPS: tuple[Groups, ...] = get_args(Groups)
@@ -34,29 +35,29 @@ THRESHOLDS: tuple[Threshold, ...] = get_args(Threshold)
 AIMS: tuple[Aim, ...] = get_args(Aim)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
-MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # that one step verifies, whoever proposed them
+MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # maximum number of drafts that one step verifies, from any source
 MIN_CACHE_BLOCK, MAX_CACHE_BLOCK = 4, 256  # positions of a block of the block cache
-MAX_FED = 64  # tokens that one step feeds a row: pending ones and masks
+MAX_FED = 64  # maximum number of tokens that one step feeds for a row: pending ones and masks
 MAX_NEW_TOKENS = 4096
 MAX_BIASES, MAX_BIAS = 300, 100
 MAX_ADDITIVE_PENALTY = 2
-MAX_DIGITS = 20  # a longer whole number fits no setting, and may not fit a float either
-MAX_NAME = 200  # characters of a checkpoint's name
+MAX_DIGITS = 20  # a longer integer fits no setting, and may not fit a float either
+MAX_NAME = 200  # maximum number of characters of a checkpoint's name
 T = TypeVar("T")
 
 
 class SettingsError(ValueError):
-    """A setting out of range; the message is one sentence that says what to do."""
+    """A setting is out of range; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a line of the table says of a setting, beside its name, type and default.
+    """Description of a setting, in addition to its name, type and default.
 
-    what: how a refusal calls it. says: one line for programs and commands. low, high: its range,
-    ends included. label, info, titles, step: of its control on the page; titles are those of its
-    choices, and what has a step of 0 is typed in. link: its name in links, empty where the page has
-    no control of it. is_steered: it may change in mid-run.
+    what: its name in error messages. says: one line for flags and schemas. low, high: its range,
+    inclusive. label, info, titles, step: of its control on the page; titles name its choices, and
+    step 0 makes it a text field. link: its name in links, empty if the page has no control for it.
+    is_steered: whether it may change during a run.
     """
 
     what: str
@@ -75,12 +76,13 @@ class Setting:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words among which it is chosen; none of a number, a switch or a name."""
+        """The allowed words; empty for a number, a switch or a name."""
         return tuple(each for each in get_args(self.type) if isinstance(each, str))
 
     @property
     def schema_type(self) -> Any:
-        """The type with its range and words, of which pydantic makes validators and schemas."""
+        """The type with its range and allowed words, from which pydantic makes validators and
+        schemas."""
         if self.type == LogitBias:
             return Annotated[_LOGIT_BIAS, Field(description=self.says)]
         is_name = self.type is str
@@ -91,7 +93,7 @@ class Setting:
 
     @property
     def refusal(self) -> str:
-        """The sentence on a value that is none of its values."""
+        """The error message for an invalid value."""
         if self.choices:
             return f"Choose {self.what} among {', '.join(self.choices)}."
         if self.type == LogitBias:
@@ -108,8 +110,10 @@ class Setting:
 
 
 def as_logit_bias(value: Any) -> Any:
-    """Return a mapping of token ids, or pairs as JSON holds them, as a ``LogitBias``; anything else
-    unchanged, for validation to reject."""
+    """Return a mapping of token ids, or pairs from JSON, as a ``LogitBias``.
+
+    Anything else is returned unchanged, for validation to reject.
+    """
     if isinstance(value, Mapping):
         try:
             value = sorted({int(token): bias for token, bias in value.items()}.items())
@@ -134,47 +138,45 @@ _LOGIT_BIAS = Annotated[
 
 
 def setting(default: T, what: str, says: str, **rest: Any) -> T:
-    """A line of the table; ``rest``: of ``Setting``."""
+    """Define a field of the table; ``rest`` are arguments of ``Setting``."""
     line = Setting(what=what, says=says, default=default, **rest)
     return field(default=default, metadata={"line": line})
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeSettings:
-    """How one row is decoded (arXiv 2604.07023): the table of settings.
+    """Settings for decoding one row (arXiv 2604.07023). The fields are the table of settings.
 
-    method: ``ar`` takes one token per forward, ``mars`` accepts proposals left to right, ``jacobi``
-        verifies guesses that are the forward before's own answers (``decoders/plan.py``),
-        ``speculative`` what a second, smaller model drafted (``decoders/draft_model.py``),
-        ``block_diffusion`` fills blocks in order of confidence (``decoders/diffusion.py``).
-    tau: the first proposal is always taken, whatever its confidence.
-    block_size: B - 1 of its proposals are masks, or guesses; ``auto``: what promises the
-        most tokens per second by the costs of the device and what the row's masks foresaw so far.
-        Under ``speculative`` also the number of tokens to draft.
-    metric: which confidence is compared with tau (``acceptance.py``).
-    max_new_tokens: EOS included.
-    temperature: above 0 tokens are drawn with noise keyed by (seed, position).
-    groups: where masks stand: ``one``, B - 1 of them after the last pending token; ``every``, as
-        many after each draft too, so that whichever draft is the last good one, its successors have
-        been proposed (lossless only: unverified there is nothing but the last pending token). Where
-        B is ``auto``, ``every`` leaves to each forward after which tokens.
-    masked: the draft is fed masks to propose several tokens per forward of its own; the target, to
-        propose what the draft goes on behind; each if it was trained for them.
-    repetition_penalty: against tokens of the text so far, prompt included (``acceptance.Penalty``);
-        with what transformers' ``generate`` calls so greedy output is the same.
-    presence_penalty, frequency_penalty: subtracted from the logit of each token that the answer
-        holds so far, once and for each occurrence. The prompt does not count (OpenAI's definition).
-    logit_bias: added to the logits of these tokens.
-    top_k, top_p, min_p: filter the tokens to draw from, in this order (``acceptance.draw_tokens``).
-    min_tokens: the answer holds at least so many tokens before EOS.
-    ignore_eos: EOS is a token like any other, so only the limit or a loop ends a row.
-    stop_loops: a row ends with the token by which it is plain that its text repeats itself
-        (``loops.py``), so AR and lossless at the same; it changes no token before.
-    threshold: how tau is held: ``fixed``; or as the floor of one that rises with the ``entropy`` of
-        AR's own token, or until the share of accepted tokens that AR would have chosen too is the
-        ``target`` (``agreement``; ``decoders/plan.py``). Unverified mars alone.
-    aim: what ``auto`` is for (``decoders/drafting.py``).
-    Raises SettingsError.
+    method: ``ar`` emits one token per forward, ``mars`` accepts proposals left to right, ``jacobi``
+        verifies guesses, which are the previous forward's answers (``decoders/plan.py``),
+        ``speculative`` verifies the drafts of a second, smaller model
+        (``decoders/draft_model.py``), ``block_diffusion`` fills blocks in order of confidence
+        (``decoders/diffusion.py``). tau: minimum confidence of an accepted proposal; the first
+        proposal is always accepted. block_size: B, of which B - 1 proposals are masks, or guesses.
+        ``auto`` chooses the B with the highest expected tokens per second, from the costs of the
+        device and the row's acceptance so far. With ``speculative`` it is also the number of tokens
+        to draft. metric: the confidence that is compared with tau (``acceptance.py``).
+        max_new_tokens: EOS included. temperature: above 0 tokens are sampled with noise keyed by
+        (seed, position). groups: where masks are fed: ``one``: B - 1 after the last pending token;
+        ``every``: as many after each draft as well, so that the successors of the last accepted
+        draft have been proposed, whichever it is (lossless only: without it the last pending token
+        is the only place). With automatic B, ``every`` lets each forward choose the tokens that
+        masks follow. masked: which model of ``speculative`` is fed masks: the draft model, to
+        propose several tokens per forward; the target, to propose tokens that further drafts
+        follow. A model needs training for masks. repetition_penalty: on tokens of the text so far,
+        prompt included (``acceptance.Penalty``). Greedy output equals that of transformers'
+        ``generate`` with the parameter of this name. presence_penalty, frequency_penalty:
+        subtracted from the logit of each token in the answer so far, once and per occurrence. The
+        prompt does not count (OpenAI's definition). logit_bias: added to the logits of these
+        tokens. top_k, top_p, min_p: filters of the sampled tokens, in this order
+        (``acceptance.draw_tokens``). min_tokens: minimum number of tokens of the answer before EOS.
+        ignore_eos: treat EOS like any other token, so that only the limit or a loop ends a row.
+        stop_loops: end a row when its text is found to repeat itself (``loops.py``). AR and
+        lossless end at the same token, and no token before it changes. threshold: ``fixed``, or an
+        adaptive tau that never falls below ``tau``: it rises with the ``entropy`` of AR's own
+        token, or (``agreement``) until the share of accepted tokens that AR would have chosen is
+        ``target`` (``decoders/plan.py``). Only for mars without lossless. aim: the objective of
+        ``auto`` (``decoders/drafting.py``). Raises SettingsError.
     """
 
     method: Method = setting(
@@ -397,8 +399,10 @@ class DecodeSettings:
 
     @property
     def num_proposals(self) -> int:
-        """Proposals a forward: AR's own and, for mars and a speculative target that is fed masks,
-        B - 1 by masks; 1 also where B is left to be chosen, until somebody does."""
+        """Proposals per forward: AR's own and B - 1 by masks.
+
+        It is 1 for a method without masks, and with automatic B until B is chosen.
+        """
         has_masks = self.method == "mars" or (
             self.method == "speculative" and self.masked in ("both", "target")
         )
@@ -408,44 +412,46 @@ class DecodeSettings:
 
     @property
     def num_drafts(self) -> int:
-        """Tokens that a draft model drafts up to, before each verification."""
+        """Maximum number of tokens from a draft model before each verification."""
         if self.method != "speculative" or self.block_size == "auto":
             return 0
         return min(self.block_size, MAX_DRAFTS)
 
     @property
     def num_guesses(self) -> int:
-        """Guesses that jacobi feeds a forward: B - 1, and none of any other method."""
+        """Guesses that jacobi feeds per forward: B - 1, and 0 for any other method."""
         if self.method != "jacobi" or self.block_size == "auto":
             return 0
         return self.block_size - 1
 
     @property
     def is_verified(self) -> bool:
-        """Whether drafts are verified before they leave, so that the output is AR's; AR has
-        none."""
+        """Whether drafts are verified before they are emitted, so that the output is AR's.
+
+        AR itself has no drafts.
+        """
         facts = METHODS[self.method]
         is_chosen = self.lossless and "lossless" in facts.obeys
         return self.method != "ar" and (facts.is_exact or is_chosen)
 
     @property
     def is_ar_lookup(self) -> bool:
-        """Whether plain AR verifies drafts of prompt lookup and no masks are fed."""
+        """Whether the method is plain AR that verifies drafts of prompt lookup, without masks."""
         return self.method == "mars" and self.lossless and self.lookup and self.block_size == 1
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether tau is but the floor of a threshold that adapts."""
+        """Whether tau is only the lower bound of an adaptive threshold."""
         return self.threshold != "fixed" and self.method == "mars" and not self.lossless
 
     @property
     def has_additive_penalty(self) -> bool:
-        """Whether the tokens of the answer so far change the logits by addition."""
+        """Whether a penalty is subtracted from the logits of tokens in the answer so far."""
         return bool(self.presence_penalty or self.frequency_penalty)
 
     @property
     def is_auto(self) -> bool:
-        """Whether B is to be chosen at each forward."""
+        """Whether B is chosen automatically for each forward."""
         return self.block_size == AUTO and METHODS[self.method].has_auto
 
 
@@ -456,10 +462,10 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         for each in fields(DecodeSettings)
     }
 )
-"""Name -> its line."""
+"""Name -> setting."""
 _CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.values()))
 OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
-"""Those that act on every method; the others are of the methods that say so."""
+"""Settings that every method uses; the others are listed by the methods that use them."""
 STEERED = tuple(name for name, each in SETTINGS.items() if each.is_steered)
 _LINES = tuple(SETTINGS.values())
 _VALUES = attrgetter(*SETTINGS)
@@ -469,8 +475,7 @@ _check = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
 
 
 def number(text: str) -> object:
-    """What a text says of a setting: a whole number, a number, or the text itself, for
-    DecodeSettings to judge."""
+    """Parse an integer or a float, else return the text, for DecodeSettings to validate."""
     try:
         return int(text) if len(text) < MAX_DIGITS else float(text)
     except ValueError:
@@ -482,8 +487,10 @@ def number(text: str) -> object:
 
 
 def read_settings(value: Any) -> DecodeSettings:
-    """Settings as JSON tells them; names that are unknown are passed over. Raises SettingsError, or
-    ValueError for what is no object."""
+    """Return settings from a JSON object; unknown names are ignored.
+
+    Raises SettingsError, or ValueError if the value is not an object.
+    """
     if isinstance(value, DecodeSettings):
         return value
     told = as_mapping(value)
@@ -491,7 +498,7 @@ def read_settings(value: Any) -> DecodeSettings:
 
 
 RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
-"""What the page and its endpoints begin with: AR's own text, drafted as boldly as pays here."""
+"""The defaults of the page and its endpoints: AR's own text, with drafting that pays here."""
 
 
 AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
@@ -499,8 +506,8 @@ AR_LOOKUP = DecodeSettings(tau=0.0, block_size=1, lossless=True, lookup=True)
 
 
 def describe(settings: DecodeSettings) -> str:
-    """``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``, ``lossless τ=0 B=4 groups + lookup``, ``Jacobi
-    B=4``, ``AR penalty 1.1``, ``AR presence 0.5``; what is usual is left out."""
+    """Return a short name without defaults, such as ``AR``, ``AR + lookup``, ``MARS τ=0.95 B=4``,
+    ``lossless τ=0 B=4 groups + lookup``, ``Jacobi B=4`` or ``AR penalty 1.1``."""
     extras = [
         f" {word} {value:g}"
         for word, value, usual in (

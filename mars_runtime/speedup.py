@@ -1,12 +1,13 @@
-"""How many times as fast one run decodes as another, and whether that can be said at all.
+"""Speedup of one run over another, and whether it can be reported.
 
-The ratio is of tokens per second of decoding, prefill left out of both. A pass of MARS feeds what a
-pass of AR feeds and its masks as well, so it takes at least as long. Passes saved are therefore an
-upper limit of the speedup. A ratio above it says that other work disturbed the machine: it is never
-reported, and the run has to be measured again.
+It is the ratio of tokens per second of decoding, without prefill. A pass of MARS feeds what a pass
+of AR feeds and masks as well, so it takes at least as long. The passes saved are therefore an upper
+limit of the speedup. A ratio above the limit means that other work disturbed the machine: it is
+never reported, and the run has to be measured again.
 
-``assets/web/core/speedup.js`` is the same function for runs that only the browser holds. Both are
-tested on the cases in ``tests/web/speedups.json``; ``tools/wire_types.py`` copies the constants.
+``assets/web/core/speedup.js`` is the same function for runs that exist only in the browser. Both
+are tested on the cases in ``tests/web/speedups.json``; ``tools/wire_types.py`` copies the
+constants.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
 saved; ``faster``, ``slower``: the whole range is on that side of 1; ``same``: 1 is in the range."""
 
 PARTS = 8
-"""Parts of a run whose mean pass times are compared."""
+"""Number of parts of a run whose mean pass times are compared."""
 STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 """Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
 APART = 0.06
@@ -35,7 +36,7 @@ APART = 0.06
 NEAR = 1.1
 """Ratios up to here, either way, are "about as fast" where the range holds 1."""
 SLACK = 1.02
-"""A ratio above the passes saved by at most this factor is taken for rounding and cut to them."""
+"""A ratio above the limit by at most this factor counts as rounding and is cut to the limit."""
 
 NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
@@ -45,14 +46,14 @@ NOTES = {
 
 
 class Timed(NamedTuple):
-    """What a run wrote, and the seconds of each of its passes."""
+    """The tokens of a run, and the seconds of each of its passes."""
 
     tokens: int
     seconds: Sequence[float]
 
     @property
     def rate(self) -> float:
-        """Tokens per second; 0 where nothing was timed."""
+        """Tokens per second; 0 if nothing was timed."""
         total = sum(self.seconds)
         return self.tokens / total if total else 0.0
 
@@ -77,12 +78,12 @@ class Speedup:
 
     @property
     def reported(self) -> float | None:
-        """The ratio where it may be shown."""
+        """The ratio if it may be shown, else None."""
         return None if self.kind in ("none", "short", "busy") else self.ratio
 
     @property
     def note(self) -> str:
-        """Why there is no ratio; empty where there is one."""
+        """Why there is no ratio; empty if there is one."""
         return NOTES.get(self.kind, "")
 
 
@@ -104,7 +105,7 @@ def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -
 
 
 def judged(ratio: float, low: float, high: float, limit: float, is_short: bool = False) -> Speedup:
-    """Decide what may be reported of a measured ratio. No ratio above ``limit`` ever is."""
+    """Decide what may be reported of a measured ratio; a ratio above ``limit`` never is."""
     if not math.isfinite(ratio):
         return Speedup("none", math.nan, math.nan, math.nan, limit)
     if is_short:
@@ -126,7 +127,7 @@ class Rounds:
         self._is_short = False
 
     def add(self, events: Sequence[Event], other: Sequence[Event] | None) -> None:
-        """Add a repetition of any number of rows; ``other``: None where there is no comparison."""
+        """Add a repetition of any number of rows; ``other``: None without a comparison."""
         one = folds.totals(events)
         self.rates.append(one.tokens_per_second)
         if other is None:
@@ -143,7 +144,7 @@ class Rounds:
         return repeated(self._pairs, is_short=self._is_short)
 
     def plain(self) -> dict[str, Any]:
-        """The speedup and the tokens per second as JSON: null in the place of NaN and infinity."""
+        """The speedup and the tokens per second as JSON, with null for NaN and infinity."""
         found = self.found
         numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, "limit": found.limit}
         rate = (statistics.median(self.rates), min(self.rates), max(self.rates))
@@ -173,7 +174,7 @@ def _is_ar(events: Sequence[Event]) -> bool:
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
     """Compare two runs of one row each, up to loops of their texts.
 
-    The passes saved limit the ratio where the other is AR.
+    The passes saved limit the ratio if the other run is AR.
     """
     one, two = _timed(events), _timed(other)
     saved = one.per_pass / two.per_pass if _is_ar(other) and two.per_pass else math.inf

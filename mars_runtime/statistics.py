@@ -20,7 +20,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 Z95 = 1.959963984540054
 NUM_RESAMPLES = 2000
 _CHUNK = 250
-"""Resamples drawn at once: bounds memory at ``_CHUNK`` times the number of values."""
+"""Number of resamples per chunk, which limits memory to ``_CHUNK`` times the number of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,23 @@ class Estimate:
     high: float
 
     def scaled(self, factor: float) -> Estimate:
-        """The same estimate in another unit (``factor`` above 0)."""
+        """Return the estimate multiplied by ``factor``, above 0, to change its unit."""
         return Estimate(self.value * factor, self.low * factor, self.high * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Half of the values are at or below ``p50``, 99 in 100 at or below ``p99``."""
+    """The median and the 99th percentile."""
 
     p50: float
     p99: float
 
 
 def wilson(num_right: int, num_all: int) -> Estimate:
-    """Share of successes with Wilson's score interval (Wilson 1927). Raises ValueError."""
+    """Return the share of successes with Wilson's score interval (Wilson 1927).
+
+    Raises ValueError.
+    """
     if num_all < 1 or not 0 <= num_right <= num_all:
         raise ValueError(
             f"A share needs 0 <= right <= all and all >= 1, got {num_right}/{num_all}."
@@ -60,10 +63,10 @@ def wilson(num_right: int, num_all: int) -> Estimate:
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
-    """The mean of independent shares (right, all): each counts alike.
+    """Return the mean of independent shares (right, all), equally weighted.
 
-    Wilson's limits of each share, combined by the method of variance estimates recovery (Zou and
-    Donner 2008): unlike a bootstrap it keeps an honest width where all answers are right or wrong.
+    Combines Wilson's limits of the shares by the method of variance estimates recovery (Zou and
+    Donner 2008): unlike a bootstrap it has a valid width if all answers are right or all are wrong.
     """
     if not counts:
         raise ValueError("A mean of shares needs at least one share.")
@@ -75,12 +78,12 @@ def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Estimate:
-    """The mean of at least one value, bootstrapped over the values."""
+    """Return the mean of at least one value, bootstrapped over the values."""
     return mean_of_means([values], seed)
 
 
 def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """The mean of the group means: each group counts alike, values are resampled within groups."""
+    """Return the mean of the group means, equally weighted; values are resampled within groups."""
     _check_groups(groups)
     rng = np.random.default_rng(seed)
     resampled = np.zeros(NUM_RESAMPLES)
@@ -92,14 +95,15 @@ def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
 
 
 def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
-    """sum(tops) / sum(bottoms), resampling pairs. Bottoms are above 0."""
+    """Return sum(tops) / sum(bottoms), resampling pairs. Bottoms must be above 0."""
     return ratios_of_sums([tops], bottoms, seed)[0]
 
 
 def ratios_of_sums(
     rows: Sequence[Sequence[float]], bottoms: Sequence[float], seed: int = 0
 ) -> list[Estimate]:
-    """sum(tops) / sum(bottoms) for each row of tops, all over the same resamples of the pairs."""
+    """Return sum(tops) / sum(bottoms) for each row of tops, with the same resamples of the
+    pairs."""
     if any(len(tops) != len(bottoms) for tops in rows):
         raise ValueError("A ratio needs as many tops as bottoms.")
     _check_groups([bottoms, *rows])
@@ -120,12 +124,12 @@ def ratios_of_sums(
 
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
-    """The median of at least one value, bootstrapped over the values."""
+    """Return the median of at least one value, bootstrapped over the values."""
     return quantile(values, 50, seed)
 
 
 def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
-    """``percentile`` of at least one value, bootstrapped over the values."""
+    """Return the ``percentile`` of at least one value, bootstrapped over the values."""
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
@@ -135,10 +139,10 @@ def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
 
 
 def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """How many times: exp of the mean, over groups, of the median log-ratio of a group.
+    """Return exp of the mean, over groups, of a group's median log-ratio.
 
-    ``groups`` hold ratios above 0, one per prompt. Each group counts alike; prompts are resampled
-    within their group.
+    ``groups`` hold ratios above 0, one per prompt. Groups are equally weighted; prompts are
+    resampled within their group.
     """
     _check_groups(groups)
     if min(min(group) for group in groups) <= 0:
@@ -153,19 +157,19 @@ def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that ``share`` of 100 lie at or below, interpolated between neighbours."""
+    """Return the value that ``share`` of 100 are at or below, interpolated between neighbours."""
     _check_groups([values])
     return float(np.percentile(np.asarray(values, dtype=np.float64), share))
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Of the values that there are; None for none."""
+    """Return the spread of the values that are not None, or None without any."""
     known = [value for value in values if value is not None]
     return Spread(percentile(known, 50), percentile(known, 99)) if known else None
 
 
 def _resamples(values: NDArray[Number], rng: np.random.Generator) -> list[NDArray[Number]]:
-    """NUM_RESAMPLES draws with replacement along axis 0, in chunks [_CHUNK, n, ...]."""
+    """Return NUM_RESAMPLES draws with replacement along axis 0, in chunks [_CHUNK, n, ...]."""
     count = len(values)
     return [
         values[rng.integers(0, count, size=(_CHUNK, count))] for _ in range(NUM_RESAMPLES // _CHUNK)

@@ -1,5 +1,4 @@
-"""Draws in a terminal: a run's text as it comes, tokens of one forward on one background; how far a
-command is."""
+"""Terminal output: a run's text as it is generated, coloured by forward, and progress bars."""
 
 from __future__ import annotations
 
@@ -17,8 +16,9 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Header
 
-# From light to dark, for 2, 3, ... tokens of one forward; the two ramps take turns, so that
-# neighbouring forwards of equal length can be told apart.
+# From light to dark, for 2, 3, ... tokens of one forward. The two ramps alternate, so that
+# neighbouring forwards of equal length can be distinguished.
+# neighbouring forwards of equal length can be distinguished.
 _RAMPS = (
     ("#dbe9f6", "#b5d1e8", "#8ab8da", "#5f9bc9", "#3a7cb4", "#215f9a", "#0f437c"),
     ("#d9f0e3", "#b3dfc8", "#88cbab", "#5eb18d", "#3a946f", "#217654", "#0d573b"),
@@ -28,7 +28,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class TextView:
-    """Prints the text of row 0. In colour only where the console is a terminal that shows it."""
+    """Prints the text of row 0, in colour only if the console is a terminal with colours."""
 
     def __init__(self, console: Console, token_bytes: Callable[[int], bytes]) -> None:
         self._console = console
@@ -37,7 +37,7 @@ class TextView:
         self._ends_line = True
 
     def show(self, events: Iterable[Event]) -> None:
-        """Print what became readable with ``events``, at once."""
+        """Print the text that ``events`` completed, immediately."""
         line = Text()
         for event in events:
             if isinstance(event, Step):
@@ -59,12 +59,12 @@ class TextView:
     def _print(self, text: Text) -> None:
         if self._console.is_terminal:
             self._console.print(text, end="", soft_wrap=True)
-        else:  # exactly the text, without rich's tab stops
+        else:  # the exact text, without rich's tab stops
             self._console.file.write(text.plain)
         self._console.file.flush()
 
     def _clean(self, piece: str) -> str:
-        """A terminal obeys control characters, and the model may write any: show them instead."""
+        """Replace control characters, which the terminal would obey and the model may generate."""
         return (
             _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", piece)
             if self._console.is_terminal
@@ -80,7 +80,7 @@ class TextView:
 
 
 def figures(events: Sequence[Event]) -> str:
-    """The figures of a run in one line, up to a loop of its text."""
+    """Return the figures of a run in one line, up to a loop of its text."""
     ttft, kept = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
     loop = "" if kept is None else f"the text repeats itself after token {kept}; up to there: "
@@ -97,7 +97,7 @@ def figures(events: Sequence[Event]) -> str:
 
 
 def circumstances(header: Header) -> str:
-    """On what, with what and by which settings a run was decoded, in one line."""
+    """Return the checkpoint, settings, versions and hardware of a run in one line."""
     threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
     torch = f"torch {header.versions.get('torch', '?')}"
     parts = [header.checkpoint, method(header.settings), header.dtype, threads, torch]
@@ -108,7 +108,7 @@ def circumstances(header: Header) -> str:
 
 
 def method(settings: DecodeSettings) -> str:
-    """The method and the settings that matter to it, in words."""
+    """Return the method and the settings that it uses, in words."""
     drawn = f", temperature {settings.temperature:g}" if settings.temperature else ""
     if drawn:
         drawn += f", top-k {settings.top_k}" if settings.top_k > 0 else ""
@@ -130,7 +130,7 @@ def method(settings: DecodeSettings) -> str:
 
 
 def progress_bars(console: Console) -> Progress:
-    """Bars that count, under their descriptions, and are gone when they end."""
+    """Return progress bars with counts and descriptions, which are removed when they end."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

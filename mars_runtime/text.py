@@ -1,9 +1,8 @@
-"""Text to token ids and back: ChatML prompts from untrusted text, exact bytes of every token.
+"""Tokenisation: ChatML prompts from untrusted text, and the exact bytes of every token.
 
-Only byte-level BPE tokenizers are read; a checkpoint's own chat template is a program and is never
-run: only a system prompt that stands in it word for word is read out of it. Control tokens are put
-in by id, and user text goes through an encoder from which every added token has been taken out, so
-there is nothing that could turn typed text into one.
+Only byte-level BPE tokenizers are supported. A checkpoint's chat template is a program and is never
+run; only a literal system prompt is extracted from it. Control tokens are inserted by id. User text
+goes through an encoder without any added tokens, so typed text can never become a control token.
 """
 
 from __future__ import annotations
@@ -26,25 +25,26 @@ MASK, IM_START, IM_END, END_OF_TEXT = "<|mask|>", "<|im_start|>", "<|im_end|>", 
 _SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)([^'\"{}<>]+)<\|im_end\|>")
 MAX_PROMPT_CHARS = 200_000
 MAX_SYSTEM_CHARS = 4000
-"""Characters of a system prompt that a visitor, a link or a command gives."""
+"""Maximum number of characters of a system prompt from a visitor, a link or a command."""
 MAX_TOKENS = 1 << 20
-"""Of a tokenizer; the largest published ones have a quarter of that."""
-_NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # no text without these
+"""Maximum size of a tokenizer; the largest published ones have a quarter of that."""
+_NEEDED = {*range(0x20, 0x7F), *b"\t\n"}  # every text needs these
 Said = tuple[str, "str | Sequence[int]"]
-"""A turn of a chat: role, and its text or the ids that were written."""
+"""A turn of a chat: its role, and its text or token ids."""
 _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
 class TextError(ValueError):
-    """A prompt or a tokenizer that cannot be used; one sentence that says what to do."""
+    """A prompt or a tokenizer cannot be used; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A question as typed and the tokens of its answer, without the one that ended it.
+    """A question as typed and the tokens of its answer, without the EOS token.
 
-    Tokens and not text, which could be cut into other tokens when it is encoded again: the next
-    prompt begins with exactly what the cache of this turn holds.
+    The answer is stored as tokens because encoding its text again could split it differently. The
+    next prompt therefore begins with exactly the tokens whose keys and values are cached for this
+    turn.
     """
 
     prompt: str
@@ -53,11 +53,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Of one prompt.
+    """The conversation around one prompt.
 
-    history: the earlier turns in it, oldest first. num_left_out: older ones that had no room.
-    num_given: its last so many tokens are the beginning of the answer, given beforehand. system:
-    the system prompt in force, empty where there is none.
+    history: the earlier turns in it, oldest first. num_left_out: older turns that did not fit.
+    num_given: number of trailing prompt tokens that are the given beginning of the answer. system:
+    the system prompt used, empty if there is none.
     """
 
     history: tuple[Turn, ...] = ()
@@ -67,16 +67,16 @@ class Context:
 
 
 ALONE = Context()
-"""A first question."""
+"""The context of a first question."""
 
 
 class Tokenizer:
     """A byte-level BPE tokenizer with the ChatML control tokens.
 
-    size: len(tokenizer), ids are below it; rows of the model at or above it are unused.
+    size: number of ids; model rows at or above it are unused.
     mask_id, im_start_id, pad_id: control tokens; eos_ids: the tokens that end a turn.
     forbidden_ids: ids below ``size`` that must never be generated (mask, pad, im_start, unused).
-    system: the system prompt of every conversation that brings none of its own.
+    system: the default system prompt of a conversation.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class Tokenizer:
         mask: str = MASK,
         system: str | None = None,
     ) -> None:
-        """``encoder`` knows no added token; ``tokens`` are its own, ``added`` the others."""
+        """``encoder`` has no added tokens; ``tokens`` are its own tokens, ``added`` all added
+        ones."""
         missing = [name for name in (mask, IM_START, IM_END) if name not in added]
         if missing:
             raise TextError(
@@ -109,7 +110,7 @@ class Tokenizer:
         self.eos_ids = frozenset(added[name] for name in (IM_END, END_OF_TEXT) if name in added)
         self.pad_id = added.get(pad or "", added.get("<|pad|>", self.im_end_id))
         ids = [*tokens, *self._added]
-        if min(ids) < 0 or max(ids) >= MAX_TOKENS:  # each id below the largest takes memory
+        if min(ids) < 0 or max(ids) >= MAX_TOKENS:  # each id below the largest one takes memory
             raise TextError(
                 f"The token ids of this tokenizer go from {min(ids)} to {max(ids)}, and at most "
                 f"{MAX_TOKENS:,} tokens are supported: fetch it again."
@@ -128,7 +129,7 @@ class Tokenizer:
     def from_dir(
         cls, path: str | Path, *, mask: str = MASK, system: str | None = None
     ) -> Tokenizer:
-        """Read ``tokenizer.json`` and, where they are there, its configuration and chat template.
+        """Read ``tokenizer.json`` and, if present, its configuration and chat template.
 
         See ``from_spec``.
         """
@@ -144,11 +145,11 @@ class Tokenizer:
         system: str | None = None,
         name: str = "This file",
     ) -> Tokenizer:
-        """From what ``tokenizer.json`` and ``tokenizer_config.json`` (added tokens, pad) hold.
+        """Build from the contents of ``tokenizer.json`` and ``tokenizer_config.json``.
 
-        mask: the name of the mask token; None for any control token that no chat needs. system: as
-        the chat template has it, unless given. Raises TextError for anything but byte-level BPE
-        with ChatML and mask tokens; ``name`` says in it whose tokenizer that is.
+        mask: the name of the mask token; None for any control token that no chat needs. system:
+        default system prompt; None reads the one of the chat template. name: names the tokenizer in
+        errors. Raises TextError for anything but byte-level BPE with ChatML and mask tokens.
         """
         pad = config.get("pad_token")
         pad = pad.get("content") if isinstance(pad, dict) else pad
@@ -166,7 +167,8 @@ class Tokenizer:
             )
         except TextError:
             raise
-        except BaseException as error:  # tokenizers raises Exception, or panics, which is none
+        # Tokenizers raises Exception, or a panic that is not an Exception.
+        except BaseException as error:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise TextError(
@@ -175,7 +177,8 @@ class Tokenizer:
             ) from error
 
     def parts(self) -> dict[str, Any]:
-        """What another process needs to make the same one, as JSON values."""
+        """Return JSON values from which ``from_parts`` makes an equal tokenizer in another
+        process."""
         names = {index: name for name, index in self._names.items()}
         return {
             "encoder": json.loads(self._encoder.to_str()),
@@ -187,7 +190,10 @@ class Tokenizer:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> Tokenizer:
-        """Back again. Raises TextError, or KeyError or TypeError for what ``parts`` never gave."""
+        """Build from the result of ``parts``.
+
+        Raises TextError, KeyError or TypeError if invalid.
+        """
         encoder, _ = plain_encoder(parts["encoder"], {})
         tokens = {index: token for token, index in encoder.get_vocab().items()}
         return cls(
@@ -195,10 +201,10 @@ class Tokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of ``text``, none of them a control token whatever the text says.
+        """Return the token ids of ``text``, which never include a control token.
 
-        Lone surrogates, which no UTF-8 can hold, become U+FFFD; bytes that the tokenizer has no
-        token for are left out, as the tokenizers library does. Raises TextError if too long.
+        Lone surrogates, which UTF-8 cannot encode, become U+FFFD. Bytes without a token are
+        dropped, as in the tokenizers library. Raises TextError if the text is too long.
         """
         if len(text) > MAX_PROMPT_CHARS:
             raise TextError(f"Shorten the prompt to {MAX_PROMPT_CHARS:,} characters at most.")
@@ -216,8 +222,7 @@ class Tokenizer:
         before: Sequence[Said] = (),
         system: str = "",
     ) -> list[int]:
-        """Return ``encode_chat`` of one user turn, after earlier turns and what was said
-        ``before``.
+        """Return ``encode_chat`` of one user turn, after the turns ``before`` and ``history``.
 
         system: the system prompt, unless ``before`` begins with one; the checkpoint's own if it is
         empty. Raises TextError if a text is empty, too long or has no tokens.
@@ -232,18 +237,18 @@ class Tokenizer:
         return self.encode_chat([*first, *before, *_said(history), ("user", text)])
 
     def num_tokens(self, turn: Turn) -> int:
-        """How many ids an earlier turn adds to a prompt."""
+        """Return how many ids an earlier turn adds to a prompt."""
         return len(self.encode_chat(_said([turn]))) - len(self.encode_chat([]))
 
     def encode_chat(self, turns: Sequence[Said]) -> list[int]:
-        """ChatML ids of (role, content) turns, open for the assistant's answer.
+        """Return the ChatML ids of (role, content) turns, open for the assistant's answer.
 
-        Content that is ids already (what the model wrote) stays as it is, so that the ids begin
-        with those of the same conversation one turn earlier, and with the answer to them.
+        Content given as ids (the model's own output) is used unchanged. So the ids begin with those
+        of the same conversation one turn earlier and of the answer to it.
 
-        The same ids as the usual ChatML template for text without control tokens: each turn is
-        encoded in one piece (``user\\n`` and the text together). ``system`` comes first unless the
-        turns begin with a system prompt.
+        For text without control tokens the ids equal those of the usual ChatML template: each turn
+        is encoded in one piece (``user\\n`` and the text together). ``system`` comes first unless
+        the turns begin with a system prompt.
         """
         ids: list[int] = []
         is_given = bool(turns) and turns[0][0] == "system"
@@ -255,14 +260,14 @@ class Tokenizer:
         return [*ids, self.im_start_id, *self.encode("assistant\n")]
 
     def token_bytes(self, token: int) -> bytes:
-        """The exact bytes a token stands for; an added token stands for its own name."""
+        """Return the exact bytes of a token; those of an added token are its name."""
         known = self._bytes.get(token)
         if known is None:
             known = self._bytes[token] = self._spell(token)
         return known
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ``ids``; bytes that are no UTF-8 become U+FFFD."""
+        """Return the text of ``ids``; invalid UTF-8 becomes U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
     def _spell(self, token: int) -> bytes:
@@ -303,10 +308,10 @@ def _said(history: Iterable[Turn]) -> list[Said]:
 
 
 class Detokenizer:
-    """Token ids to text as they come, a character only once all its bytes are there.
+    """Streaming decoder: returns a character only when all its bytes have arrived.
 
-    ``token_bytes`` is ``Tokenizer.token_bytes`` or the vocabulary of a trace. The pieces joined are
-    exactly ``b"".join(map(token_bytes, ids)).decode("utf-8", "replace")``.
+    ``token_bytes`` is ``Tokenizer.token_bytes`` or the vocabulary of a trace. The concatenated
+    pieces equal ``b"".join(map(token_bytes, ids)).decode("utf-8", "replace")``.
     """
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
@@ -314,18 +319,18 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, ids: Iterable[int]) -> str:
-        """The text that became complete with ``ids``."""
+        """Return the text that ``ids`` complete."""
         return self._decoder.decode(b"".join(map(self._token_bytes, ids)))
 
     def flush(self) -> str:
-        """What is left at the end: U+FFFD for an unfinished character, else nothing."""
+        """Return U+FFFD for an unfinished character at the end, else an empty string."""
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text
 
 
 def read_spec(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``tokenizer.json`` and, where they are there, its configuration and chat template."""
+    """Return ``tokenizer.json`` and, if present, its configuration with the chat template."""
     spec = _read_json(folder / "tokenizer.json")
     config_path, template = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     config = _read_json(config_path) if config_path.exists() else {}
@@ -348,7 +353,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, int]:
-    """Every added token, control or not: typed text must become none of them."""
+    """Return every added token, control or not: typed text must never become one of them."""
     added = {str(token["content"]): int(token["id"]) for token in spec.get("added_tokens") or []}
     for index, token in (config.get("added_tokens_decoder") or {}).items():
         added.setdefault(str(token["content"]), int(index))
@@ -358,13 +363,13 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
 
 
 def spare_token(added: Mapping[str, int]) -> str:
-    """A token that can serve as mask: the usual one, else the first that no chat needs."""
+    """Return a token that can serve as mask: the usual one, else the first that no chat needs."""
     spare = [name for name in added if name not in (IM_START, IM_END, END_OF_TEXT)]
     return MASK if MASK in added or not spare else spare[0]
 
 
 def default_system(template: object) -> str | None:
-    """The system prompt that stands word for word in a ChatML template, if one does."""
+    """Return the literal system prompt in a ChatML template, or None."""
     match = _SYSTEM.search(template) if isinstance(template, str) else None
     return match[1] if match else None
 
@@ -372,8 +377,11 @@ def default_system(template: object) -> str | None:
 def plain_encoder(
     spec: Mapping[str, Any], added: Mapping[str, int]
 ) -> tuple[tokenizers.Tokenizer, dict[str, int]]:
-    """The encoder without added tokens, normal form C at most, and its vocabulary."""
-    import tokenizers  # here, so that a Detokenizer of a recorded trace needs no such library
+    """Return the encoder without added tokens, normalising at most by NFC, and its vocabulary.
+
+    Raises TextError for an unsupported tokenizer.
+    """
+    import tokenizers  # lazy: decoding a recorded trace must not require this library
 
     model = spec.get("model") or {}
     steps = _parts(spec.get("pre_tokenizer"), "pretokenizers")
@@ -392,7 +400,7 @@ def plain_encoder(
         raise TextError("The vocabulary of this tokenizer is not byte-level: choose one that is.")
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         raise TextError("Only tokenizers without marks inside of words are supported.")
-    for merge in model.get("merges") or []:  # the library would panic, which is no exception
+    for merge in model.get("merges") or []:  # the library would panic, which is not an Exception
         left, right = merge.split(" ") if isinstance(merge, str) else merge
         if not {left, right, left + right} <= vocabulary.keys():
             raise TextError("This tokenizer's merges don't fit its vocabulary: fetch it again.")
@@ -408,7 +416,7 @@ def plain_encoder(
 
 
 def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]]:
-    """The steps of a sequence, flattened."""
+    """Return the steps of a sequence, flattened."""
     if not step:
         return []
     if step.get("type") != "Sequence":
@@ -417,7 +425,7 @@ def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]
 
 
 def byte_characters() -> dict[int, str]:
-    """GPT-2's map from a byte to the printable character that stands for it in a vocabulary.
+    """Return GPT-2's map from a byte to the printable character for it in a vocabulary.
 
     Source: openai/gpt-2, src/encoder.py, ``bytes_to_unicode``.
     """

@@ -1,13 +1,13 @@
-"""Traces: a header and the events of one run, as values and as JSON Lines.
+"""Traces: the header and the events of one run, as values and as JSON Lines.
 
-A trace as text has one JSON object per line: the header, then one event per line, as it happened.
-Floats are written in full (Python's shortest text that gives the same double), because a rounded
-confidence could fall on the other side of tau, and trace -> text -> trace would no longer be the
-identity. Lines are pure ASCII: token bytes travel as latin-1 strings, control characters escaped.
+A trace file has one JSON object per line: the header, then one event per line, in order. Floats are
+written in full (the shortest text that parses to the same double): a rounded confidence could be on
+the other side of tau, and reading a written trace would not reproduce it. Lines are pure ASCII:
+token bytes are stored as latin-1 strings, control characters escaped.
 
-They are read back one at a time, and everything that is not one is refused. A file may be broken,
-foreign or hostile: sizes are bounded, every value is checked, and any fault becomes a TraceError
-with the line and one sentence. Unknown keys are skipped, so that later versions may add some.
+Files are read line by line, and invalid lines are rejected. A file may be broken, foreign or
+hostile: sizes are bounded, every value is validated, and any fault becomes a TraceError with the
+line number and one sentence. Unknown keys are ignored, so that later versions may add some.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mars_runtime.text import Turn
 
 VERSION = 1
 TOLD = ("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken")
-"""Fields of a row's step that are written only where they say something."""
+"""Fields of a row's step that are written only if they are not empty or 0."""
 MAX_LINE_CHARS = 2_000_000
 MAX_TOTAL_CHARS = 128_000_000
 MAX_EVENTS = 50_000
@@ -54,14 +54,14 @@ NEEDED = {
     "step": ("seconds",),
     "end": ("message",),
 }
-"""Fields that stand in every line, though their values in Python have a default."""
+"""Fields that every line must have, although they have defaults in Python."""
 UNSPELLED = "it has a token that is not in the vocabulary"
 T = TypeVar("T")
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read; one sentence that says where it is broken."""
+    """A trace cannot be read; the message is one sentence that says where it is broken."""
 
 
 def _versions(value: Any) -> dict[str, str]:
@@ -87,18 +87,18 @@ Costs = Annotated[Curves, PlainValidator(_costs, json_schema_input_type=Curves)]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a run was: enough to repeat it and to say on what its figures were measured.
+    """Description of a run: what is needed to repeat it, and what its figures were measured on.
 
-    settings: in force at the start; date: ISO 8601 with its zone; threads: of the arithmetic;
-    versions: program or library -> version; task: JSON values that let a task judge the text; rho:
-    number of rows -> times of forwards of 1, 2, 3 ... tokens per row over that of 1, on this
-    device; num_given: the last so many of ``prompt_ids`` are the beginning of the output, given
-    beforehand; slot_bytes: keys and values of one token in the cache, 0 if not told;
-    forward_seconds: of the shortest forward of ``rho``, 0 if not told; is_bitwise: whether what a
-    token gives depends on nothing else in a forward, to the last bit. Where it does, lossless is AR
-    up to near ties. history, num_left_out, system: as in ``Context``; they are in ``prompt_ids``
-    before ``prompt``. system is empty in traces that don't record it. room: tokens that a prompt
-    and its answer may have together, 0 if not told.
+    settings: at the start. date: ISO 8601 with time zone. threads: number of compute threads.
+    versions: program or library -> version. task: JSON values that a task needs to judge the text.
+    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens per row relative to 1 token, on
+    this device. num_given: number of trailing ``prompt_ids`` that are the given beginning of the
+    output. slot_bytes: keys and values of one token in the cache, 0 if unknown. forward_seconds:
+    time of the shortest forward of ``rho``, 0 if unknown. is_bitwise: whether the result of a token
+    is bit for bit independent of the rest of the forward; if not, lossless equals AR up to near
+    ties. history, num_left_out, system: as in ``Context``; ``prompt_ids`` contain them before
+    ``prompt``. system is empty in traces that don't record it. room: maximum number of tokens of
+    prompt and answer together, 0 if unknown.
     """
 
     checkpoint: str
@@ -124,18 +124,19 @@ class Header:
 
     @property
     def told(self) -> tuple[int, ...]:
-        """The tokens whose bytes come with the header: of earlier answers, and the given ones."""
+        """The tokens whose bytes are in the header: those of earlier answers, and the given
+        ones."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The tokens of the output that were given."""
+        """The given tokens of the output."""
         return self.prompt_ids[len(self.prompt_ids) - self.num_given :]
 
 
 @dataclass(slots=True)
 class Trace:
-    """A header, its events and the bytes of every token that occurs in them."""
+    """A header, its events, and the bytes of every token in them."""
 
     header: Header
     events: list[Event]
@@ -145,22 +146,22 @@ class Trace:
     def of(
         cls, header: Header, events: Iterable[Event], token_bytes: Callable[[int], bytes]
     ) -> Trace:
-        """The trace of ``events``; ``token_bytes`` as in ``Tokenizer``."""
+        """Return the trace of ``events``; ``token_bytes`` as in ``Tokenizer``."""
         kept = list(events)
         steps = [step for step in kept if isinstance(step, Step)]
         ids = {token for step in steps for row in step.rows for token in token_ids(row)}
         return cls(header, kept, {token: token_bytes(token) for token in ids.union(header.told)})
 
     def lines(self) -> Iterator[str]:
-        """The trace as JSON Lines, without line ends, header first."""
+        """Yield the trace as JSON Lines, header first, without line ends."""
         writer = TraceWriter(self.header, self.vocabulary.__getitem__)
         yield writer.header_line()
         yield from map(writer.line, self.events)
 
 
 def token_ids(row: RowStep) -> Iterator[int]:
-    """Every token id that a row's step mentions: accepted, looked up, guessed, proposed,
-    runners-up, checks."""
+    """Yield every token id of a row's step: accepted, lookup, guessed, checks, proposals,
+    runners-up."""
     yield from row.accepted
     yield from row.looked_up
     yield from row.guessed
@@ -173,11 +174,11 @@ def token_ids(row: RowStep) -> Iterator[int]:
 
 
 class TraceWriter:
-    """Events of one trace to lines, in the order in which they happened.
+    """Writes the lines of one trace, in the order of its events.
 
-    A row's settings are written with its first step and when they differ from its previous ones, a
-    token's bytes when the token is first mentioned (``Header.told`` in the header's line). ``line``
-    takes some 20 to 50 microseconds for a step, so that a page can follow a fast run.
+    A row's settings are written with its first step and when they change. A token's bytes are
+    written when it first occurs (in the header for ``Header.told``). ``line`` takes 20 to 50
+    microseconds for a step, so that a page can follow a fast run.
     """
 
     def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
@@ -187,13 +188,16 @@ class TraceWriter:
         self._settings: dict[int, DecodeSettings] = {}
 
     def header_line(self) -> str:
-        """The first line, however often it is asked for."""
+        """Return the first line; repeated calls return the same line."""
         line = {"type": "header", "version": VERSION, **dataclasses.asdict(self._header)}
         told = self._spelled(self._header.told)
         return _encode(line | ({"vocabulary": told} if told else {}))
 
     def line(self, event: Event) -> str:
-        """The line of one event. Raises ValueError if a number in it is not finite."""
+        """Return the line of one event.
+
+        Raises ValueError if it holds a number that is not finite.
+        """
         if isinstance(event, Step):
             return self._step_line(event)
         if isinstance(event, Prefill):
@@ -252,7 +256,7 @@ _STEP, _END = TypeAdapter(Step), TypeAdapter(End)
 
 
 def read_trace(lines: Iterable[str | bytes]) -> Trace:
-    """The trace in ``lines`` (JSON Lines; blank lines are skipped).
+    """Read a trace from JSON Lines; blank lines are skipped.
 
     Raises TraceError, one sentence, for anything that a TraceWriter would not have written.
     """
@@ -263,7 +267,7 @@ def read_trace(lines: Iterable[str | bytes]) -> Trace:
 
 
 class TraceReader:
-    """Feed lines, then take the trace. A reader that has raised is of no further use."""
+    """Reads a trace line by line. Do not use a reader that has raised."""
 
     def __init__(self) -> None:
         self._header: Header | None = None
@@ -291,7 +295,7 @@ class TraceReader:
             ) from error
 
     def trace(self) -> Trace:
-        """What was read. Raises TraceError if there was no header."""
+        """Return the trace read so far. Raises TraceError if there was no header."""
         if self._header is None:
             raise TraceError("This file is not a trace: it is empty.")
         return Trace(self._header, self._events, self._vocabulary)
@@ -353,7 +357,8 @@ class TraceReader:
         return step
 
     def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
-        """A row's line with the settings in force, which are written where they change."""
+        """Return a row's line with its current settings, which are written only when they
+        change."""
         if not isinstance(line, dict) or "settings" in line:
             return line
         number = line.get("row")
@@ -362,7 +367,7 @@ class TraceReader:
 
 
 def _checked(kind: TypeAdapter[T], name: str, line: dict[str, Any]) -> T:
-    """What a line says. Raises KeyError or ValidationError."""
+    """Validate a line. Raises KeyError or ValidationError."""
     for needed in NEEDED[name]:
         line[needed]
     return kind.validate_python(line)

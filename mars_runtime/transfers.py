@@ -1,4 +1,4 @@
-"""Copies of numbers from the host to a device that do not wait for the device."""
+"""Copy numbers from the host to a device without waiting for the device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 def to_device(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Return a tensor on ``device`` that holds ``values``, numbers or a tensor.
 
-    On CUDA the copy is enqueued from pinned memory, so the host goes on at once. A tensor that is
-    on the device already is returned as it is.
+    On CUDA the copy is enqueued from pinned memory, so the host does not wait. A tensor that is
+    already on the device is returned unchanged.
     """
     source = values if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
     if source.device == device or device.type == "cpu":

@@ -1,6 +1,6 @@
-"""What decoders have in common: the interfaces they ask for, the checks made up front, the loop.
+"""Common parts of the decoders: interfaces, checks of prompts, and the decoding loop.
 
-A model here is anything that answers ``CausalModel``.
+A model is any object that implements ``CausalModel``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mars_runtime.settings import DecodeSettings
 PREFILL_CHUNK = 512
 
 SettingsSource = Callable[[], DecodeSettings]
-"""Read once per step for each row, so that a moved slider acts on the very next forward."""
+"""Read once per step for each row, so that a changed setting applies to the next forward."""
 
 
 class Vocabulary(Protocol):
-    """The ids that decoding treats specially; ``text.Tokenizer`` is one."""
+    """The vocabulary size and the special ids; ``text.Tokenizer`` implements it."""
 
     @property
     def size(self) -> int: ...
@@ -40,7 +40,7 @@ class Vocabulary(Protocol):
 
 
 class CausalModel(Protocol):
-    """What a decoder asks of a model; ``model.qwen2.Qwen2`` is one, a table in a test another."""
+    """Interface of a model for decoders; ``model.qwen2.Qwen2`` implements it."""
 
     @property
     def config(self) -> Any: ...
@@ -64,63 +64,66 @@ class CausalModel(Protocol):
 
 
 class NoMaskError(DecodeError):
-    """Masks were asked of a checkpoint that has none."""
+    """Masks were requested of a checkpoint without a mask token."""
 
     def __init__(self, rows: tuple[int, ...] = ()) -> None:
         super().__init__("This checkpoint has no mask token: choose the method ar.", rows)
 
 
 class Batch(Protocol):
-    """Rows that join, share forwards and leave, by numbers of the caller's; see ``CursorBatch``."""
+    """Rows that join, share forwards and leave; the caller numbers them. See ``CursorBatch``."""
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Those that are being decoded."""
+        """Numbers of the rows that are being decoded."""
 
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
         """Take a place for a prompt; ``settings`` are read at every step. Raises DecodeError."""
 
     def forgo(self, number: int) -> None:
-        """Let a prompt that has joined be read whole, whatever is kept of it. Raises KeyError."""
+        """Prefill this prompt from scratch, ignoring the prefix cache. Raises KeyError."""
         return
 
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Feed the next part of a prompt; returns how many tokens are left to read."""
+        """Prefill the next chunk of a prompt; return the number of tokens left."""
 
     def drop(self, number: int) -> None:
-        """Let a row go; its place is free at once."""
+        """Remove a row; its place is free immediately."""
 
     def gather(self, numbers: Sequence[int]) -> None:
-        """Prepare a step of these rows: what should not be counted as its time."""
+        """Prepare a step of these rows; this work should not count as the step's time."""
 
     def step(self, numbers: Sequence[int] | None = None) -> Step:
-        """One forward of these rows, by default of all, the others sitting out. Rows that end are
-        gone. One that raises leaves all as it was, and names those it is about as ``rows`` of
-        the error."""
+        """Run one forward of these rows (default: all); the others are skipped.
+
+        Rows that end are removed. A step that raises leaves all rows unchanged; ``rows`` of the
+        error names the rows it concerns.
+        """
 
     @property
     def num_bytes(self) -> int:
-        """Keys and values reserved for its rows; 0 where it does not tell."""
+        """Bytes of the keys and values reserved for its rows; 0 if unknown."""
         return 0
 
     def num_reused(self, number: int) -> int:
-        """How many tokens of a prompt that has been read were kept from earlier ones and not fed.
-        Raises KeyError."""
+        """Return how many tokens of a prefilled prompt came from the prefix cache.
+
+        Raises KeyError.
+        """
         return 0
 
     def tidy(self) -> None:
-        """What is left to do of rows that have ended, so that it can stay out of a clock."""
+        """Finish the work left by ended rows, outside the timed step."""
         return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """The latest step, these of its rows with their checks; as it is where there are none to
-        be told."""
+        """Return the latest step with the checks of these rows, if there are any."""
         return step
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Read a whole prompt into a free place; the row takes part from the next step on.
+        """Prefill a whole prompt into a free place; the row joins the next step.
 
-        Returns how many tokens were read. Raises DecodeError.
+        Returns how many tokens were prefilled. Raises DecodeError.
         """
         self.join(number, prompt, settings)
         while self.read(number):
@@ -131,7 +134,7 @@ class Batch(Protocol):
 def decode_on(
     batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
-    """Decode prompts on a batch that is empty and has room for them, and leave it empty again.
+    """Decode prompts on an empty batch with room for them, and leave the batch empty.
 
     Yields one Prefill, then the Steps; rows are numbered from 0. Raises DecodeError.
     """
@@ -182,16 +185,19 @@ def _events(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Generator[Event, None, None]:
-    """``held`` is told the batch. No reference to a Decoding, so that one is freed at once."""
+    """Yield the events and append the batch to ``held``.
+
+    This does not refer to a Decoding, so that one is freed as soon as it is unused.
+    """
     with lend() as batch:
         held.append(batch)
         yield from decode_on(batch, prompts, settings)
 
 
 def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
-    """Feed the next part of a prompt, without head, and take it off ``unread``; returns its length.
+    """Feed the next chunk of a prompt, without head, and remove it from ``unread``.
 
-    alone: a KV cache of one row, whose cursor moves on.
+    alone: a KV cache of one row, whose cursor advances. Returns the length of the chunk.
     """
     chunk = unread[:at_most]
     if chunk:
@@ -202,7 +208,7 @@ def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PR
 
 
 def prefill_whole(model: CausalModel, alone: Any, prompt: Sequence[int]) -> int:
-    """Feed all but the last token of a prompt, a part at a time; returns how many they are."""
+    """Feed all but the last token of a prompt, in chunks; return their number."""
     unread = list(prompt[:-1])
     while prefill(model, alone, unread):
         pass
@@ -210,8 +216,11 @@ def prefill_whole(model: CausalModel, alone: Any, prompt: Sequence[int]) -> int:
 
 
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
-    """Raises DecodeError when the prompt is empty, holds unknown ids, or does not fit with
-    ``limit`` new tokens into the context of the model."""
+    """Raise DecodeError if the prompt cannot be decoded.
+
+    It must not be empty, may hold known ids only and, with ``limit`` new tokens, must fit into the
+    model's context.
+    """
     if not prompt:
         raise DecodeError("The prompt has no tokens: type something.")
     if min(prompt) < 0 or max(prompt) >= model.config.vocab_size:
@@ -228,7 +237,7 @@ def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
 
 
 def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: int) -> None:
-    """``check_prompt`` of each; there must be one. Raises DecodeError."""
+    """Run ``check_prompt`` on each prompt; there must be at least one. Raises DecodeError."""
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     for prompt in prompts:
@@ -236,7 +245,7 @@ def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: i
 
 
 def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
-    """Raises DecodeError when a row of ``capacity`` tokens cannot hold prompt and answer."""
+    """Raise DecodeError if prompt and answer do not fit a row of ``capacity`` tokens."""
     if len(prompt) + limit > capacity:
         raise DecodeError(
             f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
@@ -245,14 +254,16 @@ def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
 
 
 def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> Tensor:
-    """Ids that can never come out, rows of the model without a token among them: int64 [F]."""
+    """Return the ids that are never emitted, including ids without a token: int64 [F]."""
     ids = {*vocabulary.forbidden_ids, *range(vocabulary.size, model.config.vocab_size)}
     return torch.tensor(sorted(ids), dtype=torch.long, device=model.device)
 
 
 def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor | slice:
-    """Return ``num_slots`` slots of every row of a forward, from its first on: a slice, or int64
-    [R, S] on the host. What is read beyond a row's own slots is ignored."""
+    """Return the ``num_slots`` slots of every row of a forward that begin at its ``firsts`` entry.
+
+    Returns a slice, or int64 [R, S] on the host. Callers ignore slots beyond a row's own.
+    """
     if len(set(firsts)) == 1:
         return slice(firsts[0], firsts[0] + num_slots)
     slots = torch.tensor(firsts).unsqueeze(1) + torch.arange(num_slots)
@@ -260,7 +271,7 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 
 
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
-    """The same settings with the method held fixed; built anew only when they change."""
+    """Return the settings with ``method`` fixed; a new object is made only when they change."""
     seen = held = settings()
     if seen.method != method:
         held = replace(seen, method=method)

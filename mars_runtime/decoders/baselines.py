@@ -1,31 +1,33 @@
-"""Other ways of decoding a batch, for comparison: the paper's block cache and no cache at all.
+"""Baselines for decoding a batch: the paper's block cache, and no cache at all.
 
-``decode_batch`` is the one way in to them and to AR and MARS with the cursor cache; prompts beyond
-the batch size are decoded in further groups, one after the other, and rows keep the numbers of
-their prompts. Nothing here is verified.
+``decode_batch`` is the entry point for them and for AR and MARS with the cursor cache. Prompts
+beyond the batch size are decoded in further groups, one after the other. Rows are numbered like
+their prompts. The baselines verify nothing.
 
-**Block cache** (arXiv 2604.07023): rows wait for each other. All rows of a batch stand at the start
-of a block of ``cache_block`` positions, counted from the end of the prompt. Two kinds of forward
-take turns:
+**Block cache** (arXiv 2604.07023): rows wait for each other. All rows of a batch start a block of
+``cache_block`` positions together, counted from the end of the prompt. Two kinds of forward
+alternate:
 
-- **Commit** (the paper's extend forward): the tokens of the full block are fed once more, all of
-  them real, and their keys and values become final. There is nothing behind the block, hence no
-  mask and one prediction a row: the logits are right-shifted, so the block's last slot predicts the
-  first token of the next block. The first commit feeds the last token of the prompt alone.
-- **Filling**: the whole block is fed, its accepted tokens (the first one is there already) and
-  masks up to its end. The last accepted slot predicts as AR would, the masks behind it predict on,
-  at most B proposals in all and none beyond the block. Accepted from left to right by tau.
+- **Commit** (the paper's extend forward): feeds the tokens of the full block again, all of them
+  real, so their keys and values become final. No masks are fed, and each row gets one prediction:
+  the logits are right-shifted, so the block's last slot predicts the first token of the next block.
+  The first commit feeds only the last token of the prompt.
+- **Fill**: feeds the whole block: its accepted tokens (the first one is known from the commit) and
+  masks up to its end. The last accepted slot predicts as AR does, and the masks behind it predict
+  further tokens: at most B proposals in all and none beyond the block. Proposals are accepted from
+  left to right by tau.
 
-A row whose block is full is fed on and waits (``IdleRow``) until every live row is there; a row
-that has ended waits to the end of the batch. A block of C tokens costs its commit and the filling
-forwards of the slowest row: C in all at one token per forward, as AR, and at best 1 + (C - 1) / B.
+A row whose block is full is still fed and waits (``IdleRow``) until every live row has a full
+block. A finished row waits until the end of the batch. A block of C tokens costs its commit and the
+fill forwards of the slowest row: C forwards in total at one token per forward, as for AR, and at
+best 1 + (C - 1) / B.
 
-Unlike the official code nothing is copied: the block is written ahead of the cursor and the next
-forward overwrites it. The last block is no longer than what may still leave.
+Unlike in the official code nothing is copied: the block is written ahead of the cursor, and the
+next forward overwrites it. The last block is shortened to the tokens that may still be emitted.
 
-**No cache**: every forward reads each row's whole prefix again, all rows in one batch. What a cache
-is worth is seen against this; tests/slow_twin.py does the same one row at a time. Causality lets
-shorter rows carry masks behind their end.
+**No cache**: every forward recomputes the whole prefix of each row, all rows in one batch. This
+shows what a cache is worth; tests/slow_twin.py does the same one row at a time. Shorter rows are
+padded with masks behind their end, which causal attention ignores.
 """
 
 from __future__ import annotations
@@ -81,9 +83,9 @@ def decode_batch(
 
     Yields a Prefill for each group (with the bytes of its cache) and one Step per forward;
     RowStep.row is the number of the prompt. ``seconds`` stay 0 and there is no End. ``settings``
-    are read once per step; their ``method`` is replaced by this one's. ``cache_block`` matters to
-    ``block`` alone. ``costs`` of forwards on this device are needed where B is ``auto``, which only
-    ``cursor`` can choose. Raises DecodeError, one sentence, at once for what cannot be decoded.
+    are read once per step, with ``method`` replaced. ``cache_block`` is used by ``block`` only.
+    ``costs`` of forwards on this device are needed for automatic B, which only ``cursor`` supports.
+    Raises DecodeError immediately, with a one-sentence message, for an invalid request.
     """
     if method not in BATCH_METHODS:
         raise DecodeError(f"Choose a method among {', '.join(BATCH_METHODS)}.")
@@ -135,12 +137,12 @@ def _decode_block(
     settings: SettingsSource,
     cache_block: int,
 ) -> Iterator[Event]:
-    """With a block-level cache: commits are marked and waiting rows named."""
+    """Decode with a block cache; events mark commits and name the waiting rows."""
     return _Blocks(model, vocabulary, prompts, settings, cache_block).events()
 
 
 def _check_cache_block(cache_block: object) -> None:
-    """Raises DecodeError for anything but a whole number from 4 to 256."""
+    """Raise DecodeError unless the value is an integer from MIN_CACHE_BLOCK to MAX_CACHE_BLOCK."""
     is_whole = isinstance(cache_block, int) and not isinstance(cache_block, bool)
     if not is_whole or not MIN_CACHE_BLOCK <= cache_block <= MAX_CACHE_BLOCK:  # type: ignore[operator]
         raise DecodeError(
@@ -150,8 +152,11 @@ def _check_cache_block(cache_block: object) -> None:
 
 @dataclass(slots=True)
 class _BlockRow:
-    """One place of the batch. text: the prompt and all that was emitted. pending: tokens of the
-    block so far (at first the prompt's last)."""
+    """One row of the batch.
+
+    text: the prompt and all emitted tokens. pending: tokens of the current block (at first the
+    prompt's last token).
+    """
 
     number: int
     text: list[int]
@@ -161,7 +166,7 @@ class _BlockRow:
 
 
 class _Blocks:
-    """Rows that fill their blocks in step. The prompts were checked."""
+    """Rows that fill their blocks together. The prompts have been checked."""
 
     def __init__(
         self,
@@ -183,7 +188,7 @@ class _Blocks:
         ]
 
     def events(self) -> Iterator[Event]:
-        """The whole decoding."""
+        """Yield the events of the whole decoding."""
         yield Prefill(self._prefill(), cache_bytes=self.cache.num_bytes)
         width = 1
         while self._live():
@@ -198,14 +203,14 @@ class _Blocks:
 
     @torch.inference_mode()
     def _prefill(self) -> int:
-        """Read all but the last token of each prompt, row by row, without head."""
+        """Prefill all but the last token of each prompt, row by row, without head."""
         for place, prompt in enumerate(self._prompts):
             read = prefill_whole(self._model, self.cache.row(place), prompt)
             self.cache.cursors[place] = read
         return sum(self.cache.cursors)
 
     def _commit(self, width: int) -> Step:
-        """Make the full block of every live row final; each predicts one token."""
+        """Commit the full block of every live row; each row gets one prediction."""
         rows = self._live()
         step = self._step(width, rows, is_commit=True)
         for row in rows:
@@ -214,7 +219,7 @@ class _Blocks:
         return step
 
     def _fill(self, width: int) -> Step:
-        """Let the rows go on whose block has room."""
+        """Run one forward for the rows whose block is not full."""
         return self._step(width, [row for row in self._live() if len(row.pending) < width])
 
     @torch.inference_mode()
@@ -222,7 +227,7 @@ class _Blocks:
         asks = [self._ask(row, width) for row in active]
         taken = {ask.row for ask in asks}
         idle = tuple(self._idle(row, width) for row in self._rows if row.number not in taken)
-        # A row that ended in an earlier, longer block is fed as much of it as the others feed.
+        # A row that ended in an earlier, longer block is fed only as many tokens as the other rows.
         steps = self._forward.step([row.pending[:width] for row in self._rows], width, asks)
         for row, step in zip(active, steps, strict=True):
             self._take(row, step)
@@ -251,9 +256,12 @@ def _decode_uncached(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Iterator[Event]:
-    """By full recomputation: RowStep.cursor is 0 and all tokens are pending. Rows that end leave
-    the batch. A Prefill of no tokens comes first; its ``cache_bytes`` hold the keys and values of
-    the longest forward, which are written anew by each."""
+    """Decode by full recomputation.
+
+    RowStep.cursor is 0 and all tokens are pending. Finished rows leave the batch. The first event
+    is a Prefill of no tokens; its ``cache_bytes`` are the keys and values of the longest forward,
+    which every forward recomputes.
+    """
     limit = settings().max_new_tokens
     cache = model.new_cache(len(prompts), max(map(len, prompts)) + limit)
     forward = _Forward(model, vocabulary, cache)
@@ -279,12 +287,12 @@ def _decode_uncached(
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """What one row of a forward wants.
+    """What one row requests from a forward.
 
-    place: its place in the batch; row: its number in events; text: its prompt and all that it has
-    emitted; start: how many tokens those are.
-    cursor, num_pending: as in RowStep; the last pending slot predicts the first new token.
-    num_proposals: predictions from there on; remaining: tokens that may still leave.
+    place: its place in the batch. row: its number in events. text: its prompt and all emitted
+    tokens. start: number of emitted tokens. cursor, num_pending: as in RowStep; the last pending
+    slot predicts the first new token. num_proposals: predictions from there on. remaining: tokens
+    that may still be emitted.
     """
 
     place: int
@@ -311,23 +319,23 @@ class _Ask:
         *,
         room: int = MAX_BLOCK_SIZE,
     ) -> _Ask:
-        """``limit``: tokens of the whole answer; ``room``: proposals at most, but always one."""
+        """``limit``: tokens of the whole answer. ``room``: maximum number of proposals."""
         remaining = max(1, min(limit, settings.max_new_tokens) - start)
         count = min(num_proposals(settings, remaining, 0), max(1, room))
         return cls(place, row, text, settings, start, cursor, num_pending, count, remaining)
 
     @property
     def written(self) -> Sequence[int]:
-        """All that was emitted."""
+        """All emitted tokens."""
         return self.text[len(self.text) - self.start :]
 
     def draw(self) -> Draw | None:
-        """How the row draws its tokens."""
+        """Return how the row samples, or None if it is greedy."""
         first = self.cursor + self.num_pending
         return Draw.of(self.settings, range(first, first + self.num_proposals))
 
     def penalty(self, vocab_size: int, eos_ids: frozenset[int]) -> Penalty | None:
-        """What the row holds against tokens that occurred: masks go by what AR goes by."""
+        """Return the row's penalties; masks count the same tokens as AR's prediction."""
         positions = range(len(self.text), len(self.text) + self.num_proposals)
         known = [len(self.text)] * self.num_proposals
         num_prompt = len(self.text) - self.start
@@ -337,7 +345,7 @@ class _Ask:
 
 
 class _Forward:
-    """Feeds a batch and judges what comes back. ``cache`` is the batch's."""
+    """Feeds a batch and judges the predictions. ``cache`` is the batch's."""
 
     def __init__(self, model: CausalModel, vocabulary: Vocabulary, cache: Any) -> None:
         self._model = model
@@ -346,13 +354,13 @@ class _Forward:
         self._forbidden = forbidden_ids(vocabulary, model)
 
     def step(self, fed: list[list[int]], num_fed: int, asks: Sequence[_Ask]) -> tuple[RowStep, ...]:
-        """One forward of all rows, each filled up with masks to ``num_fed`` tokens.
+        """Run one forward of all rows, each padded with masks to ``num_fed`` tokens.
 
-        Raises DecodeError with the numbers of the rows whose logits were no numbers.
+        Raises DecodeError with the numbers of the rows whose logits are not finite.
         """
         mask = self._vocabulary.mask_id or 0
         tokens = [row + [mask] * (num_fed - len(row)) for row in fed]
-        # Of rows that ask for nothing any slots will do.
+        # The slots of rows without a request are ignored.
         firsts = {ask.place: ask.num_pending - 1 for ask in asks}
         first = [firsts.get(place, asks[0].num_pending - 1) for place in range(len(fed))]
         head = slots_to_read(first, max(ask.num_proposals for ask in asks), num_fed)
@@ -392,8 +400,10 @@ class _Forward:
 
 
 def unverified(source: SettingsSource) -> DecodeSettings:
-    """The settings in force. Raises DecodeError where they ask for what only the cursor cache has:
-    verified tokens, a B that is chosen at each forward, or a threshold that adapts."""
+    """Return the current settings.
+
+    Raises DecodeError if they need the cursor cache: verification, automatic B or an adaptive τ.
+    """
     settings = source()
     if settings.is_auto:
         raise DecodeError("Only the cursor cache chooses B itself: give a number as B.")

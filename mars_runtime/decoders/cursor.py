@@ -1,13 +1,13 @@
-"""The cursor forward: one forward a step for rows that each stand where they stand.
+"""Cursor batch: one forward per step for rows that are each at their own position.
 
-Every row keeps a cursor (leading tokens with final keys and values in the KV cache) and its pending
-tokens behind it. A forward feeds ``[pending | masks]``; AR, MARS and lossless MARS differ only in
-how many masks are fed and which predictions leave. Rows join and leave between steps and carry
-their own settings, so this serves one prompt, a batch and a continuous engine alike.
+Every row has a cursor (the number of leading tokens with final keys and values in the KV cache) and
+pending tokens behind it. A forward feeds ``[pending | masks]``. AR, MARS and lossless MARS differ
+only in how many masks are fed and which predictions are emitted. Rows join and leave between steps
+and have their own settings, so the same code serves one prompt, a batch and continuous batching.
 
-Accepted tokens come back as real ones, so the slots before the first new prediction say what AR
-would have chosen after each of them. Their hidden states are kept until the next forward; the head
-is put on them only when somebody asks (``checked``), after the forward's time was taken.
+Accepted tokens are fed again as real tokens, so the slots before the first new prediction hold
+AR's choice after each of them. Their hidden states are kept until the next forward. The head is
+applied to them only on request (``checked``), outside the timed step.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 
 
 class CursorBatch(Batch):
-    """Rows on one cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
+    """Rows on one KV cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
 
-    ``join`` and ``read`` are ``add`` in parts, so that a long prompt need not keep others waiting.
-    A step that raises leaves every row as it was. A row that ends is gone at once and holds its
-    place until ``tidy``, or until the place is needed.
+    ``join`` and ``read`` are the two halves of ``add``, so that a long prompt need not block other
+    rows. A step that raises leaves every row unchanged. A row that ends is no longer listed, but
+    occupies its place until ``tidy`` or until the place is needed.
     """
 
     def __init__(
@@ -60,21 +60,23 @@ class CursorBatch(Batch):
         prefix_cache: PrefixCache | None = None,
         draft_models: DraftModels | None = None,
     ) -> None:
-        """Room for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
+        """Allocate a cache for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer
+        together.
 
-        costs: of forwards on this device; without them no row can leave B to be chosen.
-        prefix_cache: where keys and values of earlier texts are found and these rows' are kept.
-        draft_models: those without which no row can be speculative.
+        costs: of forwards on this device; required by automatic B.
+        prefix_cache: cache of keys and values of earlier texts, which these rows read and extend.
+        draft_models: required by the method ``speculative``.
         """
         self._model = model
         self._vocabulary = vocabulary
         self._capacity = capacity
-        # Groups of masks, and masks that fill up a shorter row, are written behind a row's end.
+        # Mask groups, and masks that pad a shorter row, are written behind a row's end.
         self.cache = model.new_cache(num_rows, capacity + MAX_FED)
         self._forbidden = forbidden_ids(vocabulary, model)
         self._rows = Rows(self.cache, prefix_cache, vocabulary.mask_id)
         self._ended: list[int] = []
-        self._latest: tuple[Any, list[RowPlan]] = (None, [])  # hidden states and plans of a forward
+        # Hidden states and plans of the latest forward.
+        self._latest: tuple[Any, list[RowPlan]] = (None, [])
         has_mask = vocabulary.mask_id is not None
         self._draft_rows: DraftRows | None = None
         block_size = MAX_BLOCK_SIZE
@@ -93,15 +95,15 @@ class CursorBatch(Batch):
 
     @property
     def num_bytes(self) -> int:
-        """Keys and values of all rows."""
+        """Bytes of the keys and values of all rows."""
         num_bytes: int = self.cache.num_bytes
         return num_bytes
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Take a free place for a prompt that is to be ``read``.
+        """Take a free place for a prompt, which ``read`` then prefills.
 
-        The limit is the max_new_tokens in force now: it may be lowered later, not raised above what
+        The limit is the current max_new_tokens: it may be lowered later, but not raised above what
         was reserved. Raises DecodeError.
         """
         self.tidy()
@@ -113,15 +115,15 @@ class CursorBatch(Batch):
         self._rows.join(number, prompt, settings, limit)
 
     def forgo(self, number: int) -> None:
-        """Let a prompt that has joined be read whole, whatever is kept of it. Raises KeyError."""
+        """Prefill this prompt from scratch, ignoring the prefix cache. Raises KeyError."""
         self._find(number)[1].prefix = []
 
     @torch.inference_mode()
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Feed the next part of a prompt, without head; returns how many tokens are left to read.
+        """Prefill the next chunk of a prompt, without head; return the number of tokens left.
 
-        What the prefix cache has of it is copied first. The last prompt token is left to the first
-        step. A draft model reads along. Raises KeyError.
+        Blocks of the prefix cache are copied first. The last prompt token is left to the first
+        step. A draft model prefills the prompt as well. Raises KeyError.
         """
         place, row = self._find(number)
         self._rows.reuse(place)
@@ -134,8 +136,11 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
-        """From place ``start`` on the row's text, prompt included, reads ``tokens``, at least one.
-        What of it is in the cache stays there; its limit counts from here. Raises KeyError."""
+        """Replace the row's text (prompt included) from position ``start`` on with ``tokens``.
+
+        ``tokens`` must not be empty. Cached tokens that stay equal stay cached. The limit counts
+        from here. Raises KeyError.
+        """
         place, row = self._find(number)
         same = start + verify(tokens, row.text[start:])
         row.text[same:] = tokens[same - start :]
@@ -146,12 +151,15 @@ class CursorBatch(Batch):
         row.num_drafts = row.num_emitted = 0
 
     def num_reused(self, number: int) -> int:
-        """How many tokens of a prompt that has been read were kept and not fed. Raises KeyError."""
+        """Return how many tokens of a prefilled prompt came from the prefix cache.
+
+        Raises KeyError.
+        """
         return self._find(number)[1].num_reused
 
     @torch.inference_mode()
     def drop(self, number: int) -> None:
-        """Let a row go, finished or not; its place is free at once. Raises KeyError."""
+        """Remove a row, finished or not; its place is free immediately. Raises KeyError."""
         self._find(number)
         row = self._rows.drop(number)
         self._steering.leave(row)
@@ -159,31 +167,30 @@ class CursorBatch(Batch):
             self._draft_rows.leave(row)
 
     def tidy(self) -> None:
-        """Keep the texts of the rows that have ended and free their places; not part of the step,
-        so that it can stay out of a clock."""
+        """Cache the texts of ended rows and free their places, outside the timed step."""
         ended, self._ended = self._ended, []
         for number in ended:
             self.drop(number)
 
     def _find(self, number: int) -> tuple[int, Row]:
-        """Place and row of a live one. Raises KeyError."""
+        """Return the place and the row of a live row. Raises KeyError."""
         if number in self._ended:
             raise KeyError(number)
         return self._rows.find(number)
 
     @torch.inference_mode()
     def gather(self, numbers: Sequence[int]) -> None:
-        """Bring rows to the first places, where ``step`` needs them. Raises KeyError."""
+        """Move rows to the first places, where ``step`` needs them. Raises KeyError."""
         self.tidy()
         self._rows.gather(numbers)
 
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
-        """One forward of these rows, by default all that are read; the others sit it out.
+        """Run one forward of these rows (default: all prefilled rows); the others are skipped.
 
-        Rows that end (EOS, limit or loop) are gone.
+        Rows that end (EOS, limit or loop) are removed.
 
-        Raises DecodeError with the numbers of the rows it is about, and none when it is about all.
+        Raises DecodeError with the numbers of the rows concerned, or none if it concerns all rows.
         """
         self.tidy()
         began = time.perf_counter()
@@ -219,8 +226,8 @@ class CursorBatch(Batch):
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """The latest step, these of its rows with what AR would have chosen before it; not part of
-        the step, so that it can stay out of a clock."""
+        """Return the latest step with AR's choices before it for these rows, outside the timed
+        step."""
         hidden, plans = self._latest
         again = {plan.row.number: (at, plan.first_slot) for at, plan in enumerate(plans)}
         wanted = [row for row in step.rows if row.row in numbers and again[row.row][1]]
@@ -229,7 +236,7 @@ class CursorBatch(Batch):
         places, counts = zip(*(again[row.row] for row in wanted), strict=True)
         draws = [
             Draw.of(row.settings, range(row.cursor + 1, row.cursor + 1 + row.num_pending))
-            for row in wanted  # the noise that AR would meet at the same places
+            for row in wanted  # the noise that AR would draw with at the same positions
         ]
         size = self._model.config.vocab_size
         penalties = [
@@ -241,7 +248,7 @@ class CursorBatch(Batch):
         try:
             sampling = SamplingMetadata(self._forbidden, metrics, draws, penalties=penalties)
             readings = self._model.read(hidden[list(places)], head, sampling)
-        except DecodeError:  # logits are no numbers: what is only shown must not end a run
+        except DecodeError:  # non-finite logits: values that are only displayed must not end a run
             return step
         found = {
             row.row: tuple((slot.token, slot.confidence) for slot in slots[:count])
@@ -251,7 +258,7 @@ class CursorBatch(Batch):
         return replace(step, rows=tuple(rows))
 
     def _predict(self, plans: list[RowPlan], num_fed: int) -> list[list[Proposal]]:
-        mask = self._vocabulary.mask_id or 0  # 0 only where no plan asks for masks
+        mask = self._vocabulary.mask_id or 0  # 0 only if no plan has masks
         fed = [plan.tokens + [mask] * (num_fed - len(plan.tokens)) for plan in plans]
         branches = None
         if any(plan.is_tree for plan in plans):
@@ -283,7 +290,8 @@ class CursorBatch(Batch):
     def _settle(self, place: int, one: RowOutcome, drafted: Drafted) -> RowStep:
         row, judgement = one.plan.row, one.judgement
         done = one.step(self.cache.cursors[place], drafted)
-        # Final from now on: the tokens that had left before, and the drafts that AR confirmed.
+        # Commit: the tokens that had been emitted before, and the drafts that AR confirmed, are
+        # final.
         self.cache.cursors[place] += one.plan.first_slot + 1 + judgement.num_agreed
         drafts = [*one.ahead.tokens, *drafted.tokens]
         row.emit(judgement.emitted, judgement.num_agreed, drafts)

@@ -1,15 +1,15 @@
-"""Block diffusion: a block of masks is filled in order of confidence, anywhere in it.
+"""Block diffusion: fill a block of masks in order of confidence.
 
-For checkpoints that were trained to see both ways inside a block (Arriola et al. 2025, arXiv
-2503.09573, is the field's name for it; the MARS paper compares itself with such a twin). A forward
-feeds ``[clean tokens of the block before | the block]``: the clean ones causally, so their keys and
-values become final; every position of the block sees all before it and all of the block, masks and
-taken tokens. A mask predicts the token at its own position. Of the open positions all whose
-confidence reaches tau are taken, the surest one in any case; what stands right of an end is
-dropped. Tokens leave in order: each forward lets go what has nothing open before it. Nothing is
-verified.
+For checkpoints that were trained with attention in both directions inside a block (Arriola et al.
+2025, arXiv 2503.09573; the MARS paper compares itself with such a model). A forward feeds
+``[clean tokens of the previous block | the block]``. The clean tokens are causal, so their keys and
+values become final. Every position of the block attends to everything before it and to the whole
+block, masks and filled tokens. A mask predicts the token at its own position. Each forward fills
+the open positions whose confidence reaches tau, and at least the most confident one. Positions
+behind an EOS token are dropped. Tokens are emitted in order, as far as no position before them is
+open. Nothing is verified.
 
-One row, by itself: blocks of several rows are not kept in step.
+Decodes one row at a time.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ def decode(
     settings: SettingsSource,
     block_size: int,
 ) -> Iterator[Event]:
-    """Decode one prompt; ``block_size``: of the blocks that the model was trained to fill, which is
-    B where the settings leave it to be chosen, and the most in any case.
+    """Decode one prompt.
+
+    block_size: size of the blocks in training. It is B where the settings leave it automatic, and
+    an upper bound otherwise.
 
     Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End. A step
-    may let nothing go: ``RowStep.taken`` says which positions it filled. Raises DecodeError at once
-    when the prompt cannot fit.
+    may emit nothing: ``RowStep.taken`` holds the positions it filled. Raises DecodeError
+    immediately if the prompt does not fit.
     """
     check_prompt(model, prompt, settings().max_new_tokens)
     if block_size < 1:
@@ -62,8 +64,9 @@ def decode(
 class _Filling:
     """A row that is being decoded.
 
-    pending: clean tokens behind the cursor. block: for each position of the block what was taken
-    there; the first ``num_left`` have left. limit: tokens that it may emit at most.
+    pending: clean tokens behind the cursor. block: the prediction that filled each position, or
+    None; the first ``num_left`` positions have been emitted. limit: maximum number of emitted
+    tokens.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class _Filling:
         self._written: list[int] = []
 
     def events(self) -> Iterator[Event]:
-        """The whole decoding."""
+        """Yield the events of the whole decoding."""
         yield Prefill(self._read(), cache_bytes=self._cache.num_bytes)
         is_over = False
         while not is_over:
@@ -98,12 +101,15 @@ class _Filling:
 
     @torch.inference_mode()
     def _read(self) -> int:
-        """All but the last token of the prompt, without head."""
+        """Prefill all but the last token of the prompt, without head; return their number."""
         return prefill_whole(self._model, self._cache, self._prompt)
 
     @torch.inference_mode()
     def _step(self, settings: DecodeSettings) -> RowStep:
-        """One forward. The block begins anew, and B with it, where the one before is full."""
+        """Run one forward.
+
+        A new block, with the current B, starts when the previous one is full.
+        """
         remaining = max(1, min(self._limit, settings.max_new_tokens) - len(self._written))
         if not self._block:
             size = self._most if settings.block_size == "auto" else settings.block_size
@@ -138,8 +144,11 @@ class _Filling:
         return done
 
     def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
-        """What the positions of the block predict, where the cursor stood, and how many clean
-        tokens were fed, which are final now."""
+        """Return the predictions of the block's positions, the cursor, and the number of clean
+        tokens fed.
+
+        The clean tokens are final after this.
+        """
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
         tokens = [each.token if each else self._vocabulary.mask_id for each in self._block]
@@ -156,8 +165,10 @@ class _Filling:
         return slots, cursor, num_pending
 
     def _take(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the positions that are sure enough; which those are. The block ends with the first
-        end of the text."""
+        """Fill the positions with enough confidence; return them.
+
+        The block ends with its first EOS.
+        """
         is_open = [position for position, each in enumerate(self._block) if each is None]
         chosen = surest([slots[position].confidence for position in is_open], settings.tau)
         taken = sorted(is_open[index] for index in chosen)
@@ -170,7 +181,7 @@ class _Filling:
         return [position for position in taken if position < len(self._block)]
 
     def _stop(self, eos_ids: frozenset[int], is_limit: bool) -> Stop:
-        """Why no more left."""
+        """Return why no more tokens were emitted."""
         if self._num_left < len(self._block):
             return "threshold"
         last = self._block[-1]
@@ -180,5 +191,5 @@ class _Filling:
 
 
 def _num_filled(block: Sequence[Proposal | None]) -> int:
-    """Positions from the first on that have nothing open among them."""
+    """Return the number of leading positions without an open one."""
     return block.index(None) if None in block else len(block)

@@ -1,12 +1,12 @@
-"""A draft model beside a batch: it drafts some tokens, which the batch's next forward verifies.
+"""Draft models: a smaller model drafts tokens, and the batch's next forward verifies them.
 
 Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition (MARS): a draft
-that was trained for masks drafts several tokens per forward, by the rule of unverified MARS. A
-draft model stands on a cursor cache of its own, so catching up with what the target committed is
-moving a number: ``CursorBatch.rewind``. At a temperature it draws with the noise that the target
-will draw with, so the two agree more often than by chance.
+model that was trained for masks drafts several tokens per forward, by the rule of unverified MARS.
+A draft model has its own cursor cache, so following the target's committed tokens only moves a
+cursor: ``CursorBatch.rewind``. At a temperature above 0 it samples with the target's noise, so the
+two agree more often than by chance.
 
-Nothing is known here of the target but the tokens of its rows.
+This module sees only the tokens of the target's rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ class DraftModel:
 
 @dataclass(frozen=True, slots=True)
 class DraftModels:
-    """find: the draft model of a name, "" for the default one; raises DecodeError. block_size: what
-    the target was trained with: it is fed no more masks beside a draft model."""
+    """Access to draft models.
+
+    find: returns the draft model of a name, "" for the default one; raises DecodeError. block_size:
+    the B that the target was trained with, which caps its masks.
+    """
 
     find: Callable[[str], DraftModel]
     block_size: int
@@ -41,8 +44,10 @@ class DraftModels:
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """Up to ``at_most`` further drafts for ``row``, behind what it is about to emit and ``drafts``,
-    which others proposed."""
+    """Request for up to ``at_most`` further drafts for ``row``.
+
+    They follow the tokens it is about to emit and ``drafts``, which another source proposed.
+    """
 
     row: Row
     emitted: Sequence[int]
@@ -53,24 +58,25 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What a draft model put behind the drafts of a row, and its forwards for that row."""
+    """Tokens that a draft model added to a row's drafts, and its number of forwards for that
+    row."""
 
     tokens: tuple[int, ...] = ()
     num_forwards: int = 0
 
 
 class RewindableBatch(Batch, Protocol):
-    """A batch whose rows may take other tokens for those that they wrote; see ``CursorBatch``."""
+    """A batch whose rows can replace the end of their text; see ``CursorBatch``."""
 
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
-        """From position ``start`` on the text of a row reads ``tokens``."""
+        """Replace the text of a row from position ``start`` on with ``tokens``."""
 
 
 @dataclass(slots=True)
 class _Beside:
-    """The row of a draft model beside a row of the batch.
+    """The row of a draft model for one row of the batch.
 
-    num_known: leading tokens of its text that the target has committed. now: settings in force.
+    num_known: leading tokens of its text that the target has committed. now: current settings.
     """
 
     name: str
@@ -80,9 +86,11 @@ class _Beside:
 
 
 class DraftRows:
-    """Rows of draft models beside a batch of ``num_rows`` rows of ``capacity`` tokens, which
-    verifies what they draft with its next forward. They are made when they are first asked for, on
-    a batch of ``new_batch`` for each draft model."""
+    """Draft-model rows for a batch of ``num_rows`` rows of ``capacity`` tokens.
+
+    The batch verifies their drafts with its next forward. Rows are created at the first request, on
+    one batch per draft model, made by ``new_batch``.
+    """
 
     def __init__(
         self,
@@ -99,20 +107,25 @@ class DraftRows:
         self._batches: dict[str, RewindableBatch] = {}
 
     def read(self, row: Row, at_most: int) -> int:
-        """Feed the next part of the row's prompt; returns how many tokens are left to read.
-        Raises DecodeError."""
+        """Prefill the next chunk of the row's prompt; return the number of tokens left.
+
+        Raises DecodeError.
+        """
         return self._joined(row, row.settings()).batch.read(row.number, at_most)
 
     def leave(self, row: Row) -> None:
-        """The row is gone."""
+        """Remove the draft model's row."""
         beside, row.beside = row.beside, None
         if beside is not None:
             beside.batch.drop(row.number)
 
     def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
-        """Draft for rows, all of a draft model in the same forwards; by number of the row. A draft
-        ends with the first end of the text. Raises DecodeError with the numbers of the rows it is
-        about."""
+        """Draft for rows; the rows of one draft model share its forwards. Returns drafts by row
+        number.
+
+        A draft ends with its first EOS token. Raises DecodeError with the numbers of the rows
+        concerned.
+        """
         found: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
         for request in requests:
@@ -136,8 +149,8 @@ class DraftRows:
         return len(tokens) < request.at_most and tokens[-1] not in self._eos_ids
 
     def _steer(self, requests: Sequence[DraftRequest], found: dict[int, Drafted]) -> None:
-        """Each row drafts as its settings say, and no more than is still asked for; none ends by
-        itself."""
+        """Set the draft rows' settings: at most the missing number of tokens, and no end of their
+        own."""
         for request in requests:
             draft, settings = self._find(request.settings.draft), request.settings
             wanted = request.at_most - len(found[request.row.number].tokens)
@@ -155,7 +168,7 @@ class DraftRows:
             )
 
     def _catch_up(self, beside: _Beside, request: DraftRequest) -> int:
-        """Let the draft's text be the target's, drafts included; returns forwards that it took."""
+        """Make the draft's text equal the target's, drafts included; return the forwards needed."""
         row, batch, num_forwards = request.row, beside.batch, 0
         while batch.read(row.number):
             num_forwards += 1
@@ -167,7 +180,7 @@ class DraftRows:
         return num_forwards
 
     def _joined(self, row: Row, settings: DecodeSettings) -> _Beside:
-        """What stands beside the row, by the draft that its settings name."""
+        """Return the draft row for the draft model that the settings name; create it if needed."""
         if isinstance(row.beside, _Beside) and row.beside.name == settings.draft:
             return row.beside
         self.leave(row)
@@ -177,7 +190,7 @@ class DraftRows:
             batch = self._batch(settings.draft)
             beside = _Beside(settings.draft, batch, now, len(row.text))
             batch.join(row.number, row.text, lambda: beside.now)
-        except DecodeError as error:  # it is about this row alone
+        except DecodeError as error:  # the error concerns this row only
             raise DecodeError(str(error), (row.number,)) from None
         row.beside = beside
         return beside

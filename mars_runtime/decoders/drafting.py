@@ -1,22 +1,23 @@
-"""How many drafts and masks a forward is worth: what promises the most tokens per second.
+"""Decide how many drafts and masks each forward feeds, so that tokens per second are highest.
 
-Two things decide it: what a forward of Q tokens costs on this device (``ForwardCosts``, measured)
-and how often drafts turn out right, learnt from the row's own text.
+The decision uses two quantities: the cost of a forward of Q tokens on this device
+(``ForwardCosts``, measured) and the acceptance rate of drafts, estimated from the row's own text.
 
-- Unverified rows share a forward and one B (``BlockSizes``), chosen by how far the masks of each
-  have foreseen so far (``Outlook``).
-- In lossless mode (``Drafter``, one a row) every emitted token is AR's own, so whatever was
-  predicted for its position is judged for nothing, drafted or not (``Calibration``). A draft is fed
-  if the chance that it leaves pays for its positions at the rate of the run; masks are fed if what
-  they propose pays for them later.
+- Unverified rows share a forward and one B (``BlockSizes``), chosen from how many mask predictions
+  of each row were accepted so far (``Outlook``).
+- In lossless mode each row has a ``Drafter``. Every emitted token is AR's own token, so every
+  prediction made for its position can be scored for free, drafted or not (``Calibration``). A draft
+  is fed if its acceptance probability pays for its position at the current token rate. Masks are
+  fed if the drafts they propose pay for them in a later forward.
 
-Where nothing pays, plain AR steps are taken, with a probe now and then.
+Where nothing pays, rows take plain AR steps, with an occasional probe.
 
-That is the objective of least time. Where fewest passes are the objective, further positions are
-taken to be nearly free, as they are on a GPU, as long as rows are ``PACE`` times as fast as AR by
-the committed costs (``reference_curve``; ``Reserve``; ``BlockSizes``). Then nothing that a clock or
-an earlier run says counts, so that a prompt takes the same passes on every machine. Pure numbers:
-no tensors, model or clock.
+This is the objective ``time``. With the objective ``passes``, extra positions are treated as nearly
+free (as on a GPU) as long as the row runs at ``PACE`` times AR's speed or faster by the committed
+costs (``reference_curve``; see ``Reserve`` and ``BlockSizes``). That objective ignores the clock
+and earlier runs, so a prompt takes the same forward passes on every machine.
+
+This module works on plain numbers: it uses no tensors, model or clock.
 """
 
 from __future__ import annotations
@@ -35,34 +36,35 @@ from mars_runtime.decoders.lookup import LONGEST
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_DRAFTS, MAX_FED, DecodeSettings
 
-MIN_GAIN = 1.02  # over AR: less than that is within the error of what is known
-PROBE_SHARE = 0.025  # of the time, at most, goes into probes that find nothing
-MAX_SPACING = 128  # forwards from probe to probe, at most
+MIN_GAIN = 1.02  # minimum speed-up over AR; a smaller gain is within the error of the estimates
+PROBE_SHARE = 0.025  # upper bound on the share of time spent on probes that find nothing
+MAX_SPACING = 128  # maximum number of forwards between probes
 
-# Where fewest passes are the objective.
-PACE = 0.9  # of AR's speed by the committed costs, that it may cost
-LEAST_SHARE = 0.05  # of what further positions cost, that counts at least
-ADVANCE, FULL = 2.0, 6.0  # AR steps in reserve at first, and from which on no more are counted
+# Constants of the objective "passes".
+PACE = 0.9  # minimum speed relative to AR, by the committed costs
+LEAST_SHARE = 0.05  # minimum share of the cost of extra positions that is counted
+ADVANCE, FULL = 2.0, 6.0  # initial and maximum reserve, in AR steps
 
-# Of unverified rows.
-POSITION_MEMORY = 0.95  # what is left of an observation after one more that observed something
-PRIOR_WEIGHT = 1.5  # a guess counts as so many observations
-FIRST_POSITION = 0.6  # that the first draft leaves, before anything was seen
-POSITION_OUTWARD = 0.93  # each position further out is trusted a little less than the one before it
-SIZE_PATIENCE = 2  # further forwards that a choice above 1 stands
+# Constants of unverified rows.
+POSITION_MEMORY = 0.95  # decay of earlier observations with each new one of the same row
+PRIOR_WEIGHT = 1.5  # weight of a prior guess, in observations
+FIRST_POSITION = 0.6  # prior acceptance probability of the first draft
+POSITION_OUTWARD = 0.93  # decay of the prior per position further out
+SIZE_PATIENCE = 2  # number of forwards that a choice of B above 1 is kept
 
-# Of verified rows.
-NUM_SAMPLES = 20  # forwards by which the number of masks is chosen
-NUM_LESSONS = 5  # of those, from the row before
-NUM_PROBES = 2  # forwards with masks that count still in a stretch without
-PATIENCE, HASTE = 16, 3  # forwards that a choice of masks stands, an old and a new one
-MIN_SPACING = 8  # forwards from probe to probe, at least: a look costs time of its own
-OUTWARD = 0.95  # each position further out is trusted a little less than the one before it
-FIRST_GUESS = (0.55, 0.5)  # chance of the first mask's proposal, and of each further one
+# Constants of verified rows.
+NUM_SAMPLES = 20  # number of recent forwards used to choose the number of masks
+NUM_LESSONS = 5  # of those, taken over from the previous row
+NUM_PROBES = 2  # number of forwards with masks that still count in a stretch without masks
+PATIENCE, HASTE = 16, 3  # number of forwards that a choice of masks is kept: confirmed, new
+MIN_SPACING = 8  # minimum number of forwards between probes: choosing takes time itself
+OUTWARD = 0.95  # decay of the probability per position further out
+# Probability that the first mask's proposal is right, and each further one.
+FIRST_GUESS = (0.55, 0.5)
 
-EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # of confidence, between kinds of proposals
-# Chances before anything was seen: of proposals by confidence; of the first token looked up, and of
-# those behind one that was right, by the length of the match.
+EDGES = (0.2, 0.4, 0.6, 0.8, 0.95)  # confidence boundaries between kinds of proposals
+# Prior probabilities: of mask proposals by confidence; of the first prompt-lookup token by match
+# length; of later lookup tokens (given that those before were right) by match length.
 GUESSES = (
     *(0.1, 0.3, 0.45, 0.6, 0.75, 0.9),
     *(0.25, 0.55, 0.63, 0.7),
@@ -70,23 +72,27 @@ GUESSES = (
 )
 FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
-ALONE, SECONDED, OPPOSED = range(3)  # what the other source of drafts says of the same position
-DOUBT = 0.4  # how much of a doubt is left where both say the same; of a chance where they differ
-GUESS_WEIGHT = 4.0  # a guess counts as so many predictions that were judged
-FLOOR = 0.04  # a draft that leaves less often than this pays nowhere
-LESSON_WEIGHT = 8.0  # and what another text taught for so many
-MEMORY = 0.97  # what is left of a judgement after one more of the same kind
+# The other source of drafts predicts: nothing for this position, the same token, another one.
+ALONE, SECONDED, OPPOSED = range(3)
+DOUBT = 0.4  # factor on 1 - p where both sources agree, and on p where they differ
+GUESS_WEIGHT = 4.0  # weight of a prior guess, in scored predictions
+FLOOR = 0.04  # minimum acceptance probability of a draft: below this it never pays
+LESSON_WEIGHT = 8.0  # maximum weight of what an earlier text taught, in scored predictions
+MEMORY = 0.97  # decay of earlier scores with each new one of the same kind
 
 ALL_ROOTS = range(MAX_DRAFTS + 1)
 Chain = list[tuple[int, int]]
-"""Predictions of consecutive positions, each given those before it: (token, kind)."""
+"""Predictions of consecutive positions as (token, kind), each conditional on those before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a forward may feed for a row beside the tokens that left: at most ``num_drafts`` drafts,
-    ``num_masks`` masks in a group; ``roots``: after which tokens a group stands, 0 for the last one
-    that left, 1 for the first draft; None: after the last draft that is fed."""
+    """How many drafts and masks a forward may feed for a row, besides its emitted tokens.
+
+    num_drafts: maximum number of drafts. num_masks: masks per group. roots: the tokens that a group
+    follows, where 0 is the last emitted token and 1 the first draft; None means that one group
+    follows the last draft that is fed.
+    """
 
     num_drafts: int
     num_masks: int
@@ -94,8 +100,11 @@ class Feed:
 
     @classmethod
     def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> Feed:
-        """What settings ask that leave nothing to be chosen. trained: the B that the model was
-        trained with, which counts beside a draft model: there B is the draft's first of all."""
+        """Return what settings ask for that leave no choice to this module.
+
+        trained: the B that the model was trained with. It caps B with a draft model, because there
+        B belongs to the draft model.
+        """
         if settings.method == "jacobi":
             return cls(settings.num_guesses, 0)
         num_drafts = MAX_DRAFTS if settings.is_verified else 0
@@ -105,55 +114,66 @@ class Feed:
 
 
 class Probes:
-    """When to look anew at what pays. wait: forwards until the next look."""
+    """Schedule when to choose again. ``wait`` is the number of forwards until then."""
 
     def __init__(self) -> None:
         self.wait = 0
         self._spacing = 0  # forwards between the last two probes
 
     def stand(self, patience: int) -> None:
-        """What pays was found; it stands for so many further forwards."""
+        """Keep a choice that pays for ``patience`` further forwards."""
         self.wait, self._spacing = patience, 0
 
     def pause(self, base: int, *, is_probe: bool, has_found: bool) -> None:
-        """Nothing pays. The next look is ``base`` forwards away, or where this one is a probe and
-        the stretch before it found nothing, twice as far as the last one was."""
+        """Schedule the next probe after a choice of plain AR.
+
+        It comes after ``base`` forwards. If this forward was a probe and the stretch before it
+        found nothing, the spacing doubles, up to MAX_SPACING.
+        """
         if is_probe and not has_found:
             base = min(max(base, 2 * self._spacing), MAX_SPACING)
         self.wait = self._spacing = base
 
 
 class Reserve:
-    """What a row may spend on fewest passes: the time that AR would have taken for its tokens at
-    ``PACE`` times its speed, less what its own forwards took, in AR steps."""
+    """Time budget of a row under the objective ``passes``, in AR steps.
+
+    The budget grows by the time AR would take for the row's tokens at ``PACE`` times its speed, and
+    shrinks by the time of the row's own forwards.
+    """
 
     def __init__(self) -> None:
         self._left = ADVANCE
 
     @property
     def share(self) -> float:
-        """Of what further positions cost, what counts for the next forward: all of it where nothing
-        is left, so that least time is the aim until something is."""
+        """Share of the cost of extra positions that counts for the next forward.
+
+        It is 1 when the budget is used up, so the row then minimises time until it has a budget
+        again.
+        """
         return max(LEAST_SHARE, 1.0 - max(0.0, self._left) / FULL)
 
     def spend(self, cost: float) -> None:
-        """A forward of so many AR steps."""
+        """Subtract the cost of a forward, in AR steps."""
         self._left -= cost
 
     def earn(self, num_tokens: int) -> None:
-        """Tokens that left."""
+        """Add the budget earned by emitted tokens."""
         self._left = min(FULL, self._left + num_tokens / PACE)
 
 
 class Evidence:
-    """What happened at each position behind AR's own token, given that all went well before it."""
+    """Acceptance counts per position behind AR's own token, given that all before it were
+    accepted."""
 
     def __init__(self, max_running: int) -> None:
         self.taken = [0.0] * max_running
         self.refused = [0.0] * max_running
 
     def note(self, num_taken: int, is_refused: bool) -> None:
-        """The first positions were taken, the one behind them perhaps refused. All else fades."""
+        """Record ``num_taken`` accepted positions and whether the next one was rejected; decay the
+        rest."""
         self.taken = [POSITION_MEMORY * count for count in self.taken]
         self.refused = [POSITION_MEMORY * count for count in self.refused]
         for position in range(num_taken):
@@ -162,8 +182,10 @@ class Evidence:
             self.refused[num_taken] += 1.0
 
     def chances(self, first_guess: float) -> list[float]:
-        """That each position is taken; one never seen is taken to be a little worse than the one
-        before it."""
+        """Return the acceptance probability of each position.
+
+        The prior of a position is a little below the probability of the position before it.
+        """
         found, guess = [], first_guess
         for taken, refused in zip(self.taken, self.refused, strict=True):
             chance = (taken + PRIOR_WEIGHT * guess) / (taken + refused + PRIOR_WEIGHT)
@@ -173,10 +195,10 @@ class Evidence:
 
 
 class Outlook:
-    """How far the masks of one row foresee, by its own forwards under one tau, metric and mode.
+    """Acceptance statistics of one row's masks, for one tau, metric and mode.
 
-    made: were drafts accepted by tau? agreed: did AR choose the same (``lossless`` alone asks)?
-    num_found: tokens beyond AR's own that left so far.
+    made: whether drafts reached tau. agreed: whether AR chose the same token (lossless mode only).
+    num_found: tokens emitted so far in addition to AR's own.
     """
 
     def __init__(self, settings: DecodeSettings, depth: int) -> None:
@@ -186,11 +208,11 @@ class Outlook:
         self.num_found = 0
 
     def fits(self, settings: DecodeSettings) -> bool:
-        """Whether what was seen still counts under these settings."""
+        """Return whether the statistics are valid for these settings."""
         return self._grounds == _grounds(settings)
 
     def observe(self, judgement: Judgement, num_fed_drafts: int, block_size: int) -> None:
-        """Learn from one forward: its judgement, how many drafts it verified, the B in force."""
+        """Learn from one forward: its judgement, its number of verified drafts and its B."""
         num_agreed = judgement.num_agreed
         self.num_found += num_agreed
         if num_fed_drafts:
@@ -201,7 +223,8 @@ class Outlook:
             self.num_found += 0 if self._is_verified else made
 
     def chances(self) -> list[tuple[float, float]]:
-        """For each position behind AR's token: that a draft is made there, and that AR agrees."""
+        """Return (probability of a draft, probability that AR agrees) per position behind AR's
+        token."""
         if not self._is_verified:
             return [(made, 1.0) for made in self._made.chances(FIRST_POSITION)]
         guess = math.sqrt(FIRST_POSITION)
@@ -214,23 +237,22 @@ def _grounds(settings: DecodeSettings) -> tuple[object, ...]:
 
 
 class Masked(Protocol):
-    """A row whose masks have an outlook, from the first time that B is left to be chosen."""
+    """A row with an outlook, which is created when B is first chosen automatically."""
 
     outlook: Outlook | None
 
 
 class BlockSizes:
-    """Chooses the B of each forward for the rows that leave it to be chosen. They share one B,
-    because they share the forward."""
+    """Choose one B per forward for all rows with automatic B, since they share the forward."""
 
     def __init__(self, costs: ForwardCosts) -> None:
         self._costs = costs
         self._choice = 1
         self._probes = Probes()
-        self._num_found = -1  # by all rows, when last looked at; -1 is unlike any number
+        self._num_found = -1  # of all rows at the last choice; -1 forces a new choice
 
     def choose(self, asked: Sequence[tuple[Masked, DecodeSettings]]) -> int:
-        """B of the next forward; ``asked`` are the rows concerned, at least one."""
+        """Return B of the next forward. ``asked`` are the rows with automatic B, at least one."""
         outlooks = [self._outlook(row, settings) for row, settings in asked]
         found = sum(outlook.num_found for outlook in outlooks)
         is_waiting = self._probes.wait > 0 and (self._choice > 1 or found == self._num_found)
@@ -242,14 +264,14 @@ class BlockSizes:
         return self._look(outlooks, has_found, is_fewest)
 
     def _outlook(self, row: Masked, settings: DecodeSettings) -> Outlook:
-        """That of the row; a new one, and a look at once, when it begins or was steered."""
+        """Return the row's outlook; create one and force a new choice if the settings changed."""
         if row.outlook is None or not row.outlook.fits(settings):
             row.outlook = Outlook(settings, self._costs.depth)
             self._num_found = -1
         return row.outlook
 
     def _look(self, outlooks: Sequence[Outlook], has_found: bool, is_fewest: bool) -> int:
-        """Weigh all B again; in a stretch of AR steps, probe."""
+        """Evaluate every B and choose one; in a stretch of AR steps, probe."""
         curve = reference_curve() if is_fewest else self._costs.curve(len(outlooks))
         chances = [outlook.chances() for outlook in outlooks]
         sizes = range(2, self._costs.depth + 1)
@@ -265,29 +287,31 @@ class BlockSizes:
             self._probes.stand(SIZE_PATIENCE)
             return best
         is_probe = self._choice == 1 and best > 1
-        self._choice = 1  # AR from here on
+        self._choice = 1  # plain AR until the next probe
         base = self._base_spacing(best, curve)
         self._probes.pause(base, is_probe=is_probe, has_found=has_found)
         return best if is_probe else 1
 
     def _base_spacing(self, size: int, curve: Curve) -> int:
-        """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE. What a probe
-        drafts is fed once more, so it may cost twice."""
-        if size == 1:  # the model was trained to foresee nothing
+        """Return the forwards between probes that keep their cost below PROBE_SHARE.
+
+        A draft of a probe is fed again for verification, so a probe may cost twice.
+        """
+        if size == 1:  # the model was trained to predict one token only
             return MAX_SPACING
         return min(MAX_SPACING, math.ceil(2 * (curve.of(size, size - 1) - 1.0) / PROBE_SHARE))
 
 
 def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve) -> float:
-    """Tokens per second with B = ``size``, in the measure of AR steps of the same rows.
+    """Return tokens per second with B = ``size``, relative to plain AR steps of the same rows.
 
-    rows: for each row its ``Outlook.chances``. A forward feeds [AR's token | drafts of the forward
-    before | masks], B - 1 masks behind the row with the most drafts. It gives one token and those
-    drafts that AR confirms; a draft that it does not confirm spoils what was drafted behind it, so
-    that the next forward has none to verify.
+    rows: ``Outlook.chances`` of each row. A forward feeds [AR's token | drafts of the previous
+    forward | masks], with B - 1 masks behind the row with the most drafts. It emits one token and
+    the drafts that AR confirms. A rejected draft invalidates what was drafted behind it, so the
+    next forward has nothing to verify.
     """
     tokens = 0.0
-    at_most = [1.0] * size  # position k: chance that no row has more than k drafts
+    at_most = [1.0] * size  # position k: probability that no row has more than k drafts
     for chances in rows:
         gained, missed = 1.0, 0.0
         drafted = alive = 1.0
@@ -311,8 +335,11 @@ def rate(size: int, rows: Sequence[Sequence[tuple[float, float]]], curve: Curve)
 def chains_of(
     group: Sequence[Proposal], looked_up: Sequence[int], num_matching: int
 ) -> tuple[Chain, Chain]:
-    """What masks, and what the text behind ``num_matching`` tokens that were the same, say of the
-    positions to be written next. A kind tells what the other says, up to the first difference."""
+    """Return the chains of predictions by masks and by prompt lookup for the next positions.
+
+    num_matching: length of the match behind ``looked_up``. The kind of a prediction includes
+    whether the other source agrees, up to the first difference.
+    """
     shared = min(len(group), len(looked_up))
     parting = 0
     while parting < shared and group[parting].token == looked_up[parting]:
@@ -332,10 +359,11 @@ def chains_of(
 
 
 class Calibration:
-    """Chances by kind, and the predictions whose positions are not written yet."""
+    """Acceptance probabilities by kind of prediction, and predictions not scored yet."""
 
     def __init__(self, before: Calibration | None = None) -> None:
-        """``before``: of another text; what was found there counts a little more than a guess."""
+        """``before``: calibration of an earlier text, which weighs a little more than the
+        priors."""
         if before is None:
             seconded = [1.0 - DOUBT * (1.0 - guess) for guess in GUESSES]
             opposed = [DOUBT * guess for guess in GUESSES]
@@ -349,7 +377,8 @@ class Calibration:
         self._open: list[Chain] = []
 
     def chances(self, chain: Iterable[tuple[int, int]]) -> list[float]:
-        """That the first 1, 2, 3 ... predictions are all right, as far as that is above FLOOR."""
+        """Return the probabilities that the first 1, 2, 3 ... predictions are all right, until
+        FLOOR."""
         found, all_right = [], 1.0
         for _, kind in chain:
             all_right *= self._right[kind] / self._seen[kind]
@@ -359,13 +388,15 @@ class Calibration:
         return found
 
     def expect(self, chain: Chain) -> None:
-        """Predictions for the positions to be written next."""
+        """Store predictions for the next positions, to be scored by ``observe``."""
         if chain:
             self._open.append(chain)
 
     def observe(self, tokens: Sequence[int]) -> None:
-        """These tokens were written: judge what was predicted for their positions. A chain ends
-        with its first wrong prediction, for what was predicted behind it continued another text."""
+        """Score stored predictions against the tokens that were written.
+
+        A chain ends with its first wrong prediction, because the later ones continued another text.
+        """
         open_ones, self._open = self._open, []
         for chain in open_ones:
             for (predicted, kind), token in zip(chain, tokens, strict=False):
@@ -381,10 +412,10 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is steered by for some forwards.
+    """Parameters that a row uses for several forwards.
 
-    num_masks: of a group. rate: tokens that leave for the cost of one AR step. worth: of having
-    proposals when a forward begins, in tokens: what it costs to come by them otherwise.
+    num_masks: masks per group. rate: tokens emitted per cost of one AR step. worth: value, in
+    tokens, of starting a forward with proposals, which is the cost of computing them otherwise.
     """
 
     num_masks: int
@@ -400,9 +431,12 @@ AR = Course(0, 1.0, 0.0)
 
 
 class Option(NamedTuple):
-    """A way to feed a forward. value: tokens it promises, less what it costs at the rate of the
-    course. gain: drafts that it promises to leave. going_on: chance that the next forward begins
-    with proposals. width: tokens fed. The others are of Feed."""
+    """A candidate for what a forward feeds.
+
+    value: expected tokens minus cost at the course's rate. gain: expected number of accepted
+    drafts. going_on: probability that the next forward starts with proposals. width: tokens fed.
+    The other fields are those of ``Feed``.
+    """
 
     value: float
     gain: float
@@ -414,25 +448,27 @@ class Option(NamedTuple):
 
     @property
     def feed(self) -> Feed:
-        """What is fed."""
+        """The candidate's drafts and masks as a ``Feed``."""
         return Feed(*self[4:])
 
 
 def best_option(
     chances: Sequence[float], course: Course, curve: Curve, *, may_branch: bool
 ) -> Option:
-    """The best way to feed a forward with these drafts in hand.
+    """Return the best candidate with these drafts available.
 
-    chances: that the first 1, 2, 3 ... drafts all leave. Masks stand nowhere, after the last draft,
-    or where they may branch after those tokens that are the likeliest to be the last ones to leave:
-    a group is of use where all before it leaves and nothing behind it does.
+    chances: probabilities that the first 1, 2, 3 ... drafts are all accepted. Masks are fed
+    nowhere, after the last draft or, with ``may_branch``, after the tokens that are most likely to
+    be the last accepted ones: a group is useful if all tokens before it are accepted and the next
+    one is not.
     """
-    plain, extra, _ = curve  # what follows runs thousands of times a second
+    plain, extra, _ = curve  # unpacked once: the loop runs thousands of times a second
     masks, rate, worth = course.num_masks, course.rate, course.worth
     most, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
     found: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
-    ends: list[tuple[float, int]] = []  # chance that the text leaves up to a token, and which
+    # Probability that a token is the last accepted one, and its number.
+    ends: list[tuple[float, int]] = []
     roots: list[tuple[float, int]] = []
     for num_drafts in range(most + 1):
         if num_drafts:
@@ -441,7 +477,7 @@ def best_option(
             gain += alive
         value = gain - rate * plain[num_drafts]
         if value + (most - num_drafts) * alive + worth < best:
-            break  # costs only rise from here on
+            break  # costs only increase from here
         if value > best:
             best, found, roots = value, (gain, 0.0, num_drafts + 1, num_drafts, 0), []
         if not masks:
@@ -470,11 +506,11 @@ def rate_of(
     may_branch: bool,
     rate: float,
 ) -> float:
-    """Tokens that leave for the cost of an AR step, with so many masks in a group.
+    """Return tokens emitted per cost of one AR step, with ``num_masks`` masks per group.
 
-    samples: chances of what masks, and of what the text proposed, in forwards of late. rate: what
-    the run gives now, for what pays depends on it. A forward that begins without proposals has no
-    drafts and feeds a group of masks.
+    samples: chances of mask drafts and of lookup drafts in recent forwards. rate: the current rate,
+    which decides what pays. A forward that starts without proposals has no drafts and feeds one
+    group of masks.
     """
     course = Course.of(num_masks, rate, curve)
     anew = curve.of(1 + num_masks, num_masks)
@@ -491,10 +527,10 @@ def rate_of(
 
 
 class Stake(NamedTuple):
-    """What a row of a batch wants from the next forward.
+    """What a row of a batch requests from the next forward.
 
-    width: tokens fed, and whether masks are among them. promise: tokens that they are worth to the
-    row. rate: tokens of the row that leave for the cost of one AR step.
+    width: tokens fed. has_masks: whether masks are among them. promise: expected tokens that they
+    gain. rate: tokens of the row per cost of one AR step.
     """
 
     width: int
@@ -504,14 +540,14 @@ class Stake(NamedTuple):
 
 
 PLAIN = Stake(1, False, 0.0, 1.0)
-"""A row that feeds one token, as AR does."""
+"""The stake of a row that feeds one token, like AR."""
 
 
 def agreed_width(stakes: Sequence[Stake], curve: Curve) -> int:
-    """How many tokens per row pay for the batch as a whole.
+    """Return the number of tokens per row that pays for the batch as a whole.
 
-    A forward costs all of its rows as much as the widest one, so a row that drafts alone takes time
-    from the others. Rows that want more than the width that is returned feed one token.
+    A forward costs every row as much as the widest one, so a single row that drafts slows down the
+    others. Rows that request more than the returned width feed one token.
     """
     rate = sum(stake.rate for stake in stakes)
 
@@ -524,13 +560,17 @@ def agreed_width(stakes: Sequence[Stake], curve: Curve) -> int:
 
 
 class Drafter:
-    """Steers one lossless row under one tau, metric and way of drafting."""
+    """Choose drafts and masks for one lossless row, for one ``basis_of`` its settings."""
 
     def __init__(
         self, settings: DecodeSettings, most_masks: int, before: Drafter | None = None
     ) -> None:
-        """most_masks: of a group, as the model was trained; 0 without a mask token. before: of the
-        latest row under such settings, whose lessons count until this row has taught its own."""
+        """Set up for a row.
+
+        most_masks: maximum masks per group, from the model's training; 0 without a mask token.
+        before: the drafter of the latest row with the same basis, used until this row has its own
+        statistics.
+        """
         self.basis = basis_of(settings)
         self._may_branch = settings.groups == "every"
         self._tau = settings.tau
@@ -539,29 +579,30 @@ class Drafter:
         guess = [FIRST_GUESS[0] * FIRST_GUESS[1] ** position for position in range(most_masks)]
         self._masks: deque[list[float]] = deque([guess], NUM_SAMPLES)
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
-        self._chances: list[float] = []  # of the drafts in hand
+        self._chances: list[float] = []  # of the current drafts
         self._course = AR
-        self._best_masks, self._rate = min(2, most_masks), 1.0  # as of the last look
+        self._best_masks, self._rate = min(2, most_masks), 1.0  # of the last choice
         if before is not None:
             self._masks.extend(list(before._masks)[-NUM_LESSONS:])
             self._best_masks, self._rate = before._best_masks, before._rate
         self._num_forwards = 0
         self._probes = Probes()
-        self._num_left = 0  # drafts that left since the last look
+        self._num_left = 0  # accepted drafts since the last choice
         self._reserve = Reserve() if settings.aim == "passes" else None
         self.stake = PLAIN
 
     def fits(self, settings: DecodeSettings) -> bool:
-        """Whether what was seen still counts under these settings."""
+        """Return whether the statistics are valid for these settings."""
         return self.basis == basis_of(settings)
 
     @property
     def is_taught(self) -> bool:
-        """Whether later rows may learn from this one: where passes must repeat, they may not."""
+        """Whether later rows may learn from this one; not with ``passes``, which must be
+        repeatable."""
         return self._reserve is None
 
     def feed(self, curve: Curve) -> Feed:
-        """What the next forward feeds."""
+        """Return what the next forward feeds."""
         weighed = self._weighed(curve)
         if self._probes.wait <= 0:
             course = self._look(weighed)
@@ -581,7 +622,7 @@ class Drafter:
         return option.feed
 
     def _weighed(self, curve: Curve) -> Curve:
-        """What forwards cost, as far as it counts for the aim."""
+        """Return the costs of forwards, weighted by the objective."""
         return curve if self._reserve is None else curve.at(self._reserve.share)
 
     def settle(
@@ -593,10 +634,10 @@ class Drafter:
         num_matching: int,
         curve: Curve,
     ) -> tuple[list[int], bool]:
-        """Learn from a forward and say what to draft, and whether that was looked up.
+        """Learn from a forward; return the next drafts and whether they come from prompt lookup.
 
-        group: proposals behind the last emitted token. looked_up: what the text proposes there,
-        behind ``num_matching`` tokens that were the same.
+        group: mask proposals behind the last emitted token. looked_up: tokens that prompt lookup
+        proposes there, behind a match of ``num_matching`` tokens.
         """
         curve = self._weighed(curve)
         if self._reserve is not None:
@@ -622,15 +663,14 @@ class Drafter:
         return [proposal.token for proposal in group[: len(masks)]], False
 
     def cut(self, num_drafts: int) -> None:
-        """So many drafts are in hand and no more: one of them ends the text."""
+        """Truncate the current drafts to ``num_drafts``, because the text ends there."""
         del self._chances[num_drafts:]
 
     def _best(self, chances: Sequence[float], curve: Curve) -> float:
         return best_option(chances, self._course, curve, may_branch=self._may_branch).value
 
     def _extended(self, masks: list[float]) -> list[float]:
-        """With a guess for the positions further out, each trusted a little less than the one
-        before it."""
+        """Extend chances to all masks, decaying the probability by OUTWARD at each position."""
         found = list(masks)
         before = found[-2] if len(found) > 1 else 1.0
         chance = found[-1] / before if before else 0.0
@@ -640,14 +680,16 @@ class Drafter:
         return found
 
     def _look(self, curve: Curve) -> Course:
-        """Weigh all numbers of masks anew; in a stretch without, probe."""
+        """Evaluate the candidate numbers of masks and choose one; in a stretch without masks,
+        probe."""
         has_found, self._num_left = self._num_left > 0, 0
-        # Forwards without masks, or without a match, tell nothing of the other source.
+        # A forward without masks, or without a match, has no sample of that source: reuse earlier
+        # ones.
         texts: Iterable[list[float]] = self._texts or [[]]
         count = max(len(self._masks), len(self._texts))
         samples = list(islice(zip(cycle(self._masks), cycle(texts), strict=False), count))
         last = self._best_masks
-        near = {0, 1, last - 1, last, last + 1, self._most_masks}  # the last, for beyond a cliff
+        near = {0, 1, last - 1, last, last + 1, self._most_masks}  # the largest, to see past a dip
         rates = {
             masks: rate_of(masks, samples, curve, may_branch=self._may_branch, rate=self._rate)
             for masks in sorted(near)
@@ -662,26 +704,28 @@ class Drafter:
             self._probes.stand(PATIENCE if is_settled else HASTE)
             return self._course
         is_probe = best > 0 and self._course.num_masks == 0
-        while len(self._masks) > NUM_PROBES:  # a probe that finds something must not be outvoted
+        # Few old samples, so that they do not outvote a successful probe.
+        while len(self._masks) > NUM_PROBES:
             self._masks.popleft()
         self._course = Course(0, plain, 0.0)
         base = self._base_spacing(best, curve)
         self._probes.pause(base, is_probe=is_probe, has_found=has_found)
         if not is_probe:
             return self._course
-        # As if proposals were worth what they cost: a probe feeds masks whatever they promise.
+        # Value proposals at their cost, so that a probe feeds masks whatever they are expected to
+        # gain.
         return Course(best, plain, plain * curve.of(1 + best, best) + 1.0)
 
     def _base_spacing(self, num_masks: int, curve: Curve) -> int:
-        """Forwards from probe to probe that keep the cost of probes below PROBE_SHARE."""
-        if not num_masks:  # the model was trained to foresee nothing
+        """Return the forwards between probes that keep their cost below PROBE_SHARE."""
+        if not num_masks:  # the model was trained to predict one token only
             return MAX_SPACING
         forwards = math.ceil((curve.of(1 + num_masks, num_masks) - 1.0) / PROBE_SHARE)
         return max(MIN_SPACING, min(forwards, MAX_SPACING))
 
 
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
-    """What settings must share for the same lessons to hold."""
+    """Return the settings that must be equal for statistics of one row to be valid for another."""
     way = settings.tau, settings.metric, settings.groups, settings.lookup, settings.aim
     penalties = settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty
     filters = settings.top_k, settings.top_p, settings.min_p

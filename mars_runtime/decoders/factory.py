@@ -1,4 +1,4 @@
-"""Batches and decoding for every device: the one place where a ``CursorBatch`` is made."""
+"""Factory of batches and decodings for every device; only this module makes a ``CursorBatch``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def new_batch(
     prefix_cache: PrefixCache | None = None,
     draft_models: DraftModels | None = None,
 ) -> Batch:
-    """A batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
+    """Return a batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
 
-    costs: of forwards on this device; ``block_size="auto"`` needs them.
+    costs: of forwards on this device; required by ``block_size="auto"``.
     """
     return CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, draft_models)
 
@@ -51,11 +51,10 @@ def decode(
 ) -> Decoding:
     """Decode a ragged batch by the method that the settings name at each step.
 
-    Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End: time
-    belongs to the engine. costs: needed by ``block_size="auto"`` only. forced: the number of tokens
-    that each forward takes, for timing random weights. hit: the cached prefix of a single prompt.
-    draft_models: needed by ``speculative`` only. Raises DecodeError at once when a prompt cannot
-    fit.
+    Yields one Prefill, then one Step per forward. ``seconds`` stay 0 and there is no End: the
+    engine measures time. costs: required by ``block_size="auto"``. forced: acceptance histogram, to
+    time models with random weights. hit: the cached prefix of a single prompt. draft_models:
+    required by ``speculative``. Raises DecodeError immediately if a prompt does not fit.
     """
     limit = settings().max_new_tokens
     check_prompts(model, prompts, limit)

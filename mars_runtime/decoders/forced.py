@@ -1,8 +1,7 @@
-"""How many tokens each forward takes, drawn from a given histogram: for timing models that have no
-real weights, and for nothing else. What is written under it means nothing.
+"""Acceptance drawn from a given histogram, to time models without real weights.
 
-``ForcedModel`` wraps a model: it computes everything the model would, then replaces the tokens and
-confidences.
+``ForcedModel`` wraps a model: it computes everything that the model would, then replaces the tokens
+and confidences. The text that it writes is meaningless.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
 TAKEN, REFUSED = 1.0, -1.0
-"""Confidences on either side of every τ."""
+"""Confidences above and below every τ."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedAcceptance:
-    """``shares[k - 1]`` is the share of forwards that take k tokens; they add up to 1.
+    """Acceptance histogram: ``shares[k - 1]`` is the share of forwards that accept k tokens.
 
-    A forward takes at most B of them, whatever is drawn. The draw depends on (seed, row, position
-    in the answer) alone, so that every peer of a comparison meets the same luck. In lossless mode
-    all drafts are taken as agreed, so that the same histogram holds one forward later.
+    The shares add up to 1. A forward accepts at most B tokens, whatever is drawn. The draw depends
+    only on (seed, row, position in the answer), so all compared methods get the same draws. In
+    lossless mode all drafts count as agreed, so the same histogram applies one forward later.
     Raises DecodeError.
     """
 
@@ -53,7 +52,7 @@ class ForcedAcceptance:
 
     @classmethod
     def parse(cls, text: str, seed: int = 0) -> ForcedAcceptance:
-        """From "0.55,0.23,0.10,0.12". Raises DecodeError."""
+        """Parse "0.55,0.23,0.10,0.12". Raises DecodeError."""
         try:
             shares = tuple(float(part) for part in text.split(","))
         except ValueError:
@@ -62,19 +61,24 @@ class ForcedAcceptance:
 
     @classmethod
     def recorded(cls, counts: Mapping[int, int], seed: int = 0) -> ForcedAcceptance:
-        """From how many forwards of real runs took k tokens, by k. Raises DecodeError."""
+        """Build from counts of real runs: k -> forwards that accepted k tokens.
+
+        Raises DecodeError.
+        """
         total, most = sum(counts.values()), max(counts, default=0)
         return cls(tuple(counts.get(k, 0) / max(total, 1) for k in range(1, most + 1)), seed)
 
     @property
     def mean(self) -> float:
-        """Tokens a forward that the histogram promises where B does not cap it."""
+        """Mean number of tokens per forward, where B is no limit."""
         return sum(k * share for k, share in enumerate(self.shares, 1))
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """k + 1 tokens are taken when a uniform number is at or above bound k: MAX_BLOCK_SIZE - 1
-        numbers, those behind the histogram infinite."""
+        """MAX_BLOCK_SIZE - 1 cumulative shares, padded with infinity.
+
+        A forward accepts k + 1 tokens if a uniform number is at or above bound k.
+        """
         sums = list(accumulate(self.shares))[:-1]
         return (*sums, *[math.inf] * (MAX_BLOCK_SIZE - 1 - len(sums)))
 
@@ -100,7 +104,7 @@ class ForcedModel:
         return getattr(self._model, name)
 
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
-        """As of the model; what was fed is remembered."""
+        """Run the model and store the fed tokens."""
         assert branches is None, "acceptance is imposed on one group of masks"
         self._fed, self._cursors = tokens.tolist(), list(cache.cursors[: len(tokens)])
         return self._model.hidden(tokens, cache)
@@ -111,7 +115,8 @@ class ForcedModel:
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """What the model predicts from the latest forward, made to follow the histogram."""
+        """Return the model's predictions for the latest forward, changed to follow the
+        histogram."""
         found = self._model.read(hidden, head, sampling)
         slots = range(len(self._fed[0]))[head] if isinstance(head, slice) else None
         return [

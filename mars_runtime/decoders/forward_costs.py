@@ -1,5 +1,7 @@
-"""What forwards of one device cost, by tokens per row: measured at first (``engine/costs.py``), and
-set right by what those of runs turn out to take."""
+"""Cost of forwards on one device, by tokens per row.
+
+Costs are measured once (``engine/costs.py``) and then corrected from the times of real steps.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,22 @@ from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
 MAX_LESSONS = 32
-# Variances of the log of a step's time: how far a single one strays; how far each of the numbers
-# that are tracked moves until the next one, and what it is taken for at first.
+# Variances of log step times: NOISE is that of a single step; WANDERING is the drift of each
+# tracked
+# number from step to step; UNKNOWN is the initial variance of each.
 NOISE = 0.06**2
 WANDERING = 0.01**2, 0.005**2, 0.03**2
 UNKNOWN = 0.1**2, 0.1**2, 0.5**2
-UNSURE = 0.1**2  # of the level: from here on it is asked for
-JUMP = 4.0  # times as far as expected: the machine has changed, and not a little
+UNSURE = 0.1**2  # variance of the level above which a step of one token is requested
+JUMP = 4.0  # standard deviations of a residual that mean that the machine's speed has changed
 
 
 class Curve(NamedTuple):
-    """What forwards of one number of rows cost, in forwards of one token per row.
+    """Cost of forwards with one number of rows, in units of a forward of one token per row.
 
-    plain: of 1, 2, 3 ... tokens per row. masks: what it adds that there are masks among them, for
-    an adapter that they go through. is_sure: whether that is known; if not, a step of one token
-    tells.
+    plain: cost of 1, 2, 3 ... tokens per row. masks: additional cost of masks among them, from an
+    adapter that acts on masks. is_sure: whether the level is known; if not, the caller should run a
+    step of one token.
     """
 
     plain: Sequence[float]
@@ -39,11 +42,11 @@ class Curve(NamedTuple):
     is_sure: bool = True
 
     def of(self, width: int, num_masks: int) -> float:
-        """The cost of ``width`` tokens per row, ``num_masks`` of them in a group."""
+        """Return the cost of ``width`` tokens per row, ``num_masks`` of them in mask groups."""
         return self.plain[width - 1] + (self.masks if num_masks else 0.0)
 
     def at(self, share: float) -> Curve:
-        """As if what more than one token costs counted so many times."""
+        """Return the curve with the cost beyond one token scaled by ``share``."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
 
 
@@ -51,8 +54,8 @@ class Curve(NamedTuple):
 def reference_curve() -> Curve:
     """Return the committed costs of a forward, which are the same on every machine.
 
-    ``tools/reference_costs.py`` measured them. ``auto`` decides by them where fewest passes are the
-    objective, so that a prompt takes the same passes whatever the machine does meanwhile.
+    ``tools/reference_costs.py`` measured them. ``auto`` uses them with the objective ``passes``, so
+    that a prompt takes the same forward passes on every machine.
     """
     measured = json.loads(REFERENCE.read_text(encoding="utf-8"))
     plain = [_between(measured["plain"], length) for length in range(1, MAX_FED + 1)]
@@ -60,14 +63,13 @@ def reference_curve() -> Curve:
 
 
 class Tracking:
-    """Where steps stand beside what was measured at first, for the machine does not stand still:
-    neighbours come and go, memory and cores become faster and slower apart from each other.
+    """Corrections of the measured costs, since the speed of a machine changes with its other load.
 
-    Three numbers, of which the logs are tracked: the level (how many times as long a step of one
-    token takes), the apartness (how many times as long all others take beside that) and the
-    dearness (how many times as much further tokens add). A Kalman filter, extended because what
-    tokens add is no log, finds them in the times of steps: those of one token tell of the level
-    alone, others of all three, and of each as far as it is uncertain.
+    Tracks the logs of three numbers. level: factor on the time of a step of one token. apartness:
+    factor on the time of all wider steps, on top of the level. dearness: factor on the cost of
+    further tokens. An extended Kalman filter estimates them from step times (the cost of further
+    tokens is not linear in the logs). Steps of one token update the level only; others update all
+    three, each in proportion to its uncertainty.
     """
 
     def __init__(self) -> None:
@@ -78,11 +80,11 @@ class Tracking:
 
     @property
     def is_sure(self) -> bool:
-        """Where no step has one token, what of their time is the level's becomes a guess."""
+        """Whether the level is known: it is not if no step of one token was seen for long."""
         return self._spread[0][0] <= UNSURE
 
     def now(self, measured: Curve) -> Curve:
-        """What was measured, set right."""
+        """Return the measured curve with the corrections applied."""
         apart = math.exp(self._found[1])
         dear = apart * math.exp(self._found[2])
         one, *more = measured.plain
@@ -90,8 +92,11 @@ class Tracking:
         return Curve(plain, dear * measured.masks, self.is_sure)
 
     def note(self, added: float, ratio: float) -> None:
-        """One more step. added: by the first measurement, to one token, for what it fed; ratio:
-        what it took, over one token then."""
+        """Update the estimates with one step.
+
+        added: measured cost of the step beyond one token. ratio: its time over the measured time of
+        one token.
+        """
         level, apart, dear = self._found
         base = 1.0 + math.exp(dear) * added
         missed = math.log(ratio / base) - level - (apart if added else 0.0)
@@ -110,22 +115,21 @@ class Tracking:
                 row[other] -= share * shared[other] / whole
 
     def _spread_of(self, slopes: Sequence[float]) -> tuple[list[float], float]:
-        """What the log of a step's time shares with each number, and its own variance."""
+        """Return the covariance of a step's log time with each number, and its own variance."""
         shared = [sum(map(operator.mul, row, slopes)) for row in self._spread]
         return shared, sum(map(operator.mul, shared, slopes)) + NOISE
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardCosts:
-    """What forwards cost on one device.
+    """Costs of forwards on one device.
 
-    depth: the B that the model was trained with, the most that is ever chosen.
-    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens per row over that of 1.
-    masks: number of rows -> what masks add to a forward, over the same.
-    seconds: of a forward of one token for the fewest rows; 0 if not told.
-    lessons: what earlier runs on this device taught whoever chooses by these costs.
-    fewer: the same with fewer threads, by their number, where ``in_force`` tells how many forwards
-    get now.
+    depth: the B that the model was trained with, an upper bound on every choice. rho: number of
+    rows -> time of forwards of 1, 2, 3 ... tokens per row, relative to 1 token. masks: number of
+    rows -> additional cost of masks, in the same unit. seconds: time of a forward of one token for
+    the fewest rows; 0 if unknown. lessons: statistics of earlier runs on this device, by the
+    settings they are valid for. fewer: number of threads -> costs with that many threads;
+    ``in_force`` returns the current number.
     """
 
     depth: int
@@ -139,37 +143,44 @@ class ForwardCosts:
     _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
 
     def learn(self, basis: Hashable, lesson: Any) -> None:
-        """Keep a lesson; of more than MAX_LESSONS the oldest is forgotten, for what they are kept
-        under is asked by whoever sends requests."""
+        """Store statistics.
+
+        The oldest of more than MAX_LESSONS are evicted, since clients choose the keys.
+        """
         self.lessons.pop(basis, None)
         self.lessons[basis] = lesson
         if len(self.lessons) > MAX_LESSONS:
             del self.lessons[next(iter(self.lessons))]
 
     def curve(self, num_rows: int) -> Curve:
-        """Up to MAX_FED tokens, for the next larger batch that was measured or else by the largest,
-        with the threads now in force and as dear as further tokens are now; what was not measured
-        costs in proportion."""
+        """Return the costs for ``num_rows`` rows of up to MAX_FED tokens, corrected for the current
+        speed.
+
+        Uses the next larger measured batch, else the largest, with the current number of threads.
+        Lengths beyond the measured ones cost in proportion.
+        """
         now = self._now()
         return now._tracking.now(now._measured(num_rows))
 
     def note(self, step: Step, seconds: float) -> None:
-        """A step took so long: where it had one row, and no draft model's forwards are in that
-        time, it tells what forwards cost."""
+        """Update the corrections from a step, if it had one row and no forwards of a draft
+        model."""
         if len(step.rows) == 1 and not step.rows[0].num_draft_forwards:
             (row,) = step.rows
             self.took(row.num_fed, row.num_fed - row.num_pending, seconds)
 
     def took(self, width: int, num_masks: int, seconds: float) -> None:
-        """A step of one row took so long; ``width`` tokens were fed, ``num_masks`` of them masks in
-        groups."""
+        """Update the corrections from the time of a step of one row.
+
+        width: tokens fed. num_masks: how many of them are masks in groups.
+        """
         now = self._now()
         if now.seconds and width <= MAX_FED:
             added = now._measured(1).of(width, num_masks) - 1.0
             now._tracking.note(added, seconds / now.seconds)
 
     def _now(self) -> ForwardCosts:
-        """Those of the threads in force."""
+        """Return the costs for the current number of threads."""
         return self.fewer.get(self.in_force(), self) if self.in_force is not None else self
 
     def _measured(self, num_rows: int) -> Curve:
@@ -177,7 +188,7 @@ class ForwardCosts:
             enough = [rows for rows in self.rho if rows >= num_rows]
             nearest = min(enough) if enough else max(self.rho)
             known = self.rho[nearest]
-            # What a forward costs goes by its tokens, so more rows are as longer ones of fewer.
+            # The cost depends on the number of tokens, so more rows count as fewer, longer rows.
             times = max(1.0, num_rows / nearest)
             one = _between(known, times)
             plain = [_between(known, times * length) / one for length in range(1, MAX_FED + 1)]
@@ -186,7 +197,7 @@ class ForwardCosts:
 
 
 def _between(known: Sequence[float], length: float) -> float:
-    """The cost of a length, measured lengths joined straight, longer ones in proportion."""
+    """Return the cost of ``length``: linear between measured lengths, proportional beyond them."""
     if length >= len(known):
         return known[-1] * length / len(known)
     below = int(length)

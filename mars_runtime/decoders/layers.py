@@ -1,8 +1,8 @@
-"""Runs a forward again and reads it after every layer, in pieces shorter than a forward.
+"""Run a forward again and read its predictions after every layer, in pieces.
 
-Each ``next`` of ``look`` is one piece: some layers of a few tokens of the text before, one layer of
-the forward, or the head for a few states. Whoever decodes meanwhile waits for one of them at most.
-What is read, and what it is worth: ``mars_runtime/layers.py``.
+Each ``next`` of ``look`` runs one piece, shorter than a forward: some layers of a few tokens of the
+text before, one layer of the forward, or the head for a few states. Other runs on the same device
+wait for at most one piece. ``mars_runtime/layers.py`` defines and interprets the results.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
-NUM_TOKENS = 16  # of the text before, at once
-SHARE = 8  # of the layers at once, an eighth
-NUM_STATES = 8  # read at once
+NUM_TOKENS = 16  # tokens of the preceding text per piece
+SHARE = 8  # an eighth of the layers per piece
+NUM_STATES = 8  # states per piece to which the head is applied
 UNFIT = "This forward cannot be run again: choose another one."
 
 
@@ -34,8 +34,11 @@ def look(
     fed: Fed,
     kept: PrefixCache | None = None,
 ) -> Generator[None, None, Layers]:
-    """What the forward says after each layer. ``kept``: where keys and values of earlier texts are
-    found. Raises DecodeError for what is no forward of this model."""
+    """Yield after each piece; return the predictions of the forward after each layer.
+
+    kept: prefix cache with keys and values of earlier texts. Raises DecodeError for a forward that
+    this model cannot run.
+    """
     _check(model, vocabulary, fed)
     with torch.inference_mode():
         looking = _Looking(model, vocabulary, fed)
@@ -51,7 +54,7 @@ def look(
 
 
 def _check(model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
-    """Raises DecodeError."""
+    """Raise DecodeError for a forward that this model cannot run."""
     num_masks = sum(fed.groups)
     is_fit = (
         0 <= fed.cursor < len(fed.ids)
@@ -68,7 +71,7 @@ def _check(model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
 
 
 class _Looking:
-    """One forward, run again on a cache of its own."""
+    """One forward that is run again on a KV cache of its own."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
         self._model = model
@@ -79,7 +82,7 @@ class _Looking:
         self._num_layers: int = model.config.num_layers
 
     def steps(self, kept: PrefixCache | None) -> Generator[None, None, Layers]:
-        """The text before, the forward, then the real tokens; a piece each time."""
+        """Run the preceding text, the forward, then the real tokens; yield after each piece."""
         fed, layout = self._fed, Layout(self._fed.num_pending, self._fed.groups)
         yield from self._read_text(kept)
         tokens = [*fed.ids[fed.cursor :], *[self._mask_id or 0] * sum(fed.groups)]
@@ -101,7 +104,7 @@ class _Looking:
         return Layers(columns, (yield from self._real(columns)))
 
     def _read_text(self, kept: PrefixCache | None) -> Iterator[None]:
-        """Keys and values of all that the forward found in the cache."""
+        """Compute the keys and values that the forward found in the KV cache."""
         unread = list(self._fed.ids[: self._fed.cursor])
         for index, block in enumerate(kept.find(unread) if kept is not None else ()):
             self._cache.put(0, index, block)
@@ -115,7 +118,7 @@ class _Looking:
     def _states(
         self, tokens: Sequence[int], branches: Branches | None, size: int
     ) -> Generator[None, None, list[Tensor]]:
-        """Embeddings, and the states after every ``size`` layers: [1, Q, hidden] each."""
+        """Return the embeddings and the states after every ``size`` layers: [1, Q, hidden] each."""
         fed = torch.tensor([list(tokens)])
         found: list[Tensor] = []
         bounds = (0, 0, *range(size, self._num_layers, size), self._num_layers)
@@ -128,7 +131,7 @@ class _Looking:
     def _said(
         self, tokens: Sequence[int], branches: Branches | None
     ) -> Generator[None, None, list[tuple[Saying, ...]]]:
-        """For each token what it says before the first layer and after each."""
+        """Return for each token its predictions before the first layer and after each layer."""
         states = yield from self._states(tokens, branches, 1)
         said: list[list[Saying]] = [[] for _ in tokens]
         sampling = SamplingMetadata(self._forbidden, ["probability"])
@@ -142,7 +145,7 @@ class _Looking:
         return [tuple(column) for column in said]
 
     def _real(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
-        """The columns of what the run wrote where masks stood."""
+        """Return the columns of the tokens that the run emitted at the masks' positions."""
         fed = self._fed
         wanted = {each.position for each in columns if each.root is not None}
         end = min(len(fed.text), max(wanted, default=-1) + 1)

@@ -1,21 +1,21 @@
-"""What one forward does for each row of a cursor cache: what is fed, decided and drafted next.
+"""Plan and settle one forward for each row of a cursor cache: what to feed, accept and draft next.
 
-``Steering.feeds`` says how much may be fed, ``plan_row`` what is, ``RowOutcome.of`` judges what
-came back and lets ``Steering`` draft. Nothing of it is final before every row has been judged. By
-values alone: no tensors, model or cache.
+``Steering.feeds`` returns how much may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
+judges the predictions and lets ``Steering`` draft. Nothing is committed before every row has been
+judged. The module works on values: it uses no tensors, model or cache.
 
-τ of an unverified forward may adapt. Both rules start from the floor that the settings name as τ
-and never go below it.
+τ of an unverified forward may adapt. Both rules start from the τ of the settings and never go below
+it.
 
-- By entropy: a forward whose own AR token was uncertain is not to be trusted with more. How
-  uncertain, by what is known of its rivals, falls into a class, and each class goes a share of the
-  way from the floor to 1.
-- By agreement: accepted tokens come back as real ones, and the same forward says for free what AR
-  would have chosen in their positions. Each that AR would not have chosen raises the threshold,
-  each other lowers it, in such proportion that the two balance where the share of agreement is the
-  target (adaptive conformal inference, arXiv 2106.00193, is the same rule).
+- Entropy: the more uncertain the forward's own AR token, the higher τ. The entropy, computed from
+  the token's known rivals, falls into a class; each class moves τ a share of the way to 1.
+- Agreement: accepted tokens are fed again as real tokens, and the same forward yields AR's choice
+  for their positions at no extra cost. Each token that AR would not have chosen raises τ and each
+  other token lowers it, in such proportion that they balance where the share of agreement is the
+  target (the rule of adaptive conformal inference, arXiv 2106.00193).
 
-Everything that decides is in the events of the run, so it can be worked out again from its trace.
+The events of a run contain everything these decisions depend on, so they can be recomputed from its
+trace.
 """
 
 from __future__ import annotations
@@ -52,21 +52,22 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
 NO_DRAFT = "No draft model is known here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
-"""Entropies in nats up to which a class goes, and the share of the way from the floor to 1."""
-RATE = 0.2  # of the way, for a target of 1, that one token moves the threshold
-MOST = 0.98  # of the way: at 1 itself nothing more would be taken, and nothing learnt
+"""(maximum entropy in nats, share of the way from τ to 1) for each class."""
+RATE = 0.2  # share of the way that one token moves τ, for a target of 1
+MOST = 0.98  # maximum share of the way: at 1 no draft would be accepted and nothing learnt
 
 
 @dataclass(slots=True)
 class RowPlan:
-    """What one forward will do for one row: the settings in force, the real tokens to feed, how
-    many of them are drafts, the masks after each of those and after the one before, and how many
-    tokens may leave.
+    """What one forward does for one row.
 
-    layout: how the tokens are fed. is_tree: whether masks stand after other tokens than the last
-    pending one. first_slot: the slot that predicts the first position not yet emitted. num_checks:
-    slots before it that are read too, for what AR would have chosen in the positions of tokens that
-    have left.
+    tokens: real tokens to feed, of which the last ``num_drafts`` are drafts. groups: masks after
+    the token before the first draft, and after each draft. remaining: maximum number of tokens to
+    emit.
+
+    layout: how the tokens are laid out. is_tree: whether masks follow a token other than the last
+    pending one. first_slot: the slot that predicts the first position not emitted yet. num_checks:
+    slots read before it, which hold AR's choices for positions already emitted.
     """
 
     row: Row
@@ -89,13 +90,13 @@ class RowPlan:
 
     @property
     def num_slots(self) -> int:
-        """Slots to be read, one after the other: checks, a choice of AR for each group, and its
+        """Number of consecutive slots to read: checks, AR's choice for each group, and its
         masks."""
         return self.num_checks + len(self.groups) + sum(self.groups)
 
     @property
     def first_read(self) -> int:
-        """The first slot to be read."""
+        """The first slot to read."""
         return self.first_slot - self.num_checks
 
     @property
@@ -103,23 +104,28 @@ class RowPlan:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
     def risen(self, checks: list[Proposal]) -> float:
-        """How far τ has risen, with what AR chose in the positions of the row's latest tokens. The
-        row learns it once the forward is settled."""
+        """Return how far τ has risen, given AR's choices for the row's latest tokens.
+
+        The row itself is updated only when the forward is committed.
+        """
         left = self.tokens[1 : 1 + len(checks)]
         agreed = [check.token == token for check, token in zip(checks, left, strict=True)]
         return raised_after(self.row.raised, agreed, self.settings.target)
 
     def read_positions(self) -> list[int]:
-        """Where the slots to be read stand, counted from the cursor."""
+        """Return the positions of the slots to read, relative to the cursor."""
         layout = self.layout
         return layout.numbers(layout.num_fed)[0][self.first_read :]
 
     def penalty(
         self, cursor: int, first: int, vocab_size: int, eos_ids: frozenset[int]
     ) -> Penalty | None:
-        """What is held against tokens that occurred, of the slots from ``first`` on. A real token's
-        slot goes by all tokens up to its own, drafts among them; a mask's by those up to the token
-        that its group stands after, for the others are not known before the forward."""
+        """Return the penalties on tokens that occurred, for the slots from ``first`` on.
+
+        The slot of a real token counts all tokens up to its own, drafts included. The slot of a
+        mask counts the tokens up to the one that its group follows: later ones are unknown before
+        the forward.
+        """
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
         places, roots, _ = self.layout.numbers(self.layout.num_fed)
         known = [cursor + count for count in (*range(1, num_pending + 1), *roots[num_pending:])]
@@ -130,10 +136,11 @@ class RowPlan:
         )
 
     def ranked(self, place: int) -> list[MaskGroup]:
-        """The masks that a sampler head may choose anew; ``place``: of the row in the forward.
+        """Return the mask groups that a sampler head may rerank. ``place``: place of the row.
 
-        The first mask of a group follows what AR chose behind the token that the group stands
-        after. Rows that draw keep what was drawn; entropy says nothing of single candidates.
+        The first mask of a group follows AR's choice behind the token that the group follows.
+        Returns none for rows that sample, which keep the sampled token, and for the metric entropy,
+        which does not score single candidates.
         """
         if self.settings.temperature > 0 or self.settings.metric == "entropy":
             return []
@@ -145,7 +152,7 @@ class RowPlan:
         return found
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
-        """What the slots predict, as ``acceptance.judge`` asks for it: choices and groups."""
+        """Split the slots into choices and groups, the arguments of ``acceptance.judge``."""
         at, groups = len(self.groups), []
         for size in self.groups:
             groups.append(slots[at : at + size])
@@ -154,11 +161,11 @@ class RowPlan:
 
 
 def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> RowPlan:
-    """Drafts are dropped when lossless was switched off or the limit was lowered: they never left,
-    so nobody misses them.
+    """Return the plan of a row's next forward.
 
-    feed: what may be fed at most. has_mask: whether there is a mask token. Raises DecodeError where
-    one is needed.
+    Drafts are dropped when lossless was switched off or the limit was lowered; they were never
+    emitted. feed: maximum drafts and masks. has_mask: whether there is a mask token. Raises
+    DecodeError if one is needed and missing.
     """
     limit = min(row.limit, settings.max_new_tokens)
     remaining = max(1, limit - row.num_emitted)
@@ -175,8 +182,10 @@ def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> 
 def group_sizes(
     settings: DecodeSettings, feed: Feed, remaining: int, num_drafts: int
 ) -> tuple[int, ...]:
-    """Masks after the last emitted token and after each of ``num_drafts`` drafts: none that could
-    not be of use, and no more than MAX_FED tokens in all."""
+    """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts.
+
+    Leaves out masks that cannot be used and feeds at most MAX_FED tokens in all.
+    """
     tokens = range(num_drafts + 1)
     roots = {num_drafts} if feed.roots is None else set(tokens).intersection(feed.roots)
     size = min(feed.num_masks, (MAX_FED - len(tokens)) // max(len(roots), 1)) + 1
@@ -190,9 +199,11 @@ def group_sizes(
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """What a forward decided for a row, before anything of it is final: its judgement, what the row
-    drafts for the next forward without a draft model, what AR said of its last tokens, how far that
-    raises tau, and the tau that this led to, where tau adapts."""
+    """What a forward decided for a row, before it is committed.
+
+    ahead: drafts for the next forward, without a draft model's. checks: AR's choices for the row's
+    last tokens. raised: how far they raise τ. threshold: the resulting τ, if τ adapts.
+    """
 
     plan: RowPlan
     judgement: Judgement
@@ -205,7 +216,7 @@ class RowOutcome:
     def of(
         cls, plan: RowPlan, slots: list[Proposal], steering: Steering, eos_ids: frozenset[int]
     ) -> RowOutcome:
-        """By what the row's slots predict."""
+        """Judge the predictions in the row's slots and draft for the next forward."""
         checks, slots = slots[: plan.num_checks], slots[plan.num_checks :]
         choices, groups = plan.split(slots)
         held, raised, threshold = plan.settings, plan.row.raised, None
@@ -219,7 +230,7 @@ class RowOutcome:
         return cls(plan, judgement, ahead, raised, tuple(checks), threshold)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
-        """What a draft model is to add; None where it has nothing to do."""
+        """Return the request to a draft model, or None if there is nothing to draft."""
         settings, judgement, drafts = self.plan.settings, self.judgement, self.ahead.tokens
         if settings.method != "speculative" or judgement.stop in FINAL:
             return None
@@ -230,7 +241,7 @@ class RowOutcome:
         return DraftRequest(self.plan.row, judgement.emitted, drafts, at_most, settings)
 
     def step(self, cursor: int, drafted: Drafted) -> RowStep:
-        """The event of the row."""
+        """Return the event of the row."""
         plan, judgement, ahead = self.plan, self.judgement, self.ahead
         return RowStep(
             row=plan.row.number,
@@ -256,7 +267,7 @@ class RowOutcome:
 def drafted_for(
     outcomes: Sequence[RowOutcome], draft_rows: DraftRows | None, eos_ids: frozenset[int]
 ) -> dict[int, Drafted]:
-    """What draft models put behind the drafts, by number of the row. Raises DecodeError."""
+    """Return what draft models add to the drafts, by row number. Raises DecodeError."""
     requests = [found for one in outcomes if (found := one.request(eos_ids)) is not None]
     if not requests:
         return {}
@@ -266,8 +277,8 @@ def drafted_for(
 
 
 class Ahead(NamedTuple):
-    """What a row drafts: proposals of its forward, or what was looked up in its place, and guesses
-    behind the proposals. All are tokens."""
+    """Draft tokens of a row: proposals of its forward or looked-up tokens, and guesses behind
+    them."""
 
     proposed: Sequence[int] = ()
     looked_up: Sequence[int] = ()
@@ -275,14 +286,16 @@ class Ahead(NamedTuple):
 
     @property
     def tokens(self) -> list[int]:
-        """What the next forward verifies."""
+        """All tokens that the next forward verifies."""
         return [*self.proposed, *self.looked_up, *self.guessed]
 
 
 class Steering:
-    """What the rows of one batch draft: by their settings, or by what pays. ``costs``: of forwards
-    on its device; without them no row can leave B to be chosen. ``block_size``: the most masks and
-    one that a model is fed beside a draft model. ``has_mask``: whether there is a mask token."""
+    """Decide what the rows of one batch draft, by their settings or by what pays.
+
+    costs: of forwards on this device; None rejects automatic B. block_size: cap on B with a draft
+    model. has_mask: whether there is a mask token.
+    """
 
     def __init__(
         self,
@@ -300,8 +313,10 @@ class Steering:
         self._curve = Curve([1.0])  # of the rows of the latest forward
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[Feed]:
-        """What the next forward may feed for each row. Raises DecodeError with the numbers of the
-        rows that ask for what was not measured."""
+        """Return what the next forward may feed for each row.
+
+        Raises DecodeError with the numbers of the rows with automatic B if no costs were measured.
+        """
         both = list(zip(rows, settings, strict=True))
         asked = [row.number for row, now in both if now.is_auto]
         if not asked:
@@ -322,8 +337,10 @@ class Steering:
     def _agreed(
         self, both: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[Feed]
     ) -> list[Feed]:
-        """Let rows draft only as far as that pays for all that share the forward. Where a row's
-        width is fixed, or fewest passes are wanted, nothing is taken back."""
+        """Let rows draft only as far as that pays for all rows of the forward.
+
+        Returns ``feeds`` unchanged if a row's width is fixed or its objective is ``passes``.
+        """
         stakes = []
         for row, now in both:
             if now.is_auto and now.is_verified and now.aim == "time" and row.drafter is not None:
@@ -359,7 +376,7 @@ class Steering:
         return reference_curve() if settings.aim == "passes" else self._curve
 
     def settle(self, plan: RowPlan, judgement: Judgement) -> Ahead:
-        """Learn from a forward and say what the row drafts."""
+        """Learn from a forward and return the row's drafts."""
         row, settings = plan.row, plan.settings
         if not settings.is_verified:
             if settings.is_auto and row.outlook is not None:
@@ -393,18 +410,18 @@ class Steering:
         return Ahead(looked_up=drafts) if is_found else Ahead(drafts)
 
     def _guess(self, plan: RowPlan, judgement: Judgement) -> Ahead:
-        """As many guesses as B and the limit leave room for."""
+        """Return the Jacobi guesses: as many as B and the limit allow."""
         last, answers = judgement.emitted[-1], judgement.drafts
         count = min(plan.settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)
         return Ahead(answers, guessed=first_guesses(last, answers, count, self._eos_ids))
 
     def leave(self, row: Row) -> None:
-        """Keep what a row taught that has ended, for those after it."""
+        """Store the statistics of a row that has ended, for later rows."""
         if row.drafter is not None and row.drafter.is_taught and self._costs is not None:
             self._costs.learn(row.drafter.basis, row.drafter)
 
     def _drafter(self, row: Row, settings: DecodeSettings) -> Drafter:
-        """That of the row; a new one when it begins or was steered."""
+        """Return the row's drafter; create one if it has none or the settings changed."""
         if row.drafter is None or not row.drafter.fits(settings):
             before = self._costs.lessons.get(basis_of(settings)) if self._costs else None
             row.drafter = Drafter(settings, self._most_masks, before)
@@ -412,26 +429,31 @@ class Steering:
 
 
 def first_guesses(last: int, answers: Sequence[int], count: int, ends: frozenset[int]) -> list[int]:
-    """Guesses of Jacobi decoding behind ``answers`` that make ``count`` of both; none behind an end
-    of the text.
+    """Return Jacobi guesses that extend ``answers`` to ``count`` tokens; none after an EOS token.
 
-    last: the token before the answers, which counts where there are none of those. A position that
-    comes into the window new has no answer yet: its first guess is the token before it, once more.
+    last: the token before the answers, used if there are none. A position that is new in the window
+    has no answer yet: its first guess repeats the token before it.
     """
     before = answers[-1] if answers else last
     return [] if before in ends else [before] * (count - len(answers))
 
 
 def entropy(own: Proposal) -> float:
-    """Of a distribution in nats, by the runners-up of its token and all the rest as if it were one:
-    they are probabilities whatever the confidence is."""
+    """Return the entropy of a distribution in nats.
+
+    It is computed from the token's runners-up, with the remaining probability as one more outcome.
+    The runners-up are probabilities whatever the confidence metric is.
+    """
     shares = [share for _, share in own.runners_up]
     shares.append(max(0.0, 1.0 - sum(shares)))
     return -sum(share * math.log(share) for share in shares if share > 0)
 
 
 def threshold_for(settings: DecodeSettings, own: Proposal, raised: float) -> float:
-    """τ of a forward whose own AR token is ``own``; ``raised``: of the way, by agreement."""
+    """Return τ of a forward with the AR token ``own``.
+
+    ``raised``: share of the way, by agreement.
+    """
     share = raised
     if settings.threshold == "entropy":
         uncertain = entropy(own)
@@ -440,8 +462,8 @@ def threshold_for(settings: DecodeSettings, own: Proposal, raised: float) -> flo
 
 
 def raised_after(raised: float, agreed: Iterable[bool], target: float) -> float:
-    """How far the threshold stands after tokens of which AR would have chosen those that
-    ``agreed``."""
+    """Return how far τ has risen after tokens for which ``agreed`` says whether AR chose the
+    same."""
     for is_same in agreed:
         raised += -RATE * (1.0 - target) if is_same else RATE * target
         raised = min(MOST, max(0.0, raised))

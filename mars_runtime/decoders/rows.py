@@ -1,16 +1,15 @@
-"""Which row stands where in a KV cache, and what of it is still to be fed: bookkeeping.
+"""Rows of a KV cache: the place of each row, and its tokens that are still to be fed.
 
-The rows of the next forward stand in the first places, the others behind them. One equation always
-holds of a row: the tokens in the cache, those unread and those pending, less the drafts, are its
-prompt and what it has emitted.
+The rows of the next forward occupy the first places. An invariant holds for every row: its cached,
+unread and pending tokens without the drafts are its prompt and the tokens it has emitted.
 
-With a prefix cache, blocks are copied in before the rest of a prompt is read, and out of a text
-that is over, as far as it is final. Keys and values of a real token depend on nothing but the
-tokens up to it: what is steered decides which tokens are taken, and an adapter acts on masks alone.
-A prompt that holds the mask's own token is kept up to there. A block may have been computed in a
-forward of another shape (a whole prompt, or a few tokens of an answer). That changes no bit where
-the model is bitwise. On a GPU it may change the last bits, as the shape of any forward there may. A
-model on a CPU that is not bitwise gets no prefix cache.
+With a prefix cache, blocks are copied in before the rest of a prompt is prefilled, and copied out
+of a finished text as far as it is final. Keys and values of a real token depend only on the tokens
+up to it: sampling decides which tokens are emitted, and an adapter acts on masks only. A prompt
+that contains the mask token is cached up to that token. A block may come from a forward of another
+shape (a whole prompt, or a few tokens of an answer). That changes no bit if the model is bitwise.
+On a GPU it may change the last bits, as any other shape of a forward does there. A model on a CPU
+that is not bitwise gets no prefix cache.
 """
 
 from __future__ import annotations
@@ -29,8 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 class KVCache(Protocol):
-    """What is asked of a KV cache here; ``cache.BlockKVCache`` is one. ``block`` and ``put`` copy
-    keys and values of a row's prefix out and in, and are asked for with a prefix cache alone."""
+    """Interface of a KV cache, which ``cache.BlockKVCache`` implements.
+
+    ``block`` and ``put`` copy keys and values of a row's prefix out and in; only a prefix cache
+    needs them.
+    """
 
     rows: int
     cursors: list[int]
@@ -44,21 +46,21 @@ class KVCache(Protocol):
 
 @dataclass(slots=True)
 class Row:
-    """A row that is being decoded. Its cursor is that of its place.
+    """A row that is being decoded. Its cursor is stored in the cache, by place.
 
-    limit: tokens it may emit at most, for which the cache has room.
-    unread: prompt tokens to be fed before it can decode.
-    pending: tokens behind the cursor: emitted ones, then ``num_drafts`` that wait for AR's word.
-    num_prompt: leading tokens of ``text`` that are the prompt.
-    text: the prompt and all that was emitted; as much of it as was asked for is in ``lookup``.
-    num_reused: prompt tokens that were not fed, because the prefix cache had them.
-    prefix: blocks that it has for the prompt, until they are copied.
-    raised: how far its threshold has risen, by what AR thought of its tokens.
-    outlook, drafter: what its text has taught of its drafts, where B is left to be chosen.
-    sizes: chooses its B where fewest passes are the objective and drafts are not verified.
-    beside: what stands for it beside a draft model (``draft_model.py``).
-    is_sound: whether the latest forward of the row went well. What it read of its slots were
-        numbers, so keys and values of all tokens before them are.
+    limit: maximum number of emitted tokens, for which the cache has room.
+    unread: prompt tokens to feed before the row can decode.
+    pending: tokens behind the cursor: emitted ones, then ``num_drafts`` drafts to be verified.
+    num_prompt: number of leading tokens of ``text`` that are the prompt.
+    text: the prompt and all emitted tokens; ``lookup`` indexes as much of it as was needed so far.
+    num_reused: prompt tokens copied from the prefix cache instead of fed.
+    prefix: blocks that the prefix cache has for the prompt, until they are copied.
+    raised: how far τ has risen by agreement with AR.
+    outlook, drafter: acceptance statistics of the row, if B is chosen automatically.
+    sizes: chooses B for an unverified row with the objective ``passes``.
+    beside: the corresponding row of a draft model (``draft_model.py``).
+    is_sound: whether the latest forward of the row succeeded. Its predictions were finite, so the
+        keys and values of all tokens before them are finite as well.
     """
 
     number: int
@@ -82,19 +84,21 @@ class Row:
 
     @property
     def written(self) -> list[int]:
-        """All that was emitted."""
+        """All emitted tokens."""
         return self.text[len(self.text) - self.num_emitted :]
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
-        """Tokens left, of which the first ``num_agreed`` were pending as drafts already."""
+        """Append emitted tokens, of which the first ``num_agreed`` were pending as drafts."""
         self.pending = emitted[num_agreed:] + drafts
         self.num_drafts = len(drafts)
         self.num_emitted += len(emitted)
         self.text += emitted
 
     def look_up(self, emitted: list[int], at_most: int) -> tuple[list[int], int]:
-        """What followed the last tokens of the text before, once ``emitted`` have left, and how
-        many of them were the same."""
+        """Return the prompt lookup behind the text with ``emitted`` appended.
+
+        Returns up to ``at_most`` tokens and the length of the match.
+        """
         self.lookup.extend(self.text[len(self.lookup) :])
         self.lookup.extend(emitted)
         return self.lookup.following(at_most)
@@ -106,21 +110,21 @@ class Rows:
     def __init__(
         self, cache: KVCache, prefix_cache: PrefixCache | None = None, mask_id: int | None = None
     ) -> None:
-        """``mask_id``: of the token that ends what can be kept of a text."""
+        """``mask_id``: the token at which the part of a text that can be cached ends."""
         self._cache = cache
         self._prefix_cache = prefix_cache
         self._mask_id = mask_id
         self._rows: list[Row] = []
-        self._left = [0] * cache.rows  # by the last tenant of a free place: slots it may have used
+        self._left = [0] * cache.rows  # per free place: slots that its last row may have written
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """In the order of their places."""
+        """Numbers of the rows, in the order of their places."""
         return tuple(row.number for row in self._rows)
 
     @property
     def ready(self) -> tuple[int, ...]:
-        """Numbers of the rows whose prompts are read."""
+        """Numbers of the rows whose prompts are prefilled."""
         return tuple(row.number for row in self._rows if not row.unread)
 
     @property
@@ -129,7 +133,7 @@ class Rows:
         return len(self._rows) == self._cache.rows
 
     def find(self, number: int) -> tuple[int, Row]:
-        """Place and row. Raises KeyError."""
+        """Return the place and the row. Raises KeyError."""
         for place, row in enumerate(self._rows):
             if row.number == number:
                 return place, row
@@ -138,8 +142,11 @@ class Rows:
     def join(
         self, number: int, prompt: Sequence[int], settings: Callable[[], DecodeSettings], limit: int
     ) -> None:
-        """Take the next free place, as new. The last prompt token is pending, the rest unread, so
-        that every emitted token comes out of a step."""
+        """Take the next free place and clear it.
+
+        The last prompt token is pending and the rest unread, so every emitted token results from a
+        step.
+        """
         assert not self.is_full, "there is a free place"
         assert number not in self.numbers, "a number is used once at a time"
         place = len(self._rows)
@@ -153,7 +160,7 @@ class Rows:
         self._rows.append(row)
 
     def reuse(self, place: int) -> None:
-        """Copy what the prefix cache has for the row's prompt, once; it goes on behind that."""
+        """Copy the prompt's blocks from the prefix cache, once, and move the cursor behind them."""
         row = self._rows[place]
         blocks, row.prefix = row.prefix, []
         if self._prefix_cache is None or not blocks:
@@ -178,9 +185,11 @@ class Rows:
         return row
 
     def _keep(self, place: int, row: Row) -> None:
-        """Leave what is final of a row that goes to the prefix cache, unless its latest forward
-        failed or it had none. A failure here is only logged: it must not keep the row from
-        going."""
+        """Copy the final part of a leaving row into the prefix cache.
+
+        Does nothing if the row's latest forward failed or it had none. A failure is only logged, so
+        that the row is always freed.
+        """
         if self._prefix_cache is None or not row.is_sound:
             return
         final = row.text[: self._cache.cursors[place]]
@@ -192,12 +201,14 @@ class Rows:
             _log.warning("What a run computed could not be kept (%s)", type(error).__name__)
 
     def _used(self, place: int) -> int:
-        """How many slots of a place may have been written, also by a forward that failed."""
+        """Return how many slots of a place may have been written, also by a failed forward."""
         return self._cache.cursors[place] + len(self._rows[place].unread) + MAX_FED
 
     def gather(self, numbers: Sequence[int]) -> list[Row]:
-        """Bring these rows to the first places, moving as few as possible; returns them in the
-        order of their places. Raises KeyError."""
+        """Move these rows to the first places, with as few swaps as possible.
+
+        Returns them in the order of their places. Raises KeyError.
+        """
         wanted = set(numbers)
         if unknown := wanted.difference(self.numbers):
             raise KeyError(min(unknown))

@@ -1,9 +1,9 @@
-"""Work on the model that is no run: a piece at a time, between the forwards of runs.
+"""Background jobs on the model, done in pieces between the forwards of runs.
 
-Where nobody decodes, one piece follows the other. Where somebody does, a piece rests so many times
-as long as it took that all pieces together take SHARE of the time: a run hardly sees them, and the
-gap between most of its forwards is what it was. One after the other, few of one owner. Pure
-bookkeeping: knows no model, no thread and no time of its own.
+While no run decodes, the pieces follow each other without pause. Otherwise the job pauses after
+each piece so that all pieces together take SHARE of the time; most gaps between forwards of a run
+stay as they were. Jobs run one after the other, and the number per owner is limited. Pure
+bookkeeping: the module uses no model, thread or clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_WAITING, MAX_OF_ONE = 6, 2
 
 
 class AsidesFullError(Exception):
-    """So much is waiting, of all or of this owner, that no more is taken."""
+    """The queue of background jobs is full, globally or for this owner."""
 
 
 @dataclass(slots=True)
@@ -44,18 +44,20 @@ class Aside:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """It is over, unless it was before."""
+        """End the job with an error, unless it has ended."""
         if not self.found.done() and self._is_wanted():
             self.found.set_exception(error)
 
     def _is_wanted(self) -> bool:
-        """False where whoever asked has gone; from here on they can't."""
+        """Return False if the caller has cancelled; otherwise it can no longer cancel."""
         return self.found.set_running_or_notify_cancel()
 
 
 class Asides:
-    """What waits, the first of it in hand. Whoever adds holds the engine's bell; the worker alone
-    goes on."""
+    """FIFO of background jobs.
+
+    Call ``add`` with the engine lock held; only the worker runs jobs.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[Aside] = deque()
@@ -65,25 +67,25 @@ class Asides:
         return bool(self._waiting)
 
     def add(self, aside: Aside) -> None:
-        """Raises AsidesFullError."""
+        """Enqueue a job. Raises AsidesFullError."""
         owners = Counter(each.owner for each in self._waiting if not each.found.cancelled())
         if owners.total() >= MAX_WAITING or owners[aside.owner] >= MAX_OF_ONE:
             raise AsidesFullError
         self._waiting.append(aside)
 
     def next(self, now: float, *, is_free: bool) -> Aside | None:
-        """What a piece is to be done of now. is_free: nobody wants the device."""
+        """Return the job of which one piece is to be run now. is_free: no run needs the device."""
         while self._waiting and self._waiting[0].found.done():
-            self._waiting.popleft()  # it is over, or nobody waits for it any more
+            self._waiting.popleft()  # completed or cancelled
         if not self._waiting or not (is_free or now >= self._due):
             return None
         return self._waiting[0]
 
     def rest(self, seconds: float, now: float) -> None:
-        """A piece took ``seconds`` and was over ``now``."""
+        """Schedule the pause after a piece that took ``seconds`` and ended at ``now``."""
         self._due = now + seconds * (1.0 / SHARE - 1.0)
 
     def end(self, error: Exception) -> None:
-        """Nothing is done any more."""
+        """End all jobs with an error."""
         while self._waiting:
             self._waiting.popleft().fail(error)

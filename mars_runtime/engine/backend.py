@@ -1,6 +1,6 @@
-"""What the engine asks of a model on a device, and that of a loaded checkpoint.
+"""Interface between the engine and a model on a device, and its implementation for a checkpoint.
 
-Torch is imported by the worker thread only, so that handles and tests of the engine need none.
+Only the worker thread imports torch, so handles and tests of the engine do not need it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Backend(Protocol):
 
 
 def as_backend(source: Checkpoint | Backend) -> Backend:
-    """``source`` itself if it decodes, else a backend for the checkpoint."""
+    """Return ``source`` itself if it is a backend, else a backend for the checkpoint."""
     return source if isinstance(source, Backend) else CheckpointBackend(source)
 
 
@@ -103,13 +103,16 @@ class CheckpointBackend:
         self._batch: Batch | None = None
 
     def reserve(self, num_rows: int) -> int:
-        """As many rows as fit with room for a conversation each."""
+        """Plan as many rows as fit, each with room for a conversation; return their number."""
         self._room = self._room_for(num_rows)
         return self._room.num_rows
 
     @property
     def capacity(self) -> int:
-        """As many as a row holds; a run of its own could hold more, and is not to hang on that."""
+        """Number of tokens of a row.
+
+        A run alone on the device could hold more, but has the same limit.
+        """
         return self._room.capacity
 
     def _room_for(self, num_rows: int) -> Room:
@@ -120,8 +123,7 @@ class CheckpointBackend:
         return room_for(model, num_rows, given - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
-        """Set the threads, run every kind of forward once so that no visitor has to, and time
-        them."""
+        """Set the threads, run every kind of forward once as warm-up, and time forwards."""
         import torch
 
         torch.inference_mode().__enter__()  # for the life of the worker thread
@@ -129,21 +131,25 @@ class CheckpointBackend:
         try:
             self._warm_up()
         except Exception:
-            self._batch = None  # with whatever rows are left in it
+            self._batch = None  # with the rows that are left in it
             raise
         finally:
             if self._store is not None:
-                self._store.clear()  # nobody has asked anything yet
+                self._store.clear()  # remove the texts of the warm-up
         self.synchronize()
-        # What exists now stays: without this, each full garbage collection walks every module's
-        # objects, tens of milliseconds in the middle of some forward.
+        # Keep current objects out of garbage collection: a full collection would walk every
+        # module's
+        # objects, which takes tens of milliseconds in the middle of a forward.
         gc.collect()
         gc.freeze()
         return_freed_memory()
 
     def _set_threads(self) -> None:
-        """Of this thread. What PyTorch does beside a native forward is small: a second thread of
-        its own would spin for work, in the way of others."""
+        """Set the number of threads of this thread's work.
+
+        PyTorch's own work next to a native forward is small: a second PyTorch thread would only
+        spin and take processor time from others.
+        """
         import torch
 
         from mars_runtime.model.native.model import NativeModel
@@ -177,7 +183,7 @@ class CheckpointBackend:
             live = [number for number in live if number not in ended]
 
     def warm_up_alone(self) -> tuple[list[int], list[DecodeSettings]]:
-        """Run each method once by itself; returns the prompt and the settings."""
+        """Run each available method once alone; return the prompt and the settings used."""
         prompt = self._checkpoint.tokenizer.encode_prompt("Hello")
         kinds = [DecodeSettings(method=method, max_new_tokens=WARM_UP_TOKENS) for method in METHODS]
         kinds = [k for k in kinds if _can_warm(self._drafts, k) and self._can(k.method)]
@@ -187,13 +193,13 @@ class CheckpointBackend:
         return prompt, kinds
 
     def _can(self, method: Method) -> bool:
-        """Whether the checkpoint was trained for a method that not every one can be decoded by."""
+        """Return whether the checkpoint was trained for the method, if it needs training."""
         return method != "block_diffusion" or self._checkpoint.diffusion_size > 0
 
     def check(self, asked: Asked) -> None:
-        """Refuse tokens that the model does not have and answers that do not fit into it.
+        """Raise RequestError for unknown tokens and for answers that do not fit.
 
-        What a Solo decodes is its own affair; it raises when it begins.
+        The prompts of a Solo are not checked; it raises when it starts.
         """
         check_fits(self._checkpoint.model, asked, self.capacity)
         if not self._can(asked.settings.method):
@@ -201,7 +207,8 @@ class CheckpointBackend:
         _check_draft(self._drafts, asked)
 
     def batch(self) -> Batch:
-        """The rows that share forwards, on a cache whose memory is taken at the first call."""
+        """Return the batch of runs that share forwards; its memory is allocated at the first
+        call."""
         if self._batch is None:
             from mars_runtime.decoders import new_batch
 
@@ -215,7 +222,7 @@ class CheckpointBackend:
         return self._batch
 
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
-        """The events of what is asked."""
+        """Return the events of a request."""
         from mars_runtime.decoders import decode
         from mars_runtime.prefix_cache import PrefixHit
 
@@ -250,7 +257,8 @@ class CheckpointBackend:
 
 
 def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
-    """Raises RequestError for tokens that the model does not have and for what does not fit."""
+    """Raise RequestError for tokens that the model does not have and for requests that do not
+    fit."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.base import check_prompt
 
@@ -275,15 +283,17 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
 
 
 def with_draft(settings: DecodeSettings, target: str) -> DecodeSettings:
-    """The settings with the default draft of a target by its name, where they leave it open, so
-    that a trace says which it was."""
+    """Return the settings with the target's default draft model, if they name none.
+
+    So a trace records which draft model was used.
+    """
     if settings.method != "speculative" or settings.draft:
         return settings
     return replace(settings, draft=default_draft(target))
 
 
 def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> DraftModels:
-    """The draft models of a checkpoint, as decoders ask for them."""
+    """Return access to the draft models of a checkpoint, for decoders."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.model.config import CheckpointError
@@ -302,7 +312,7 @@ def draft_models(checkpoint: Checkpoint, registry_path: Path = REGISTRY) -> Draf
 
 
 def _check_draft(models: DraftModels, asked: Asked) -> None:
-    """Load the draft model that is asked for, if any. Raises RequestError, one sentence."""
+    """Load the requested draft model, if any. Raises RequestError, with one sentence."""
     from mars_runtime.acceptance import DecodeError
 
     settings = asked.settings
@@ -321,7 +331,7 @@ def _check_draft(models: DraftModels, asked: Asked) -> None:
 
 
 def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
-    """Whether a method can be run here at all: the speculative one needs a draft model."""
+    """Return whether the method can run here: ``speculative`` needs a draft model."""
     from mars_runtime.acceptance import DecodeError
 
     if kind.method != "speculative":
@@ -334,9 +344,11 @@ def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Threads of the arithmetic on a CPU, at most; wide forwards of a small model apart.
+    """Return the maximum number of CPU threads for a forward, except wide forwards of a small
+    model.
 
-    One serves a small model best: its forward is many operations too short to be shared out.
+    A small model is fastest with one: its forward consists of many operations that are too short to
+    split.
     """
     model, most = checkpoint.model, _default_threads()
     is_small = sum(weight.numel() for weight in model.weights()) < SMALL_PARAMETERS
@@ -345,16 +357,22 @@ def num_threads(checkpoint: Checkpoint) -> int:
 
 @cache
 def _default_threads() -> int:
-    """PyTorch's before the first engine set its own: what is set in one thread holds in all that
-    begin later, those of other engines among them."""
+    """Return PyTorch's initial number of threads.
+
+    It is cached because a number set in one thread applies to all threads that start later,
+    including those of other engines.
+    """
     import torch
 
     return torch.get_num_threads()
 
 
 def where(error: BaseException) -> str:
-    """A traceback as one line of log, innermost first, without the words of exceptions, which may
-    hold a prompt: ``KeyError in find (models.py:87) < … after …``."""
+    """Return a traceback as one log line, innermost frame first.
+
+    It leaves out exception messages, which may contain a prompt: ``KeyError in find (models.py:87)
+    < … after …``.
+    """
     links = [error]
     while (cause := links[-1].__cause__ or links[-1].__context__) and cause not in links:
         links.append(cause)
@@ -367,9 +385,9 @@ def where(error: BaseException) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """What people are told of a decoder's fault: never a traceback, never a word of the prompt.
+    """Return the message shown for a decoder's error, without a traceback or the prompt.
 
-    Errors of this package are sentences already.
+    Errors of this package already have one-sentence messages.
     """
     if type(error).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return str(error)

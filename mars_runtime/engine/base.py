@@ -1,5 +1,5 @@
-"""What callers see of an engine, wherever it decodes: in a thread of this process (``engine.py``)
-or on a device that is lent for each run (``leased/``).
+"""Interface of an engine: in a thread of this process (``engine.py``) or on a device that is leased
+for each run (``leased/``).
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class BaseEngine(ABC):
 
     @property
     def num_running(self) -> int:
-        """Jobs (runs, races, solo runs) that take turns."""
+        """Number of active jobs (runs, races, solo runs)."""
         return self._scheduler.num_active
 
     @property
     def num_waiting(self) -> int:
-        """Jobs in line behind them."""
+        """Number of queued jobs."""
         return self._scheduler.num_waiting
 
     @property
     def max_running(self) -> int:
-        """Jobs that can be served at once; 0 where that is not this engine's to say."""
+        """Maximum number of active jobs; 0 if another component limits it."""
         return self._scheduler.max_active
 
     def observe(self, observer: Observer) -> None:
-        """Tell ``observer`` every event of every run from now on, whoever submitted it."""
+        """Call ``observer`` with every event of every run from now on."""
         self._observers.append(observer)
 
     @property
@@ -57,39 +57,43 @@ class BaseEngine(ABC):
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """Maximum number of tokens of a prompt and its answer together."""
 
     def is_ready(self, timeout: float) -> bool:
-        """Whether it has warmed up, waiting for that for so many seconds."""
+        """Wait up to ``timeout`` seconds for the warm-up; return whether it is complete."""
         return True
 
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
-        """What forwards cost here; None if it was not measured."""
+        """Return the costs of forwards on this device; None if they were not measured."""
 
     def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """What a forward says after each layer, worked out beside whatever is decoded, in pieces
-        that hold nobody up; cancel it when nobody waits any more. ``owner`` as of a Request.
+        """Compute the predictions of a forward after each layer, in the background.
 
-        Raises EngineBusy, EngineError (closed) or RequestError (it can't look), the Future
-        DecodeError; each one sentence.
+        The work is done in short pieces between forwards of runs, which it barely delays. Cancel
+        the Future if its result is no longer needed. ``owner`` as in Request.
+
+        Raises EngineBusy, EngineError (closed) or RequestError (not supported), and through the
+        Future DecodeError; each message is one sentence.
         """
         raise RequestError(NO_LOOK)
 
     @abstractmethod
     def close(self) -> None:
-        """End every run and the engine, within one forward. A second call does nothing."""
+        """End every run and the engine, within one forward. Further calls do nothing."""
 
     @abstractmethod
     def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
-        """Begin runs that are served as one; ``is_shared``: one that may share forwards."""
+        """Start runs that are scheduled together; ``is_shared``: a run that may share forwards."""
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
-        """Serve a request, sharing forwards with whoever else is there unless ``is_alone``, as to
-        time it: then it also reads all of its prompt, whatever is kept of it. ``pace`` N rests N
-        times each forward, outside every clock.
+        """Start a run for a request, which shares forwards with other runs.
 
-        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each one sentence.
+        is_alone: do not share forwards, for timing; the whole prompt is then prefilled, without the
+        prefix cache. pace: rest of N times each forward, not counted by any clock.
+
+        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each with one
+        sentence.
         """
         is_alone = is_alone or METHODS[request.settings.method].is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
@@ -103,20 +107,21 @@ class BaseEngine(ABC):
         pace: float = 0.0,
         owner: str = "",
     ) -> Run:
-        """Serve any decoder on this model, alone on the device; its Steps may have many rows.
+        """Start a run of any decoder on this model, alone on the device; its Steps may have many
+        rows.
 
-        ``decode`` is called by the worker with the model, its vocabulary and the source of this
+        The worker thread calls ``decode`` with the model, its vocabulary and the source of this
         run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
-        Raises what ``submit`` raises.
+        Raises the same errors as ``submit``.
         """
         return self._serve([Solo(decode, settings, deadline, owner)], pace)[0]
 
     def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
-        """Serve several, side by side on a fair clock: the one whose clock is behind goes on. All
-        reuse as much of what is kept of their prompts as all can.
+        """Start several runs that take turns on a fair clock: the one with the smallest clock is
+        next.
 
-        No forward of a race is shared, so a request by itself is served as by ``submit``.
-        Raises what ``submit`` raises.
+        All runs reuse the same number of cached tokens of their prompts. Forwards of a race are not
+        shared; a single request is served as by ``submit``. Raises the same errors as ``submit``.
         """
         if not 1 <= len(asked) <= MAX_LANES:
             raise RequestError(f"A race has 1 to {MAX_LANES} runs.")

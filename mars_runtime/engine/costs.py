@@ -1,6 +1,6 @@
-"""What a forward of Q tokens costs here, measured once before anybody is served.
+"""Measure the cost of a forward of Q tokens on this device, once before serving.
 
-Times the model and the reading of its logits as a step does.
+Times the model and the reading of its logits, as in a step.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder
 from mars_runtime.settings import MAX_FED, Metric
 
-MASKED = range(2, 6)  # lengths by which it is measured what masks add
-CONTEXT = 128  # tokens before those that are timed
+MASKED = range(2, 6)  # lengths at which the additional cost of masks is measured
+CONTEXT = 128  # number of tokens before the timed ones
 SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are timed, else FEW
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # of one row, with all threads
-FEW = (1, 2, 3, 5, 8, 16, 32)  # those between are drawn straight
-BUDGET = 1.2  # seconds of measuring for one number of rows, once the first rounds are done
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # for one row, with all threads
+FEW = (1, 2, 3, 5, 8, 16, 32)  # lengths in between are interpolated linearly
+BUDGET = 1.2  # seconds of measuring per number of rows, after the first rounds
 ROUNDS = range(4, 16)
 
 
 def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> ForwardCosts:
-    """rho for each number of rows, with the threads now in force; of a model that chooses their
-    number itself, with each that it may choose.
+    """Return the costs for each number of rows, with the current threads.
 
-    Lengths are timed in turn, again and again, so that a busy moment of the machine hits all alike;
-    of each the least time counts, because others on the machine can only add to it, and none may
-    cost less than a shorter one. The longest comes first: behind it a processor may be slower for a
-    while, which shows most in a forward of one token, that all others are held against. Where the
-    number of threads changes, a forward goes untimed before the next: threads that had nothing to
-    do for a while fell asleep, and what is timed first would pay for waking them.
+    For a model that chooses its number of threads, they are measured for each number it may choose.
+
+    Lengths are timed in turn, repeatedly, so that other load on the machine affects all of them.
+    The minimum time counts, since other load can only add to it, and no length costs less than a
+    shorter one. The longest comes first: a processor may be slower for a while after it, which
+    would distort the forward of one token most, the unit of all others. After a change of the
+    number of threads one forward is not timed, because idle threads have to wake up first.
     """
     model = checkpoint.model
     threads = model.threads if isinstance(model, NativeModel) else None
@@ -60,7 +60,7 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
 
 
 class _Found(NamedTuple):
-    """Of one number of rows: seconds of a forward of one token, and what ``ForwardCosts`` holds."""
+    """For one number of rows: seconds of a forward of one token, and the fields of ForwardCosts."""
 
     seconds: float
     rho: tuple[float, ...]
@@ -68,7 +68,7 @@ class _Found(NamedTuple):
 
 
 def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> dict[int, _Found]:
-    """By number of threads; 0: those in force."""
+    """Return the measurements by number of threads; 0 is the current number."""
     longest = max(2 * checkpoint.block_size - 1, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
     timer.seconds(1)
@@ -84,7 +84,7 @@ def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> di
         for num_masks in ((0, length - 1) if timer.tells_masks and length in MASKED else (0,))
     ]
     for feed in feeds:
-        timer.seconds(*feed)  # the first of its shape may plan, allocate or compile
+        timer.seconds(*feed)  # the first forward of a shape may plan, allocate or compile
     seconds: list[list[float]] = []
     began = time.perf_counter()
     for done in range(ROUNDS.stop):
@@ -99,7 +99,7 @@ def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> di
 
 
 def _round(timer: _Timer, feeds: Sequence[tuple[int, int, int]]) -> Iterator[float]:
-    """Seconds of each of these forwards: length, masks and threads."""
+    """Yield the seconds of each of these forwards, given as length, masks and threads."""
     awake = None
     for length, num_masks, count in feeds:
         if count != awake:
@@ -113,7 +113,7 @@ def _lengths(some: Sequence[int], longest: int) -> list[int]:
 
 
 def _found(least: Mapping[tuple[int, int], float]) -> _Found:
-    """least: seconds by tokens per row and how many of them are masks."""
+    """Convert minimum seconds, by tokens per row and number of masks among them."""
     one = least[1, 0]
     rho = _rising({length: least[length, 0] / one for length, masks in least if not masks})
     more = [(least[length, masks] - least[length, 0]) / one for length, masks in least if masks]
@@ -121,7 +121,7 @@ def _found(least: Mapping[tuple[int, int], float]) -> _Found:
 
 
 def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:
-    """Times by length over that of 1: none below a shorter one's, gaps straight."""
+    """Return times by length relative to length 1: non-decreasing, with gaps interpolated."""
     curve = [1.0]
     for length, measured in sorted(ratios.items()):
         before, first = curve[-1], len(curve)
@@ -132,7 +132,7 @@ def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:
 
 
 class _Timer:
-    """One forward with all slots read, in seconds."""
+    """Times one forward with all slots read, in seconds."""
 
     def __init__(self, checkpoint: Checkpoint, num_rows: int, longest: int) -> None:
 
@@ -148,12 +148,15 @@ class _Timer:
 
     @property
     def tells_masks(self) -> bool:
-        """Whether the checkpoint has a mask, whose cost can be measured."""
+        """Whether the checkpoint has a mask token, so that the cost of masks can be measured."""
         return self._mask is not None
 
     def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
-        """Of a forward of ``length`` tokens per row, the last ``num_masks`` of them masks, with
-        ``count`` threads; 0: those in force."""
+        """Return the seconds of a forward of ``length`` tokens per row, the last ``num_masks``
+        masks.
+
+        count: number of threads; 0 is the current number.
+        """
         if not count:
             return self._seconds(length, num_masks)
         assert isinstance(self._model, NativeModel), "the others do not choose"

@@ -1,4 +1,4 @@
-"""The header of a run's trace: on what, with what and when."""
+"""Header of a run's trace: checkpoint, device, versions and date."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")
-"""What the arithmetic and its clock depend on; a trace names no more."""
+"""Programs whose versions a header holds: those that results and times depend on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a checkpoint runs on, where it runs; the fields as in ``Header``."""
+    """A checkpoint and the device it runs on; the fields as in ``Header``."""
 
     checkpoint: str
     hardware: str = ""
@@ -36,7 +36,7 @@ class Facts:
 
 
 def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
-    """Of a checkpoint that was loaded here; costs: as the engine that serves it measured them."""
+    """Return the facts of a loaded checkpoint. costs: as measured by its engine."""
     from mars_runtime.engine.memory import slot_bytes
 
     model = checkpoint.model
@@ -64,11 +64,11 @@ def make_header(
     context: Context = ALONE,
     room: int = 0,
 ) -> Header:
-    """The header for the trace of ``request``, which asks ``prompt``, now.
+    """Return the header for the trace of ``request`` with the text ``prompt``, dated now.
 
-    about: the checkpoint where it was loaded here, else what is known of it; costs: as the engine
-    that serves it here measured them. context: what stands before the prompt, and after it. room:
-    the engine's.
+    about: the checkpoint if it is loaded here, else its facts. costs: as measured by the engine
+    that serves it here. context: the conversation before the prompt, and the given beginning of the
+    answer. room: the engine's capacity.
     """
     facts = about if isinstance(about, Facts) else facts_of(about, costs)
     return Header(

@@ -1,4 +1,4 @@
-"""How many rows of how many tokens the keys and values of an engine may take: fixed up front."""
+"""Memory of an engine's keys and values: number and length of its rows, fixed at the start."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 CPU_BYTES = 2**30
 CUDA_SHARE = 0.5
-"""Memory for keys and values: so much on a CPU, this share of what is free on a GPU once the
-weights are there; the rest is for races and solo runs, which bring their own."""
+"""Memory for keys and values: CPU_BYTES on a CPU, CUDA_SHARE of the memory that is free on a GPU
+after loading the weights. The rest is for races and solo runs, which allocate their own."""
 KEPT_SHARE = 0.25
-"""Of that memory, for what is kept of texts that are over (``prefix_cache.py``)."""
+"""Share of that memory for the prefix cache (``prefix_cache.py``)."""
 WORTHWHILE_TOKENS = 1024
-"""Rows shorter than this (and than what the model holds) are made fewer rather than shorter."""
+"""Minimum length of a row (or the model's maximum): with less memory the number of rows shrinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Room:
 
 
 def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
-    """As many rows as asked, each as long as the model holds, as far as ``num_bytes`` go."""
+    """Return up to ``max_rows`` rows, each as long as the model allows and ``num_bytes`` permit."""
     num_tokens = num_bytes // slot_bytes(model)
     whole = model.config.max_positions
     least = min(whole, WORTHWHILE_TOKENS) + MAX_FED
@@ -40,10 +40,10 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
 
 
 def store_for(model: Model, num_bytes: int) -> BlockPrefixCache | None:
-    """Make a prefix cache of a share of ``num_bytes``, but not for every model on a CPU.
+    """Return a prefix cache that uses a share of ``num_bytes``, or None.
 
-    One that is not bitwise gets None there: the last bits of its results, and with them near ties,
-    would show whether a prefix was kept. On a GPU no result is that exact, with or without one.
+    A model on a CPU that is not bitwise gets None: the last bits of its results, and so near ties,
+    would reveal whether a prefix was cached. On a GPU results vary in their last bits anyway.
     """
     if not model.is_bitwise and model.device.type == "cpu":
         return None
@@ -53,12 +53,12 @@ def store_for(model: Model, num_bytes: int) -> BlockPrefixCache | None:
 
 
 def slot_bytes(model: Model) -> int:
-    """Keys and values of one token."""
+    """Return the bytes of the keys and values of one token."""
     return BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.cache_dtype)
 
 
 def free_bytes(model: Model) -> int:
-    """What may be given to keys and values on the model's device."""
+    """Return the bytes available for keys and values on the model's device."""
     if model.device.type != "cuda":
         return CPU_BYTES
     import torch

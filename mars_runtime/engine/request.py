@@ -1,4 +1,4 @@
-"""What is asked of the engine: what to decode, settings and a time limit."""
+"""Requests to the engine: what to decode, settings and a deadline."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MAX_DEADLINE = 86_400.0
 
 
 class RequestError(ValueError):
-    """A request that cannot be served; the message is one sentence that says what to do."""
+    """A request cannot be served; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt to decode.
 
-    prompt_ids: as from ``Tokenizer.encode_prompt``; settings: in force at first.
-    deadline: seconds of real time from submission to the end at most, waiting and rests included.
-    is_checked: whether its steps tell what AR would have chosen (RowStep.checks). That is read
-        after each forward and outside its time, but the next one begins later.
-    reuses: whether what earlier texts left of its prompt is used. A run alone never does.
-    owner: who asks, such as an address: places are dealt out fairly among owners.
+    prompt_ids: as from ``Tokenizer.encode_prompt``. settings: initial settings.
+    deadline: maximum seconds of real time from submission to the end, waiting and rests included.
+    is_checked: whether steps include AR's choices (RowStep.checks). They are read after each
+        forward and outside its time, but delay the next forward.
+    reuses: whether the prefix cache is used; an exclusive run never uses it.
+    owner: the client, such as an address: the scheduler is fair among owners.
     Raises RequestError.
     """
 
@@ -56,12 +56,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Solo:
-    """A decoder of any kind, of any number of rows, for which the device is there alone.
+    """A decoder of any kind, with any number of rows, that has the device to itself.
 
     decode: given the model, its vocabulary, the source of settings and the costs of forwards on
-        this device (None if not measured), yields a Prefill and Steps; the run is over when it is
+        this device (None if not measured), yields a Prefill and Steps; the run ends when it is
         exhausted.
-    settings, deadline, owner: as of a Request. Raises RequestError.
+    settings, deadline, owner: as in Request. Raises RequestError.
     """
 
     decode: SoloDecode

@@ -1,7 +1,7 @@
-"""The handle of a request that is being served: read its events, steer it, end it.
+"""Handle of a running request: read its events, change its settings, cancel it.
 
-Any thread may use a handle. It holds plain values only: no tensor, cache or decoder can be reached
-from it, so keeping it after the end costs no more than its events.
+Any thread may use a handle. It holds plain values and refers to no tensor, cache or decoder, so
+keeping it after the end costs only the memory of its events.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ MAX_PACE = 10_000.0
 
 
 class Bell(threading.Condition):
-    """Guards what the engine's worker and the handles share, and wakes the worker.
+    """Lock of the state shared by the engine's worker and the handles; it also wakes the worker.
 
-    has_news: somebody other than the worker changed something since the worker last looked.
+    has_news: whether another thread changed something since the worker last checked.
     """
 
     has_news = False
 
     def ring(self) -> None:
-        """Wake the worker. The bell is held."""
+        """Wake the worker. Call with the lock held."""
         self.has_news = True
         self.notify_all()
 
 
 class Run(Lane):
-    """A request being served. ``clock`` is its device time so far in seconds, without any wait;
-    ``num_sharing``, with how many other runs it shared its latest forward. ``submitted`` and
-    ``began`` (its first turn, None before) are seconds on the monotonic clock.
+    """A request being served.
 
-    Iterating blocks until the end and wakes the reader for every event; a reader that draws should
-    poll ``events_since`` a few times a second instead, which costs the decoding thread nothing.
+    clock: its device time so far in seconds, without waiting. num_sharing: number of other runs in
+    its latest forward. submitted, began (its first turn, None before): seconds on the monotonic
+    clock.
+
+    Iterating blocks until the end and wakes the reader for every event. A reader that draws should
+    poll ``events_since`` a few times a second instead, which does not slow down the decoding
+    thread.
     """
 
     def __init__(
@@ -66,14 +69,14 @@ class Run(Lane):
         self._over = threading.Event()
 
     if TYPE_CHECKING:
-        is_finished: bool  # whether the run is over, its End among the events
+        is_finished: bool  # whether the run is over; its End is then among the events
 
     @property
     def settings(self) -> DecodeSettings:
-        """In force from the next forward on; replace them at any time.
+        """Settings from the next forward on; they can be replaced at any time.
 
-        Raises SettingsError for anything else than settings, or for more new tokens than there was
-        room for at the start.
+        Setting raises SettingsError if the value is not a DecodeSettings, or has more new tokens
+        than at the start.
         """
         return self._settings
 
@@ -89,9 +92,9 @@ class Run(Lane):
 
     @property
     def pace(self) -> float:
-        """Slow motion of the whole job: N means a rest of N times each forward; 0 is full speed.
+        """Slow motion of the whole job: N is a rest of N times each forward; 0 is full speed.
 
-        Raises SettingsError for a pace out of range.
+        Setting raises SettingsError for a pace out of range.
         """
         return self.job.pace
 
@@ -104,49 +107,52 @@ class Run(Lane):
 
     @property
     def place(self) -> int:
-        """Jobs that must end before this one is served; 0 once it is served or over."""
+        """Number of jobs that must end before this one is served; 0 once it is served or over."""
         with self._bell:
             return self._scheduler.place(self.job)
 
     @property
     def is_held_up(self) -> bool:
-        """Whether it is served but stands by, because another job has the device alone."""
+        """Whether the run is active but waits while another job has the device alone."""
         with self._bell:
             return self._scheduler.is_held_up(self.job)
 
     @property
     def is_hurried(self) -> bool:
-        """Whether its slow motion gives way to others, who wait for a place."""
+        """Whether its slow motion is suspended because other jobs are queued."""
         with self._bell:
             return self._scheduler.is_hurried(self.job)
 
     @property
     def is_awaiting_device(self) -> bool:
-        """Whether its turn has come and it waits until a device is lent to it."""
+        """Whether its turn has come and it waits for a device to be leased."""
         return False
 
     @property
     def job(self) -> Job[Run]:
-        """For the engine: what is served as one with this run."""
+        """For the engine: the job that this run belongs to."""
         assert self._job is not None, "the engine gives every run a job"
         return self._job
 
     def cancel(self) -> None:
-        """End within one forward, resting or waiting included. A second call does nothing."""
+        """End the run within one forward, also while it rests or waits.
+
+        Further calls do nothing.
+        """
         with self._bell:
             self.is_cancelled = True
             self._bell.ring()
         self._steered()
 
     def _steered(self) -> None:
-        """Settings, pace or the wish to end changed: for a run that is decoded elsewhere."""
+        """Hook called when settings, pace or cancellation change, for a run decoded elsewhere."""
 
     def events_since(self, index: int) -> tuple[Event, ...]:
-        """The events from the ``index``-th on, without waiting."""
+        """Return the events from index ``index`` on, without waiting."""
         return tuple(self._events[index:])
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end, ``timeout`` seconds at most; says whether the run is over."""
+        """Wait for the end, at most ``timeout`` seconds; return whether the run is over."""
         return self._over.wait(timeout)
 
     def __iter__(self) -> Iterator[Event]:
@@ -162,7 +168,8 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """For the engine: one more event, but none behind the end: its worker may have hung."""
+        """For the engine: append an event; ignored after the End, which a stuck worker may
+        cause."""
         with self._news:
             if self._events and isinstance(self._events[-1], End):
                 return
@@ -172,27 +179,27 @@ class Run(Lane):
             observe(self, event)
 
     def begin(self, now: float) -> None:
-        """For the engine: it has a turn; only the first counts."""
+        """For the engine: record the first turn; later calls do nothing."""
         if self.began is None:
             self.began = now
 
     def announce_end(self) -> None:
-        """For the engine: wake whoever waits for the end."""
+        """For the engine: wake the threads that wait for the end."""
         self._over.set()
 
     def join_job(self, job: Job[Run]) -> None:
-        """For the engine, once: serve this run as part of ``job``."""
+        """For the engine, once: make this run part of ``job``."""
         assert self._job is None, "a run has one job"
         self._job = job
 
 
 Observer = Callable[[Run, Event], None]
-"""Called for every event of every run, most often by the engine's worker between two forwards: it
-must return at once, and raise nothing."""
+"""Callback for every event of every run, usually called by the engine's worker between two
+forwards: it must return immediately and must not raise."""
 
 
 def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
-    """The runs that were cancelled or are out of time, with their ends."""
+    """Return the runs that were cancelled or have passed their deadlines, with their End events."""
     found = []
     for run in runs:
         if run.is_cancelled:
@@ -204,7 +211,7 @@ def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
 
 
 def check_pace(pace: float) -> float:
-    """``pace`` if it is in range. Raises SettingsError."""
+    """Return ``pace`` as a float. Raises SettingsError if it is out of range."""
     is_real = isinstance(pace, (int, float)) and not isinstance(pace, bool)
     if not is_real or not 0 <= pace <= MAX_PACE:
         raise SettingsError(f"The pace must be a number from 0 (full speed) to {MAX_PACE:g}.")

@@ -1,9 +1,9 @@
-"""Low-rank updates that act on mask tokens alone, over an untouched base: files, values, at work.
+"""Low-rank updates that act on mask tokens only: files, weights, and their use in a forward.
 
-A folder holds ``adapter.json`` and one or more ``adapter*.safetensors``. Real tokens pass through
-the base as if there were no adapter, so plain decoding is the base itself: their small products are
-multiplied by zero before they are added, so that each row stays what the base computed, to the last
-bit. Relatives: gated LoRA (arXiv 2507.11851), I-DLM (2604.11035).
+A folder holds ``adapter.json`` and one or more ``adapter*.safetensors``. The base is unchanged, and
+real tokens are computed as without an adapter: the low-rank products of their rows are multiplied
+by zero before they are added, so each row equals the base's to the last bit. Related: gated LoRA
+(arXiv 2507.11851), I-DLM (arXiv 2604.11035).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SAMPLER = ("sampler.first.weight", "sampler.second.weight")
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """y = W x + b (a x): ``a`` [rank, in] and ``b`` [out, rank], any scale folded into b."""
+    """y = W x + b (a x), with ``a`` [rank, in] and ``b`` [out, rank]; b includes any scale."""
 
     a: Tensor
     b: Tensor
@@ -43,14 +43,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """What is added to a base for its masks.
+    """The weights that are added to a base for its masks.
 
-    mask_embedding: [n, hidden], what goes in for the masks by their position in a group (how many
-        masks directly precede them); the last serves all further ones.
-    layers: for each layer the updates by part. ``qkv`` gives queries, then keys, then values in
+    mask_embedding: [n, hidden], the embeddings of masks by their place in a group (how many masks
+        directly precede them); the last one serves all further places.
+    layers: for each layer the updates by part. ``qkv`` holds queries, then keys, then values in
         transformers' order of rows, ``gate_up`` the gate, then up.
-    block_size: B it was trained with. mask_token: the base's token that serves as mask. base: what
-        it was trained on, in words. sampler: the head that ranks candidates anew, if there is one.
+    block_size: the B it was trained with. mask_token: the base's token that serves as mask. base:
+        description of the base it was trained on. sampler: the sampler head, if there is one.
     """
 
     mask_embedding: Tensor
@@ -62,7 +62,7 @@ class Adapter:
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
-        """The adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
+        """Load the adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
         said = _read_json(folder / SETTINGS_FILE)
         tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
@@ -83,7 +83,7 @@ class Adapter:
         return cls(embedding, layers, block_size, mask_token, base, sampler)
 
     def weights(self) -> Iterator[Tensor]:
-        """Every weight, to measure or to check."""
+        """Yield every weight, to measure or to check."""
         yield self.mask_embedding
         for layer in self.layers:
             for update in layer.values():
@@ -93,7 +93,7 @@ class Adapter:
 
 
 def _sampler(tensors: dict[str, Tensor], config: ModelConfig, folder: Path) -> Sampler | None:
-    """The sampler head, taken out of ``tensors``, where there is one."""
+    """Remove the sampler head from ``tensors`` and return it, or None."""
     found = [tensors.pop(name) for name in SAMPLER if name in tensors]
     if not found:
         return None
@@ -108,14 +108,14 @@ def _sampler(tensors: dict[str, Tensor], config: ModelConfig, folder: Path) -> S
 
 
 def has_adapter(folder: Path) -> bool:
-    """Whether the folder holds an adapter."""
+    """Return whether the folder holds an adapter."""
     return (folder / SETTINGS_FILE).is_file()
 
 
 def _updates(
     tensors: dict[str, Tensor], layer: int, config: ModelConfig, folder: Path
 ) -> Iterator[tuple[str, Update]]:
-    """The updates of a layer, taken out of ``tensors``. Parts may be missing."""
+    """Remove a layer's updates from ``tensors`` and yield them. Parts may be missing."""
     for part, (outputs, inputs) in part_shapes(config).items():
         a, b = (tensors.pop(f"layers.{layer}.{part}.{name}", None) for name in "ab")
         if a is None and b is None:
@@ -132,7 +132,7 @@ def _fits(a: Tensor, b: Tensor, inputs: int, outputs: int) -> bool:
 
 
 def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
-    """Outputs and inputs of each part of a layer."""
+    """Return (outputs, inputs) of each part of a layer."""
     hidden, heads = config.hidden_size, config.num_heads * config.head_dim
     both = heads + 2 * config.num_kv_heads * config.head_dim
     return {
@@ -144,7 +144,7 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors in fp32; they were written as bf16 or fp16. Raises CheckpointError."""
+    """Return all tensors, stored as bf16 or fp16, in fp32. Raises CheckpointError."""
     found: dict[str, Tensor] = {}
     for path in weight_files(folder, ADAPTER_FILES):
         try:
@@ -177,9 +177,9 @@ def _advice(folder: Path, fault: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
-    """The masks among the N tokens of one forward, and what the adapter gives to them.
+    """The masks among the N tokens of one forward, and what the adapter adds to them.
 
-    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], that of each mask by its position.
+    gate: [N, 1], 1 for a mask, else 0. embedding: [N, hidden], each mask's embedding by its place.
     updates: for each layer (a [in, rank], b [rank, out]) by part.
     """
 
@@ -188,11 +188,11 @@ class MaskRows:
     updates: Sequence[Mapping[str, tuple[Tensor, Tensor]]]
 
     def embed(self, x: Tensor) -> Tensor:
-        """Embeddings [N, hidden] with those of the masks in their places."""
+        """Return the embeddings [N, hidden] with the masks' own in their places."""
         return torch.where(self.gate.bool(), self.embedding, x)
 
     def add(self, y: Tensor, x: Tensor, layer: int, part: str) -> None:
-        """Add to ``y`` [N, out], the product of ``x`` [N, in], what the masks get."""
+        """Add the masks' update to ``y`` [N, out], the product of ``x`` [N, in]."""
         if part in self.updates[layer]:
             a, b = self.updates[layer][part]
             y.addmm_((x @ a).mul_(self.gate), b)
@@ -224,8 +224,10 @@ class MaskAdapter:
         ]
 
     def groups(self, tokens: Tensor) -> Branches:
-        """Branches of causal rows of tokens [R, Q] in which masks that follow each other are a
-        group, so that positions - roots is the place of each mask in its group."""
+        """Return branches for causal rows of tokens [R, Q].
+
+        Consecutive masks form a group, so positions - roots is the place of each mask in its group.
+        """
         slots = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
         is_mask = tokens == self._mask_id
         first = torch.where(is_mask, -1, slots).cummax(1).values + 1
@@ -233,7 +235,7 @@ class MaskAdapter:
         return Branches(slots, first, first)
 
     def find(self, tokens: Tensor, branches: Branches | None) -> MaskRows | None:
-        """The masks among tokens [R, Q]; None where there are none and a CPU can see it."""
+        """Return the masks among tokens [R, Q]; None if there are none (detected on a CPU only)."""
         is_mask = tokens == self._mask_id
         if self._is_cpu and not is_mask.any():
             return None
@@ -245,7 +247,7 @@ class MaskAdapter:
 
 
 def _prepared(part: str, a: Tensor, b: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """a [in, rank] and b [rank, out], ordered as the matrices that they stand beside."""
+    """Return a [in, rank] and b [rank, out], ordered like the matrices that they are added to."""
     dim = config.head_dim
     heads = packed_order(config.num_heads, config.num_kv_heads)
     if part == "qkv":

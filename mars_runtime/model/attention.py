@@ -1,10 +1,10 @@
-"""Rotary positions and attention over the cursor cache, written for few operations a layer.
+"""Rotary positions and attention over the cursor cache, with few operations per layer.
 
-Two tricks keep it short:
+Two techniques keep the number of operations low:
 
 - The rows of the query and key projections are reordered at load so that the two halves that
-  rotary embedding turns together lie side by side (``rotary_order``). A rotation is then one
-  multiplication of complex numbers. A dot product does not mind the order of its terms.
+  rotary embedding rotates together are adjacent (``rotary_order``). A rotation is then one
+  multiplication of complex numbers. Reordering does not change a dot product.
 - Query heads are reordered so that the heads that share a key-value head can be read as further
   queries of it (packed grouped-query attention): keys and values are never repeated.
 """
@@ -24,18 +24,18 @@ from mars_runtime.model.forward import Branches
 from mars_runtime.transfers import to_device
 
 SHORT = 64
-"""Longest forward whose causal bias is kept for the next time; prefill chunks are longer."""
+"""Maximum length of a forward whose causal bias is cached; prefill chunks are longer."""
 
 
 @dataclass(slots=True)
 class Window:
-    """Where one forward reads and writes; the same for every layer.
+    """What one forward reads and writes; the same for every layer.
 
-    turn_queries: complex [R*Q, 1, D/2]; turn_stored: complex [R*Q, 2*Hkv, D/2] (ones for values).
-    targets: per layer, where to write: the slots themselves, [R, Q, 2*Hkv, D], when all rows stand
-    at one cursor; else all slots of all rows, [R*capacity, 2*Hkv, D], and which of them
-    ``slot_ids``. keys, values: per layer [R, Hkv, T, D]. bias: added to the scores, None when Q =
-    1."""
+    turn_queries: complex [R*Q, 1, D/2]. turn_stored: complex [R*Q, 2*Hkv, D/2] (ones for values).
+    targets: per layer, the destination: the slots themselves, [R, Q, 2*Hkv, D], if all rows have
+    the same cursor; else all slots of all rows, [R*capacity, 2*Hkv, D], indexed by ``slot_ids``.
+    keys, values: per layer [R, Hkv, T, D]. bias: added to the scores; None if Q = 1.
+    """
 
     num_rows: int
     num_queries: int
@@ -49,7 +49,7 @@ class Window:
 
 
 class Positions:
-    """Tables that depend on the positions alone: rotations and causal biases, made once."""
+    """Tables that depend on positions only, computed once: rotations and causal biases."""
 
     def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         self._config = config
@@ -58,7 +58,8 @@ class Positions:
         # Rotations by position: [P, 1, D/2] for queries, [P, 2*Hkv, D/2] for what is stored.
         self._turns = torch.empty(0, 1, config.head_dim // 2, dtype=torch.complex64, device=device)
         self._stored_turns = self._turns
-        self._outgrown: list[Tensor] = []  # captured forwards still read the tables they began with
+        # Captured forwards still read the tables they were recorded with.
+        self._outgrown: list[Tensor] = []
         self._biases: dict[int, Tensor] = {}
 
     def open(
@@ -68,9 +69,9 @@ class Positions:
         num_queries: int,
         branches: Branches | None = None,
     ) -> Window:
-        """The window of a forward of rows 0 .. num_rows-1, ``num_queries`` tokens each.
+        """Return the window of a forward of rows 0 .. num_rows-1, ``num_queries`` tokens each.
 
-        Raises ValueError when a row would write behind the end of the cache.
+        Raises ValueError if a row would write behind the end of the cache.
         """
         cursors = cache.cursors[:num_rows]
         start, end = min(cursors), max(cursors) + num_queries
@@ -104,10 +105,10 @@ class Positions:
         context: int,
         branches: Branches | None = None,
     ) -> Window:
-        """Open the window of rows whose cursors are a tensor, [R] int64, on the device.
+        """Return the window of rows whose cursors are a tensor, [R] int64, on the device.
 
-        Nothing waits for the device. Every row must fit (cursor + Q <= context), but for rows whose
-        results are not used.
+        The host does not wait for the device. Every row must fit (cursor + Q <= context), except
+        rows whose results are not used.
         """
         self.extend(cache.capacity)
         num_rows = len(cursors)
@@ -129,8 +130,11 @@ class Positions:
         )
 
     def _bias(self, slots: Tensor, cursors: Tensor, end: int, branches: Branches | None) -> Tensor:
-        """[R, 1, Q * group, T]: each token sees the slots up to its own, but of a tree only those
-        of its root and its branch, and of a block that is seen both ways all."""
+        """Return the bias [R, 1, Q * group, T].
+
+        Each token attends to the slots up to its own. In a tree it attends only to those of its
+        root and its branch, and in a diffusion block to the whole block.
+        """
         slot = torch.arange(end, device=self._device)
         ends = slots
         if branches is not None and branches.ends is not None:
@@ -145,8 +149,11 @@ class Positions:
         return bias.repeat_interleave(self._config.group, dim=1).unsqueeze(1)
 
     def _causal(self, num_queries: int, end: int) -> Tensor:
-        """[Q * group, end]: zeros, with a causal triangle in the last Q columns. The last columns
-        of a longer table are the same, so one serves every cursor; short forwards keep theirs."""
+        """Return the bias [Q * group, end]: zeros, with a causal triangle in the last Q columns.
+
+        The last columns of a longer table are the same, so one table serves every cursor. Tables of
+        short forwards are cached.
+        """
         is_kept = num_queries <= SHORT
         bias = self._biases.get(num_queries)
         if bias is None or bias.shape[1] < end:
@@ -158,11 +165,11 @@ class Positions:
             if is_kept:
                 self._biases[num_queries] = bias
         bias = bias[:, -end:]
-        # Attention on CUDA reads several numbers at once, from where a slice may not begin.
+        # Attention on CUDA reads several numbers at a time, so a slice may not be aligned.
         return bias if self._device.type == "cpu" else bias.contiguous()
 
     def extend(self, length: int) -> None:
-        """Make the rotations of the positions below ``length`` that are not there yet."""
+        """Compute the missing rotations of the positions below ``length``."""
         if length > len(self._turns):
             if self._device.type == "cuda":
                 length = max(length, 2 * len(self._turns))
@@ -172,7 +179,7 @@ class Positions:
             )
             turns = torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
             self._turns = turns.to(self._device)
-            # Keys are turned, values are not: a turn of one leaves every bit as it was.
+            # Keys are rotated, values are not: a rotation by one leaves every bit unchanged.
             heads = self._config.num_kv_heads
             both = torch.cat(
                 [turns.expand(-1, heads, -1), torch.ones_like(turns).expand(-1, heads, -1)], 1
@@ -183,13 +190,13 @@ class Positions:
 def _readable(
     cache: BlockKVCache, num_rows: int, end: int
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Keys and values of the first slots of the first rows, per layer [R, Hkv, end, D]: views."""
+    """Return views of the first ``end`` slots' keys and values, per layer [R, Hkv, end, D]."""
     read = cache.store[:, :num_rows, :end].transpose(2, 3)
     return read[:, :, : cache.num_kv_heads].unbind(0), read[:, :, cache.num_kv_heads :].unbind(0)
 
 
 def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -> Tensor:
-    """Write the keys and values of the new tokens, then attend causally over all slots so far.
+    """Write the keys and values of the new tokens, then attend to all slots so far.
 
     projected: [R*Q, (Hq + 2*Hkv) * D], queries, keys and values in ``rotary_order``.
     Returns [R*Q, Hq * D], heads in ``packed_order``.
@@ -219,17 +226,18 @@ def attend(projected: Tensor, layer: int, window: Window, config: ModelConfig) -
 
 
 def rotary_order(head_dim: int) -> Tensor:
-    """Order of the features of one head that puts i and i + D/2, which turn together, in a pair."""
+    """Return the order of a head's features that puts i and i + D/2, rotated together, in a
+    pair."""
     return torch.arange(head_dim).view(2, head_dim // 2).t().flatten()
 
 
 def packed_order(num_heads: int, num_kv_heads: int) -> Tensor:
-    """Order of query heads with the place in the group first, the key-value head second."""
+    """Return the order of query heads by place in the group, then by key-value head."""
     return torch.arange(num_heads).view(num_kv_heads, -1).t().flatten()
 
 
 def frequencies(config: ModelConfig) -> Tensor:
-    """Radians a position, [D/2], in fp32 and computed as transformers does."""
+    """Return radians per position, [D/2], in fp32, computed as in transformers."""
     steps = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     plain = 1.0 / (config.rope_theta**steps)
     return plain if config.rope_scaling is None else _stretched(plain, config.rope_scaling)

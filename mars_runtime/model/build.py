@@ -1,8 +1,8 @@
-"""Choose how a checkpoint is computed here, by its weights, the device and what was asked.
+"""Choose the implementation of a model by its weights, the device and the requested dtype.
 
-Whole numbers on a CPU go to the native forward, which is compiled at its first use; where that
-can't be, to PyTorch's own kernels, with a word in the log. Dense weights on a CPU go there too, in
-8 bits, unless a short measurement finds fp32 faster. All else is ``qwen2.py``.
+Integer weights on a CPU use the native forward, which is compiled at its first use, or PyTorch's
+own kernels, with a log message, if it cannot be compiled. Dense weights on a CPU use it in 8 bits,
+unless a short measurement finds fp32 faster. Everything else uses ``qwen2.py``.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ def build_model(
     mask_id: int | None = None,
     tell: Tell = lambda share: None,
 ) -> Model:
-    """A model of these weights, named as in a transformers checkpoint.
+    """Return a model of these weights, named as in a transformers checkpoint.
 
-    dtype: auto (on a CPU whole numbers as they are and dense weights as ``quickest`` says, on CUDA
-    bf16), fp32, bf16, or int8 or int4 for a CPU. adapter: acts on the tokens ``mask_id`` alone.
-    Raises CheckpointError, one sentence.
+    dtype: auto (on a CPU integer weights unchanged and dense weights as ``quickest`` chooses, on
+    CUDA bf16), fp32, bf16, or int8 or int4 on a CPU. adapter: acts on the tokens ``mask_id`` only.
+    Raises CheckpointError, with one sentence.
     """
     if dtype in BITS and device.type != "cpu":
         raise CheckpointError(f"{dtype} is made for a CPU: choose bf16 on a GPU.")
     is_whole = False
     if dtype == "auto" and device.type == "cpu":
-        # Of one layer: each weight of a folder is mapped into memory when it is asked for.
+        # Only the first layer is checked, since each access maps a weight of a folder into memory.
         first = [weights.get(name) for name in _first_layer(config)]
         is_whole = any(isinstance(weight, GroupedMatrix) for weight in first)
         dtype = dtype if is_whole else quickest(config, weights)
@@ -77,7 +77,10 @@ def build_model(
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16. Raises CheckpointError."""
+    """Return the dtype of auto (bf16 on CUDA, fp32 on a CPU), fp32 or bf16.
+
+    Raises CheckpointError.
+    """
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:
@@ -87,7 +90,7 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
 
 
 def has_native() -> bool:
-    """Whether the native forward can be had here."""
+    """Return whether the native forward is available on this machine."""
     try:
         native_library()
     except CompileError:
@@ -96,8 +99,8 @@ def has_native() -> bool:
 
 
 def why_not_native(config: ModelConfig) -> str | None:
-    """Why a model of this shape can't be computed by the native forward here, one sentence; None
-    where it can."""
+    """Return why the native forward cannot compute a model of this shape here, or None if it
+    can."""
     reason = unsupported(config)
     if reason is None:
         try:
@@ -108,26 +111,28 @@ def why_not_native(config: ModelConfig) -> str | None:
 
 
 TRIAL_WEIGHTS = 1 << 24
-"""Of the layers that ``quickest`` tries: as fp32 more than a core's share of a cache holds, as all
-layers of a large model are."""
+"""Number of weights in the layers that ``quickest`` times.
+
+As fp32 they exceed a core's share of the processor cache, as all layers of a large model do.
+"""
 TRIAL_ROWS, TRIAL_CONTEXT, TRIAL_ROUNDS = 512, 64, 7
 
 
 def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
-    """In what dense weights are computed fastest on this CPU, one token at a time: int8 by the
-    native forward, or fp32. Where the first can't be, the log says why, and it is fp32.
+    """Return the fastest dtype for dense weights on this CPU, one token at a time.
 
-    Some layers are timed, and the shortest time of each counts:
-    company makes forwards longer, never shorter.
+    It is int8 with the native forward, or fp32. Without the native forward it is fp32, and the log
+    says why. Times some layers and takes the shortest time of each, since other load on the machine
+    can only make a forward slower.
     """
     reason = why_not_native(config)
     if reason is not None:
-        # Of a shape there is nothing to be done about; of a compiler there is.
+        # A missing compiler can be installed, so it is a warning; an unsupported shape is not.
         tell = _log.info if unsupported(config) else _log.warning
         tell("%s Dense weights are computed in fp32, exactly and more slowly.", reason)
         return "fp32"
     layer = _layer_weights(config)
-    if layer > TRIAL_WEIGHTS:  # fp32 waits for memory in every layer, for four times the bytes
+    if layer > TRIAL_WEIGHTS:  # fp32 reads four times the bytes from memory in every layer
         return "int8"
     part = replace(
         config,
@@ -157,7 +162,7 @@ def _layer_weights(config: ModelConfig) -> int:
 
 
 class _Part(Mapping[str, Tensor]):
-    """The first layers and tokens of a model, its head tied."""
+    """The first layers and tokens of a model, with a tied head."""
 
     def __init__(self, config: ModelConfig, weights: Mapping[str, Weight]) -> None:
         self._config, self._weights = config, weights
@@ -177,7 +182,7 @@ class _Part(Mapping[str, Tensor]):
 
 @torch.inference_mode()
 def _shortest(model: Model) -> float:
-    """Seconds of a forward of one token."""
+    """Return the shortest time of a forward of one token, in seconds."""
     token = torch.zeros(1, 1, dtype=torch.int64)
     kept: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
     kept.cursors[0] = TRIAL_CONTEXT
@@ -191,7 +196,7 @@ def _shortest(model: Model) -> float:
 
 @cache
 def native_library() -> Any:
-    """The compiled library, checked. Raises CompileError."""
+    """Return the compiled library, after checking it. Raises CompileError."""
     library = open_library(compile_library(cache_folder() / "native"))
     check_library(library)
     return library
@@ -205,7 +210,10 @@ def _quantised(
     mask_id: int | None,
     tell: Tell,
 ) -> Model:
-    """``bits`` for all matrices of layers; None: as they are, and 8 for dense ones."""
+    """Build a quantised model.
+
+    ``bits``: of all matrices of layers; None leaves them as they are, and uses 8 for dense ones.
+    """
     reason = why_not_native(config)
     if reason is None:
         return NativeModel(
@@ -234,8 +242,8 @@ def _require_numbers(weights: Mapping[str, Weight]) -> None:
             raise not_finite(name)
 
 
-LEAST_COSINE = 0.98  # of the compiled library's logits with those of plain PyTorch
-NUM_TOKENS = 40  # more than a block of the cache
+LEAST_COSINE = 0.98  # minimum cosine of the compiled library's logits with PyTorch's
+NUM_TOKENS = 40  # more than one block of the cache
 
 CHECKED = ModelConfig(
     vocab_size=80,
@@ -252,7 +260,8 @@ CHECKED = ModelConfig(
 
 @torch.inference_mode()
 def check_library(library: Any) -> None:
-    """Raises CompileError when logits are not those of plain PyTorch, or depend on company."""
+    """Raise CompileError if logits differ from PyTorch's or depend on other tokens of the
+    forward."""
     generator = torch.Generator().manual_seed(0)
     for bits in (4, 8):
         weights: dict[str, Weight] = {}

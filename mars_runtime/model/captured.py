@@ -33,7 +33,7 @@ NUM_WARM_UPS = 2
 """Runs before a capture: libraries choose kernels and allocate workspaces in the first ones."""
 
 Record = Callable[[Callable[[], None]], Callable[[], None]]
-"""Takes a function that works on fixed memory; returns what runs it again on the same memory."""
+"""Takes a function on fixed memory; returns a function that runs it again on the same memory."""
 
 Run = Callable[[Tensor, Tensor, Branches, int], Tensor]
 """The forward to record: tokens [R, Q], cursors [R], branches and the context in slots; returns
@@ -49,7 +49,7 @@ class Bucket(NamedTuple):
 
 
 def run_again(function: Callable[[], None]) -> Callable[[], None]:
-    """Record nothing: run the function each time. The twin of ``GraphRecorder`` on any device."""
+    """Return the function itself: a recorder for any device, which records nothing."""
     return function
 
 
@@ -75,7 +75,7 @@ class GraphRecorder:
         try:
             graph = self._capture(function)
         except torch.cuda.OutOfMemoryError:
-            raise  # without a graph it would fail as well: the caller decides
+            raise  # it would fail without a graph as well: the caller decides
         except RuntimeError as error:
             self.reason = str(error).splitlines()[0]
             LOG.warning("Forwards run without CUDA graphs: a capture failed (%s).", self.reason)
@@ -119,12 +119,12 @@ class CapturedForward:
     def __init__(
         self, rows: int, capacity: int, hidden_size: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        """For a cache of ``rows`` rows of ``capacity`` slots each."""
+        """Allocate memory for a cache of ``rows`` rows of ``capacity`` slots each."""
         self._rows, self._capacity = rows, capacity
         size = rows * (1 + 5 * MAX_FED)
         self._numbers = torch.zeros(size, dtype=torch.long, device=device)
         self._states = torch.zeros(rows * MAX_FED, hidden_size, dtype=dtype, device=device)
-        # A second half is filled while the copy of the first may still be on its way.
+        # Two buffers: one is filled while the copy of the other may still be in flight.
         self._sent = [torch.zeros(size, dtype=torch.long) for _ in range(2)]
         if device.type == "cuda":
             self._sent = [part.pin_memory() for part in self._sent]
@@ -152,7 +152,7 @@ class CapturedForward:
     ) -> Tensor:
         """Run a forward of tokens [R, Q], on the host, for rows with these cursors.
 
-        make_run: makes the forward that is recorded, at the first call with this bucket.
+        make_run: returns the forward to record; called at the first use of this bucket.
         Returns states [R, Q, hidden], a view that the next forward on this cache overwrites.
         """
         rows, width = tokens.shape
@@ -165,7 +165,7 @@ class CapturedForward:
     def _send(
         self, bucket: Bucket, tokens: Tensor, cursors: Sequence[int], branches: Branches | None
     ) -> None:
-        """Copy what a forward is asked to the device, padded up to its bucket."""
+        """Copy the inputs of a forward to the device, padded to its bucket."""
         rows, width = tokens.shape
         source = self._sent[0]
         self._sent.reverse()
@@ -174,7 +174,7 @@ class CapturedForward:
         where[:rows] = torch.tensor(cursors)
         slots = torch.arange(bucket.num_tokens)
         parts[0] = 0
-        parts[1:] = slots  # a plain causal row, which padding is
+        parts[1:] = slots  # padding is a plain causal row
         parts[0, :rows, :width] = tokens
         for part, values in zip(parts[1:], branches.parts if branches else (), strict=False):
             part[:rows, :width] = values
@@ -182,7 +182,7 @@ class CapturedForward:
         self._numbers[:size].copy_(source[:size], non_blocking=True)
 
     def _fill(self, bucket: Bucket, run: Run) -> None:
-        """The recorded function: one forward of everything in the buffers."""
+        """Run one forward of everything in the buffers; this function is recorded."""
         cursors, (tokens, *parts) = _split(self._numbers, bucket)
         states = run(tokens, cursors, Branches(*parts), bucket.context)
         self._out(bucket).copy_(states)

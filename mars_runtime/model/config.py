@@ -1,7 +1,7 @@
-"""The shape of a model, read from ``config.json``.
+"""Shape of a model, read from ``config.json``.
 
-Qwen2 and Llama are one shape here; they differ in biases. Anything that would change the arithmetic
-and is not computed by ``qwen2.py`` is refused with a sentence instead of being ignored.
+Qwen2 and Llama have the same shape here, except for biases. A setting that would change the
+arithmetic and that ``qwen2.py`` does not support is rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from mars_runtime.machine import is_memory_short
 from mars_runtime.settings import MAX_FED
 
-# a2d-qwen2 is what published MARS checkpoints call themselves: Qwen2 with remote code, unused here.
+# a2d-qwen2 is the type of published MARS checkpoints: Qwen2 with remote code, unused here.
 MODEL_TYPES = ("qwen2", "a2d-qwen2", "llama")
 
 _log = logging.getLogger(__name__)
@@ -24,22 +24,22 @@ _log = logging.getLogger(__name__)
 MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
 MAX_NAME = 80
 MIN_ANSWER = 12
-"""Tokens of an answer that every model must have room for, after a short prompt."""
+"""Minimum number of tokens that every model must have for an answer, after a short prompt."""
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
-"""No model is larger; what says so is damaged, and must not cost memory before that is told."""
+"""Upper bounds of a number in a valid configuration, checked before any memory is allocated."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used; the message is one sentence that says what to do."""
+    """A checkpoint cannot be used; the message is one sentence that says what to do."""
 
 
 class MemoryShortError(CheckpointError):
-    """A checkpoint for which there is not enough memory now."""
+    """There is not enough memory for a checkpoint now."""
 
 
 @contextmanager
 def memory_for(name: str) -> Iterator[None]:
-    """Raise MemoryShortError where memory ends while a checkpoint is loaded."""
+    """Raise MemoryShortError if memory runs out while a checkpoint is loaded."""
     try:
         yield
     except Exception as error:
@@ -52,14 +52,14 @@ def memory_for(name: str) -> Iterator[None]:
 
 
 def printable(name: str) -> str:
-    """A name from an untrusted file for a message: short, without control characters."""
+    """Return a name from an untrusted file for a message: short, without control characters."""
     short = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
     return short if short.isprintable() else repr(short)
 
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Llama 3's stretching of the slow rotations.
+    """Llama 3's scaling of low rotary frequencies.
 
     Source: transformers, modeling_rope_utils.py, ``_compute_llama3_parameters``.
     """
@@ -72,10 +72,10 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """What ``qwen2.py`` needs to know of a checkpoint. Raises CheckpointError from ``from_dict``.
+    """The parts of a configuration that ``qwen2.py`` needs. ``from_dict`` raises CheckpointError.
 
     attention_bias: query, key and value projections have a bias (always in Qwen2).
-    max_positions: tokens that a row may hold, prompt and answer together.
+    max_positions: maximum number of tokens of a row, prompt and answer together.
     """
 
     vocab_size: int
@@ -104,7 +104,7 @@ class ModelConfig:
                 f"config.json gives an odd head size of {self.head_dim}: fetch the checkpoint "
                 "again."
             )
-        if self.rope_theta < 1.0:  # positions would turn by more than there are numbers for
+        if self.rope_theta < 1.0:  # smaller bases give rotations that overflow
             raise CheckpointError(
                 f"The base of its rotary positions is {self.rope_theta:g}, below 1: fetch the "
                 "checkpoint again."
@@ -112,11 +112,11 @@ class ModelConfig:
 
     @property
     def group(self) -> int:
-        """Query heads that share one key-value head."""
+        """Number of query heads that share one key-value head."""
         return self.num_heads // self.num_kv_heads
 
     def cache_shape(self, rows: int, capacity: int) -> tuple[int, int, int, int, int]:
-        """What a KV cache (``cache.py``) of so many rows of so many tokens is told."""
+        """Return the shape of a KV cache (``cache.py``) of ``rows`` rows of ``capacity`` tokens."""
         return self.num_layers, rows, capacity, self.num_kv_heads, self.head_dim
 
     @classmethod
@@ -174,7 +174,7 @@ def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -
 
 
 def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Theta and scaling: ``rope_scaling`` where it is given, else ``rope_parameters``.
+    """Return theta and scaling, from ``rope_scaling`` if present, else from ``rope_parameters``.
 
     Source: transformers 5, modeling_rope_utils.py, ``convert_rope_params_to_dict``.
     """
@@ -206,7 +206,7 @@ def _rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
 
 
 def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """A size as ``config.json`` gives it. Raises CheckpointError for one that no model has."""
+    """Return a size from ``config.json``. Raises CheckpointError if it is invalid."""
     value = config.get(key)
     value = default if value is None else value
     most = MOST.get(key, MOST_OF_ALL)
@@ -219,7 +219,7 @@ def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> in
 
 
 def _truth(config: Mapping[str, Any], key: str) -> bool:
-    """Whether a key is set; false where it is missing. Raises CheckpointError."""
+    """Return whether a key is true; false if it is missing. Raises CheckpointError."""
     value = config.get(key)
     if not isinstance(value, bool | None):
         raise CheckpointError(
@@ -242,7 +242,7 @@ def _positive(config: Mapping[str, Any], key: str, default: object = None) -> fl
 
 
 def expected_names(config: ModelConfig) -> set[str]:
-    """Names of the weights that a transformers checkpoint of this shape holds."""
+    """Return the names of the weights in a transformers checkpoint of this shape."""
     parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
     parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
     parts += [f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")]
@@ -253,7 +253,7 @@ def expected_names(config: ModelConfig) -> set[str]:
 
 
 def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
-    """The shape a transformers checkpoint gives to the weight ``name``."""
+    """Return the shape of the weight ``name`` in a transformers checkpoint."""
     hidden = config.hidden_size
     part = name.rsplit(".", 2)[-2]
     outs = {
@@ -275,7 +275,7 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
 
 
 def take(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:
-    """The weight ``name``, its shape checked. Raises CheckpointError."""
+    """Return the weight ``name`` after checking its shape. Raises CheckpointError."""
     expected = expected_shape(name, config)
     if name not in weights:
         raise CheckpointError(f"The weight {name} is missing: fetch the checkpoint again.")

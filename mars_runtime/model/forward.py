@@ -1,7 +1,8 @@
-"""What a forward of a model is asked: how its tokens are laid out, and which slots are read.
+"""Inputs of a model's forward: the layout of its tokens, and the slots to read.
 
-A token may see less than everything before it: a group of masks after every pending token makes a
-forward a small tree, whose positions are not slots. Knows numbers; knows no tokens or weights.
+A token may attend to less than everything before it: with a group of masks after every pending
+token a forward is a small tree, in which positions differ from slots. The module works on numbers,
+without tokens or weights.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mars_runtime.transfers import to_device
 
 
 class LanguageModel(ABC):
-    """A causal language model on one device: a forward in two parts."""
+    """A causal language model on one device, with a forward in two parts."""
 
     config: ModelConfig
 
@@ -35,18 +36,17 @@ class LanguageModel(ABC):
         branches: Branches | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """One forward of Q tokens for each of the first R rows of the cache, without head.
+        """Run one forward of Q tokens for each of the first R rows of the cache, without head.
 
         tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
-            cache.cursors[r] + q. Without ``branches`` it stands at that position and sees all
-            slots up to its own. Cursors are not moved.
-        part: which of its layers are run, all by default.
-        Returns [R, Q, hidden]. Raises ValueError when the cache is too short.
+            cache.cursors[r] + q. Without ``branches`` the token has that position and attends to
+            all slots up to its own. Cursors are not moved. part: the layers to run, by default all.
+            Returns [R, Q, hidden]. Raises ValueError if the cache is too short.
         """
 
     @abstractmethod
     def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
-        """What slots of a forward predict, [R, H, V] in the model's dtype.
+        """Return the logits of slots of a forward, [R, H, V] in the model's dtype.
 
         head: the slots: [R, H] int64, or a slice of Q.
         """
@@ -58,24 +58,29 @@ class LanguageModel(ABC):
         head: Tensor | slice | None,
         branches: Branches | None = None,
     ) -> Tensor | None:
-        """``hidden`` and the ``logits`` of the slots that need some; None for no head (prefill)."""
+        """Return the ``logits`` of the slots ``head``, or None without head (prefill)."""
         hidden = self.hidden(tokens, cache, branches)
         return None if head is None else self.logits(hidden, head)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some layers of a forward, which need as many calls as parts: those of ``layers``, a range
-    from 0 on, on what the layers before them gave, ``states`` [R, Q, hidden]; None for the first,
-    which get embeddings. An empty range at 0 gives the embeddings themselves."""
+    """Some layers of a forward that is run in several calls.
+
+    layers: range of layer indices, from 0. states: output of the layers before, [R, Q, hidden];
+    None for the first part, which starts with embeddings. An empty range at 0 returns the
+    embeddings.
+    """
 
     layers: range
     states: Tensor | None = None
 
 
 def given(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
-    """What a part that does not begin with the first layer goes on from. Raises ValueError for
-    states of another shape than its forward's."""
+    """Return the states from which a part continues that does not start with the first layer.
+
+    Raises ValueError if their shape differs from the forward's.
+    """
     if part is None or part.states is None or part.states.shape != shape:
         raise ValueError(f"a part of a forward needs states of the shape {shape}")
     return part.states
@@ -83,15 +88,15 @@ def given(part: Part | None, shape: tuple[int, int, int]) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """Three int64 tensors [R, Q], counted from each row's cursor.
+    """Tree layout of a forward: int64 tensors [R, Q], relative to each row's cursor.
 
-    Token q of row r stands at position cursor + positions. Its keys and values go to slot
-    cursor + q, and it sees the slots [0, cursor + roots) and [cursor + starts, cursor + q].
+    Token q of row r has position cursor + positions. Its keys and values go to slot cursor + q, and
+    it attends to the slots [0, cursor + roots) and [cursor + starts, cursor + q].
 
     A real token is plain causal: positions = roots = starts = q. Mask j of the group after pending
     token i, whose first mask is fed as token s, has positions = i + 1 + j, roots = i + 1 and
-    starts = s; so positions - roots is its place in its group. Where there are ``ends``, token q
-    sees up to slot cursor + ends instead of its own: all of a block that is seen both ways.
+    starts = s; so positions - roots is its place in its group. With ``ends``, token q attends up to
+    slot cursor + ends instead of its own: to all of a block with attention in both directions.
     """
 
     positions: Tensor
@@ -101,35 +106,39 @@ class Branches:
 
     @classmethod
     def of_block(cls, num_pending: int, size: int) -> Branches:
-        """Branches of one row: real tokens, each of which sees what is before it, then a block of
-        ``size`` that sees all before it and all of itself. On the host; not to be written to."""
+        """Return the branches of one row of block diffusion, on the host.
+
+        The ``num_pending`` real tokens are causal; each token of the block of ``size`` attends to
+        everything before the block and to the whole block. The result is cached: do not modify it.
+        """
         return _block(num_pending, size)
 
     @classmethod
     def of(cls, layouts: Sequence[Layout], num_fed: int) -> Branches:
-        """Branches of rows with these layouts, each filled up to ``num_fed`` tokens.
+        """Return the branches of rows with these layouts, each padded to ``num_fed`` tokens, on the
+        host.
 
-        On the host. The same layouts give the same tensors: do not write to them.
+        The result is cached: do not modify it.
         """
         return _branches(tuple(layouts), num_fed)
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """The tensors in their order, ``ends`` only where there are some."""
+        """The tensors in order, with ``ends`` only if present."""
         plain = (self.positions, self.roots, self.starts)
         return plain if self.ends is None else (*plain, self.ends)
 
     def to(self, device: torch.device) -> Branches:
-        """The same on a device."""
+        """Return the branches on a device."""
         return Branches(*(to_device(part, device) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the tokens of a row are fed: ``num_pending`` real ones, then groups of masks.
+    """Layout of a row's tokens: ``num_pending`` real ones, then groups of masks.
 
-    groups: how many masks follow each of the last ``len(groups)`` pending tokens, in their order.
-    What fills the row up to the width of the forward goes on with the last group.
+    groups: number of masks after each of the last ``len(groups)`` pending tokens, in order. Padding
+    up to the width of the forward extends the last group.
     """
 
     num_pending: int
@@ -137,11 +146,11 @@ class Layout:
 
     @property
     def num_fed(self) -> int:
-        """Tokens that the row needs."""
+        """Number of tokens of the row, without padding."""
         return self.num_pending + sum(self.groups)
 
     def numbers(self, num_fed: int) -> tuple[list[int], list[int], list[int]]:
-        """positions, roots and starts of ``Branches``, a number for each of ``num_fed`` tokens."""
+        """Return positions, roots and starts of ``Branches``, each with ``num_fed`` numbers."""
         return _numbers(self.num_pending, self.groups, num_fed)
 
 
@@ -177,8 +186,11 @@ def _numbers(
 
 @dataclass(frozen=True, slots=True)
 class MaskGroup:
-    """Masks of a row that are filled from left to right: their slots among those that are read of
-    the row. before: the slot that says which token they follow."""
+    """A group of masks that are filled from left to right.
+
+    before: the slot that predicts the token before the first mask. masks: slots of the masks. Slots
+    are counted among those read of the row.
+    """
 
     row: int
     before: int
@@ -189,10 +201,9 @@ class MaskGroup:
 class SamplingMetadata:
     """How the slots of a forward are turned into tokens, row by row.
 
-    forbidden: int64 ids that can never come out. metrics: of confidence, one for each row.
-    draws: how a row draws its tokens, None for greedy. penalties: how the logits of a
-    row are changed before they are read, None for not at all. Either may be empty.
-    groups: masks that a sampler head, where there is one, fills from left to right.
+    forbidden: int64 ids that are never emitted. metrics: confidence metric of each row. draws: how
+    each row samples, None for greedy. penalties: changes of each row's logits, None for none.
+    Either may be empty. groups: masks that a sampler head, if present, fills from left to right.
     """
 
     forbidden: Tensor
@@ -202,11 +213,11 @@ class SamplingMetadata:
     penalties: Sequence[Penalty | None] = ()
 
     def read(self, logits: Tensor, rank: Rank | None = None) -> list[list[Proposal]]:
-        """Read logits [R, H, V] (``acceptance.read``); only ``rank`` looks at ``groups``."""
+        """Read logits [R, H, V] (``acceptance.read``); only ``rank`` uses ``groups``."""
         return read(logits, self.forbidden, self.metrics, self.draws, self.penalties, rank)
 
     def of(self, rows: Sequence[int]) -> SamplingMetadata:
-        """That of some rows, which are counted anew."""
+        """Return the metadata of a selection of rows, renumbered."""
         return replace(
             self,
             metrics=[self.metrics[row] for row in rows],
@@ -217,7 +228,7 @@ class SamplingMetadata:
 
 
 def chosen(hidden: Tensor, head: Tensor | slice) -> Tensor:
-    """States [R, S, H] of the slots that are read, of all those of a forward, [R, Q, H].
+    """Return the states of the read slots, [R, S, H], from those of a forward, [R, Q, H].
 
     head: the slots: [R, S] int64, or a slice of Q.
     """

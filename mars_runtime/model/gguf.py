@@ -1,14 +1,13 @@
-"""A checkpoint in GGUF files: shape, weights and tokenizer, named as transformers names them.
+"""Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
-Nothing in the files is run, its chat template least of all. Of models the two architectures that
-``qwen2.py`` computes are read, and a key that changes what they compute is refused by its name. Of
-tokenizers only byte-level BPE (``gpt2`` in GGUF) is read, with the pre-tokenizers that are listed
-here: another one would give other ids silently.
+Nothing in the files is executed, in particular not the chat template. Two architectures are
+supported, those of ``qwen2.py``, and a metadata key that changes their computation is rejected by
+name. Of tokenizers only byte-level BPE (``gpt2`` in GGUF) is supported, with the pre-tokenizers
+listed here: any other one would silently give other ids.
 
-The header is read here and not by the gguf package, whose reader takes seconds for a vocabulary and
-never ends on some damaged lengths: here nothing is believed that the file is too short for. The
-package still says which types there are and how they are packed.
-Source: ggml-org/ggml, docs/gguf.md.
+This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
+and never ends for some damaged lengths. Here no length beyond the end of the file is accepted. The
+package provides the tensor types and their packing. Source: ggml-org/ggml, docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ _PARTS = {
     "ffn_down": "mlp.down_proj",
 }
 DEFAULTS = {"rope.freq_base": 10000.0, "attention.layer_norm_rms_epsilon": 1e-6}
-"""What is assumed, with a warning, where a file does not say it; llama.cpp's base, and the epsilon
-of transformers."""
+"""Values assumed, with a warning, if a file lacks them: llama.cpp's base and transformers'
+epsilon."""
 READ = {
     *("block_count", "context_length", "embedding_length", "feed_forward_length"),
     *("attention.head_count", "attention.head_count_kv", "attention.key_length"),
@@ -82,7 +81,7 @@ UNIT_SCALES = {
     *("logit_scale", "residual_scale", "embedding_scale", "rope.scaling.factor"),
     *("rope.scaling.attn_factor", "rope.scale_linear"),
 }
-"""Keys that change nothing where they are 1. All others change nothing where they are 0."""
+"""Keys that change nothing if they are 1. All others change nothing if they are 0."""
 _SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
 _log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
@@ -90,11 +89,11 @@ _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: to
 
 @dataclass(frozen=True, slots=True)
 class GgufCheckpoint:
-    """What GGUF files hold.
+    """Contents of GGUF files.
 
-    weights: named and ordered as in a transformers checkpoint; Q4_0, Q4_1 and Q8_0 as they are.
-    tokenizer, tokenizer_config: in the form of the files ``Tokenizer.from_spec`` knows, the chat
-    template among them, which is never run. files: those that were read, several if it is split.
+    weights: named and ordered as in a transformers checkpoint; Q4_0, Q4_1 and Q8_0 stay quantised.
+    tokenizer, tokenizer_config: in the form of the files that ``Tokenizer.from_spec`` reads, with
+    the chat template, which is never run. files: the files read, several for a split checkpoint.
     """
 
     config: ModelConfig
@@ -105,9 +104,9 @@ class GgufCheckpoint:
 
 
 def read_gguf(path: Path) -> GgufCheckpoint:
-    """Read a checkpoint of type llama or qwen2, from any part of it where it is split.
+    """Read a checkpoint of type llama or qwen2; for a split one, ``path`` may be any part.
 
-    Raises CheckpointError, one sentence.
+    Raises CheckpointError, with one sentence.
     """
     opened = _open(path)
     files = _parts(path, opened)
@@ -120,7 +119,7 @@ def read_gguf(path: Path) -> GgufCheckpoint:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """Names of all parts of a split checkpoint, by the name of one; else the path itself.
+    """Return the paths of all parts of a split checkpoint, given one; else only the path itself.
 
     Source: ggml-org/llama.cpp, src/llama.cpp, ``llama_split_path``.
     """
@@ -133,14 +132,14 @@ def files_of(path: Path) -> tuple[Path, ...]:
 
 
 def stem_of(path: Path) -> str:
-    """The name of a checkpoint: its file's without the ending and the number of the part."""
+    """Return a checkpoint's name: the file name without its suffix and the number of the part."""
     match = _SHARD.fullmatch(path.name)
     return match[1] if match else path.stem
 
 
 @contextmanager
 def _as_sentence(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a file into a CheckpointError."""
+    """Convert errors about a file to CheckpointError."""
     try:
         yield
     except GgufError as error:
@@ -155,7 +154,7 @@ def _open(path: Path) -> GgufFile:
 
 
 def _parts(path: Path, opened: GgufFile) -> tuple[Path, ...]:
-    """The files of a checkpoint, one of which is ``path``."""
+    """Return the files of the checkpoint that ``path`` belongs to."""
     with _as_sentence(path):
         count = _scalar(opened.metadata, "split.count", 1)
         if count in (0, 1):
@@ -170,7 +169,7 @@ def _parts(path: Path, opened: GgufFile) -> tuple[Path, ...]:
 
 
 def _joined(files: Sequence[Path]) -> GgufFile:
-    """All parts as one: the first has the metadata, each has tensors of its own."""
+    """Join all parts: the first has the metadata, each has tensors of its own."""
     tensors: dict[str, GgufTensor] = {}
     opened = None
     for number, path in enumerate(files):
@@ -213,7 +212,8 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
         "model_type": kind,
         "vocab_size": vocabulary.shape[0],
         "hidden_size": hidden_size,
-        # No more layers than tensors, so that no damaged number makes a long list of names.
+        # At most as many layers as tensors, so that a damaged number cannot create a long list of
+        # names.
         "num_hidden_layers": min(_number(values, f"{kind}.block_count"), len(file.tensors)),
         "num_attention_heads": num_heads,
         "num_key_value_heads": _number(values, f"{kind}.attention.head_count_kv", num_heads),
@@ -236,7 +236,7 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
 
 
 def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    """A text or a number."""
+    """Return a string or a number. Raises GgufError for a list."""
     value = values.get(key, default)
     if isinstance(value, (list, np.ndarray)):
         raise GgufError(f"gives {key} as a list")
@@ -251,7 +251,7 @@ def _number(values: Mapping[str, Any], key: str, default: int | None = None) -> 
 
 
 def _real(values: Mapping[str, Any], kind: str, name: str, path: Path) -> float:
-    """A positive number, or its default, with a warning."""
+    """Return a positive number, or its default with a warning. Raises GgufError."""
     key, default = f"{kind}.{name}", DEFAULTS[name]
     value = values.get(key)
     if value is None:
@@ -321,7 +321,7 @@ def _transformers_name(name: str) -> str:
 
 
 def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
-    """Exactly what is stored; types that nothing here computes with become fp32."""
+    """Return the stored values exactly; types without support in the forward become fp32."""
     if tensor.type in _TENSOR_TYPES:
         flat = torch.from_numpy(np.array(tensor.data).reshape(-1))
         return flat.view(_TENSOR_TYPES[tensor.type]).view(tensor.shape)
@@ -336,7 +336,7 @@ def _unpack(tensor: GgufTensor) -> Tensor | GroupedMatrix:
 
 
 def _grouped(tensor: GgufTensor) -> GroupedMatrix:
-    """Blocks of 32: a scale (and a minimum) in fp16, then the whole numbers.
+    """Unpack blocks of 32: a scale (and a minimum) in fp16, then the integers.
 
     Source: ggml-org/ggml, ggml-common.h, block_q4_0, block_q4_1 and block_q8_0.
     """
@@ -354,7 +354,8 @@ def _grouped(tensor: GgufTensor) -> GroupedMatrix:
 
 
 def _nibbles(packed: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    """The low halves of a block's 16 bytes are its first 16 numbers, the high halves the rest."""
+    """Unpack 4-bit values: the low halves of a block's 16 bytes come first, then the high
+    halves."""
     whole = np.empty((rows, columns // GROUP, 2, GROUP // 2), np.uint8)
     np.bitwise_and(packed, 15, out=whole[:, :, 0])
     np.right_shift(packed, 4, out=whole[:, :, 1])
@@ -362,9 +363,9 @@ def _nibbles(packed: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.u
 
 
 def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
-    """Llama's queries or keys: the rows that turn together lie side by side, here in two halves.
+    """Reorder Llama's queries or keys from adjacent rotary pairs to two halves.
 
-    Source: ggml-org/llama.cpp, convert_hf_to_gguf.py, ``LlamaModel.permute``, backwards.
+    This inverts ``LlamaModel.permute`` of convert_hf_to_gguf.py (ggml-org/llama.cpp).
     """
     rows, row_bytes = tensor.data.shape
     pairs = tensor.data.reshape(num_heads, rows // num_heads // 2, 2, row_bytes)
@@ -372,22 +373,22 @@ def _in_halves(tensor: GgufTensor, num_heads: int) -> GgufTensor:
 
 
 class GgufError(ValueError):
-    """What is wrong with a file, as a clause that follows its name."""
+    """A fault of a file; the message is a clause that follows the file's name."""
 
     advice = "fetch it again or choose another file"
 
 
 class UnsupportedError(GgufError):
-    """What a whole file needs and is not supported."""
+    """A valid file needs a feature that is not supported."""
 
     advice = "choose another file"
 
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """One tensor: its type, its shape as PyTorch says it, and its packed bytes in the mapped file.
+    """One tensor: its type, its shape in PyTorch's order, and its packed bytes in the mapped file.
 
-    data: uint8 [rows, bytes a row].
+    data: uint8 [rows, bytes per row].
     """
 
     type: Kind
@@ -397,7 +398,8 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """metadata: numbers, strings and lists by key. Numbers of an array are a numpy array."""
+    """An open file. metadata: numbers, strings and lists by key; lists of numbers are numpy
+    arrays."""
 
     metadata: Mapping[str, Any]
     tensors: Mapping[str, GgufTensor]
@@ -417,7 +419,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """Reads values one after the other and never past the end."""
+    """Reads values sequentially and never past the end."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self.data = data
@@ -425,20 +427,23 @@ class _Cursor:
         self.at = 0
 
     def number(self, form: str) -> Any:
-        """One number in the notation of ``struct``, without its byte order."""
+        """Read one little-endian number in the notation of ``struct``."""
         (value,) = struct.unpack_from(f"<{form}", self._bytes, self.at)
         self.at += struct.calcsize(f"<{form}")
         return value
 
     def take(self, size: int) -> memoryview:
-        """The next ``size`` bytes."""
+        """Read the next ``size`` bytes. Raises GgufError past the end."""
         if size > len(self._bytes) - self.at:
             raise GgufError(DAMAGED)
         self.at += size
         return self._bytes[self.at - size : self.at]
 
     def texts(self, count: int) -> list[str]:
-        """``count`` strings, each with its length before it. A vocabulary has 100,000: be quick."""
+        """Read ``count`` length-prefixed strings.
+
+        A vocabulary has 100,000, so this must be fast.
+        """
         data, at, length = self._bytes, self.at, struct.Struct("<Q").unpack_from
         found = []
         for _ in range(count):
@@ -451,11 +456,11 @@ class _Cursor:
         return found
 
     def text(self) -> str:
-        """A string with its length before it."""
+        """Read a length-prefixed string."""
         return self.texts(1)[0]
 
     def value(self, kind: GGUFValueType) -> Any:
-        """A value of the metadata: a scalar, a string or an array of either."""
+        """Read a metadata value: a scalar, a string or an array of either."""
         if kind == GGUFValueType.STRING:
             return self.text()
         if kind != GGUFValueType.ARRAY:
@@ -468,7 +473,7 @@ class _Cursor:
         return self.texts(count)
 
     def numbers(self, kind: GGUFValueType, count: int) -> NDArray[Any]:
-        """``count`` scalars."""
+        """Read ``count`` scalars."""
         form = np.dtype(kind.name.lower()).newbyteorder("<")
         return np.frombuffer(self.take(count * form.itemsize), form)
 
@@ -508,7 +513,7 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
 
 
 def _tensor_line(cursor: _Cursor) -> tuple[Kind, tuple[int, ...], int]:
-    """Type, shape and offset of one tensor."""
+    """Read type, shape and offset of one tensor."""
     num_dimensions = cursor.number("I")
     if not 1 <= num_dimensions <= MAX_DIMENSIONS:
         raise GgufError(DAMAGED)
@@ -582,10 +587,10 @@ _WHOLE_WORDS_FIRST = {"llama-bpe"}
 
 
 def tokenizer_spec(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``tokenizer.json`` and ``tokenizer_config.json`` as values. Raises GgufError.
+    """Return the values of ``tokenizer.json`` and ``tokenizer_config.json``. Raises GgufError.
 
-    Every token that is not plain text (control, unknown, user-defined) is an added token; what the
-    file marks as unused is in neither list.
+    Every token that is not plain text (control, unknown, user-defined) is an added token. Tokens
+    marked as unused are in neither list.
     """
     kind, cut = (_scalar(metadata, f"tokenizer.ggml.{name}") for name in ("model", "pre"))
     if kind is None:

@@ -1,7 +1,7 @@
 """Load a checkpoint: configuration, weights (safetensors or GGUF), tokenizer and adapter.
 
-Code that comes with a checkpoint is never run and pickled weights are never opened. A draft model
-is loaded for a target: speculative decoding verifies ids, so it must mean the same text by them.
+Code in a checkpoint is never run and pickled weights are never opened. A draft model is loaded for
+a target: speculative decoding compares token ids, so both must have the same vocabulary.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ KNOWN_DTYPES = {
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
 }
 UNTRAINED = 1
-"""Block size of a file that says nothing of masks."""
+"""Block size of a file without information on masks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model with its tokenizer and what is known about it.
+    """A model with its tokenizer and metadata.
 
-    path: its folder or GGUF file; weight_files: all files with weights, an adapter's among them.
-    block_size: the B it was trained with; more proposals than that are off its training.
-    diffusion_size: of the blocks that it was trained to fill in any order, 0 for none.
+    path: its folder or GGUF file. weight_files: all files with weights, an adapter's among them.
+    block_size: the B it was trained with; it was not trained for more proposals.
+    diffusion_size: block size it was trained for in block diffusion, 0 for none.
     """
 
     name: str
@@ -88,9 +88,9 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
 
-    device: auto (CUDA where there is one), cpu, cuda, cuda:1 ... dtype: as for ``build_model``;
-    auto on a CPU is first of all what the registry says. tell: hears what is done, in sentences,
-    while it is. Raises CheckpointError, one sentence; MemoryShortError where memory ends.
+    device: auto (CUDA if available), cpu, cuda, cuda:1 ... dtype: as for ``build_model``; auto on a
+    CPU uses the registry's, if it names one. tell: called with sentences about the progress. Raises
+    CheckpointError, with one sentence; MemoryShortError if memory runs out.
     """
     with memory_for(name_or_path):
         return _load(name_or_path, device, dtype, registry_path, tell)
@@ -142,7 +142,7 @@ def _load(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a folder or a file holds. mask: the name of its mask token, None where it has none."""
+    """Contents of a folder or a file. mask: the name of its mask token, or None."""
 
     config: ModelConfig
     weights: Mapping[str, Weight]
@@ -167,17 +167,20 @@ def _read_folder(folder: Path) -> _Parts:
 
 
 def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
-    """The shape and the weights in a checkpoint's folder. Raises CheckpointError."""
+    """Return the shape and the weights in a checkpoint's folder. Raises CheckpointError."""
     return _weights(folder, _weight_files(folder), read_config(folder))
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Return the shape that a checkpoint's folder states. Raises CheckpointError."""
+    """Return the shape in a checkpoint's folder. Raises CheckpointError."""
     return ModelConfig.from_dict(_read_json(folder / "config.json"))
 
 
 def _read_file(path: Path, entry: Entry | None) -> _Parts:
-    """A GGUF file; one of the registry must be the one that was registered."""
+    """Read a GGUF file; that of a registry entry must match the registry.
+
+    Raises CheckpointError.
+    """
     if entry is not None and entry.gguf is not None and not is_intact(entry.gguf):
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
@@ -190,7 +193,7 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
 def _adapter(
     entry: Entry | None, beside: Path, config: ModelConfig
 ) -> tuple[Adapter | None, list[Path]]:
-    """The adapter of an entry, if it is there yet, and its files."""
+    """Return the adapter of an entry and its files; (None, []) if there is none yet."""
     folder = beside / entry.adapter if entry and entry.adapter else None
     if folder is None or not has_adapter(folder):
         return None, []
@@ -199,7 +202,7 @@ def _adapter(
 
 
 def choose_device(device: str) -> torch.device:
-    """auto (CUDA where there is one), cpu, cuda, cuda:1 ... Raises CheckpointError."""
+    """Return the device: auto (CUDA if available), cpu, cuda, cuda:1 ... Raises CheckpointError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -216,7 +219,10 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """The mask is what an adapter was trained with, else what the registry or the files say."""
+    """Return the tokenizer. Its mask is the adapter's, else the registry's or the files'.
+
+    Raises CheckpointError if it does not fit the model.
+    """
     mask = adapter.mask_token if adapter else (entry and entry.mask_token) or parts.mask
     system = entry.system if entry else None
     tokenizer = Tokenizer.from_spec(
@@ -243,10 +249,10 @@ def _tokenizer(
 
 
 class FileWeights(Mapping[str, Tensor]):
-    """The weights in safetensors files, by name, each mapped into memory when it is requested.
+    """The weights in safetensors files, by name, each mapped into memory on access.
 
-    Weights in 8-bit floats come as bfloat16, which holds each of their values exactly. Raises
-    CheckpointError for damaged files and for a weight that two files hold.
+    Weights in 8-bit floats are returned as bfloat16, which represents each of their values exactly.
+    Raises CheckpointError for damaged files and for a weight that two files hold.
     """
 
     def __init__(self, files: Iterable[Path]) -> None:
@@ -279,7 +285,7 @@ class FileWeights(Mapping[str, Tensor]):
         return weight
 
     def __contains__(self, name: object) -> bool:
-        return name in self._files  # Mapping's own would read the weight
+        return name in self._files  # Mapping's own method would read the weight
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -288,12 +294,12 @@ class FileWeights(Mapping[str, Tensor]):
         return len(self._files)
 
     def leave_out(self, names: Iterable[str]) -> None:
-        """Forget these weights."""
+        """Remove these weights from the mapping."""
         for name in names:
             self._files.pop(name, None)
 
     def rename(self, name: str, new_name: str) -> None:
-        """Know a weight under another name."""
+        """Rename a weight."""
         self._files[new_name] = self._files.pop(name)
 
 
@@ -313,7 +319,10 @@ def _opened(path: Path) -> Iterator[Any]:
 def _weights(
     folder: Path, files: Iterable[Path], config: ModelConfig
 ) -> tuple[ModelConfig, FileWeights]:
-    """All weights by name, none missing and none unknown, and the shape that they make."""
+    """Return all weights by name, none missing and none unknown, and the resulting shape.
+
+    Raises CheckpointError.
+    """
     found = FileWeights(files)
     found.leave_out([name for name in found if name.endswith("rotary_emb.inv_freq")])
     config = _with_its_head(folder, found, config)
@@ -332,7 +341,8 @@ def _weights(
 
 
 def _with_its_head(folder: Path, found: FileWeights, config: ModelConfig) -> ModelConfig:
-    """Decide which output head a checkpoint with tied embeddings has, as transformers does.
+    """Return the configuration with the output head that transformers would use with tied
+    embeddings.
 
     A head that equals the embeddings is dropped, one that differs is used, and a head without
     embeddings serves as both. Source: transformers, modeling_utils.py, ``tie_weights``.
@@ -398,8 +408,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 class Drafts:
     """Draft checkpoints of one target; ``load`` may be called from any thread.
 
-    Only names of the registry are taken whose files are on this machine: no visitor can make it
-    download or read what they name.
+    Accepts only names of the registry whose files are on this machine, so a visitor cannot make it
+    download or read anything else.
     """
 
     def __init__(self, target: Checkpoint, registry_path: Path = REGISTRY) -> None:
@@ -409,8 +419,10 @@ class Drafts:
         self._loaded: dict[str, Checkpoint] = {}
 
     def load(self, name: str = "") -> Checkpoint:
-        """The draft of that name, or the target's default one. Raises CheckpointError, one
-        sentence."""
+        """Return the draft checkpoint ``name``, or the target's default one.
+
+        Raises CheckpointError, with one sentence.
+        """
         known = registry(self._registry_path)
         name = name or default_draft(self._target.name, self._registry_path)
         if not name:
@@ -430,7 +442,7 @@ class Drafts:
             return self._loaded[name]
 
     def _fitting(self, name: str) -> Checkpoint:
-        """Loaded as the target is, on its device. Raises CheckpointError."""
+        """Load a draft on the target's device, and check its vocabulary. Raises CheckpointError."""
         target = self._target
         if name == target.name:
             return target
@@ -445,7 +457,7 @@ class Drafts:
 
 
 def share_vocabulary(one: Tokenizer, other: Tokenizer) -> bool:
-    """Whether both mean the same text by every id, and end a turn alike."""
+    """Return whether both map every id to the same text and have the same EOS tokens."""
     if one.size != other.size or one.eos_ids != other.eos_ids:
         return False
     mine, theirs = one.parts(), other.parts()

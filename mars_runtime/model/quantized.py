@@ -1,16 +1,16 @@
-"""Matrices of whole numbers, in the two forms that forwards here multiply with.
+"""Integer matrices in the two forms that forwards here multiply with.
 
-``GroupedMatrix``: columns share scales by groups of 32, as GGUF files hold them; the native forward
-computes with it. ``Int8Matrix``: weights in 8 bits for PyTorch's own kernels, where there is no
-native forward; what they multiply is in 8 bits too.
+``GroupedMatrix``: columns share scales in groups of 32, as in GGUF files; used by the native
+forward. ``Int8Matrix``: 8-bit weights for PyTorch's own kernels, if there is no native forward;
+their inputs are quantised to 8 bits as well.
 
-The latter is a quarter of the bytes to read, which is what a small forward waits for. Each weight
-column and each token has a scale of its own, so a product is the same to the last bit in whatever
-forward a token is met. It is not the arithmetic of fp32: answers may differ. Nor is lossless
-decoding exact in it: attention differs in the last digits between forwards of one and of several
-tokens, and where that moves an entry across a rounding here, it is no longer a last digit. Almost
-every answer equals that of AR in 8 bits; say how many when you report one. Built on the fbgemm
-kernels of PyTorch, which exist on x86 only.
+The latter needs a quarter of the memory traffic, which limits a small forward. Each weight column
+and each token has its own scale, so a token's product is bitwise the same in any forward. The
+arithmetic differs from fp32, so answers may differ. Lossless decoding is not exact with it either:
+attention differs in the last digits between forwards of one and of several tokens, and where that
+moves an entry across a rounding boundary here, the difference grows. Almost every answer equals
+that of AR in 8 bits; a report should state how many. Uses the fbgemm kernels of PyTorch, which
+exist on x86 only.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ import torch
 from torch import Tensor
 
 GROUP = 32
-TINY = 1e-30  # in place of a scale where all entries are equal, or zeros
+TINY = 1e-30  # replaces a scale if all entries are equal or zero
 ENGINE = "fbgemm"
 _OPS: Any = torch.ops.quantized  # typed as a namespace without members
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedMatrix:
-    """w = scales * values + minimums, [out, in], a scale and a minimum for each 32 of a row.
+    """w = scales * values + minimums, [out, in], with a scale and a minimum per 32 entries of a
+    row.
 
-    values: [out, in], uint8 of 0 to 15 where ``bits`` is 4, int8 where it is 8. scales and
-    minimums: fp32 [out, in/32]; no minimums: all zero. Raises ValueError when they don't fit.
+    values: [out, in], uint8 of 0 to 15 if ``bits`` is 4, int8 if it is 8. scales, minimums: fp32
+    [out, in/32]; None means that all minimums are zero. Raises ValueError if they don't fit.
     """
 
     values: Tensor
@@ -55,11 +56,11 @@ class GroupedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)"""
+        """The shape, (out, in)."""
         return self.values.shape[0], self.values.shape[1]
 
     def dense(self) -> Tensor:
-        """fp32 [out, in]: the product rounded, then the sum, as GGUF's own reference does."""
+        """Return fp32 [out, in]: the rounded product, then the sum, as in GGUF's reference."""
         rows, columns = self.shape
         grouped = self.values.view(rows, -1, GROUP) * self.scales.unsqueeze(2)
         if self.minimums is not None:
@@ -67,23 +68,23 @@ class GroupedMatrix:
         return grouped.view(rows, columns)
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """The rows at ``index``, int64 [n]; ``rows(ids).dense()`` embeds."""
+        """Return the rows at ``index``, int64 [n]; ``rows(ids).dense()`` embeds ids."""
         minimums = None if self.minimums is None else self.minimums.index_select(0, index)
         values, scales = self.values.index_select(0, index), self.scales.index_select(0, index)
         return GroupedMatrix(values, scales, minimums, self.bits)
 
     def ordered(self, order: Tensor) -> GroupedMatrix:
-        """All rows, in another order."""
+        """Return all rows in another order."""
         return self.rows(order)
 
     def is_finite(self) -> bool:
-        """Whether every entry is a number; whole numbers always are."""
+        """Return whether every entry is finite."""
         minimums = self.scales if self.minimums is None else self.minimums
         return bool(self.scales.isfinite().all() and minimums.isfinite().all())
 
     @classmethod
     def cat(cls, matrices: Sequence[GroupedMatrix]) -> GroupedMatrix:
-        """The rows of all, one matrix after the other. Raises ValueError for unlike kinds."""
+        """Concatenate matrices by rows. Raises ValueError if their bits differ."""
         bits = {matrix.bits for matrix in matrices}
         if len(bits) != 1:
             raise ValueError("matrices of unlike bits can't be one")
@@ -100,10 +101,10 @@ class GroupedMatrix:
 
     @classmethod
     def quantize(cls, dense: Tensor, bits: int) -> GroupedMatrix:
-        """The nearest matrix to ``dense``, [out, in] with in a multiple of 32.
+        """Return the nearest matrix to ``dense``, [out, in] with in a multiple of 32.
 
-        4 bits from the smallest of a group to the largest (Q4_1); 8 bits from minus its largest to
-        its largest (Q8_0).
+        4 bits cover a group's minimum to its maximum (Q4_1); 8 bits cover minus its largest
+        absolute value to its largest (Q8_0).
         """
         grouped = dense.float().view(len(dense), -1, GROUP)
         if bits == 8:
@@ -120,7 +121,7 @@ Weight = Tensor | GroupedMatrix
 
 
 def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
-    """Every weight as a plain tensor."""
+    """Return every weight as a plain tensor."""
     return {
         name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
         for name, weight in weights.items()
@@ -129,9 +130,10 @@ def dense_weights(weights: Mapping[str, Weight]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Int8Matrix:
-    """[in, out] as ``weight``, int8 [out, in], times a scale for each output.
+    """A matrix [in, out], stored as ``weight``, int8 [out, in], with a scale per output.
 
-    packed: the same, laid out for the kernel. step, zero: how inputs of -1 to 1 become whole.
+    packed: the matrix and its scales in the layout of the kernel. step, zero: quantisation of
+    inputs from -1 to 1.
     """
 
     weight: Tensor
@@ -141,12 +143,12 @@ class Int8Matrix:
 
 
 def can_quantize() -> bool:
-    """Whether this PyTorch on this machine has the kernels."""
+    """Return whether PyTorch has the kernels on this machine."""
     return ENGINE in torch.backends.quantized.supported_engines
 
 
 def quantize(matrix: Tensor) -> Int8Matrix:
-    """An fp32 matrix [in, out] with 8 bits an entry, each output scaled to its largest."""
+    """Quantise an fp32 matrix [in, out] to 8 bits, each output scaled by its largest entry."""
     turned = matrix.t().contiguous()
     scales = turned.abs().amax(1).clamp_min_(TINY) / 127
     weight = (turned / scales.unsqueeze(1)).round_().to(torch.int8)
@@ -154,19 +156,19 @@ def quantize(matrix: Tensor) -> Int8Matrix:
     torch.backends.quantized.engine = ENGINE
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the only way to the kernels is marked as old
+            warnings.simplefilter("ignore")  # the only interface to the kernels is deprecated
             zeros = torch.zeros(len(scales), dtype=torch.long)
             make: Any = torch._make_per_channel_quantized_tensor
             packed = _OPS.linear_prepack(make(weight, scales.double(), zeros, 0), None)
     finally:
         torch.backends.quantized.engine = before
-    # Without VNNI two products are added in 16 bits: 7 bits an input leave room for the sum.
+    # Without VNNI two products are added in 16 bits: inputs of 7 bits leave room for the sum.
     half = 127 if torch.cpu._is_vnni_supported() else 63
     return Int8Matrix(weight, packed, 1 / half, half + 1)
 
 
 def multiply(x: Tensor, matrix: Int8Matrix) -> Tensor:
-    """x @ matrix for fp32 x [N, in], each row of x scaled to its largest entry."""
+    """Return x @ matrix for fp32 x [N, in], each row of x scaled by its largest entry."""
     largest = torch.linalg.vector_norm(x, math.inf, -1, keepdim=True).clamp_min_(TINY)
     whole = _OPS.linear_with_input_q_dq_qweight_dq_output_fp32
     product: Tensor = whole(x.div(largest), matrix.step, matrix.zero, matrix.packed)
@@ -174,5 +176,5 @@ def multiply(x: Tensor, matrix: Int8Matrix) -> Tensor:
 
 
 def add_product(total: Tensor, x: Tensor, matrix: Int8Matrix) -> Tensor:
-    """total += x @ matrix, in place."""
+    """Add x @ matrix to ``total``, in place."""
     return total.add_(multiply(x, matrix))

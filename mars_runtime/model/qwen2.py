@@ -1,8 +1,8 @@
-"""The forward pass of Qwen2 and Llama: tokens in, logits of the asked slots out.
+"""Forward pass of Qwen2 and Llama: tokens in, logits of the requested slots out.
 
-Written for few operations a layer, because at the size of the bundled checkpoint everything else
-counts: fused query-key-value and gate-up projections, residuals added by the matrix product itself,
-the output head only where it is needed. Checked against transformers' classes in tests/model.
+Uses few operations per layer, because their overhead dominates at the size of the bundled
+checkpoint: fused query-key-value and gate-up projections, residuals added by the matrix product
+itself, the output head only for requested slots. tests/model compares it with transformers.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from mars_runtime.transfers import to_device
 
 Matrix = Tensor | Int8Matrix
 CAPACITY_STEP = 512
-"""Slots by which the caches of captured forwards differ, so that few sizes are met."""
+"""Granularity of the capacity of captured caches, in slots, so that there are few sizes."""
 MAX_IDLE = 2
-"""Dropped caches whose memory a model keeps: a race needs one for each of its lanes."""
+"""Number of dropped caches whose memory a model keeps: a race needs one per lane."""
 
 
 def _give_back(idle: list[BlockKVCache], kept: BlockKVCache) -> None:
-    """Keep the memory of a dropped cache for the next one of its size."""
+    """Store the memory of a dropped cache for the next one of its size."""
     idle.append(kept)
     del idle[:-MAX_IDLE]
 
@@ -68,14 +68,14 @@ class Layer:
 class Qwen2(LanguageModel):
     """A causal language model on one device.
 
-    ``weights`` are named and shaped as in a transformers checkpoint; they are copied. ``is_int8``
-    keeps the matrices in 8 bits, all else in ``dtype``: fp32 on a CPU only. ``adapter`` acts on the
-    tokens ``mask_id`` alone. Raises CheckpointError when a weight is missing or of another shape
-    than the configuration says.
+    weights: named and shaped as in a transformers checkpoint; they are copied. is_int8: store the
+    matrices in 8 bits and everything else in ``dtype``, fp32; on a CPU only. adapter: acts on the
+    tokens ``mask_id`` only. Raises CheckpointError if a weight is missing or does not have the
+    shape of the configuration.
     """
 
     record: Record | None = None
-    """How forwards are recorded: as CUDA graphs on a GPU, not at all on a CPU."""
+    """How forwards are recorded: as CUDA graphs on a GPU; None on a CPU."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Qwen2(LanguageModel):
     ) -> None:
         self.config = config
         self._is_int8 = is_int8
-        # What is kept in 8 bits is multiplied otherwise; chosen once, because forwards are short.
+        # Chosen once here, because forwards are short.
         self._multiply: Any = multiply if is_int8 else torch.mm
         self._add_product: Any = add_product if is_int8 else Tensor.addmm_
         self.device = torch.device(device)
@@ -105,7 +105,7 @@ class Qwen2(LanguageModel):
         name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
         self._head = self._matrix(self._take(f"{name}.weight"))
         self._weights = {}
-        self.threads: TorchThreads | None = None  # None: as many as PyTorch has
+        self.threads: TorchThreads | None = None  # None: PyTorch's number of threads
         self._positions = Positions(config, dtype, self.device)
         self._adapter: MaskAdapter | None = None
         self._reranker: Reranker | None = None
@@ -117,29 +117,30 @@ class Qwen2(LanguageModel):
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether logits do not depend on what else is in a forward; here, up to near ties."""
+        """Whether logits are bitwise independent of the rest of the forward; false, up to near
+        ties."""
         return False
 
     @property
     def cache_dtype(self) -> torch.dtype:
-        """What keys and values are kept in."""
+        """Dtype of the keys and values."""
         return self.dtype
 
     @property
     def product_dtype(self) -> torch.dtype:
-        """What the matrices are multiplied in."""
+        """Dtype in which the matrices are multiplied."""
         return torch.int8 if self._is_int8 else self.dtype
 
     @property
     def arithmetic(self) -> str:
-        """What the matrices are kept and multiplied in: float32, bfloat16 or int8."""
+        """Arithmetic of the matrices: float32, bfloat16 or int8."""
         return "int8" if self._is_int8 else str(self.dtype).removeprefix("torch.")
 
     def new_cache(self, rows: int, capacity: int) -> BlockKVCache:
-        """Make an empty cache for ``rows`` rows of at most ``capacity`` tokens.
+        """Return an empty cache for ``rows`` rows of at most ``capacity`` tokens.
 
-        Where forwards are captured, the memory of a cache that was dropped serves the next one of
-        its size, with all that was captured on it.
+        With captured forwards, the memory of a dropped cache of the same size is reused, together
+        with the forwards captured on it.
         """
         if self.record is None:
             shape = self.config.cache_shape(rows, capacity)
@@ -152,9 +153,9 @@ class Qwen2(LanguageModel):
             size = (self.config.hidden_size, self.dtype, self.device)
             kept.captured = CapturedForward(rows, capacity, *size)
         else:
-            with contextlib.suppress(ValueError):  # another thread gave two others back meanwhile
+            with contextlib.suppress(ValueError):  # another thread may have evicted it
                 self._idle.remove(kept)
-            with torch.inference_mode():  # where it was made, perhaps
+            with torch.inference_mode():  # the mode in which it may have been created
                 kept.store.zero_()
         cache = kept.whole()
         weakref.finalize(cache, _give_back, self._idle, kept)
@@ -188,8 +189,10 @@ class Qwen2(LanguageModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """What slots of a forward predict: ``acceptance.read`` of their ``logits``, the masks of
-        groups as a sampler head chooses them, where there is one."""
+        """Read slots of a forward: ``acceptance.read`` of their ``logits``.
+
+        A sampler head, if present, ranks the candidates of the masks in groups.
+        """
         rank: Rank | None = None
         if self._reranker is not None and sampling.groups:
             rank = partial(self._reranker.rank, chosen(hidden, head), sampling.groups)
@@ -198,7 +201,7 @@ class Qwen2(LanguageModel):
     def _replay(
         self, bucket: Bucket, tokens: Tensor, cache: BlockKVCache, branches: Branches | None
     ) -> Tensor:
-        """A forward of one bucket, recorded when it is first met."""
+        """Run a forward of one bucket, recorded at its first use."""
         assert self.record is not None, "only recorded forwards are run again"
         if branches is None and self._adapter is not None:
             branches = self._adapter.groups(tokens)
@@ -209,7 +212,7 @@ class Qwen2(LanguageModel):
         return found
 
     def _forward_on(self, cache: BlockKVCache) -> Run:
-        """The forward to record for the memory of a cache."""
+        """Return the forward to record for the memory of a cache."""
         memory = cache.uncaptured()
         self._positions.extend(memory.capacity)
 
@@ -236,7 +239,7 @@ class Qwen2(LanguageModel):
         branches: Branches | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """All layers, or those of a part: [R, Q, hidden]."""
+        """Run all layers, or those of a part; return [R, Q, hidden]."""
         masks = self._adapter.find(tokens, branches) if self._adapter is not None else None
         layers = range(len(self._layers)) if part is None else part.layers
         if layers.start:
@@ -267,14 +270,14 @@ class Qwen2(LanguageModel):
         return x.view(*tokens.shape, -1)
 
     def _project(self, x: Tensor, layer: Layer) -> Tensor:
-        """Queries, keys and values."""
+        """Return queries, keys and values."""
         if layer.projection_bias is None or self._is_int8:
             projected: Tensor = self._multiply(x, layer.projection)
             return projected if layer.projection_bias is None else projected + layer.projection_bias
         return torch.addmm(layer.projection_bias, x, cast(Tensor, layer.projection))
 
     def weights(self) -> Iterator[Tensor]:
-        """Every weight as it is kept, to measure or to check."""
+        """Yield every weight as stored, to measure or to check."""
         yield from (self._embedding, self._final_norm)
         matrices: list[Matrix | None] = [self._head]
         for layer in self._layers:
@@ -284,8 +287,11 @@ class Qwen2(LanguageModel):
                 yield part.weight if isinstance(part, Int8Matrix) else part
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Root-mean-square norm. On a CPU ``F.rms_norm`` is seven small operations; x / |x| is the
-        same in three, with eps kept under the root by hypot and sqrt(H) kept in the weight."""
+        """Apply root-mean-square norm.
+
+        On a CPU ``F.rms_norm`` is seven small operations; x / |x| is equivalent with three: hypot
+        includes eps, and the weight includes sqrt(H).
+        """
         if not self._has_short_norm:
             return F.rms_norm(x, weight.shape, weight, self.config.rms_norm_eps)
         length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
@@ -324,7 +330,7 @@ class Qwen2(LanguageModel):
         )
 
     def _projection(self, name: str) -> Tensor:
-        """Queries, keys and values as one, their features reordered for ``attend``."""
+        """Return queries, keys and values as one matrix, features reordered for ``attend``."""
         config = self.config
         turn = rotary_order(config.head_dim)
         parts = {key: self._take(name.format(key)) for key in "qkv"}
@@ -335,7 +341,7 @@ class Qwen2(LanguageModel):
         return torch.cat([query, heads["k"][:, turn], heads["v"]]).flatten(0, 1)
 
     def _take(self, name: str) -> Tensor:
-        """A weight on the device, its shape checked."""
+        """Return a weight on the device, after checking its shape."""
         weight: Tensor = take(self._weights, name, self.config)
         return weight.to(device=self.device, dtype=self.dtype)
 
@@ -345,8 +351,10 @@ class Qwen2(LanguageModel):
         return weight * scale
 
     def _matrix(self, weight: Tensor) -> Matrix:
-        """[out, in] to [in, out]. On a CPU the memory is turned too: there a product of few rows
-        with a row-major matrix costs nearly the same for 1 and 5 rows, the other way up to twice.
+        """Convert [out, in] to [in, out].
+
+        On a CPU the memory is transposed as well: a product of few rows with a row-major matrix
+        costs nearly the same for 1 and 5 rows there, and up to twice as much otherwise.
         """
         turned = weight.t()
         if self._is_int8:

@@ -25,7 +25,7 @@ HUB_FILES = ("*.json", "*.jinja", "*.safetensors")
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A wheel that holds a file among others: its package, version, size in bytes and SHA-256."""
+    """A wheel that contains the file: its package, version, size in bytes and SHA-256."""
 
     package: str
     version: str
@@ -35,8 +35,8 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class Gguf:
-    """A GGUF file, its size in bytes and SHA-256, and where it can be had: on the hub at a
-    revision, and perhaps in a wheel."""
+    """A GGUF file: its size in bytes, its SHA-256, its Hub repository and revision, and its
+    wheel."""
 
     file: str
     size: int
@@ -47,23 +47,23 @@ class Gguf:
 
     @property
     def path(self) -> Path:
-        """Where it is or will be."""
+        """Path of the file in the cache folder, present or not."""
         return cache_folder() / self.file
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the registry: where a checkpoint is and what to say about it.
+    """An entry of the registry.
 
-    It is in the folder ``path`` beside the registry, or in the file ``gguf``, or on the ``hub`` at
-    ``revision``. adapter: folder beside the registry with what was trained for masks, if anything
-    is there yet. mask_token: the base's token that serves as mask, where it has none for that.
-    system: the system prompt of every conversation that brings none; where it is missing, the one
-    in the checkpoint's chat template. draft:
-    the default draft model for it, by name, where one that shares its vocabulary pays. dtype: what
-    it is computed in on a CPU, where figures that were published of it depend on that.
-    is_small_enough: it is of the hub, and the processor of any machine serves it well. note: whence
-    it comes; size, can, cannot: in words, what it is good for and what it is not.
+    The checkpoint is in the folder ``path`` next to the registry, in the file ``gguf``, or on the
+    ``hub`` at ``revision``.
+    adapter: folder next to the registry with an adapter for masks; it may not exist yet.
+    mask_token: the token of the base that serves as mask, if it has no mask token of its own.
+    system: default system prompt; None uses the one in the checkpoint's chat template.
+    draft: name of the default draft model, one that shares the vocabulary and pays.
+    dtype: arithmetic on a CPU, if published figures depend on it.
+    is_small_enough: whether a checkpoint of the Hub runs well on the processor of any machine.
+    note: its origin. size, can, cannot: descriptions of what it is suited for and what not.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Entry:
 
     @property
     def in_words(self) -> str:
-        """What a person should know before choosing it; empty where nobody wrote it down."""
+        """Description for a visitor who chooses a checkpoint; may be empty."""
         parts = [self.size, f"It {self.can}" if self.can else ""]
         parts += [f"It {self.cannot}" if self.cannot else "", self.note.rstrip(".")]
         return " ".join(f"{part}." for part in parts if part)
@@ -104,7 +104,7 @@ _ENTRIES = TypeAdapter(list[Entry], config=ConfigDict(strict=True, extra="forbid
 
 
 def registry(path: Path = REGISTRY) -> dict[str, Entry]:
-    """The known checkpoints by name, in order. Raises CheckpointError."""
+    """Return the known checkpoints by name, in order. Raises CheckpointError."""
     try:
         entries = _ENTRIES.validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
@@ -115,15 +115,16 @@ def registry(path: Path = REGISTRY) -> dict[str, Entry]:
 
 
 def default_draft(name: str, path: Path = REGISTRY) -> str:
-    """The draft model of a checkpoint, by name; empty where none is known. Raises
-    CheckpointError."""
+    """Return the name of a checkpoint's default draft model, or "". Raises CheckpointError."""
     entry = registry(path).get(name)
     return (entry.draft if entry else None) or ""
 
 
 def is_chat(name: str) -> bool:
-    """Whether a checkpoint of the registry was made to answer anybody, and not for our tasks.
-    Raises CheckpointError."""
+    """Return whether a checkpoint is a general chat model, not one trained for the project's tasks.
+
+    Raises CheckpointError.
+    """
     entry = registry().get(name)
     return entry is not None and entry.path is None
 

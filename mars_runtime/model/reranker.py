@@ -1,9 +1,9 @@
-"""The sampler head of an adapter: ranks a mask's best candidates anew, knowing the token before.
+"""Sampler head of an adapter: reranks a mask's best candidates, given the token before.
 
-score(c) = log p(c) + E[c] . W2 silu(W1 [E[previous]; h]), for the base's embedding E and the mask's
-normed hidden state h. Relatives: the samplers of arXiv 2507.11851. Masks of a group are filled from
-left to right, each knowing what was chosen for the one before; no further forward is needed. Knows
-states and candidates; knows no logits or decoding. ``native/rank.h`` does the same.
+score(c) = log p(c) + E[c] . W2 silu(W1 [E[previous]; h]), with the base's embedding E and the
+mask's normed hidden state h. Related: the samplers of arXiv 2507.11851. Masks of a group are filled
+from left to right, each given the choice for the one before; no further forward is needed. The
+module works on states and candidates. ``native/rank.h`` is the native version.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from mars_runtime.model.forward import MaskGroup
 from mars_runtime.transfers import to_device
 
 ROWS_AT_ONCE = 4096
-TINY = 1e-30  # in place of the scale of a row of zeros
+TINY = 1e-30  # replaces the scale of a row of zeros
 
 Embed = Callable[[Tensor], Tensor]
-"""Rows [N, H] float32 of the base's embedding for ids [N]."""
+"""Returns the rows [N, H] of the base's embedding, in float32, for ids [N]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """first: W1 [width, 2 H], for the embedding and then the state; second: W2 [H, width]."""
+    """Weights of a sampler head.
+
+    first: W1 [width, 2 H], for the embedding, then the state. second: W2 [H, width].
+    """
 
     first: Tensor
     second: Tensor
@@ -36,14 +39,14 @@ class Sampler:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows for all tokens in 8 bits: values int8 [V, width], a scale for each row [V, 1]."""
+    """Rows for all tokens in 8 bits: values int8 [V, width], with a scale per row [V, 1]."""
 
     values: Tensor
     scales: Tensor
 
     @classmethod
     def of(cls, matrix: Tensor, embed: Embed, vocab_size: int) -> Table:
-        """E @ matrix, [H, width], a part of the vocabulary at a time."""
+        """Compute E @ matrix, [H, width], in chunks of the vocabulary."""
         values, scales = [], []
         for ids in torch.arange(vocab_size, device=matrix.device).split(ROWS_AT_ONCE):  # type: ignore[no-untyped-call]
             dense = embed(ids) @ matrix
@@ -52,16 +55,17 @@ class Table:
         return cls(torch.cat(values), torch.cat(scales))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """[N, width] float32."""
+        """Return rows [N, width] in float32."""
         return self.values.index_select(0, ids).float().mul_(self.scales.index_select(0, ids))
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What either layer makes of an embedding is the same at every forward, so both are worked out
-    once for the whole vocabulary: ranking then reads some rows and multiplies a single matrix.
+    """Precomputed products of the embedding with both layers of a sampler.
 
-    state: the half of W1 for states, [width, H].
+    They are the same in every forward, so they are computed once for the whole vocabulary;
+    reranking then reads some rows and multiplies by one matrix. state: the half of W1 for states,
+    [width, H].
     """
 
     previous: Table
@@ -70,7 +74,7 @@ class Tables:
 
     @classmethod
     def of(cls, sampler: Sampler, embed: Embed, vocab_size: int) -> Tables:
-        """A sampler over the embedding of its base."""
+        """Compute the tables of a sampler with the embedding of its base."""
         hidden = len(sampler.second)
         return cls(
             Table.of(sampler.first[:, :hidden].t(), embed, vocab_size),
@@ -86,10 +90,10 @@ class Reranker:
         self._tables, self._final_norm, self._eps = tables, final_norm, eps
 
     def rank(self, states: Tensor, groups: Sequence[MaskGroup], best: Tensor, ids: Tensor) -> None:
-        """Rank the candidates of the groups' masks again, in place, all groups of all rows at once.
+        """Rerank the candidates of the groups' masks in place, all groups of all rows at once.
 
-        states: [R, S, H] before the norm. best: [R, S, C] probabilities, highest first. ids:
-        [R, S, C] int64, the token of each. Nothing is read back to the host.
+        states: [R, S, H] before the norm. best: [R, S, C] probabilities, highest first. ids: [R, S,
+        C] int64, the token of each. Nothing is read back to the host.
         """
         slots = states.shape[1]
         flat_states, flat_best, flat_ids = (part.flatten(0, 1) for part in (states, best, ids))
@@ -103,15 +107,18 @@ class Reranker:
                 flat_ids.index_copy_(0, places, flat_ids[places].gather(-1, order))
 
     def _prepare(self, states: Tensor) -> Tensor:
-        """What masks [N, H] give to the inner layer, [N, width]."""
+        """Return the contribution of masks [N, H] to the inner layer, [N, width]."""
         normed = F.rms_norm(states.float(), self._final_norm.shape, self._final_norm, self._eps)
         return normed @ self._tables.state.t()
 
     def _ranked(
         self, prepared: Tensor, previous: Tensor, ids: Tensor, chances: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Share the probability of candidates ``ids`` [N, C] again; returns the new probabilities,
-        highest first, and their order. An impossible candidate stays impossible."""
+        """Redistribute the probability of candidates ``ids`` [N, C] among them.
+
+        Returns the new probabilities, highest first, and their order. An impossible candidate stays
+        impossible.
+        """
         inner = F.silu(self._tables.previous.rows(previous).add_(prepared))
         candidates = self._tables.candidate.rows(ids.flatten()).view(*ids.shape, -1)
         scores = chances.log() + candidates.mul_(inner.unsqueeze(1)).sum(-1)
@@ -123,9 +130,9 @@ class Reranker:
 def _turns(
     groups: Sequence[MaskGroup], slots: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each place in a group, of all groups that are so long: its slots, and those before them.
+    """Yield, for each place in a group, the slots at this place and the slots before them.
 
-    Both are int64 [N], places among the slots of all rows.
+    Both are int64 [N], indices among the slots of all rows; groups that are too short are skipped.
     """
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]
@@ -137,7 +144,8 @@ def _turns(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Threads of torch go on spinning after a small product, on the cores of the next forward."""
+    """Use one torch thread: further ones keep spinning after a small product, and slow down the
+    next forward."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

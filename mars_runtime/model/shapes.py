@@ -1,8 +1,8 @@
-"""Models of published shape with random weights: for timing only, never for text.
+"""Models of published shapes with random weights, for timing only.
 
-How long a forward takes depends on the shape of a model and hardly on the values of its weights, so
-a machine that does not have the weights can still time their shape. What such a model writes means
-nothing, and whatever quotes its timings must say so (``NOTE``).
+The time of a forward depends on the shape of a model and barely on the values of its weights, so a
+machine without the weights can still time the shape. The text of such a model is meaningless, and
+every publication of its timings must say so (``NOTE``).
 """
 
 from __future__ import annotations
@@ -57,16 +57,20 @@ SHAPES: Mapping[str, Mapping[str, object]] = {
     },
 }
 NUM_TOKENS = 151665
-"""Tokens of Qwen2.5's tokenizer; the rows behind them are unused and the first serves as mask."""
+"""Number of tokens of Qwen2.5's tokenizer; further rows are unused, and the first serves as
+mask."""
 
 INITIAL_SPREAD = 0.02
-"""Standard deviation of the random matrices, transformers' own for Qwen2."""
+"""Standard deviation of the random matrices, as in transformers for Qwen2."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeVocabulary:
-    """The special ids of a shape, as decoders ask for them. There is no EOS: every row runs to its
-    limit, so that all peers of a comparison make the same number of tokens."""
+    """The special ids of a shape, for decoders.
+
+    There is no EOS: every row runs to its limit, so that all compared programs generate the same
+    number of tokens.
+    """
 
     size: int
     mask_id: int | None
@@ -79,8 +83,11 @@ class ShapeVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class ShapedModel:
-    """A model for timing, and what decoders need beside it. weights: what a quantised one was made
-    of, each drawn anew when it is asked for. ``note`` belongs into every table."""
+    """A model for timing, and what decoders need with it.
+
+    weights: the weights that a quantised model was made from, generated on each access. ``note``
+    must appear in every table.
+    """
 
     name: str
     model: Model
@@ -90,7 +97,7 @@ class ShapedModel:
 
 
 def shape_config(name: str) -> ModelConfig:
-    """The configuration of a shape by its name in ``SHAPES``. Raises CheckpointError."""
+    """Return the configuration of a shape in ``SHAPES``. Raises CheckpointError."""
     if name not in SHAPES:
         raise CheckpointError(f"There is no shape {name!r}: choose one of {', '.join(SHAPES)}.")
     return ModelConfig.from_dict(SHAPES[name])
@@ -99,11 +106,11 @@ def shape_config(name: str) -> ModelConfig:
 def build_shape(
     name: str, *, device: str = "auto", dtype: str = "auto", seed: int = 0
 ) -> ShapedModel:
-    """A model of the shape ``name``, filled with random weights where it will run.
+    """Return a model of the shape ``name``, with random weights generated on its device.
 
-    Nothing passes through the host: each weight is drawn on the device in its final type, or in
-    bf16, as published, where it is quantised. The same seed gives the same weights on the same kind
-    of device. device and dtype are those of ``load_checkpoint``. Raises CheckpointError.
+    Each weight is generated in its final type or, if it is to be quantised, in bf16, as published.
+    The same seed gives the same weights on the same kind of device. device, dtype: as in
+    ``load_checkpoint``. Raises CheckpointError.
     """
     where, config = choose_device(device), shape_config(name)
     drawn = random_weights(config, where, torch.bfloat16, seed)
@@ -120,7 +127,7 @@ def build_shape(
 def random_model(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
 ) -> Qwen2:
-    """A model of any configuration with random weights, each made when it is asked for."""
+    """Return a model of any configuration with random weights."""
     weights = random_weights(config, device, dtype, seed)
     return Qwen2(config, weights, device=device, dtype=dtype)
 
@@ -128,21 +135,21 @@ def random_model(
 def random_weights(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
 ) -> Mapping[str, Tensor]:
-    """The weights of such a model, each drawn when it is asked for, the same at every time."""
+    """Return the weights of such a model, generated on each access and always the same."""
     return _RandomWeights(config, device, dtype, seed)
 
 
 def random_prompts(
     vocabulary: ShapeVocabulary, lengths: Sequence[int], seed: int = 0
 ) -> list[list[int]]:
-    """Prompts of random ordinary ids, one for each length."""
+    """Return prompts of random ordinary ids, one for each length."""
     generator = torch.Generator().manual_seed(seed)
     end = vocabulary.size - 1
     return [torch.randint(0, end, (length,), generator=generator).tolist() for length in lengths]
 
 
 class _RandomWeights(Mapping[str, Tensor]):
-    """Weights that do not exist until they are read, so that no second copy of the model does."""
+    """Weights that are generated on access, so that there is no second copy of the model."""
 
     def __init__(
         self, config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int
@@ -161,13 +168,13 @@ class _RandomWeights(Mapping[str, Tensor]):
         )
         if "norm" in name:
             return weight.fill_(1.0)
-        # Seeded by the name, so that a tied head read twice is the same matrix twice.
+        # Seeded by the name, so that a tied head is the same matrix on each access.
         generator = torch.Generator(self._device)
         generator.manual_seed(self._seed + zlib.crc32(name.encode()))
         return weight.normal_(0.0, INITIAL_SPREAD, generator=generator)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would draw the weight
+        return name in self._names  # Mapping's own method would generate the weight
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._names))

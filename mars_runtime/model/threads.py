@@ -1,9 +1,9 @@
-"""How many threads a forward gets: what makes forwards of its width cheapest now.
+"""Choose the number of threads of each forward by the times of recent forwards.
 
-Two threads that meet hundreds of times in a forward are faster than one on a quiet machine and
-several times slower beside a busy process, which comes and goes. So the number is chosen anew for
-every forward, by what the latest ones cost, and the numbers beside it are tried from time to time.
-Text never depends on it (tests/test_law_bitwise.py).
+Two threads that synchronise hundreds of times per forward are faster than one on an idle machine,
+and several times slower next to a busy process. So the number is chosen for every forward from the
+cost of recent ones, and its neighbours are tried from time to time. The text never depends on it
+(tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
@@ -17,48 +17,50 @@ import torch
 
 Result = TypeVar("Result")
 
-NEW = 0.05  # what one more forward counts for in the mean of those before it
-OUTLIER = 2.0  # times the mean: one forward counts for no more, whatever happened to it
-SLOW = 1.5  # times the mean: so many forwards in a row, and fewer threads are tried at once
+NEW = 0.05  # minimum weight of a new forward in the running mean
+OUTLIER = 2.0  # times the mean: upper bound of what one forward contributes
+SLOW = 1.5  # times the mean: after SLOW_IN_A_ROW such forwards, fewer threads are tried immediately
 SLOW_IN_A_ROW = 3
-GAIN = 0.97  # another number of threads must take less than this part of the time
-TRIALS = 4  # forwards by which another number is judged, unless one of them is slower
-SHARE = 0.02  # of the time, about, is what looking at other numbers may cost
-WAITS = (0.06, 1.0)  # seconds of forwards between two looks, least and most
-RETREAT = 2.0  # seconds of forwards: more threads that were given up sooner must prove themselves
-PROOFS = 8  # in twice as many trials the next time, up to so many in a row
-FIXED = 6.0  # a forward costs about as much as so many further positions before it has one
+GAIN = 0.97  # another number of threads must take less than this share of the time
+TRIALS = 4  # forwards per trial of another number, unless one of them is slower
+SHARE = 0.02  # approximate share of the time spent on trials
+WAITS = (0.06, 1.0)  # seconds of forwards between two trials: minimum, maximum
+# Seconds of forwards: if more threads are given up sooner, they need more proof next time.
+RETREAT = 2.0
+PROOFS = 8  # maximum number of successful trials in a row that are needed; it doubles each time
+FIXED = 6.0  # fixed cost of a forward, in positions
 
 HIDDEN = "hidden"
 """The part of a forward that takes most of its time: all layers."""
 
 
 class Threads:
-    """The choice for one model: any number up to ``most``, or exactly ``fixed``.
+    """Chooses the number of threads for one model: up to ``most``, or exactly ``fixed``.
 
-    Each part and width of forwards chooses for itself, but what the machine does is common to all:
-    where one finds company or none, the others look at once. Company that comes and goes many times
-    per second leaves gaps in which more threads look better than they are, so more are taken only
-    after as many good trials as that has needed lately.
+    Each part and width of forwards has its own choice, but the load of the machine affects all: if
+    one of them finds a change, the others run a trial soon. Load that comes and goes many times per
+    second leaves gaps in which more threads look better than they are, so more threads are chosen
+    only after as many successful trials as that needed recently.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.fixed: int | None = None
         self.in_force = 0
-        """What the latest forward got, or would have got if nothing had been tried."""
+        """Number of threads of the latest forward, trials not counted."""
         self._clock = clock
         self._choices: dict[tuple[str, int, int], Choice] = {}
-        self._looked: Choice | None = None  # which one looked at other numbers last
-        self._wait = 0.0  # seconds of forwards until the next does
-        self._num_slow = 0  # forwards in a row, of whatever part and width
-        self._has_risen = True  # to more threads, and none were given up since
+        self._looked: Choice | None = None  # the choice that ran the latest trial
+        self._wait = 0.0  # seconds of forwards until the next trial
+        self._num_slow = 0  # slow forwards in a row, of any part and width
+        self._has_risen = True  # whether the number was last increased, not reduced
         self._since_rise = self._since_proof = 0.0  # seconds of forwards
         self._num_proofs, self._num_needed = 0, 1
 
     def run(self, part: str, width: int, most: int, call: Callable[[int], Result]) -> Result:
-        """``call`` with a number of threads, and learn from how long it takes.
+        """Run ``call`` with a number of threads, and learn from its time.
 
-        part: of a forward, HIDDEN for instance; width: its positions; most: threads, at most.
+        part: of a forward, such as HIDDEN. width: number of positions. most: maximum number of
+        threads.
         """
         if self.fixed is not None or most == 1:
             return call(min(self.fixed or 1, most))
@@ -78,7 +80,7 @@ class Threads:
         return self._choices[key]
 
     def _is_due(self, choice: Choice) -> bool:
-        """Whether it is this choice's turn to look at other numbers."""
+        """Return whether it is this choice's turn to run a trial."""
         if self._wait > 0.0 or (choice is self._looked and len(self._choices) > 1):
             return False
         self._wait, self._looked = WAITS[0], choice
@@ -104,7 +106,7 @@ class Threads:
             self._all_look(trial.step)
 
     def _may_rise(self, *, is_better: bool) -> bool:
-        """After a trial of more threads."""
+        """Return whether a trial of more threads allows an increase."""
         if not is_better:
             self._num_proofs = 0
             return False
@@ -129,13 +131,15 @@ class Threads:
 
 
 def ladder(most: int) -> tuple[int, ...]:
-    """Numbers of threads worth trying: powers of two, and the most."""
+    """Return the numbers of threads to consider: powers of two, and ``most``."""
     return (*(1 << power for power in range((most - 1).bit_length())), most)
 
 
 class Trial(NamedTuple):
-    """A finished one: of the next larger (step 1) or smaller number (-1), and what it cost beyond
-    forwards with the number that is chosen."""
+    """A finished trial of the next larger (step 1) or smaller number (-1).
+
+    seconds_lost: time beyond that of forwards with the chosen number.
+    """
 
     step: int
     is_better: bool
@@ -143,26 +147,29 @@ class Trial(NamedTuple):
 
 
 class Choice:
-    """Of one part of forwards of about one width: a number of threads, and what forwards take with
-    it and with the numbers beside it, in seconds for each unit of work."""
+    """The number of threads for one part of forwards of about one width.
+
+    Holds the mean time per unit of work with the chosen number and with its neighbours.
+    """
 
     def __init__(self, numbers: tuple[int, ...]) -> None:
         self._numbers = numbers
         self._at = len(numbers) - 1
         self._means: dict[int, float] = {}
-        self._num_seen = 0  # forwards in the mean of the number that is chosen
-        self._step = 0  # what is being tried: 1, -1, or 0 for nothing
+        self._num_seen = 0  # number of forwards in the mean of the chosen number
+        self._step = 0  # step of the current trial: 1, -1, or 0 for none
         self._tried: list[float] = []
-        self._wanted = 0  # what is to be tried next
+        self._wanted = 0  # step of the next trial
         self._last_step = 1
 
     @property
     def number(self) -> int:
-        """What is chosen, trials apart."""
+        """The chosen number, trials not counted."""
         return self._numbers[self._at]
 
     def look(self, step: int) -> None:
-        """The machine seems to have changed: measure anew, and then what lies in that direction."""
+        """Restart the mean because the machine seems to have changed, and request a trial of
+        ``step``."""
         self._num_seen, self._wanted = 0, step
 
     def move(self, step: int) -> None:
@@ -171,18 +178,18 @@ class Choice:
         self._num_seen = TRIALS
 
     def next(self, *, is_due: bool) -> int:
-        """The number for the next forward. is_due: whether to look at other numbers in any case."""
+        """Return the number for the next forward. is_due: whether a trial may start in any case."""
         if not self._step and self._num_seen:
             self._step, self._wanted = self._worth_trying(is_due), 0
         return self._numbers[self._at + self._step]
 
     def is_slow(self, count: int, seconds: float, units: float) -> bool:
-        """Whether a forward took much longer than those before it that got the chosen number."""
+        """Return whether a forward took much longer than earlier ones with the chosen number."""
         mean = self._means.get(self._at)
         return count == self.number and mean is not None and seconds > SLOW * mean * units
 
     def learn(self, count: int, seconds: float, units: float) -> Trial | None:
-        """From a forward with ``count`` threads, with which a trial may have ended."""
+        """Learn from a forward with ``count`` threads; return the trial if it ended one."""
         cost = seconds / units
         if self._step and count != self.number:
             return self._try(cost, units)
@@ -194,8 +201,11 @@ class Choice:
         return None
 
     def _worth_trying(self, is_due: bool) -> int:
-        """A step to what was never tried, to fewer threads that were better when they were, to what
-        is wanted or, when it is time, to what was not tried last."""
+        """Return the step to try, or 0.
+
+        Prefers a number that was never tried, then fewer threads that were better when last tried,
+        then the requested step and, if a trial is due, the step that was not tried last.
+        """
         steps = [step for step in (-1, 1) if 0 <= self._at + step < len(self._numbers)]
         unknown = [step for step in steps if self._at + step not in self._means]
         if unknown:
@@ -223,22 +233,25 @@ GRID = (
     *((1, width) for width in (1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 23, 33, 64, 100, 200)),
     *((rows, width) for rows in (2, 4, 8) for width in (3, 8)),
 )
-"""Rows and tokens of each by which it is seen whether PyTorch's rounding depends on threads."""
+"""(rows, tokens per row) at which PyTorch's results are compared between numbers of threads."""
 STARTS = (1, 16, 64)
 CHECK_SECONDS = 2.0
 
 
 class TorchThreads:
-    """The same for a model that PyTorch computes. There the number of threads can change the last
-    bits of a product of few rows, so narrow forwards always get ``base`` threads; those of at least
-    ``shared_from`` positions, where no bit changed, get up to ``most``. None: no forward does."""
+    """Chooses the number of threads for a model that PyTorch computes.
+
+    There the number of threads can change the last bits of a product of few rows. So narrow
+    forwards always get ``base`` threads, and those of at least ``shared_from`` positions, where no
+    bit changed, get up to ``most``. None: every forward gets ``base``.
+    """
 
     def __init__(self, base: int, most: int, shared_from: int | None) -> None:
         self._base, self._most, self._shared_from = base, most, shared_from
         self._threads = Threads()
 
     def run(self, part: str, width: int, call: Callable[[], Result]) -> Result:
-        """``call`` with a number of threads; as ``Threads.run``."""
+        """Run ``call`` with a number of threads; as ``Threads.run``."""
 
         def with_threads(count: int) -> Result:
             if torch.get_num_threads() != count:
@@ -252,13 +265,15 @@ class TorchThreads:
 
 @torch.inference_mode()
 def shared_from(model: Any, most: int) -> int | None:
-    """From how many positions on a model's hidden states and logits are the same, to the last bit,
-    with one thread and with ``most``, by forwards of random tokens; None if it can't be told in
-    CHECK_SECONDS. Changes PyTorch's number of threads."""
+    """Return from how many positions on one and ``most`` threads give bitwise equal results.
+
+    Compares hidden states and logits of forwards of random tokens. Returns None if there is no such
+    number or the check takes longer than CHECK_SECONDS. Changes PyTorch's number of threads.
+    """
     cache = model.new_cache(max(rows for rows, _ in GRID), max(width for _, width in GRID))
     generator = torch.Generator().manual_seed(0)
     until = time.perf_counter() + CHECK_SECONDS
-    last = 0  # the most positions with which a bit changed
+    last = 0  # the largest number of positions at which a bit changed
     for rows, width in GRID:
         shape = rows, width
         tokens = torch.randint(0, model.config.vocab_size, shape, generator=generator)

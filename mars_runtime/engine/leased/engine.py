@@ -1,9 +1,9 @@
-"""Serves runs on a device that is lent for each of them: to its callers an engine like any other.
+"""Engine on a device that is leased for each run; it has the same interface as any other engine.
 
-Every job is one call of a lease (``worker.py``), which decodes it in another process; a thread for
-each, with the context of whoever asked, hands on what comes. Who may call is told by the same
-scheduler as elsewhere, but jobs share no forward. Whoever cancels a run, or lets its time pass,
-sees it end at once, whatever the other process is doing.
+Every job is one call of a lease (``worker.py``), which decodes it in another process. A thread per
+job, with the caller's context, forwards the events. The usual scheduler decides which jobs may
+call, but jobs share no forwards. A run that is cancelled or passes its deadline ends immediately,
+whatever the other process is doing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ _numbers = itertools.count(1)
 
 
 class LeasedEngine(BaseEngine):
-    """Runs of one checkpoint; ``max_runs`` ask for a device at once, ``max_waiting`` wait behind.
+    """Runs of one checkpoint: up to ``max_runs`` request a device at once, ``max_waiting`` are
+    queued.
 
-    checkpoint: its name, by which the other process knows it. check: raises RequestError for what
-    cannot be served. slots: made before any process was forked.
+    checkpoint: its name, for the other process. check: raises RequestError for an invalid request.
+    slots: shared memory, created before any process was forked.
     """
 
     def __init__(
@@ -68,20 +69,20 @@ class LeasedEngine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests are served; a process that dies ends its own runs alone."""
+        """Whether requests are served; a worker process that dies ends only its own runs."""
         return not self._is_closed
 
     @property
     def capacity(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """Maximum number of tokens of a prompt and its answer together."""
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
-        """What forwards cost on the device; None until it was lent once."""
+        """Return the costs of forwards on the device; None before its first lease."""
         return self._costs
 
     def close(self) -> None:
-        """End every run. A second call does nothing."""
+        """End every run. Further calls do nothing."""
         with self._bell:
             self._is_closed = True
             self._bell.ring()
@@ -110,7 +111,7 @@ class LeasedEngine(BaseEngine):
                     self._slots.give_back(slot)
                 raise EngineBusy(BUSY.format(len(self._scheduler))) from None
             self._bell.ring()
-        context = copy_context()  # of whose time on the device it is, and which page asked
+        context = copy_context()  # the lease is charged to this context's visitor and page
         follow = threading.Thread(
             target=context.run, args=(self._follow, job, runs, slot), name="mars-lease", daemon=True
         )
@@ -118,7 +119,7 @@ class LeasedEngine(BaseEngine):
         return list(runs)
 
     def _follow(self, job: Job[Run], runs: Sequence[LeasedRun], slot: int) -> None:
-        """A job from its turn to its end."""
+        """Run a job from its turn to its end."""
         end = End("error", LOST)
         try:
             with self._bell:
@@ -135,8 +136,10 @@ class LeasedEngine(BaseEngine):
             self._slots.give_back(slot)
 
     def _call(self, runs: Sequence[LeasedRun], slot: int) -> None:
-        """Decode these runs in the other process, to its end: what comes of runs that were ended
-        here is thrown away."""
+        """Decode these runs in the other process, until it is done.
+
+        Events of runs that have already ended here are dropped.
+        """
         number = next(_numbers)
         writer = SharedWriter(number, runs, partial(self._slots.write, slot))
         asked = tuple(run.asked for run in runs)
@@ -164,7 +167,8 @@ class LeasedEngine(BaseEngine):
         run.add(event)
 
     def _keep(self) -> None:
-        """Ends what was cancelled or is out of time, whatever the other processes do."""
+        """End runs that were cancelled or passed their deadlines, whatever the other processes
+        do."""
         with self._bell:
             while not self._is_closed:
                 now = time.monotonic()
@@ -177,7 +181,7 @@ class LeasedEngine(BaseEngine):
                 run.cancel()
 
     def _end_all(self, runs: Sequence[Run], end: End) -> None:
-        """The runs among these that go on are over. The bell is held."""
+        """End those of the runs that are not finished. Call with the lock held."""
         for run in runs:
             if not run.is_finished:
                 run.add(end)
@@ -187,25 +191,27 @@ class LeasedEngine(BaseEngine):
 
 
 class LeasedRun(Run):
-    """is_begun: whether anything has come from the device. writer: by which it is steered, as long
-    as its job has one."""
+    """A run on a leased device.
+
+    is_begun: whether an event has arrived. writer: sends changed settings while its job is decoded.
+    """
 
     is_begun = False
     writer: SharedWriter | None = None
 
     @property
     def is_awaiting_device(self) -> bool:
-        """Whether its turn has come and it waits until a device is lent to it."""
+        """Whether its turn has come and it waits for a device to be leased."""
         return not self.is_begun and not self.is_finished and not self.place
 
     @property
     def is_held_up(self) -> bool:
-        """Never: each job has a device of its own."""
+        """Always false: each job has a device of its own."""
         return False
 
     @property
     def is_hurried(self) -> bool:
-        """Never: nobody waits for this device."""
+        """Always false: no other job waits for this device."""
         return False
 
     def _steered(self) -> None:
@@ -214,7 +220,7 @@ class LeasedRun(Run):
 
 
 class SharedWriter:
-    """What the lanes of a call are told, written whenever it changes, until it is closed."""
+    """Writes the settings of a call's lanes to shared memory whenever they change, until closed."""
 
     def __init__(
         self, number: int, runs: Sequence[LeasedRun], write: Callable[[SharedSettings], None]
@@ -228,7 +234,7 @@ class SharedWriter:
             run.writer = self
 
     def write_settings(self) -> SharedSettings:
-        """Write what holds now; returns it."""
+        """Write the current settings; return them."""
         with self._lock:
             runs = self._runs
             shared = SharedSettings(
@@ -242,6 +248,6 @@ class SharedWriter:
             return shared
 
     def close(self) -> None:
-        """Nothing is written any more: the slot is another's soon."""
+        """Stop writing: the slot will be reused by another call."""
         with self._lock:
             self._is_open = False

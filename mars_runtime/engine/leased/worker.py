@@ -1,12 +1,12 @@
-"""What travels to and from the process that has the device, and the worker that decodes there.
+"""Messages to and from the process that has the device, and the worker that decodes there.
 
-A worker keeps its backends from call to call, with caches, captured forwards and measured costs;
-its process is forked from one that has none. Every run of a call has the device to itself, so it
-needs no thread and no queue. A call and its news are pickled; steering goes through a table in
-memory that both processes see, made before the fork, of which each call has a slot. One side
-writes, the other reads before each forward and while a run rests. What is read is either whole or
-not taken: every writing has a version and a checksum over both, and a reader who finds them at
-odds keeps what it had and looks again before the next forward.
+A worker keeps its backends between calls, with caches, captured forwards and measured costs; its
+process is forked from one without any. Every run of a call has the device to itself, so no thread
+and no queue are needed. A call and its news are pickled. Settings are sent through a table in
+memory shared by both processes, created before the fork, in which each call has a slot. One side
+writes; the other reads before each forward and while a run rests. Incomplete data is never used:
+every write has a version and a checksum over version and content. A reader that finds a mismatch
+keeps the previous settings and retries before the next forward.
 """
 
 from __future__ import annotations
@@ -35,23 +35,26 @@ if TYPE_CHECKING:
 
 START_SECONDS = 15.0
 READ_RATE, WRITE_RATE = 1000.0, 25.0
-"""Tokens per second of a lane that a device is asked for: chosen to be generous, not measured."""
+"""Tokens per second of a lane, for computing the requested device time: generous, not measured."""
 SOLO_SECONDS, MOST_SECONDS = 60.0, 90.0
 SLOT_BYTES = 8192
 _VERSION = struct.Struct("<Q")
 _HEAD = struct.Struct("<QII")  # version, length, checksum
-NEWS_SECONDS = 0.03  # between two yields, each of which is pickled
-LOOK_SECONDS = 0.02  # between two looks at the shared settings while a run rests
-SPARE_SECONDS = 2.0  # left of what was asked for when a run is ended for lack of time
+NEWS_SECONDS = 0.03  # seconds between two yields, each of which is pickled
+LOOK_SECONDS = 0.02  # seconds between two reads of the shared settings while a run rests
+SPARE_SECONDS = 2.0  # seconds before the end of the requested time at which runs are ended
 OUT_OF_TIME = "The time that was asked for on the GPU is over: ask for fewer tokens."
 Open = Callable[[str, "ForwardCosts | None"], Backend]
-"""A backend for a checkpoint by its name, ready to decode; given the costs that are known."""
+"""Returns a backend, ready to decode, for a checkpoint's name and the known costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """What the lanes of a call are to obey: ``call``, whose they are; a pace for all; for each its
-    settings and whether it is to end."""
+    """Current settings of the lanes of a call.
+
+    call: number of the call. pace: for all lanes. settings, is_stopped: for each lane its settings
+    and whether it is to end.
+    """
 
     call: int
     pace: float
@@ -60,17 +63,16 @@ class SharedSettings:
 
 
 class LeaseError(RuntimeError):
-    """A device was not lent, or was taken back; the message is one sentence for people."""
+    """A device was not leased, or was taken back; the message is one sentence for the visitor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The lanes of one job, decoded in one go.
+    """The lanes of one job, decoded in one call.
 
-    number: of this call; no two are alike. slot: where its shared settings come in; shared: the
-    first ones.
-    until: when each lane has to end, by the clock that all processes of a machine share.
-    costs: of forwards on this device, where they were measured before.
+    number: unique number of the call. slot: where its shared settings are written. shared: the
+    first ones. until: when each lane has to end, on the monotonic clock shared by all processes of
+    a machine. costs: of forwards on this device, if already measured.
     """
 
     number: int
@@ -83,8 +85,10 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """How long the device is asked for: what is not used is not charged, but what is asked for
-        must be there, so it follows from the lengths. The rests of slow motion count."""
+        """Device time to request, computed from the lengths and the rests of slow motion.
+
+        Unused time is not charged, but the requested time must be available.
+        """
         asked = zip(self.lanes, self.shared.settings, strict=True)
         forwards = sum(_seconds(lane, settings.max_new_tokens) for lane, settings in asked)
         return min(MOST_SECONDS, START_SECONDS + forwards * (1 + self.shared.pace))
@@ -98,22 +102,24 @@ def _seconds(lane: Asked, num_tokens: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Events by the numbers of their lanes, in order; now and then none at all, because whoever
-    closes the stream is noticed when something comes. costs: as soon as they are measured."""
+    """Events by lane number, in order, and the costs once they are measured.
+
+    Sometimes there are no events: the consumer can close the stream only when something arrives.
+    """
 
     events: tuple[tuple[int, Event], ...] = ()
     costs: ForwardCosts | None = None
 
 
 Decode = Callable[[Call], Generator[News, None, None]]
-"""Decodes a call where it stands."""
+"""Decodes a call in this process."""
 
 Lease = Callable[[Call], Generator[News, None, None]]
-"""Decodes a call in another process, on a device that is lent to it; raises LeaseError."""
+"""Decodes a call in another process, on a device leased to it; raises LeaseError."""
 
 
 class SharedMemory:
-    """``num_slots`` places for shared settings, in memory that forked processes share."""
+    """``num_slots`` slots for shared settings, in memory shared with forked processes."""
 
     def __init__(self, num_slots: int = 64) -> None:
         self._memory = mmap.mmap(-1, num_slots * SLOT_BYTES)
@@ -122,17 +128,17 @@ class SharedMemory:
         self._lock = threading.Lock()
 
     def take(self) -> int | None:
-        """A slot that nobody has; None where all are taken."""
+        """Take a free slot; return None if all are taken."""
         with self._lock:
             return self._free.pop() if self._free else None
 
     def give_back(self, slot: int) -> None:
-        """Let another run have it."""
+        """Release a slot."""
         with self._lock:
             self._free.append(slot)
 
     def write(self, slot: int, shared: SharedSettings) -> None:
-        """Put new settings in the place of the old ones. One thread at a time writes to a slot."""
+        """Replace the settings of a slot. Only one thread at a time may write to a slot."""
         content = pickle.dumps(shared)
         start = slot * SLOT_BYTES
         assert len(content) <= SLOT_BYTES - _HEAD.size, "settings of a few lanes are short"
@@ -142,12 +148,13 @@ class SharedMemory:
         _HEAD.pack_into(self._memory, start, version, len(content), _sum(version, content))
 
     def version(self, slot: int) -> int:
-        """Of what was written last; cheap enough to ask before every forward."""
+        """Return the version of the last write; cheap enough to check before every forward."""
         number: int = _VERSION.unpack_from(self._memory, slot * SLOT_BYTES)[0]
         return number
 
     def read(self, slot: int) -> tuple[int, SharedSettings] | None:
-        """What was written last, with its version; None while it is being written."""
+        """Return the last written settings with their version; None while they are being
+        written."""
         start = slot * SLOT_BYTES
         version, length, checksum = _HEAD.unpack_from(self._memory, start)
         content = self._memory[start + _HEAD.size : start + min(SLOT_BYTES, _HEAD.size + length)]
@@ -158,7 +165,7 @@ class SharedMemory:
 
 
 class Reader:
-    """The shared settings of one call as they come in, beginning with those it was made with."""
+    """Reads the shared settings of one call, starting with those of the call itself."""
 
     def __init__(self, slots: SharedMemory, slot: int, shared: SharedSettings) -> None:
         self._slots = slots
@@ -167,7 +174,8 @@ class Reader:
         self._shared = shared
 
     def latest(self) -> SharedSettings:
-        """In force now. A slot that has gone to another call says that this one is over."""
+        """Return the current settings; all lanes are stopped if the slot belongs to another
+        call."""
         if self._slots.version(self._slot) != self._version:
             found = self._slots.read(self._slot)
             if found is not None:
@@ -187,16 +195,18 @@ def _sum(version: int, content: bytes) -> int:
 
 
 class Worker:
-    """``decode`` is what a lease calls; ``open_backend`` is called once in a process for each
-    checkpoint that is asked for there."""
+    """Decodes the calls of leases.
+
+    ``open_backend`` is called once per process for each requested checkpoint.
+    """
 
     def __init__(self, slots: SharedMemory, open_backend: Open) -> None:
         self._slots = slots
         self._open = open_backend
-        self._backends: dict[str, Backend] = {}  # of the process it finds itself in
+        self._backends: dict[str, Backend] = {}  # of the current process
 
     def decode(self, call: Call) -> Generator[News, None, None]:
-        """The events of the call as they come, one End for each lane among them."""
+        """Yield the events of the call as they happen, with one End for each lane."""
         began = time.monotonic()
         backend = self._backends.get(call.checkpoint)
         if backend is None:
@@ -224,7 +234,7 @@ class _Lanes:
         scheduler.add(self._job)
 
     def events(self, until: float) -> Generator[News, None, None]:
-        """Everything to the end, which is at ``until`` for what has not ended before."""
+        """Yield all events; lanes that have not ended by ``until`` are ended then."""
         told = time.monotonic()
         try:
             while not self._job.is_finished:
@@ -245,7 +255,7 @@ class _Lanes:
                 self._device.release(run)
 
     def _obey(self, now: float, until: float) -> None:
-        """Take over what is steered, and end what is to end."""
+        """Apply changed settings, and end lanes that are cancelled or out of time."""
         shared = self._reader.latest()
         self._job.pace = shared.pace
         for index, run in enumerate(self._runs):
@@ -265,7 +275,7 @@ class _Lanes:
             self._scheduler.finish(self._job, run)
 
     def _news(self) -> News:
-        """What has come since the last time."""
+        """Return the events since the last call."""
         events = []
         for lane, run in enumerate(self._runs):
             new = run.events_since(self._num_told[lane])
@@ -275,13 +285,16 @@ class _Lanes:
 
 
 def open_checkpoint(checkpoint: Checkpoint, costs: ForwardCosts | None) -> CheckpointBackend:
-    """A backend in a process that was just forked, warm; costs are measured where they are not
-    known, and nothing is kept of prompts: the process may be gone when the next one comes."""
+    """Return a warmed-up backend in a newly forked process.
+
+    Costs are measured if unknown. There is no prefix cache: the process may be gone before the next
+    prompt.
+    """
     import torch
 
     from mars_runtime.engine.costs import measure_costs
 
-    torch.set_num_threads(1)  # the threads of the process it was forked from are not there
+    torch.set_num_threads(1)  # the threads of the parent process do not exist after a fork
     with torch.inference_mode():
         backend = CheckpointBackend(checkpoint, keeps=False)
         backend.warm_up_alone()

@@ -1,11 +1,11 @@
-// Rotation, keys and values in blocks, and attention over what each token sees.
+// Rotation, keys and values in blocks, and attention.
 //
 // The cache of a row is a chain of blocks of 32 slots, in fp16. For each key-value head a block
-// holds the keys turned, [dim][32], then the values, [32][dim], so that 16 slots are scored at
-// once. A token sees slots [0, root) and [start, own]: told one after another, these are its
-// places 0, 1, 2 ... Places are weighed in blocks of 32 in their own order, and blocks are merged
-// in their order. What a token gets depends on the keys and values at its places alone: not on the
-// slots they are kept in, nor on what is fed beside it.
+// holds the rotated keys, [dim][32], then the values, [32][dim], so that 16 slots are scored at
+// once. A token attends to the slots [0, root) and [start, own]; concatenated, these are its places
+// 0, 1, 2 ... Places are weighted in blocks of 32 in this order, and blocks are merged in order. So
+// a token's result depends only on the keys and values at its places: not on their slots, nor on
+// the other tokens of the forward.
 #pragma once
 
 #include "product.h"
@@ -14,17 +14,17 @@ constexpr int BLOCK = 32;
 
 struct Cache {
   uint16_t* data;
-  int64_t layer_stride, row_stride, block_stride;  // in halves
+  int64_t layer_stride, row_stride, block_stride;  // in fp16 numbers
 };
 
-// One token of a forward, in its own row's slots.
+// One token of a forward; slots are those of its own row.
 struct Token {
   int64_t id;
   int row;       // of the cache
-  int slot;      // where its keys and values go
-  int position;  // how far it is turned
+  int slot;      // of its keys and values
+  int position;  // for rotation
   int root, start;
-  int mask;  // its place among the masks of its group; -1: not a mask
+  int mask;  // place among the masks of its group; -1: not a mask
 
   int num_places() const { return root + slot - start + 1; }
   int num_blocks() const { return (num_places() + BLOCK - 1) / BLOCK; }
@@ -36,7 +36,7 @@ struct Heads {
 
   int group() const { return num_heads / num_kv; }
   int all() const { return (num_heads + 2 * num_kv) * dim; }
-  int block() const { return 2 * BLOCK * dim; }  // keys and values of a block and head
+  int block() const { return 2 * BLOCK * dim; }  // numbers per block and head: keys and values
 };
 
 // Keys and values of one block and head.
@@ -46,7 +46,7 @@ static inline uint16_t* block_of(const Cache& cache, const Heads& h, int layer, 
          block * cache.block_stride + head * h.block();
 }
 
-// Turns one head: dimension i with dimension i + dim / 2. turns: cosines, then sines.
+// Rotates one head: dimension i with dimension i + dim / 2. turns: cosines, then sines.
 static inline void rotate(const float* x, const float* turns, int dim, float scale, float* to) {
   int half = dim / 2;
   F by = all(scale);
@@ -58,7 +58,7 @@ static inline void rotate(const float* x, const float* turns, int dim, float sca
   }
 }
 
-// Keeps the keys, turned, and the values of one token and key-value head.
+// Stores the rotated keys and the values of one token and key-value head.
 static inline void keep(const Heads& h, const Token& token, int head, const float* projected,
                         const float* turns, float* scratch, const Cache& cache, int layer) {
   const float* keys = projected + (h.num_heads + head) * h.dim;
@@ -74,8 +74,8 @@ static inline void keep(const Heads& h, const Token& token, int head, const floa
   }
 }
 
-// Where the parts of a weighted mean go, one for each block: the largest score, the sum of
-// e^(score - largest), and the values weighted so.
+// The parts of a weighted mean, one per block: the maximum score, the sum of e^(score - maximum),
+// and the values weighted by these terms.
 struct Parts {
   float *most, *sum, *values;  // [blocks], [blocks], [blocks, dim]
 
@@ -88,7 +88,7 @@ struct Parts {
   }
 };
 
-// Scores of 32 slots for N queries, each behind the other: keys [dim][32], scores [N][stride].
+// Scores of 32 slots for N consecutive queries: keys [dim][32], scores [N][stride].
 template <int N>
 static void score_some(const float* queries, const float* keys, int dim, float* scores,
                        int stride) {
@@ -114,7 +114,7 @@ static inline void score(int count, const float* queries, const float* keys, int
     if (count) score<N - 1>(count, queries, keys, dim, scores, stride);
 }
 
-// Turns 32 scores, `count` of them real, into weights; leaves the largest and the sum.
+// Converts 32 scores, `count` of them valid, to weights; returns their maximum and sum.
 static inline void soften(float* scores, int count, float* most, float* sum) {
   F none = all(-INFINITY), low = load(scores), high = load(scores + LANES);
   low = first_lanes(count, low, none), high = first_lanes(count - LANES, high, none);
@@ -126,8 +126,8 @@ static inline void soften(float* scores, int count, float* most, float* sum) {
   store(scores, low), store(scores + LANES, high);
 }
 
-// Weighs `count` <= 32 places for N queries; row(i) tells where the values of place i are, to[n]
-// where the sums go. WIDE vectors of a row at a time.
+// Sums up `count` <= 32 weighted places for N queries. row(i) returns the values of place i; to[n]
+// is the result of query n. Processes WIDE vectors of a row at a time.
 template <int N, int WIDE, class RowOf>
 static void weigh_some(const float* weights, int stride, int count, RowOf row, int dim,
                        float* const* to) {
@@ -163,8 +163,8 @@ static void weigh(int queries, const float* weights, int stride, int count, RowO
     if (queries) weigh<N - 1>(queries, weights, stride, count, row, dim, to);
 }
 
-// Keys and values of one head and block, in fp32. Those of the head's next block, `stride` further
-// on, are fetched meanwhile.
+// Converts keys and values of one head and block to fp32, and prefetches the head's next block, at
+// a distance of `stride`.
 static inline void widen(const uint16_t* block, int64_t stride, int dim, float* to) {
   for (int i = 0; i < 2 * BLOCK * dim; i += 2 * LANES) {
     prefetch(block + stride + i);

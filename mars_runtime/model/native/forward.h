@@ -1,12 +1,12 @@
-// One forward: tokens in, hidden states out, keys and values into the cache.
+// One forward: tokens in, hidden states out; writes keys and values into the cache.
 #pragma once
 
 #include "model.h"
 
-constexpr int MOST_TOKENS = 16;  // of an attention task, so that their parts stay in a cache
-constexpr int LEAST_BLOCKS = 8;  // of one that has not all blocks: for fewer, merging costs more
+constexpr int MOST_TOKENS = 16;  // of an attention task, so that its parts fit a processor cache
+constexpr int LEAST_BLOCKS = 8;  // of a task without all blocks: with fewer, merging costs more
 
-// Shares attention out by rows, heads and tokens, and where these are few by blocks.
+// Splits attention into tasks by rows, heads and tokens and, if these are few, by blocks.
 static void plan_attention(Model& m, int num_threads) {
   int rows = (int)m.cursors.size(), kv = m.heads.num_kv, longest = 0, count = m.first_of[1];
   for (int cursor : m.cursors) longest = cursor > longest ? cursor : longest;
@@ -36,7 +36,8 @@ static void plan_attention(Model& m, int num_threads) {
   if (pieces > 1) grow(m.parts, size);
 }
 
-// Tokens `first` to `end` of each row, masks last; which see what; and how attention is shared out.
+// Prepares the tokens `first` to `end` of each row, masks last, their visibility, and the attention
+// tasks.
 static void plan(Model& m, const Feed& feed, int first, int end) {
   int rows = (int)feed.num_rows, width = (int)feed.num_tokens;
   std::vector<Token> found;
@@ -78,7 +79,7 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
   plan_attention(m, (int)feed.num_threads);
 }
 
-// Where keys and values of a row's tokens, of one head, go.
+// Stores keys and values of a row's tokens for one head.
 static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
                         int row, int head) {
   grow(desk.wide, m.heads.dim);
@@ -89,7 +90,7 @@ static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cac
   }
 }
 
-// The queries of a task, turned: those of one token after the other.
+// Rotates the queries of a task, ordered by token.
 static void turn_queries(const Model& m, Desk& desk, const Feed& feed, const AttentionTask& task) {
   const Heads& h = m.heads;
   grow(desk.queries, (size_t)task.num_tokens() * h.group() * h.dim);
@@ -102,7 +103,7 @@ static void turn_queries(const Model& m, Desk& desk, const Feed& feed, const Att
   }
 }
 
-// Parts of the task's tokens for a block that every one of them sees whole.
+// Computes the parts of the task's tokens for a block that is completely visible to all of them.
 static void attend_block(const Model& m, Desk& desk, const Cache& cache, int layer,
                          const AttentionTask& task, int block, float* parts) {
   const Heads& h = m.heads;
@@ -121,8 +122,8 @@ static void attend_block(const Model& m, Desk& desk, const Cache& cache, int lay
         desk.sums.data());
 }
 
-// Parts of the task's tokens for the blocks from that of the cursor on, of which each token sees
-// places of its own.
+// Computes the parts of the task's tokens for the blocks from the cursor's on, in which each token
+// has its own visible places.
 static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int layer,
                         const AttentionTask& task, float* parts) {
   const Heads& h = m.heads;
@@ -145,7 +146,7 @@ static void attend_tail(const Model& m, Desk& desk, const Cache& cache, int laye
     const Token& token = m.tokens[m.by_row[task.first + t]];
     float* scores = desk.scores.data() + (size_t)t * group * width;
     int places = token.num_places();
-    auto slot = [&](int place) {  // from the origin
+    auto slot = [&](int place) {  // relative to the origin
       return (place < token.root ? place : token.start + place - token.root) - origin;
     };
     float* told = scores;
@@ -184,8 +185,8 @@ static void attend(Model& m, Desk& desk, const Feed& feed, const Cache& cache, i
   if (task.end_block > cursor) attend_tail(m, desk, cache, layer, task, parts);
 }
 
-// The parts of query i of some tasks, which have one block after the other between them, merged
-// into the rows of the output product.
+// Merges the parts of query i of some tasks, which together cover consecutive blocks, into the rows
+// of the output product.
 static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, int i) {
   const Heads& h = m.heads;
   int token = m.by_row[tasks->first + i / h.group()];
@@ -222,8 +223,8 @@ static void merge(Model& m, Desk& desk, const AttentionTask* tasks, int count, i
   }
 }
 
-// Where tokens or blocks of one head are shared out, keys and values have to be there first, and
-// parts for all blocks before they are merged.
+// If tokens or blocks of one head are split, keys and values must be stored before attention
+// starts, and all parts must be complete before they are merged.
 static void run_attention(Model& m, Team& team, int thread, const Feed& feed, int layer) {
   const Heads& h = m.heads;
   Desk& desk = m.desks[thread];
@@ -266,7 +267,7 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
   Desk& desk = m.desks[thread];
   Cache cache{feed.cache, feed.layer_stride, feed.row_stride, feed.block_stride};
   int count = (int)m.tokens.size(), hidden = (int)s.hidden;
-  // Of few rows each thread finds the norm for itself: that is less than to wait for another.
+  // For few rows each thread computes the norm itself, which is faster than a barrier.
   Rows& normed = count <= FEW ? desk.normed : m.normed;
   auto normalise = [&](const float* weight) {
     grow(desk.wide, hidden);
@@ -308,7 +309,7 @@ static void run_layer(Model& m, Team& team, int thread, const Feed& feed, int in
   product(m, team, thread, layer.down, m.gated, TILES_AT_ONCE, &layer.down_low, add_to_x);
 }
 
-// The tokens `first` to `end` of each row; out: [rows, tokens, hidden].
+// Runs the tokens `first` to `end` of each row; out: [rows, tokens, hidden].
 static void run_pass(Model& m, const Feed& feed, int first, int end, float* out) {
   const Spec& s = m.spec;
   plan(m, feed, first, end);
@@ -334,9 +335,9 @@ static void run_pass(Model& m, const Feed& feed, int first, int end, float* out)
   });
 }
 
-constexpr int PASS = 64;  // tokens of a row at a time, of a prompt for instance
+constexpr int PASS = 64;  // maximum tokens of a row per pass, for prompts
 
-// A prompt is run in passes; tokens that branch are run at once.
+// Runs a prompt in passes; a tree of tokens is run in one pass.
 static void run_forward(Model& m, const Feed& feed, float* out) {
   std::lock_guard<std::mutex> turn(m.turn);
   int width = (int)feed.num_tokens;

@@ -1,7 +1,6 @@
-"""The compiled library: the C++ beside this file, compiled here once and kept, as Python sees it.
+"""The compiled library: compiles the C++ next to this file once, caches it, and declares its API.
 
-The machine's own compiler makes it. Its structures are given here field for field, and explained in
-``model.h``.
+Uses the machine's own compiler. The structures mirror those of ``model.h``, which documents them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 
 SOURCES = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
-# Fused operations only where they are written: how a row is rounded must not depend on its company.
+# No contraction of operations: a row's rounding must not depend on the other rows.
 FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w")
 Flags = tuple[str, ...]
 TARGETS: tuple[Flags, ...] = (("-march=native",), ("-mcpu=native",), ())
@@ -32,18 +31,17 @@ CHECKSUM = ".sha256"
 
 
 class CompileError(RuntimeError):
-    """There is no library; one sentence that says why."""
+    """The library is not available; the message is one sentence that says why."""
 
 
 def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
-    """The library for this machine, compiled into ``folder`` if it is not there already.
+    """Return the library for this machine, compiled into ``folder`` unless it is there already.
 
-    targets: flags that name a processor, of which the first that the compiler knows are taken.
-    Where ``folder`` cannot be written the library goes into a temporary one of this user's own.
-    Its checksum lies beside it: a damaged library would end the process, so it is compiled anew.
-    Two processes may do this at once: each writes files of its own, and the last to finish replaces
-    the other's, whose checksum may then differ for a moment and have a third compile again.
-    Raises CompileError.
+    targets: alternative flags for the processor; the first ones that the compiler accepts are used.
+    If ``folder`` is not writable, a temporary folder of this user is used. A checksum is stored
+    with the library: loading a damaged one would crash the process, so it is compiled again. Two
+    processes may call this at once: each writes its own files, and the last one replaces the
+    other's. A third process that sees a mismatch in between compiles again. Raises CompileError.
     """
     compiler = find_compiler()
     name = f"native-{_digest(compiler, targets)}.so"
@@ -68,7 +66,7 @@ def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a library is there and is what was compiled, by the checksum beside it."""
+    """Return whether the library exists and matches its checksum."""
     try:
         kept = path.with_suffix(CHECKSUM).read_text(encoding="ascii")
         return path.is_file() and kept == _checksum(path)
@@ -90,8 +88,10 @@ def _can_write(folder: Path) -> bool:
 
 
 def _own_folder() -> Path:
-    """The same one at each start, which nobody else may write to: what lies there is executed.
-    Raises CompileError."""
+    """Return a folder that only this user can write to, since the library in it is executed.
+
+    It is the same at each start. Raises CompileError.
+    """
     folder = Path(tempfile.gettempdir()) / f"mars-live-{_user()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -105,7 +105,7 @@ def _own_folder() -> Path:
 
 
 def _user() -> str:
-    """Whose folder it is: by number where a container's user has no name."""
+    """Return the user's name, or number if a container's user has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -113,7 +113,7 @@ def _user() -> str:
 
 
 def find_compiler() -> str:
-    """The C++ compiler: what CXX names, or the first there is. Raises CompileError."""
+    """Return the C++ compiler: that of CXX, or the first one found. Raises CompileError."""
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         found = shutil.which(name) if name else None
         if found:
@@ -137,7 +137,7 @@ def _compile(compiler: str, targets: Sequence[Flags], target: str) -> None:
 
 
 def _digest(compiler: str, targets: Sequence[Flags]) -> str:
-    """Of all that the library depends on."""
+    """Return a hash of everything the library depends on."""
     parts = [str(FLAGS), str(targets), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
     parts += [source.read_text(encoding="utf-8") for source in sources]
@@ -154,7 +154,7 @@ def _compiler_version(compiler: str) -> str:
 
 
 def _processor() -> str:
-    """What the processor can do: a cache folder may be shared by unlike machines."""
+    """Return the processor's features: machines that differ may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
@@ -249,7 +249,7 @@ class Penalty(Structure):
 
 
 PARTS = ("products", "attention", "norms", "head", "adapter")
-"""What ``mars_clock`` counts, in its order."""
+"""The parts that ``mars_clock`` measures, in its order."""
 
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
@@ -268,14 +268,14 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def open_library(path: Path) -> Any:
-    """The functions of the library at ``path``. Raises CompileError."""
+    """Load the library at ``path`` and declare its functions. Raises CompileError."""
     try:
         library = ctypes.CDLL(str(path))
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        path.unlink(missing_ok=True)  # compiled anew the next time
+        path.unlink(missing_ok=True)  # compiled again the next time
         raise CompileError(f"The compiled library {path} can't be opened.") from error
     for number, structure in enumerate((Matrix, Layer, Spec, Feed, Sampler, Penalty)):
         if library.mars_sizes(number) != ctypes.sizeof(structure):

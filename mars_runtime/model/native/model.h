@@ -1,5 +1,5 @@
-// A model as it lies in memory, what one forward is fed, and the memory that forwards work in.
-// The structures above the line are filled by library.py, field for field.
+// A model in memory, the inputs of a forward, and the working memory of forwards.
+// library.py fills the structures above the line, field by field.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 #include "attention.h"
 
-// y += b (a x), for masks alone. The data of a is null where there is none.
+// y += b (a x), for masks only. a.data is null if there is no update.
 struct LowRank {
   Matrix a, b;
 };
@@ -23,8 +23,9 @@ struct Layer {
   LowRank qkv_low, output_low, gate_up_low, down_low;
 };
 
-// The sampler head of an adapter: what both layers make of each token, in 8 bits with a scale for
-// each, and the matrix that takes states to the inner layer. Its data is null where there is none.
+// The sampler head of an adapter: precomputed products of each token's embedding with both layers,
+// in 8 bits with a scale per token, and the matrix from states to the inner layer, whose data is
+// null if there is no sampler.
 struct Sampler {
   Matrix state;
   const int8_t *previous, *candidate;  // [vocabulary, inner]; inner: a multiple of 16
@@ -39,7 +40,7 @@ struct Spec {
   Matrix embedding, head;
   int64_t mask_id;  // -1: none
   const float* mask_embeddings;
-  int64_t num_mask_embeddings;  // 0: masks are embedded as any token
+  int64_t num_mask_embeddings;  // 0: masks are embedded like any token
   Sampler sampler;
 };
 
@@ -52,14 +53,14 @@ struct Feed {
   uint16_t* cache;
   int64_t layer_stride, row_stride, block_stride;
   int64_t num_threads;
-  int64_t first_layer, end_layer;  // which are run; before the first, `out` holds what they get
+  int64_t first_layer, end_layer;  // to run; unless it is 0, `out` holds the input states
 };
 
 // ---
 
 enum Part { PRODUCTS, ATTENTION, NORMS, HEAD, ADAPTER, NUM_PARTS };
 
-// Where the time of forwards goes, as thread 0 sees it. Off, it costs a branch.
+// Time of forwards by part, measured on thread 0. Switched off, it costs a branch.
 struct Clock {
   bool is_on = false;
   double seconds[NUM_PARTS] = {};
@@ -81,18 +82,18 @@ static inline void grow(Vector& v, size_t size) {
   if (v.size() < size) v.resize(size);
 }
 
-// What one thread needs for itself.
+// Working memory of one thread.
 struct Desk {
-  Buffer<float> queries;     // of an attention task, turned
+  Buffer<float> queries;     // of an attention task, rotated
   Buffer<float> wide;        // keys and values of some blocks, in fp32
   Buffer<float> scores;      // of the queries
-  std::vector<float*> sums;  // where what they give goes
-  Buffer<float> parts;       // what they give, block by block
+  std::vector<float*> sums;  // where the weighted sums are stored
+  Buffer<float> parts;       // results of attention, block by block
   Buffer<float> out;         // products of some tiles
-  Rows normed;               // what is multiplied, where each thread finds it for itself
+  Rows normed;               // rows to multiply, if each thread computes them itself
   Buffer<float> middle;      // of a low-rank product, each thread for itself: the first matrix is
                              // so small that waiting for another thread would take longer
-  Rows low;                  // the same in 8 bits
+  Rows low;                  // the middle rows in 8 bits
 
   F* tiles(int num_tiles, int num_rows) {
     grow(out, (size_t)num_tiles * num_rows * LANES);
@@ -100,22 +101,22 @@ struct Desk {
   }
 };
 
-// What one thread attends to at a time: some tokens of a row, one key-value head, some blocks.
+// A unit of attention work: some tokens of a row, one key-value head, some blocks.
 struct AttentionTask {
   int row, head;
   int first, end;              // tokens, as Model::by_row counts them
-  int first_block, end_block;  // the tail, from the cursor's block on, is never cut
-  size_t offset;               // where parts are kept that wait to be merged
+  int first_block, end_block;  // the tail, from the cursor's block on, is never split
+  size_t offset;               // where its parts are stored until they are merged
 
   int num_tokens() const { return end - first; }
   size_t size(const Heads& h) const {
     return (size_t)num_tokens() * h.group() * Parts::size(end_block - first_block, h.dim);
   }
-  // Keys and values of its head in a block.
+  // Keys and values of the task's head in a block.
   const uint16_t* block(const Cache& cache, int layer, const Heads& h, int number) const {
     return block_of(cache, h, layer, row, number, head);
   }
-  // Of query i, told token by token.
+  // The parts of query i; queries are ordered by token.
   Parts part(float* parts, int i, int dim) const {
     int blocks = end_block - first_block;
     return Parts::at(parts + i * Parts::size(blocks, dim), blocks);
@@ -128,21 +129,21 @@ struct Model {
   Clock clock;
   std::mutex turn;  // one forward at a time
   std::vector<Desk> desks;
-  std::vector<Token> tokens;  // of this forward, masks last
-  std::vector<int> places;    // of each token among the outputs
+  std::vector<Token> tokens;  // tokens of this forward, masks last
+  std::vector<int> places;    // index of each token in the output
   std::vector<int> cursors;
   int num_real = 0;
-  std::vector<AttentionTask> tasks;  // those of the same tokens and head in the order of blocks
-  int num_pieces = 1;                // into which blocks are cut
-  std::vector<int> by_row;     // tokens, those of row r from first_of[r] on
-  std::vector<int> first_of;   // and one more, their number
+  std::vector<AttentionTask> tasks;  // tasks of the same tokens and head are in the order of blocks
+  int num_pieces = 1;                // into which the blocks are split
+  std::vector<int> by_row;     // tokens by row; those of row r start at first_of[r]
+  std::vector<int> first_of;   // with their number as last element
   Buffer<float> x, projected, parts, prepared;
   Rows normed, mixed, gated;
 
   explicit Model(const Spec& spec)
       : spec(spec), heads{(int)spec.num_heads, (int)spec.num_kv, (int)spec.dim} {}
 
-  // Of a task; merged at once where it has all blocks.
+  // Memory for a task's parts, which are merged immediately if the task has all blocks.
   float* parts_of(Desk& desk, const AttentionTask& task) {
     if (num_pieces > 1) return &parts[task.offset];
     grow(desk.parts, task.size(heads));
@@ -150,7 +151,7 @@ struct Model {
   }
 };
 
-// Root-mean-square norm of a row, quantised. False if it holds what is no finite number.
+// Root-mean-square norm of a row, quantised. Returns false if the row is not finite.
 static inline bool norm(const float* x, const float* weight, int width, float floor, float* scratch,
                         Rows& to, int row) {
   F squares = all(0.0f);
@@ -163,9 +164,9 @@ static inline bool norm(const float* x, const float* weight, int width, float fl
   return std::isfinite(sum);
 }
 
-// The products of tasks of up to `span` tiles with all rows, each handed to done(tile, count, out,
-// stride): row r of tile `tile` + s is out[s * stride + r]. Masks, the rows from model.num_real on,
-// go through the low-rank matrices too.
+// Multiplies tasks of up to `span` tiles with all rows and calls done(tile, count, out, stride) for
+// each: row r of tile `tile` + s is out[s * stride + r]. Masks, the rows from model.num_real on,
+// are multiplied with the low-rank matrices as well.
 template <class Done>
 static void product(Model& model, Team& team, int thread, const Matrix& w, const Rows& x, int span,
                     const LowRank* low, Done done) {
@@ -177,7 +178,7 @@ static void product(Model& model, Team& team, int thread, const Matrix& w, const
     int rank = (int)low->b.ins, tiles = low->a.tiles();
     grow(desk.middle, (size_t)num_masks * rank);
     float* middle = desk.middle.data();
-    // A group of b's inputs may be longer than what a gives.
+    // A group of b's inputs may be longer than a's outputs.
     memset(middle, 0, sizeof(float) * num_masks * rank);
     F* out = desk.tiles(tiles, num_masks);
     tile_product(low->a, 0, tiles, x, real, num_rows, out, num_masks);

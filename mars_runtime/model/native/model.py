@@ -1,7 +1,7 @@
 """A model whose forward is one call of the compiled library.
 
-Answers what ``qwen2.Qwen2`` answers, for quantised weights on a CPU. What a position gives does not
-depend, to the last bit, on the rows and positions beside it (tests/test_law_bitwise.py).
+It has the interface of ``qwen2.Qwen2``, for quantised weights on a CPU. The result of a position is
+bitwise independent of the other rows and positions of the forward (tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from mars_runtime.settings import Metric
 
 MAX_THREADS = 64
 BEST = NUM_RUNNERS_UP + 1
-"""Candidates of a slot; as in ``read.h``."""
+"""Candidates of a slot, as in ``read.h``."""
 
 
 def unsupported(config: ModelConfig) -> str | None:
-    """Why the native forward can't run a model of this shape, one sentence; None if it can."""
+    """Return why the native forward can't run a model of this shape, in one sentence, or None."""
     sizes = (config.hidden_size, config.intermediate_size, config.head_dim)
     if any(size % GROUP for size in sizes):
         return f"Its sizes {sizes} are not all multiples of {GROUP}."
@@ -61,12 +61,12 @@ def unsupported(config: ModelConfig) -> str | None:
 
 
 Tell = Callable[[float], None]
-"""Is told, now and then, what share of the weights is packed."""
+"""Called from time to time with the share of the weights that is packed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What a matrix was, once it is packed and gone."""
+    """Size of a matrix, kept after its unpacked values are freed."""
 
     bits: int
     num_weights: int
@@ -79,7 +79,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What one forward reads and multiplies; as in ``profiling.forward.Load``."""
+    """What one forward reads and multiplies, as in ``profiling.forward.Load``."""
 
     weight_bytes: int
     head_bytes: int
@@ -89,8 +89,11 @@ class Sizes:
 
 
 class NativeModel(LanguageModel):
-    """A causal language model on the CPU. ``bits``: of the matrices of its layers; None: as they
-    are. Raises CheckpointError when a weight is missing or of another shape than it should be."""
+    """A causal language model on the CPU.
+
+    bits: of the matrices of its layers; None leaves them as they are. Raises CheckpointError if a
+    weight is missing or has the wrong shape.
+    """
 
     is_bitwise = True
 
@@ -115,7 +118,7 @@ class NativeModel(LanguageModel):
         self._library = library
         self._turns = torch.empty(0, config.head_dim)
         found = Weights(config, weights, bits, adapter)
-        self._held: list[Any] = []  # what the library has addresses of
+        self._held: list[Any] = []  # objects whose addresses the library uses
         tables = _tables(found, adapter, config)
         state = packed_bytes(_state(tables)) if tables else 0
         self._arena = Arena(found.most_bytes + state, library)
@@ -125,24 +128,24 @@ class NativeModel(LanguageModel):
         self.sizes = _sizes(config, found, body)
         spec = self._spec(found, layers, adapter, mask_id, tables)
         self._model = library.mars_new(ctypes.byref(spec))
-        # A process may end while a thread is still in a forward: then nothing is freed.
+        # A process may end while a thread is still in a forward, so nothing is freed at exit.
         weakref.finalize(self, library.mars_free, self._model).atexit = False
         self._ranks = tables is not None
-        self._forbidden: tuple[Tensor, Tensor] | None = None  # as given, and in rising order
+        self._forbidden: tuple[Tensor, Tensor] | None = None  # as given, and in ascending order
 
     @property
     def arithmetic(self) -> str:
-        """What the weights are kept in, and what they are multiplied in."""
+        """Formats of the weights and of the products."""
         bits = " and ".join(f"int{bits}" for bits in self._bits)
         return f"{bits} weights, int8 products"
 
     @property
     def most_threads(self) -> int:
-        """That a forward may get: ``ceiling``, or as many as PyTorch has."""
+        """Maximum number of threads of a forward: ``ceiling``, or PyTorch's number."""
         return min(self.ceiling or torch.get_num_threads(), MAX_THREADS)
 
     def new_cache(self, rows: int, capacity: int) -> PackedKVCache:
-        """An empty cache for ``rows`` rows of at most ``capacity`` tokens."""
+        """Return an empty cache for ``rows`` rows of at most ``capacity`` tokens."""
         return PackedKVCache(self.config.cache_shape(rows, capacity))
 
     def hidden(
@@ -152,8 +155,10 @@ class NativeModel(LanguageModel):
         branches: Branches | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """As of ``LanguageModel``, in fp32; branches: without ends. Raises IndexError for ids that
-        the model does not have."""
+        """Run a forward in fp32, as in ``LanguageModel``; branches must have no ``ends``.
+
+        Raises IndexError for ids that the model does not have.
+        """
         num_rows, num_tokens = tokens.shape
         cursors = cache.cursors[:num_rows]
         end = max(cursors) + num_tokens
@@ -188,7 +193,7 @@ class NativeModel(LanguageModel):
             feed.num_threads = num_threads
             return int(self._library.mars_hidden(self._model, ctypes.byref(feed), out.data_ptr()))
 
-        # What a part takes says nothing of a forward, so none is learnt from.
+        # The time of a part is not representative of a forward, so it is not learnt from.
         threads = min(max(1, self.threads.in_force), self.most_threads)
         width = tokens.numel()
         is_refused = (
@@ -214,8 +219,11 @@ class NativeModel(LanguageModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """``acceptance.read`` of the ``logits`` of these slots, which are kept only for rows that
-        draw; the masks of groups as a sampler head chooses them, where there is one."""
+        """Read slots of a forward: ``acceptance.read`` of their ``logits``.
+
+        The logits are stored only for rows that sample. A sampler head, if present, chooses the
+        masks of groups.
+        """
         states = chosen(hidden, head)
         return self.threads.run(
             "read",
@@ -224,7 +232,7 @@ class NativeModel(LanguageModel):
         )
 
     def _logits(self, states: Tensor, num_threads: int) -> Tensor:
-        """[R, H, V] of hidden states [R, H, hidden]."""
+        """Return logits [R, H, V] of hidden states [R, H, hidden]."""
         rows, slots = states.shape[:2]
         out = torch.empty(rows, slots, self.config.vocab_size)
         self._library.mars_logits(
@@ -235,8 +243,7 @@ class NativeModel(LanguageModel):
     def _read(
         self, states: Tensor, sampling: SamplingMetadata, num_threads: int
     ) -> list[list[Proposal]]:
-        """``acceptance.read`` of hidden states [R, H, hidden], and ``Reranker.rank`` of the groups
-        of rows that do not draw."""
+        """Read hidden states [R, H, hidden], and rerank the groups of rows that do not sample."""
         drawing = [row for row, draw in enumerate(sampling.draws) if draw]
         if not drawing:
             return self._greedy(states, sampling, num_threads)
@@ -302,24 +309,25 @@ class NativeModel(LanguageModel):
         return [found[row * slots : (row + 1) * slots] for row in range(rows)]
 
     def _rising(self, forbidden: Tensor) -> Tensor:
-        """The ids that can never come out, in rising order."""
-        # Each batch has its own tensor of them, which is nearly always equal to the one before.
+        """Return the ids that are never emitted, in ascending order."""
+        # Each batch has its own tensor, which nearly always equals the previous one.
         if self._forbidden is None or not torch.equal(forbidden, self._forbidden[0]):
             self._forbidden = forbidden, forbidden.sort().values
         return self._forbidden[1]
 
     def weights(self) -> Iterator[Tensor]:
-        """The packed matrices, to measure."""
+        """Yield the packed matrices, to measure."""
         yield from (part for part in self._held if isinstance(part, Tensor))
 
     def clock(self, *, is_on: bool) -> dict[str, float]:
-        """Turn the clock of the forward's parts on or off; returns the seconds that it counted."""
+        """Switch the timers of the forward's parts on or off; return the seconds measured so
+        far."""
         seconds = (ctypes.c_double * len(c.PARTS))()
         self._library.mars_clock(self._model, int(is_on), ctypes.byref(seconds))
         return dict(zip(c.PARTS, seconds, strict=True))
 
     def _layers(self, found: Weights, body: list[Packed], tell: Tell) -> Any:
-        """The array of all layers; ``body`` gets what every token is multiplied with."""
+        """Return the array of all layers; append the matrices that every token uses to ``body``."""
         layers = (c.Layer * self.config.num_layers)()
         for index, layer in enumerate(found.layers()):
             layers[index] = self._layer(layer)
@@ -399,7 +407,7 @@ class NativeModel(LanguageModel):
 
 
 def _sizes(config: ModelConfig, found: Weights, body: Sequence[Packed]) -> Sizes:
-    """Adapters apart: plain decoding reads none."""
+    """Return the sizes without adapters, which plain decoding does not read."""
     head = Packed.of(found.head)
     return Sizes(
         weight_bytes=head.num_bytes + sum(one.num_bytes for one in body),
@@ -422,19 +430,20 @@ def _state(tables: Tables) -> GroupedMatrix:
 
 
 def _padded(tensor: Tensor, dim: int) -> Tensor:
-    """A matrix with zeros behind it, so that its size along ``dim`` is a multiple of a tile's."""
+    """Return a matrix padded with zeros to a multiple of a tile's size along ``dim``."""
     padding = -tensor.shape[dim] % TILE
     return F.pad(tensor, (0, padding) if dim else (0, 0, 0, padding)).contiguous()
 
 
 def _turns(config: ModelConfig, length: int) -> Tensor:
-    """[length, dim]: cosines of the rotations of each position, then sines."""
+    """Return the cosines of the rotations of each position, then the sines: [length, dim]."""
     angles = torch.arange(length, dtype=torch.float32).unsqueeze(1) * frequencies(config)
     return torch.cat([angles.cos(), angles.sin()], 1).contiguous()
 
 
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
-    """int32 [G, 3], a MaskGroup of ``rank.h`` each, where all rows have this many slots."""
+    """Return the groups as int32 [G, 3], each a MaskGroup of ``rank.h``, for rows of ``slots``
+    slots."""
     found = [
         (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
         for group in groups
@@ -443,8 +452,10 @@ def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
-    """Return an array of ``Penalty`` of ``read.h``, one for each slot of each row; None if no row
-    has one. It holds addresses of the penalties' own tensors."""
+    """Return an array of ``Penalty`` of ``read.h``, one for each slot of each row.
+
+    Returns None if no row has one. The array holds addresses of the penalties' own tensors.
+    """
     if not any(penalties):
         return None
     found: list[c.Penalty] = []
@@ -466,7 +477,7 @@ def _changed_slots(penalty: Penalty) -> list[c.Penalty]:
 def _proposal(
     ids: list[int], probabilities: list[float], entropy: float, metric: Metric, most: float
 ) -> Proposal:
-    """``most``: the entropy of knowing nothing."""
+    """Return the proposal of a slot. ``most``: the entropy of a uniform distribution."""
     pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]  # 0: forbidden
     token, confidence = pairs[0]
     if metric == "margin":

@@ -1,4 +1,4 @@
-// What library.py calls. Compiled on the machine it runs on; see library.py.
+// The functions that library.py calls. Compiled on the machine it runs on; see library.py.
 #include "forward.h"
 #include "quantise.h"
 #include "read.h"
@@ -13,7 +13,7 @@ int64_t mars_sizes(int64_t which) {
   return sizes[which];
 }
 
-// Dense rows, quantised and laid out as a matrix; 0, or 1 if one of their numbers is not finite.
+// Quantises dense rows into the layout of a matrix. Returns 1 if a number is not finite, else 0.
 int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
                       int64_t num_threads, uint8_t* out) {
   Matrix shape{nullptr, bits, outs, ins};
@@ -27,7 +27,7 @@ void* mars_new(const Spec* spec) {
 
 void mars_free(void* model) { delete static_cast<Model*>(model); }
 
-// 0, or 1 if there is an id that the model does not have.
+// Returns 1 if an id is outside the vocabulary, else 0.
 int64_t mars_hidden(void* model, const Feed* feed, float* out) {
   Model& m = *static_cast<Model*>(model);
   for (int64_t i = 0; i < feed->num_rows * feed->num_tokens; i++)
@@ -48,7 +48,7 @@ void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t 
   run_logits(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, out);
 }
 
-// Turns the clock on or off; hands out what it counted and sets it to nothing.
+// Switches the clock on or off; returns the measured seconds and resets them.
 void mars_clock(void* model, int64_t is_on, double* seconds) {
   Clock& clock = static_cast<Model*>(model)->clock;
   memcpy(seconds, clock.seconds, sizeof clock.seconds);

@@ -1,10 +1,10 @@
-// Threads that share out one forward.
+// Thread pool for one forward.
 //
-// `Pool::run` calls a function on n threads at once, the caller's among them. Inside, `Team::each`
-// shares out tasks, and returns to each thread when all are done.
-// A forward has hundreds of phases of microseconds, so waiting spins, but not for long: beside a
-// busy process the thread that is waited for may not be running, and whoever spins takes the time
-// that it needs. Threads are never joined: a process may end, or fork, at any time.
+// `Pool::run` calls a function on n threads at once, including the caller's. Inside, `Team::each`
+// distributes tasks and is a barrier. A forward has hundreds of phases of microseconds, so threads
+// spin while they wait, but only briefly: next to a busy process the awaited thread may not be
+// running, and a spinning thread takes the time it needs. Threads are never joined: a process may
+// end, or fork, at any time.
 #pragma once
 
 #include <pthread.h>
@@ -29,14 +29,14 @@ static inline void relax() {
 #endif
 }
 
-constexpr int SPIN_IN_FORWARD = 10;  // microseconds, then a thread sleeps
-constexpr int SPIN_BETWEEN = 500;    // the next forward often follows at once
+constexpr int SPIN_IN_FORWARD = 10;  // microseconds until a waiting thread sleeps
+constexpr int SPIN_BETWEEN = 500;    // longer, since the next forward often follows immediately
 
-// A number that threads wait for another value of.
+// A number that threads can wait on until it changes.
 class Signal {
  public:
   uint32_t get() const { return value_.load(std::memory_order_acquire); }
-  // Before others can wait for it.
+  // Call before other threads can wait on it.
   void prepare(uint32_t value) { value_.store(value, std::memory_order_relaxed); }
   void set(uint32_t value) {
     value_.store(value);
@@ -66,7 +66,7 @@ class Signal {
 
  private:
 #ifdef __linux__
-  // Where the value changed in between, the kernel does not let the thread sleep.
+  // If the value has changed, the kernel returns immediately.
   void sleep(uint32_t old) { syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, old, nullptr, 0, 0); }
   void wake() {
     if (num_asleep_.load() > 0) syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
@@ -86,9 +86,9 @@ class Team {
  public:
   explicit Team(int size) : size(size) {}
 
-  // Calls task(i) for each i < count; a barrier follows. Every thread has a share of its own, the
-  // same in each phase of as many tasks, so that what it wrote is still in its caches; whoever is
-  // done with its own helps with another's.
+  // Calls task(i) for each i < count; a barrier follows. Each thread has its own share, the same in
+  // every phase with as many tasks, so that its data is still in its caches. A thread that has
+  // finished its share helps with the others'.
   template <class Task>
   void each(int thread, int count, Task task) {
     if (size == 1) {
@@ -107,7 +107,7 @@ class Team {
     meet();
   }
 
-  // Returns when every thread has come here.
+  // Barrier: returns when every thread has called it.
   void meet() {
     if (size == 1) return;
     uint32_t now = meetings_.get();
@@ -127,21 +127,21 @@ class Team {
     std::atomic<int> value{0};
   };
 
-  Taken taken_[MAX_THREADS];  // tasks of each thread's share
+  Taken taken_[MAX_THREADS];  // number of tasks taken from each thread's share
   alignas(64) std::atomic<int> arrived_{0};
   Signal meetings_;
 };
 
 class Pool {
  public:
-  // The one pool of this process; a child of a fork begins with a new one.
+  // The pool of this process; a forked child starts with a new one.
   static Pool& shared() {
     static std::once_flag once;
     std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { current() = new Pool; }); });
     return *current();
   }
 
-  // work(team, thread) on `size` threads at once.
+  // Calls work(team, thread) on `size` threads at once.
   template <class Work>
   void run(int size, Work work) {
     Team team(size);
@@ -159,7 +159,7 @@ class Pool {
       job.work(job.team, thread);
     };
     left_.prepare(size - 1);
-    // The number of the job, and in its lowest byte how many threads are in it.
+    // The number of the job; its lowest byte is the number of threads.
     ticket_.set(((ticket_.get() >> 8) + 1) << 8 | (uint32_t)size);
     work(team, 0);
     for (uint32_t left = left_.get(); left;) left = left_.wait_while(left, SPIN_IN_FORWARD);

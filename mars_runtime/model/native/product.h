@@ -1,14 +1,14 @@
-// Matrices in groups of 32 whole numbers, rows in 8 bits, and their products.
+// Integer matrices in groups of 32, rows in 8 bits, and their products.
 //
-// A matrix is laid out in tiles of 16 outputs, in pairs: for each group of 32 inputs first what the
-// one tile has of it, then the other. A tile has, for each group, first the whole numbers of its 16
-// outputs and then their 16 scales (and 16 minimums) in fp16. So a product reads memory once, from
-// front to end:
+// A matrix is stored in tiles of 16 outputs, two tiles interleaved: for each group of 32 inputs
+// first the data of one tile, then that of the other. A tile's group holds the integers of its 16
+// outputs, then their 16 scales (and 16 minimums) in fp16. So a product reads memory once,
+// sequentially:
 //   4 bits: 256 bytes; byte 64 i + 4 o + j holds inputs 4 i + j (low) and 16 + 4 i + j (high) of
 //           output o; then scales and minimums. weight = scale * number + minimum
-//   8 bits: 512 bytes; byte 64 i + 4 o + j holds input 4 i + j of output o, 128 added; then scales.
-// Within a group everything is whole numbers and exact. Groups are added in their order in fp32, by
-// the same operations for every row whatever rows are beside it.
+//   8 bits: 512 bytes; byte 64 i + 4 o + j holds input 4 i + j of output o, plus 128; then scales.
+// Within a group all arithmetic is in integers and exact. Groups are added in order in fp32, by the
+// same operations for every row, whatever other rows there are.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@
 #include "pool.h"
 #include "simd.h"
 
-// Memory that begins with a line of the cache, so that a tile's sixteen numbers have one to
-// themselves and threads that write tiles side by side do not wait for each other.
+// Memory aligned to cache lines, so that a tile's sixteen numbers fill one line and threads that
+// write neighbouring tiles do not contend for it.
 template <class T>
 struct Aligned {
   using value_type = T;
@@ -51,13 +51,13 @@ struct Matrix {
   int tiles() const { return (int)((outs + LANES - 1) / LANES); }
   int group_bytes() const { return bits == 4 ? BYTES_4 : BYTES_8; }
   int group_step() const { return PAIR * group_bytes(); }
-  // Where the first group of a tile lies; the others follow by steps.
+  // Offset of a tile's first group; the others follow at group_step().
   int64_t place(int tile) const {
     return (int64_t)(tile / PAIR) * groups() * group_step() + tile % PAIR * group_bytes();
   }
   const uint8_t* tile(int i) const { return data + place(i); }
 
-  // One output's weights, for tables of embeddings.
+  // One output's weights, for embedding tables.
   void row(int64_t out, float* to) const {
     const uint8_t* p = tile((int)(out / LANES));
     int lane = (int)(out % LANES);
@@ -78,7 +78,7 @@ struct Matrix {
   }
 };
 
-// Rows from one on, as a product reads them.
+// Rows from a given one on, as a product reads them.
 struct RowsFrom {
   const int8_t* values;
   const float *scales, *sums;
@@ -89,8 +89,8 @@ struct RowsFrom {
 // Rows in 8 bits, each group of 32 with its own scale.
 struct Rows {
   Buffer<int8_t> values;
-  Buffer<float> scales, sums;  // sums: of what the numbers stand for
-  Buffer<int32_t> counts;      // sums of the numbers themselves
+  Buffer<float> scales, sums;  // sums: sum of the dequantised numbers of a group
+  Buffer<int32_t> counts;      // sum of the integers of a group
   int width = 0, groups = 0;
 
   void shape(int rows, int width) {
@@ -106,7 +106,7 @@ struct Rows {
     return {&values[(size_t)row * width], &scales[at], &sums[at], &counts[at], width, groups};
   }
 
-  // Puts 32 numbers into group g of a row.
+  // Writes 32 numbers as group g of a row.
   void put(int row, int g, F low, F high) {
     float most = largest(larger(magnitude(low), magnitude(high)));
     F turn = all(most > 0 ? 127.0f / most : 0.0f);
@@ -124,15 +124,15 @@ struct Rows {
   }
 };
 
-// Bytes between what is multiplied and what is fetched: so many that memory is never waited for.
-// What further rows will meet goes into the second cache, and from there into the first. What is met
-// once goes past the second, which others need, but for processors that fetch so a few lines at a
-// time only (`choose_fetch`).
+// Prefetch distances in bytes, large enough to hide memory latency. Data that further rows will use
+// is fetched into the second-level cache, then into the first. Data that is used once bypasses the
+// second level, to keep it for other data, unless the processor prefetches that way only slowly
+// (`choose_fetch`).
 constexpr int FAR = 8192, NEAR = 1024;
-constexpr double WORTH = 1.1;  // times the time, for what others gain by it
+constexpr double WORTH = 1.1;  // accepted slow-down, for keeping the second-level cache free
 static std::atomic<bool> goes_past{true};
 
-// Fetches what `bytes` at p will be followed by.
+// Prefetches what follows the `bytes` at p.
 INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
   if (is_past) {
     for (int line = 0; line < bytes; line += 64) prefetch_once(p + FAR + line);
@@ -142,9 +142,9 @@ INLINE void fetch_ahead(const uint8_t* p, int bytes, bool is_past) {
   }
 }
 
-// 16 outputs of each of T tiles of a pair, of N rows from `first` on: out[t * stride + i] is that of
-// tile t and row first + i. Tiles that are multiplied together share what is loaded of the rows.
-// is_past: how what follows is fetched.
+// Multiplies 16 outputs of each of T tiles of a pair with N rows from `first` on: out[t * stride +
+// i] is the result of tile t and row first + i. Tiles that are multiplied together share the loaded
+// rows. is_past: whether prefetches bypass the second-level cache.
 template <int BITS, int T, int N>
 static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int stride,
                       bool is_past) {
@@ -180,7 +180,7 @@ static void tile_rows(const uint8_t* p, const Rows& x, int first, F* out, int st
 
 using TileRows = void (*)(const uint8_t*, const Rows&, int, F*, int, bool);
 
-// The function for one tile or for TILES_AT_ONCE, and for `count` rows.
+// Returns the function for one tile or for TILES_AT_ONCE, and for `count` rows.
 template <int BITS, int... N>
 static inline TileRows rows_function(int tiles, int count, std::integer_sequence<int, N...>) {
   static const TileRows one[] = {tile_rows<BITS, 1, N + 1>...};
@@ -188,14 +188,14 @@ static inline TileRows rows_function(int tiles, int count, std::integer_sequence
   return (tiles == 1 ? one : more)[count - 1];
 }
 
-// How many of `left` rows to take, at most `most` at once: pieces are made alike.
+// Returns how many of `left` rows to process next, at most `most`, in pieces of similar size.
 static inline int share(int left, int most) {
   int pieces = (left + most - 1) / most;
   return (left + pieces - 1) / pieces;
 }
 
-// `num_tiles` tiles from t on, the first of a pair where there are several, of the rows from `first`
-// to `end`: out[s * stride + i] is that of tile t + s and row first + i.
+// Multiplies `num_tiles` tiles from t on (t is the first of a pair if there are several) with the
+// rows `first` to `end`: out[s * stride + i] is the result of tile t + s and row first + i.
 static inline void tile_product(const Matrix& w, int t, int num_tiles, const Rows& x, int first,
                                 int end, F* out, int stride) {
   constexpr std::make_integer_sequence<int, ROWS_AT_ONCE> sizes;
@@ -213,8 +213,8 @@ static inline void tile_product(const Matrix& w, int t, int num_tiles, const Row
   }
 }
 
-// Measures which way of fetching suits this processor, in a row's product with slices of a matrix,
-// each of them read once. Results are the same by either.
+// Measures which kind of prefetch is faster on this processor, with products of one row and slices
+// of a matrix, each read once. Results are the same with both.
 static void choose_fetch(const Matrix& w) {
   using Time = std::chrono::steady_clock;
   constexpr int SLICES = 10;

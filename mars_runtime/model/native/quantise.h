@@ -1,7 +1,7 @@
-// Dense rows into the layout of product.h, quantised on the way: the nearest matrix in groups of 32.
+// Quantises dense rows into the layout of product.h: the nearest matrix in groups of 32.
 //
-// The arithmetic is that of `GroupedMatrix.quantize` to the last bit, and loops are written so that
-// a compiler turns them into vectors: comparisons of floats as whole numbers, which are associative.
+// The arithmetic equals `GroupedMatrix.quantize` to the last bit. Loops are written so that
+// compilers vectorise them: floats are compared as integers, which is associative.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "product.h"
 
 enum Kind { FP32 = 0, BF16 = 1, FP16 = 2 };
-constexpr uint32_t NOT_FINITE = 0x7f800000;  // the bits of infinity; those of NaN are larger
+constexpr uint32_t NOT_FINITE = 0x7f800000;  // bit pattern of infinity; those of NaN are larger
 constexpr float LEAST_SCALE = 1e-30f;
 constexpr float MAGIC = 12582912.0f;  // 1.5 * 2^23: added to a small number, rounds it to even
 
@@ -33,7 +33,7 @@ static inline float as_float(uint32_t bits) {
   return x;
 }
 
-// Whole numbers that are ordered as the floats are, and back.
+// Maps bits of floats to integers in the same order, and back.
 static inline int32_t ordered(int32_t bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
 // The largest magnitude of a group, as bits.
@@ -44,7 +44,7 @@ static inline uint32_t most_of(const float* x) {
   return most;
 }
 
-// A group of one output in 8 bits at `to`, 128 added; returns its scale.
+// Writes a group of one output in 8 bits, plus 128, to `to`; returns its scale.
 static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
   float scale = std::max(as_float(most) / 127.0f, LEAST_SCALE);
   uint8_t whole[GROUP];
@@ -56,7 +56,7 @@ static inline float put_eight(const float* x, uint32_t most, uint8_t* to) {
   return scale;
 }
 
-// The same in 4 bits, the last 16 of the group above the first; `minimum` becomes its smallest.
+// Writes a group in 4 bits, its last 16 numbers in the high halves; returns its scale and minimum.
 static inline float put_four(const float* x, uint8_t* to, float* minimum) {
   int32_t bits[GROUP], low = INT32_MAX, high = INT32_MIN;
   memcpy(bits, x, sizeof bits);
@@ -76,8 +76,8 @@ static inline float put_four(const float* x, uint8_t* to, float* minimum) {
   return scale;
 }
 
-// Tiles `first` to `end` of a matrix into `to`, where the whole matrix begins; false if there is a
-// number that is not finite.
+// Writes tiles `first` to `end` of a matrix that begins at `to`. Returns false if a number is not
+// finite.
 static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, int first, int end,
                       uint8_t* to) {
   uint32_t worst = 0;
@@ -102,11 +102,11 @@ static bool put_tiles(const void* const* rows, Kind kind, const Matrix& shape, i
   return worst < NOT_FINITE;
 }
 
-// `rows`: where each output's numbers begin. `num_threads` share out the tiles and end.
+// `rows`: the address of each output's numbers. Uses `num_threads` threads.
 static bool run_quantise(const void* const* rows, Kind kind, const Matrix& shape, int num_threads,
                          uint8_t* to) {
   std::atomic<bool> is_finite{true};
-  // Pairs are whole: what has no outputs is nought.
+  // Pairs are complete: missing outputs are zero.
   int64_t tiles = (shape.tiles() + PAIR - 1) / PAIR * PAIR;
   auto part = [&](int64_t i) {
     int first = (int)(tiles * i / num_threads), end = (int)(tiles * (i + 1) / num_threads);

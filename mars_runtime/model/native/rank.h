@@ -1,17 +1,17 @@
-// Masks ranked anew from left to right, each knowing the token chosen before it; see reranker.py.
+// Reranks masks from left to right, each given the token chosen before it; see reranker.py.
 #pragma once
 
 #include "model.h"
 
 constexpr int BEST = 4;  // candidates of a slot
 
-// Masks among the slots that are read: `count` of them from `first` on, behind the token of slot
+// A group of masks among the read slots: `count` of them from `first` on, behind the token of slot
 // `before`.
 struct MaskGroup {
   int32_t before, first, count;
 };
 
-// What a slot gives to the inner layer, [rows, inner], from the states in m.normed.
+// Computes the contribution of each slot to the inner layer, [rows, inner], from m.normed.
 static void prepare(Model& m, Team& team, int thread, int num_rows) {
   const Matrix& state = m.spec.sampler.state;
   Desk& desk = m.desks[thread];
@@ -22,7 +22,7 @@ static void prepare(Model& m, Team& team, int thread, int num_rows) {
   });
 }
 
-// silu of what a slot gives and what the token before it does.
+// silu of the contributions of a slot and of the token before it.
 static void inner_layer(const Sampler& s, const float* prepared, int before, float* inner) {
   const int8_t* row = s.previous + before * s.state.outs;
   F scale = all(s.previous_scales[before]);
@@ -38,8 +38,8 @@ static float score(const Sampler& s, const float* inner, int token) {
   return s.candidate_scales[token] * total(sum);
 }
 
-// The candidates of one slot in a new order; they share their probability anew. Those that are
-// missing, with an id below 0, stay last.
+// Reorders the candidates of one slot and redistributes their probability. Missing ones, with an id
+// below 0, stay last.
 static void rank_slot(const Sampler& s, const float* inner, int32_t* ids, float* probabilities) {
   float scores[BEST], most = -INFINITY, sum = 0, shared = 0;
   int count = 0;
@@ -68,7 +68,7 @@ static void rank_groups(Model& m, Team& team, int thread, int num_rows, int num_
     grow(inner, s.state.outs);
     int before = groups[g].before;
     for (int slot = groups[g].first; slot < groups[g].first + groups[g].count; slot++) {
-      if (ids[before * BEST] < 0) break;  // no token could come out there
+      if (ids[before * BEST] < 0) break;  // no token is allowed there
       inner_layer(s, &m.prepared[slot * s.state.outs], ids[before * BEST], inner.data());
       rank_slot(s, inner.data(), ids + slot * BEST, probabilities + slot * BEST);
       before = slot;

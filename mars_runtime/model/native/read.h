@@ -1,28 +1,28 @@
-// What hidden states predict: the head's product, and from it the best tokens and how sure they are.
+// Predictions from hidden states: the head's product, the best tokens and their confidence.
 //
-// Logits are read where they are made. Each thread keeps the best tokens that it has seen, and the
-// better of two equal ones is that with the lower id, so that their order does not matter; sums are
-// kept for each piece of the vocabulary and joined in the order of pieces. So results do not depend
-// on threads or company.
+// Logits are read where they are computed. Each thread keeps the best tokens it has seen; of equal
+// logits the lower id wins, so their order does not matter. Sums are kept per piece of the
+// vocabulary and joined in order. So results do not depend on the number of threads or on other
+// rows.
 #pragma once
 
 #include <algorithm>
 
 #include "rank.h"
 
-constexpr int PIECE = 32;  // tiles of the vocabulary read together
+constexpr int PIECE = 32;  // number of vocabulary tiles read together
 
-// How the logits of a slot are changed before they are read; see acceptance.py.
+// Changes of a slot's logits before they are read; see acceptance.py.
 struct Penalty {
   const int32_t* first_at;  // [vocabulary]; null without a repetition penalty
   int32_t known;
   float factor;
   int64_t num_added;
-  const int32_t* ids;  // [num_added], rising
+  const int32_t* ids;  // [num_added], ascending
   const float* amounts;
 };
 
-// One row's logits of a piece; ids count from `first`.
+// Applies it to one row's logits of a piece, whose first id is `first`.
 static inline void penalise(const Penalty& p, float* logits, int count, int first) {
   if (p.first_at)
     for (int j = 0; j < count; j++)
@@ -47,7 +47,7 @@ struct Best {
     for (int i = BEST - 1; i > at; i--) logits[i] = logits[i - 1], ids[i] = ids[i - 1];
     logits[at] = logit, ids[at] = id;
   }
-  // One row's logits of a piece; ids count from `first`.
+  // Inserts one row's logits of a piece, whose first id is `first`.
   void look(const float* some, int count, int first) {
     for (int i = 0; i < count; i += LANES) {
       unsigned better = above(load(some + i), all(logits[BEST - 1]));
@@ -62,7 +62,7 @@ struct Best {
   }
 };
 
-// sum: of e^(logit - most); weighed: of the same times (logit - most), for the entropy.
+// sum: of e^(logit - most). weighed: of the same terms times (logit - most), for the entropy.
 struct Sums {
   float most = -INFINITY, sum = 0, weighed = 0;
 
@@ -96,7 +96,8 @@ struct Sums {
   }
 };
 
-// Final norm of `count` rows, and then done(piece, logits) for each piece: [count, PIECE * 16].
+// Applies the final norm to `count` rows, then calls done(piece, logits) for each piece, with
+// logits [count, PIECE * 16].
 template <class Done>
 static void head_product(Model& m, Team& team, int thread, const float* hidden, int count,
                          bool* is_finite, Done done) {
@@ -124,10 +125,9 @@ static void head_product(Model& m, Team& team, int thread, const float* hidden, 
   });
 }
 
-// For each of `count` rows the four best ids with their probabilities, the entropy over allowed
-// tokens in nats, and whether it was a finite number; masks of groups are ranked anew.
-// forbidden: ids in rising order. penalties: none, or of each row. entropies: null where nobody
-// asks for them.
+// For each of `count` rows: the four best ids with their probabilities, the entropy over allowed
+// tokens in nats, and whether the row was finite. Masks of groups are reranked.
+// forbidden: ids in ascending order. penalties: null, or one per row. entropies: may be null.
 static void run_read(Model& m, int num_threads, const float* hidden, int count,
                      int num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                      int num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
@@ -174,7 +174,7 @@ static void run_read(Model& m, int num_threads, const float* hidden, int count,
   });
 }
 
-// All logits: [count, vocabulary].
+// Computes all logits: [count, vocabulary].
 static void run_logits(Model& m, int num_threads, const float* hidden, int count, float* out) {
   std::lock_guard<std::mutex> turn(m.turn);
   const Spec& s = m.spec;

@@ -1,10 +1,10 @@
-// Sixteen numbers at once, the same words on every processor.
+// Vectors of sixteen numbers, with the same functions on every processor.
 //
-// F holds 16 floats, I holds 16 whole numbers. The three files below give the same functions in the
-// words of AVX-512, of AVX2 and of plain C++; which one is taken is decided when this is compiled.
-// A product of a row is the same sequence of these functions however many rows are beside it, and
-// no compiler may fuse a multiplication and an addition (-ffp-contract=off) that is not written as
-// `fma` here. That is what makes results bitwise independent of company.
+// F holds 16 floats, I holds 16 integers. The three files below implement the same functions with
+// AVX-512, with AVX2 and in plain C++; the compiler's target selects one. A product of a row is the
+// same sequence of these functions whatever other rows there are, and the compiler must not fuse a
+// multiplication and an addition (-ffp-contract=off) that is not written as `fma` here. That makes
+// results bitwise independent of the other rows.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr int LANES = 16;
 constexpr int GROUP = 32;  // weights that share a scale, along the inputs
 constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;  // of a group of 16 outputs; see product.h
 
-// Or GCC, once it holds this to be long enough, calls some of them and passes numbers by memory.
+// Without always_inline GCC stops inlining some of them and passes vectors through memory.
 #define INLINE static inline __attribute__((always_inline))
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -26,7 +26,7 @@ constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;  // of a group of 16 outpu
 #include "simd_portable.h"
 #endif
 
-// e^x to 2 units in the last place; 0 below -87, and never more than e^88.
+// e^x to 2 units in the last place; 0 below -87, and at most e^88.
 INLINE F exponential(F x) {
   F bounded = smaller(larger(x, all(-87.0f)), all(88.0f));
   I whole = rounded(mul(bounded, all(1.44269504088896341f)));

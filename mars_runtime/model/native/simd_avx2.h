@@ -1,4 +1,4 @@
-// AVX2, each sixteen in two halves; with AVX-VNNI where there is one. See simd.h.
+// AVX2, sixteen numbers as two halves; uses AVX-VNNI if available. See simd.h.
 #pragma once
 
 #include <immintrin.h>
@@ -50,7 +50,7 @@ INLINE __m256 power_of_two(__m256i n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 INLINE F power_of_two(I n) { return {power_of_two(n.a), power_of_two(n.b)}; }
-// The first `count` lanes of x, the others of y.
+// The first `count` lanes of x, the other lanes of y.
 INLINE F first_lanes(int count, F x, F y) {
   __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), number = _mm256_set1_epi32(count);
   __m256i low = _mm256_cmpgt_epi32(number, lanes);
@@ -88,7 +88,7 @@ INLINE void store_bytes(int8_t* p, I x) {
   __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_storeu_si128((__m128i*)p, bytes);
 }
-// 16 whole numbers of 8 bits.
+// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) {
   return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)),
           _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
@@ -103,26 +103,26 @@ INLINE __m256i four_of(const int8_t* x) {
   return _mm256_set1_epi32(four);
 }
 
-// Products of one group, of N rows at once: each piece of the weights is unpacked into registers and
-// meets all rows there. There are 16 registers, which the sums of one tile fill.
+// Products of one group, for N rows at once: each piece of the weights is unpacked into registers
+// and used for all rows. There are 16 registers, which the sums of one tile fill.
 
-// `weights`: the numbers of 8 outputs x 4 inputs, unsigned; four: those inputs of a row.
+// weights: the unsigned numbers of 8 outputs x 4 inputs. four: those inputs of a row.
 #ifdef __AVXVNNI__
 INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
   return _mm256_dpbusd_avx_epi32(sum, weights, four);
 }
 INLINE __m256i whole(__m256i sum) { return sum; }
 #else
-// Pairs are added in 16 bits: eight times 2 x 15 x 127 is 30,480, which still fits.
+// Pairs are added in 16 bits: eight times 2 x 15 x 127 is 30,480, which fits.
 INLINE __m256i plus_products(__m256i sum, __m256i weights, __m256i four) {
   sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, four));
-  asm("" : "+x"(sum));  // or GCC adds the products in another order and has no registers left
+  asm("" : "+x"(sum));  // keeps GCC from reordering the sums, which would need more registers
   return sum;
 }
 INLINE __m256i whole(__m256i sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
 #endif
 
-// The numbers of 16 outputs x 4 inputs, twice: what lies in the low and in the high halves of bytes.
+// The numbers of 16 outputs x 4 inputs, twice: the low and the high halves of the bytes.
 struct Halves {
   __m256i a, b, high_a, high_b;
 };
@@ -135,7 +135,7 @@ INLINE Halves halves(const uint8_t* p) {
           _mm256_and_si256(_mm256_srli_epi16(b, 4), low)};
 }
 
-// out[n]: sums of unsigned 4-bit weights times row n of x, each `width` behind the one before.
+// out[n]: sum of unsigned 4-bit weights times row n of x; rows are `width` apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   I sum[N];
@@ -151,7 +151,7 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   for (int n = 0; n < N; n++) out[n] = floats(I{whole(sum[n].a), whole(sum[n].b)});
 }
 
-// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
+// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
 #ifdef __AVXVNNI__
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
@@ -170,7 +170,8 @@ INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_
   for (int n = 0; n < N; n++) out[n] = floats(sum[n]);
 }
 #else
-// In two halves of 4 bits each, whose pairs may be added in 16 bits; two rows fill the registers.
+// Weights are split into two halves of 4 bits, so that pairs can be added in 16 bits; two rows fill
+// the registers.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {

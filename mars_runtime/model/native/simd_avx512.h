@@ -4,7 +4,7 @@
 #include <immintrin.h>
 
 #define SIMD_NAME "AVX-512 VNNI"
-constexpr int ROWS_AT_ONCE = 8, TILES_AT_ONCE = 2;  // whose sums take half of the 32 registers
+constexpr int ROWS_AT_ONCE = 8, TILES_AT_ONCE = 2;  // their sums take half of the 32 registers
 constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
 
 typedef __m512 F;
@@ -32,7 +32,7 @@ INLINE F floats(I a) { return _mm512_cvtepi32_ps(a); }
 INLINE F power_of_two(I n) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
 }
-// The first `count` lanes of a, the others of b.
+// The first `count` lanes of a, the other lanes of b.
 INLINE F first_lanes(int count, F a, F b) {
   __mmask16 mask = count >= 16 ? 0xffff : (__mmask16)((1u << (count < 0 ? 0 : count)) - 1);
   return _mm512_mask_blend_ps(mask, b, a);
@@ -46,7 +46,7 @@ INLINE I plus(I a, I b) { return _mm512_add_epi32(a, b); }
 INLINE void store_bytes(int8_t* p, I a) {
   _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a));
 }
-// 16 whole numbers of 8 bits.
+// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) {
   return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
 }
@@ -54,7 +54,7 @@ INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0);
 INLINE void prefetch_far(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 INLINE void prefetch_once(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_NTA); }
 
-// The numbers of 16 outputs x 4 inputs, twice: what lies in the low and in the high halves of bytes.
+// The numbers of 16 outputs x 4 inputs, twice: the low and the high halves of the bytes.
 struct Halves {
   __m512i low, high;
 };
@@ -69,9 +69,9 @@ INLINE __m512i four_of(const int8_t* x) {
   return _mm512_set1_epi32(four);
 }
 
-// Products of one group: out[t * N + n] are sums of unsigned 4-bit weights of tile t, each behind the
-// one before, times row n of x, `width` behind the one before. Each piece of the weights meets all
-// rows, and each piece of a row all tiles, while they are in registers.
+// Products of one group: out[t * N + n] is the sum of unsigned 4-bit weights of tile t times row n
+// of x; rows are `width` apart. Each piece of the weights is used for all rows, and each piece of a
+// row for all tiles, while they are in registers.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   __m512i sum[T][N];
@@ -90,7 +90,7 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
     for (int n = 0; n < N; n++) out[t * N + n] = floats(sum[t][n]);
 }
 
-// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
+// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {

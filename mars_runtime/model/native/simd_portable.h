@@ -1,4 +1,4 @@
-// Plain C++ that compilers turn into whatever vectors a processor has. See simd.h.
+// Plain C++ that compilers vectorise for the target. See simd.h.
 #pragma once
 
 #define SIMD_NAME "portable"
@@ -109,13 +109,13 @@ INLINE float largest(const F& a) {
 INLINE int total(const I& a) { int sum = 0; EACH sum += a.v[i]; return sum; }
 INLINE I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
 INLINE void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
-// 16 whole numbers of 8 bits.
+// Loads 16 integers of 8 bits.
 INLINE I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
 INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
-// The sum of unsigned 8-bit weights of 16 outputs and 32 inputs times x, and `start`.
+// Returns `start` plus the products of unsigned 8-bit weights, 16 outputs x 32 inputs, with x.
 INLINE I times(const uint8_t (*weights)[64], const int8_t* x, int start) {
   I sum;
   EACH sum.v[i] = start;
@@ -125,8 +125,8 @@ INLINE I times(const uint8_t (*weights)[64], const int8_t* x, int start) {
   return sum;
 }
 
-// Products of one group: out[n] are sums of unsigned 4-bit weights times row n of x, each `width`
-// behind the one before.
+// Products of one group: out[n] is the sum of unsigned 4-bit weights times row n of x; rows are
+// `width` apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   uint8_t weights[8][64];
@@ -136,7 +136,7 @@ INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
   for (int n = 0; n < N; n++) out[n] = floats(times(weights, x + n * width, 0));
 }
 
-// The same of 8-bit weights, kept 128 higher than they are; counts: the sum of each row of x.
+// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {

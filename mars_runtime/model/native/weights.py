@@ -1,9 +1,8 @@
-"""The weights of a checkpoint as the native forward wants them: quantised, fused, packed.
+"""Prepare a checkpoint's weights for the native forward: quantised, fused and packed.
 
-The layout is that of ``product.h``: tiles of 16 outputs, groups of 32 inputs, scales beside them.
-Scales and minimums are rounded to fp16, which is what GGUF files hold. Dense weights are quantised
-by the library as they are packed, layer by layer, so that only the packed ones are ever whole in
-memory.
+The layout is that of ``product.h``: tiles of 16 outputs, groups of 32 inputs, with their scales.
+Scales and minimums are rounded to fp16, as in GGUF files. The library quantises dense weights while
+it packs them, layer by layer, so that only the packed weights are completely in memory.
 """
 
 from __future__ import annotations
@@ -27,20 +26,23 @@ from mars_runtime.model.config import (
 )
 from mars_runtime.model.quantized import GROUP, GroupedMatrix, Weight
 
-LOW_BITS = 4  # of an adapter's matrices
+LOW_BITS = 4  # for an adapter's matrices
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Numbers that the library quantises, as in ``quantise.h``."""
+"""Dtypes that the library can quantise; the same numbers as in ``quantise.h``."""
 
 
 def not_finite(name: str) -> CheckpointError:
-    """What is said of a weight with a number that is none."""
+    """Return the error for a weight that is not finite."""
     return CheckpointError(f"The weight {name} is not finite: fetch the checkpoint again.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows:
-    """The rows of dense weights [out, in] one behind the other, or in ``order`` (int64 [out]), to
-    be quantised to ``bits`` when they are packed. name: of the first of the weights."""
+    """Rows of dense weights [out, in], to be quantised to ``bits`` when they are packed.
+
+    The rows of all parts are concatenated, then put in ``order`` (int64 [out]). name: that of the
+    first weight, for errors.
+    """
 
     parts: tuple[Tensor, ...]
     bits: int
@@ -49,20 +51,23 @@ class DenseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)"""
+        """The shape, (out, in)."""
         return sum(len(part) for part in self.parts), self.parts[0].shape[1]
 
     def rows(self, index: Tensor) -> GroupedMatrix:
-        """The rows at ``index``, int64 [n], of a single weight, quantised."""
+        """Return the rows at ``index``, int64 [n], of a single weight, quantised."""
         (part,) = self.parts
         return GroupedMatrix.quantize(part.index_select(0, index), self.bits)
 
     def ordered(self, order: Tensor) -> DenseRows:
-        """All rows, in another order."""
+        """Return all rows in another order."""
         return replace(self, order=order)
 
     def pack_into(self, place: Tensor, library: Any) -> None:
-        """Raises CheckpointError for numbers that are not finite."""
+        """Quantise and pack into ``place``.
+
+        Raises CheckpointError for weights that are not finite.
+        """
         kept = [_readable(part) for part in self.parts]
         starts = [
             torch.arange(len(part)) * part.stride(0) * part.element_size() + part.data_ptr()
@@ -87,13 +92,13 @@ Matrix = GroupedMatrix | DenseRows
 
 
 def _readable(part: Tensor) -> Tensor:
-    """Rows of consecutive numbers of a kind that the library reads."""
+    """Return contiguous rows of a dtype that the library reads."""
     return (part if part.dtype in KINDS else part.float()).contiguous()
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One layer. ``low``: a and b of each part that an adapter updates."""
+    """Weights of one layer. ``low``: a and b of each part that an adapter updates."""
 
     attention_norm: Tensor
     qkv: Matrix
@@ -105,15 +110,17 @@ class LayerWeights:
     low: Mapping[str, tuple[GroupedMatrix, GroupedMatrix]]
 
     def base(self) -> tuple[Matrix, ...]:
-        """Those that every token is multiplied with."""
+        """Return the matrices that every token is multiplied with."""
         return self.qkv, self.output, self.gate_up, self.down
 
 
 class Weights:
-    """The weights of a checkpoint, read when they are asked for, the matrices of its layers in
-    ``bits``. None: those that are quantised stay as they are, others get 8, as tables of embeddings
-    and heads always do. Raises CheckpointError when a weight is missing, of another shape than it
-    should be, or not finite."""
+    """The weights of a checkpoint, read on access.
+
+    bits: of the matrices of its layers. None leaves quantised ones unchanged and uses 8 for others;
+    embeddings and heads always have 8 unless they are already quantised. Raises CheckpointError if
+    a weight is missing, has the wrong shape, or is not finite.
+    """
 
     def __init__(
         self,
@@ -131,7 +138,7 @@ class Weights:
 
     @property
     def most_bytes(self) -> int:
-        """That all of them can take when they are packed, adapters included."""
+        """Maximum number of bytes of all packed weights, adapters included."""
         shapes = [expected_shape(name, self._config) for name in expected_names(self._config)]
         low = [matrix.a.shape + matrix.b.shape for one in self._updates for matrix in one.values()]
         base = sum(bytes_of(*shape, 8) for shape in shapes if len(shape) == 2)
@@ -141,7 +148,7 @@ class Weights:
         )
 
     def layers(self) -> Iterator[LayerWeights]:
-        """One after the other; whoever is done with one lets its memory go."""
+        """Yield the layers one by one, so that the caller can free each before the next."""
         for index, updates in enumerate(self._updates):
             yield self._layer(index, updates)
 
@@ -175,7 +182,8 @@ class Weights:
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
-        """``bits``: of this matrix, whatever is asked of all, if it is not quantised yet."""
+        """Return a matrix; ``bits`` overrides the common number for one that is not quantised
+        yet."""
         weight: Weight = take(self._given, name, self._config)
         asked = self._bits
         if isinstance(weight, Tensor):
@@ -202,8 +210,8 @@ def _grouped(matrix: Matrix) -> GroupedMatrix:
 
 
 def feed_order(size: int) -> Tensor:
-    """Rows of gate and up so that 32 of the one stand before the 32 of the other that they
-    multiply."""
+    """Return an order of the rows of gate and up: 32 rows of gate, then the 32 of up they belong
+    to."""
     return torch.arange(2 * size).view(2, -1, GROUP).transpose(0, 1).flatten()
 
 
@@ -216,12 +224,14 @@ def _low_rank(part: str, update: Update, order: Tensor) -> tuple[GroupedMatrix, 
 
 
 TILE, PAIR = 16, 32
-"""Outputs of a tile and of two, as in ``product.h``."""
+"""Outputs of a tile and of two tiles, as in ``product.h``."""
 
 
 class Arena:
-    """Memory for all matrices, one behind the other, packed by ``library``. What is reserved and
-    never used is not taken from the system."""
+    """Memory for all matrices, packed by ``library`` one after the other.
+
+    Reserved memory that is never used is not allocated by the system.
+    """
 
     def __init__(self, num_bytes: int, library: Any) -> None:
         self._whole = huge_memory(num_bytes)
@@ -229,8 +239,10 @@ class Arena:
         self._library = library
 
     def put(self, matrix: Matrix) -> Tensor:
-        """The matrix, packed behind what is there already: uint8. Raises CheckpointError for
-        numbers that are not finite."""
+        """Pack a matrix behind the previous ones; return its bytes, uint8.
+
+        Raises CheckpointError for weights that are not finite.
+        """
         end = self._used + packed_bytes(matrix)
         place = self._whole[self._used : end]
         self._used = end
@@ -242,17 +254,17 @@ class Arena:
 
 
 def bytes_of(outs: int, ins: int, bits: int) -> int:
-    """Bytes of a packed matrix of ``outs`` times ``ins`` numbers."""
+    """Return the bytes of a packed matrix of ``outs`` times ``ins`` numbers."""
     return -(-outs // PAIR) * (ins // GROUP) * (640 if bits == 4 else 1088)
 
 
 def packed_bytes(matrix: Matrix) -> int:
-    """Bytes that a matrix has when it is packed."""
+    """Return the bytes of a matrix when it is packed."""
     return bytes_of(*matrix.shape, matrix.bits)
 
 
 def pack(matrix: GroupedMatrix) -> Tensor:
-    """uint8 [pairs of tiles, groups, 2, bytes of a group]."""
+    """Pack a matrix: uint8 [pairs of tiles, groups, 2, bytes of a group]."""
     outs, ins = matrix.shape
     padding = -outs % PAIR
     values = F.pad(matrix.values, (0, 0, 0, padding))
