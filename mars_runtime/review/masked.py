@@ -1,9 +1,8 @@
-"""Which of two answers stands on which side, drawn from a secret that only the server has; and how
-it seals what a browser keeps for it.
+"""Masked sides and sealed texts, both derived from a secret that only the server has.
 
-A side is one bit of HMAC-SHA-256 (RFC 2104) over the set, the prompt and the pair: the same at each
-visit, and nothing that a browser gets tells it. A sealed text is enciphered with the same function
-in counter mode under one key and authenticated under another (encrypt, then MAC).
+The side of an answer is one bit of HMAC-SHA-256 (RFC 2104) over the set, the prompt and the pair.
+It is the same at each visit, and a browser cannot compute it. A sealed text is a Fernet token
+(AES-128-CBC, HMAC-SHA-256), which a browser can store but neither read nor change.
 """
 
 from __future__ import annotations
@@ -20,16 +19,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cryptography.fernet import Fernet, InvalidToken
+
 from mars_runtime.inputs import read_bytes
 
 NUM_BYTES = 32
-NONCE = 16
 MAX_SEALED = 16_000_000
 """Characters of a sealed set. A browser keeps no larger one, because no larger one is accepted."""
+NOT_OURS = "This was sealed by another server or by an earlier version: make the set again."
 
 
 class SealError(ValueError):
-    """A sealed text that is not, or no longer, this server's; one sentence."""
+    """A sealed text was damaged or has another key; the message is one sentence for visitors."""
 
 
 def secret_in(folder: Path) -> bytes:
@@ -72,34 +73,22 @@ def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[s
 
 
 def seal(secret: bytes, value: Any) -> str:
-    """A JSON value as text that only this secret opens."""
-    plain = json.dumps(value, ensure_ascii=False).encode()
-    nonce = secrets.token_bytes(NONCE)
-    body = nonce + _enciphered(secret, nonce, plain)
-    return base64.urlsafe_b64encode(body + _digest(secret, "seal", body)).decode()
+    """Return a JSON value as text that only this secret opens."""
+    return _cipher(secret).encrypt(json.dumps(value, ensure_ascii=False).encode()).decode()
 
 
 def unseal(secret: bytes, text: str) -> Any:
-    """Back again. Raises SealError."""
+    """Return the value that ``seal`` was given. Raises SealError."""
     try:
-        whole = base64.urlsafe_b64decode(text.encode())
-        body, tag = whole[:-NUM_BYTES], whole[-NUM_BYTES:]
-        if not hmac.compare_digest(tag, _digest(secret, "seal", body)):
-            raise ValueError("another's")
-        return json.loads(_enciphered(secret, body[:NONCE], body[NONCE:]))
-    except ValueError as error:
-        raise SealError("This set was sealed by another server: make it again here.") from error
+        return json.loads(_cipher(secret).decrypt(text))
+    except (InvalidToken, ValueError) as error:
+        raise SealError(NOT_OURS) from error
+
+
+def _cipher(secret: bytes) -> Fernet:
+    """Fernet under a key of its own: the secret itself draws sides."""
+    return Fernet(base64.urlsafe_b64encode(_digest(secret, "seal", b"")))
 
 
 def _digest(secret: bytes, use: str, body: bytes) -> bytes:
     return hmac.new(secret, use.encode() + b"\0" + body, hashlib.sha256).digest()
-
-
-def _enciphered(secret: bytes, nonce: bytes, text: bytes) -> bytes:
-    key = _digest(secret, "key", nonce)
-    blocks = -(-len(text) // NUM_BYTES)
-    stream = b"".join(
-        hmac.new(key, block.to_bytes(8, "big"), hashlib.sha256).digest() for block in range(blocks)
-    )
-    number = int.from_bytes(text, "big") ^ int.from_bytes(stream[: len(text)], "big")
-    return number.to_bytes(len(text), "big")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import signal
@@ -166,6 +167,29 @@ def test_sides_stay_and_fall_to_both_alike(tmp_path: Path) -> None:
     assert drawn != [sides(b"x" * 32, "set", str(item), ("ar", "tau=0")) for item in range(400)]
 
 
+def changed(sealed: str, place: int) -> str:
+    """Return a sealed text with one character replaced."""
+    letters = list(sealed)
+    letters[place] = "A" if letters[place] != "A" else "B"
+    return "".join(letters)
+
+
+def test_a_seal_is_a_fernet_token(tmp_path: Path) -> None:
+    token = base64.urlsafe_b64decode(seal(secret_in(tmp_path), {"left": "ar"}))
+    assert token[0] == 0x80  # the version that the Fernet specification defines
+    signed = len(token) - 32
+    assert (signed - 25) % 16 == 0  # version, time and IV, then whole AES blocks
+
+
+def test_seals_of_swapped_sides_are_equally_long(tmp_path: Path) -> None:
+    secret = secret_in(tmp_path)
+    left, right = "ar", "a method with a much longer name"
+    one = seal(secret, {"left": left, "right": right})
+    other = seal(secret, {"left": right, "right": left})
+    assert len(one) == len(other)
+    assert one != other
+
+
 def test_a_seal_hides_and_opens_only_here(tmp_path: Path) -> None:
     secret = secret_in(tmp_path)
     value = {"left": "ar", "text": "é" * 100}
@@ -177,8 +201,9 @@ def test_a_seal_hides_and_opens_only_here(tmp_path: Path) -> None:
         "",
         "é",
         "A" + sealed[1:] if sealed[0] != "A" else "B" + sealed[1:],
+        *(changed(sealed, place) for place in (20, len(sealed) // 2, -20)),
     ):
         with pytest.raises(SealError):
             unseal(secret, damaged)
-    with pytest.raises(SealError, match="another server"):
+    with pytest.raises(SealError, match="another server or by an earlier version"):
         unseal(b"x" * 32, sealed)
