@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mars_runtime.engine.backend import Backend
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.settings import DecodeSettings
@@ -40,14 +41,15 @@ def write_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer.from_dir(folder)
 
 
-class ScriptedBackend:
+class ScriptedBackend(Backend):
     """Writes ``text`` byte by byte, whatever was asked: one per forward at tau 1 or as AR, B below
     tau 0.6."""
+
+    capacity = 100_000
 
     def __init__(self, text: str = "Hello.", forward_seconds: float = 0.002) -> None:
         self.text = text
         self.forward_seconds = forward_seconds
-        self.capacity = 100_000
         self.prompts: list[tuple[int, ...]] = []
         self.num_forwards = 0
 

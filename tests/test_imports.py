@@ -35,6 +35,7 @@ RANKS = {
     "speedup": 2,
     "prefix_cache": 2,
     "cache": 2,
+    "event_stream": 3,
     "model": 3,
     "decoders": 4,
     "provenance": 4,
@@ -74,6 +75,7 @@ TORCHLESS = (
     "speedup",
     "layers",
     "prefix_cache",
+    "event_stream",
     "statistics",
     "tasks",
 )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError
+from mars_runtime.event_stream import EventStream
 from mars_runtime.events import Event, Prefill, Proposal, Step
 from mars_runtime.methods import Method
 from mars_runtime.model.forward import Branches, SamplingMetadata
@@ -150,10 +151,9 @@ def decode_on(
         batch.tidy()
 
 
-class Decoding(Iterator[Event]):
-    """The events of prompts on a batch that is lent for them, from the first event on; see
-    ``decode_on``. ``hit``: what the batch may reuse, to be granted before the first event; None
-    where it keeps nothing."""
+class Decoding(EventStream):
+    """The events of prompts on a batch that ``lend`` provides from the first event to the end; see
+    ``decode_on``."""
 
     def __init__(
         self,
@@ -162,20 +162,11 @@ class Decoding(Iterator[Event]):
         settings: SettingsSource,
         hit: PrefixHit | None = None,
     ) -> None:
-        self.hit = hit
         self._held: list[Batch] = []
-        self._events = _events(lend, self._held, prompts, settings)
-
-    def __next__(self) -> Event:
-        return next(self._events)
-
-    def close(self) -> None:
-        """End it; the batch goes back."""
-        self._events.close()
+        super().__init__(_events(lend, self._held, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
-        """The latest step with its ``checks``. Apart from the step itself, so that it can be left
-        out of a clock, or left out."""
+        """Return the latest step with its ``checks``."""
         return self._held[0].checked(step, [row.row for row in step.rows])
 
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError
+from mars_runtime.decoders.base import CausalModel
 from mars_runtime.events import Proposal
 from mars_runtime.model.forward import Branches, SamplingMetadata
 from mars_runtime.settings import MAX_BLOCK_SIZE
@@ -88,20 +90,41 @@ class ForcedAcceptance:
         return 1 + bisect_right(self.bounds, int.from_bytes(key, "little") / 2**32)
 
 
-class ForcedModel:
+class ForcedModel(CausalModel):
     """A model whose drafts are all AR's, and whose proposals are sure as far as is drawn.
 
     One group of masks behind the last token alone. ``mask_id``: what is fed as a mask; None where
     there is none.
     """
 
-    def __init__(self, model: Any, forced: ForcedAcceptance, mask_id: int | None) -> None:
+    def __init__(self, model: CausalModel, forced: ForcedAcceptance, mask_id: int | None) -> None:
         self._model, self._forced, self._mask_id = model, forced, mask_id
         self._fed: list[list[int]] = []
         self._cursors: list[int] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+    @property
+    def config(self) -> Any:
+        """The model's own."""
+        return self._model.config
+
+    @property
+    def device(self) -> torch.device:
+        """The model's own."""
+        return self._model.device
+
+    def new_cache(self, rows: int, capacity: int) -> Any:
+        """Return a KV cache of the model."""
+        return self._model.new_cache(rows, capacity)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        cache: Any,
+        head: Tensor | slice | None,
+        branches: Branches | None = None,
+    ) -> Tensor | None:
+        """Run the model unchanged."""
+        return self._model.forward(tokens, cache, head, branches)
 
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
         """Run the model and store the fed tokens."""

@@ -9,7 +9,7 @@ bookkeeping: the module uses no model, thread or clock.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,18 +24,15 @@ class AsidesFullError(Exception):
 
 @dataclass(slots=True)
 class Aside:
-    """``make`` begins it, by the worker; ``found`` gets what it returns, or its error."""
+    """A job in pieces, which only the worker runs; ``found`` gets its result or its error."""
 
     owner: str
-    make: Callable[[], Generator[None, None, Any]]
+    pieces: Generator[None, None, Any]
     found: Future[Any] = field(default_factory=Future)
-    pieces: Generator[None, None, Any] | None = None
 
     def go_on(self) -> None:
         """One piece; ``found`` is done after the last."""
         try:
-            if self.pieces is None:
-                self.pieces = self.make()
             next(self.pieces)
         except StopIteration as done:
             if self._is_wanted():

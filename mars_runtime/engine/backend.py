@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import gc
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
+from mars_runtime.engine.base import NO_LOOK
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.events import FINAL, Event
 from mars_runtime.layers import Fed, Layers
@@ -37,33 +39,51 @@ READ_ALONE, READ_BESIDE = 512, 64
 """Prompt tokens that are read at once; the second where others wait to decode."""
 
 
-@runtime_checkable
-class Backend(Protocol):
-    """A model that decodes. The engine's worker thread alone calls it, but for ``reserve``,
-    ``capacity`` and ``check``."""
+class Backend(ABC):
+    """A model that decodes. Only the engine's worker thread calls it, except for ``reserve``,
+    ``capacity``, ``check`` and ``look``, which any thread may call.
+
+    costs: of forwards on this device; None until they are measured, or if they never are.
+    """
+
+    costs: ForwardCosts | None = None
 
     @property
+    @abstractmethod
     def capacity(self) -> int:
         """Tokens that a prompt and its answer may have together, once memory is reserved."""
 
+    @abstractmethod
     def reserve(self, num_rows: int) -> int:
         """Plan memory for runs that share forwards; returns how many fit. Called once, first."""
 
+    @abstractmethod
     def prepare(self) -> None:
         """Get ready: threads, memory, warm-up. Called once."""
 
+    @abstractmethod
     def check(self, asked: Asked) -> None:
-        """Raise RequestError, one sentence, for what cannot be served. Called by any thread."""
+        """Raise RequestError, one sentence, for what cannot be served."""
 
+    @abstractmethod
     def batch(self) -> Batch:
         """Where runs share forwards: always the same."""
 
+    @abstractmethod
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
-        """Alone: Prefill, then one Step per forward. A Request has one row and stops at ``eos`` or
-        ``limit``; a Solo has as many as it likes and goes on until it is exhausted. What can tell
-        its ``checks`` has ``checked(step)``, as ``decoders.base.Decoding``; what could begin with
-        kept keys and values has a ``hit``, and uses none that it is not granted."""
+        """Decode without sharing forwards: a Prefill, then one Step per forward.
 
+        A Request has one row and stops at ``eos`` or ``limit``. A Solo may have any number of rows
+        and runs until it is exhausted. A decoder with checks or a cached prefix returns an
+        ``EventStream``.
+        """
+
+    def look(self, fed: Fed) -> Generator[None, None, Layers]:
+        """Return what a forward predicts after each layer, computed in pieces. The worker thread
+        runs the pieces. Raises RequestError at once if this backend does not support it."""
+        raise RequestError(NO_LOOK)
+
+    @abstractmethod
     def synchronize(self) -> None:
         """Return once the device has done all its work."""
 
@@ -73,7 +93,7 @@ def as_backend(source: Checkpoint | Backend) -> Backend:
     return source if isinstance(source, Backend) else CheckpointBackend(source)
 
 
-class CheckpointBackend:
+class CheckpointBackend(Backend):
     """A loaded checkpoint behind the engine. ``num_bytes``: memory for keys and values of runs that
     share forwards and for those kept of runs that are over, by default what the device can spare.
 
@@ -92,7 +112,6 @@ class CheckpointBackend:
     ) -> None:
         from mars_runtime.engine.memory import free_bytes, store_for
 
-        self.costs: ForwardCosts | None = None
         self._drafts = draft_models(checkpoint, registry_path)
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
@@ -243,10 +262,11 @@ class CheckpointBackend:
         )
 
     def look(self, fed: Fed) -> Generator[None, None, Layers]:
-        """What a forward says after each layer (``decoders/layers.py``), a piece at a time."""
+        """Return what a forward predicts after each layer; see ``decoders/layers.py``."""
         from mars_runtime.decoders.layers import look
 
-        return look(self._checkpoint.model, self._checkpoint.tokenizer, fed, self._store)
+        checkpoint = self._checkpoint
+        return (yield from look(checkpoint.model, checkpoint.tokenizer, fed, self._store))
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""

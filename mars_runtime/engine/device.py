@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +20,7 @@ from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, senten
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
 from mars_runtime.engine.scheduler import Turn
+from mars_runtime.event_stream import EventStream
 from mars_runtime.events import FINAL, End, EndReason, Event, Prefill, Step
 from mars_runtime.prefix_cache import grant_alike
 
@@ -36,7 +37,7 @@ class Device:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._batch: Batch | None = None
-        self._decoders: dict[Run, Iterator[Event]] = {}
+        self._decoders: dict[Run, EventStream] = {}
         self._numbers: dict[Run, int] = {}
         self._runs: dict[int, Run] = {}
         self._num_joined = 0
@@ -61,9 +62,8 @@ class Device:
             if number is not None and self._batch is not None:
                 del self._runs[number]
                 self._batch.drop(number)
-            close = getattr(decoder, "close", None)
-            if close is not None:
-                close()
+            if decoder is not None:
+                decoder.close()
         except Exception as error:
             _log.error("Freeing what a run held failed\n%s", where(error))
 
@@ -82,7 +82,7 @@ class Device:
         if event is None:
             return {run: _end_of(run)}
         assert not isinstance(event, End), "ends are the engine's"
-        if isinstance(event, Step) and _is_checked(run) and hasattr(decoder, "checked"):
+        if isinstance(event, Step) and _is_checked(run):
             event = decoder.checked(event)
         _keep(run, replace(event, seconds=seconds), seconds)
         if isinstance(run.asked, Solo) or not isinstance(event, Step):
@@ -102,13 +102,12 @@ class Device:
             self._decoders[run] = self._decoder(run)
             return
         self._decoders |= {lane: self._decoder(lane) for lane in lanes}
-        hits = [getattr(self._decoders[lane], "hit", None) for lane in lanes]
-        held = [hit for hit in hits if hit is not None]
-        if len(held) == len(lanes):
-            grant_alike(held)
+        hits = [hit for lane in lanes if (hit := self._decoders[lane].hit) is not None]
+        if len(hits) == len(lanes):
+            grant_alike(hits)
 
-    def _decoder(self, run: Run) -> Iterator[Event]:
-        return self._backend.decode(run.asked, lambda: run.settings)
+    def _decoder(self, run: Run) -> EventStream:
+        return EventStream.of(self._backend.decode(run.asked, lambda: run.settings))
 
     def _read(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
         """The next part of a prompt, a short one where others wait to decode."""
@@ -154,8 +153,11 @@ class Device:
         return self._batch
 
     def _affected(self, turn: Turn[Run], error: Exception) -> list[Run]:
-        """Those that an error of a shared forward names by their numbers; all if it names none."""
-        named = getattr(error, "rows", ()) if turn.kind == "step" else ()
+        """Return the runs that an error of a shared forward names by number, or all runs of the
+        turn if it names none."""
+        from mars_runtime.acceptance import DecodeError
+
+        named = error.rows if turn.kind == "step" and isinstance(error, DecodeError) else ()
         return [self._runs[number] for number in named if number in self._runs] or list(turn.lanes)
 
 

@@ -16,15 +16,14 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from mars_runtime.engine.asides import Aside, Asides, AsidesFullError
 from mars_runtime.engine.backend import Backend, as_backend, where
-from mars_runtime.engine.base import NO_LOOK, BaseEngine
+from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
-from mars_runtime.engine.request import Asked, RequestError
+from mars_runtime.engine.request import Asked
 from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler, Turn
 from mars_runtime.events import End
@@ -122,18 +121,14 @@ class Engine(BaseEngine):
     def costs(self) -> ForwardCosts | None:
         """What forwards cost here; waits until the engine is warm. None if it was not measured."""
         self._is_ready.wait()
-        costs: ForwardCosts | None = getattr(self._backend, "costs", None)
-        return costs
+        return self._backend.costs
 
     def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
         """As of ``BaseEngine``."""
         with self._bell:
             if self._is_closed:
                 raise EngineError(self._why_over)
-            make = getattr(self._backend, "look", None)
-            if make is None:
-                raise RequestError(NO_LOOK)
-            aside = Aside(owner, partial(make, fed))
+            aside = Aside(owner, self._backend.look(fed))
             try:
                 self._asides.add(aside)
             except AsidesFullError:

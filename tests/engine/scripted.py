@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mars_runtime.engine import Request, Run, Solo
+from mars_runtime.engine.backend import Backend
 from mars_runtime.events import Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 
@@ -64,7 +65,7 @@ class ScriptedRow:
 
 
 @dataclass
-class Script:
+class Script(Backend):
     """The backend: prompt (token,) emits that token once per forward, until the limit.
 
     seconds: token -> how long a forward takes, of several the longest; fails_at: token -> the step

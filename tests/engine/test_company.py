@@ -23,7 +23,7 @@ from helpers import Ids, ScriptedModel, foresight_script, peaked
 
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.engine import Engine, Request, Run
-from mars_runtime.engine.backend import CheckpointBackend
+from mars_runtime.engine.backend import Backend, CheckpointBackend
 from mars_runtime.events import End, Event, RowStep, Step
 from mars_runtime.folds import row_steps
 from mars_runtime.model.load import load_checkpoint
@@ -35,8 +35,10 @@ TIED = 1e-3  # of confidences that decide: far above rounding, far below what wo
 IDS = Ids()
 
 
-class ModelBackend:
+class ModelBackend(Backend):
     """Any model behind the engine; ``after_forward`` is called by the worker."""
+
+    capacity = 0
 
     def __init__(self, model: Any, vocabulary: Any, capacity: int) -> None:
         self.model, self.vocabulary, self.capacity = model, vocabulary, capacity

@@ -212,7 +212,7 @@ class Worker:
         if backend is None:
             backend = self._open(call.checkpoint, call.costs)
             self._backends[call.checkpoint] = backend
-        yield News(costs=getattr(backend, "costs", None))
+        yield News(costs=backend.costs)
         until = began + call.seconds - SPARE_SECONDS
         yield from _Lanes(call, backend, Reader(self._slots, call.slot, call.shared)).events(until)
 
