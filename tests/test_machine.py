@@ -10,7 +10,7 @@ import pytest
 
 from mars_runtime.machine import cache_folder, return_freed_memory
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.registry import find
+from mars_runtime.model.fetch import resolve_checkpoint
 
 MIB = 2**20
 
@@ -76,4 +76,4 @@ def test_a_home_that_is_unknown_is_a_folder_that_is_not_there(
     monkeypatch.setenv("MARS_CACHE", "~/cache")
     assert not cache_folder().exists()
     with pytest.raises(CheckpointError, match="There is no checkpoint"):
-        find("~nobody-here/checkpoint")
+        resolve_checkpoint("~nobody-here/checkpoint")

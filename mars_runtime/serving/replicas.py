@@ -52,13 +52,13 @@ NO_KEY = f"This machine has no {KEY} as the one has that deploys: set it and sta
 def serve(plan: ServePlan, host: str, port: int) -> int:
     """Deploy, and serve until SIGTERM or SIGINT where the cluster is our own; the exit code."""
     from mars_runtime.model.config import CheckpointError
-    from mars_runtime.model.registry import find
+    from mars_runtime.model.fetch import resolve_checkpoint
 
     if not is_there():
         print(NO_RAY, file=sys.stderr)
         return 2
     try:
-        find(plan.checkpoint)
+        resolve_checkpoint(plan.checkpoint)
         with bound(host, port) as listener:  # whether it is free: Ray would wait for it
             port = listener.getsockname()[1]
     except (CheckpointError, PlaceTakenError) as error:

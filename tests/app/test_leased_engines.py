@@ -154,7 +154,7 @@ def test_checkpoints_are_loaded_here_and_now_and_no_others_later(tmp_path: Path)
     assert [engines.get(name, 5) is not None for name in ("mars-tiny", "ar-tiny")] == [True, True]
     absent = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-7b-blk4")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mars_runtime.model.registry._fetch", refused)
+        patch.setattr("mars_runtime.model.fetch._snapshot", refused)
         others = LeasedEngines(absent, lambda decode: decode)
     assert others.get("mars-tiny", 5) is not None
     with pytest.raises(UnavailableError, match="No network"):

@@ -19,13 +19,14 @@ from safetensors.torch import load_file, save_file
 from mars_runtime.decoders import decode
 from mars_runtime.model import build
 from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.fetch import is_present
 from mars_runtime.model.load import FileWeights, load_checkpoint
 from mars_runtime.model.native.library import CompileError
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.native.weights import Arena, DenseRows, pack, packed_bytes
 from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.model.qwen2 import Qwen2
-from mars_runtime.model.registry import REGISTRY, registry
+from mars_runtime.model.registry import registry
 from mars_runtime.settings import DecodeSettings
 from tests.methods import decode_as
 from tests.native_models import library_for
@@ -217,8 +218,8 @@ def test_a_published_checkpoint_loads_by_name_from_a_local_snapshot(
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     entry = registry()["mars-0.5b-blk4"]
-    assert entry.is_here(REGISTRY.parent)
-    assert not registry()["mars-0.5b-blk8"].is_here(REGISTRY.parent)
+    assert is_present(entry)
+    assert not is_present(registry()["mars-0.5b-blk8"])
     checkpoint = load_checkpoint(name, device="cpu")
     assert (checkpoint.name, checkpoint.path) == ("mars-0.5b-blk4", snapshot)
     assert checkpoint.block_size == 4

@@ -12,7 +12,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +23,9 @@ from tiny_gguf import write_gguf
 from mars_runtime import __main__ as program
 from mars_runtime.model import fetch as fetching
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import fetch, hub_answers, is_intact, is_present
+from mars_runtime.model.fetch import fetch, hub_answers, is_intact, is_present, resolve_checkpoint
 from mars_runtime.model.gguf import read_gguf
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import Entry, Gguf, Wheel, registry
 from tests.published import in_hub_cache, write_published
 
@@ -137,6 +138,50 @@ def test_a_damaged_file_is_fetched_again(entry: Entry) -> None:
     assert is_present(entry)
     assert not is_intact(source_of(entry))
     assert fetch(entry).read_bytes() == content
+
+
+@pytest.fixture
+def listed(entry: Entry, tmp_path: Path) -> Path:
+    """A registry that lists the entry and a checkpoint whose folder is missing."""
+    path = tmp_path / "registry.json"
+    lost = {"name": "lost", "block_size": 8, "path": "lost"}
+    path.write_text(json.dumps([asdict(entry), lost]))
+    return path
+
+
+def test_a_name_is_resolved_by_a_download(entry: Entry, cache: Path, listed: Path) -> None:
+    assert resolve_checkpoint("small", listed) == cache / "small.gguf"
+    assert is_intact(source_of(entry))
+
+
+def test_a_file_that_is_here_needs_no_download(
+    entry: Entry, listed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fetch(entry)
+    monkeypatch.setenv("MARS_OFFLINE", "1")
+    assert resolve_checkpoint("small", listed) == path
+    assert load_checkpoint("small", device="cpu", registry_path=listed).path == path
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        load_checkpoint("small", device="cpu", registry_path=listed)
+
+
+def test_a_name_that_cannot_be_resolved(
+    cache: Path, listed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARS_OFFLINE", "1")
+    with pytest.raises(CheckpointError, match="fetching is switched off"):
+        resolve_checkpoint("small", listed)
+    with pytest.raises(CheckpointError, match="restore it from the repository"):
+        resolve_checkpoint("lost", listed)
+    with pytest.raises(CheckpointError, match="one of small, lost"):
+        resolve_checkpoint("other", listed)
+    assert not cache.exists()
+
+
+def test_loading_a_listed_name_downloads_it(entry: Entry, cache: Path, listed: Path) -> None:
+    checkpoint = load_checkpoint("small", device="cpu", registry_path=listed)
+    assert (checkpoint.name, checkpoint.path) == ("small", cache / "small.gguf")
 
 
 @pytest.mark.parametrize("name", fetching.OFFLINE)

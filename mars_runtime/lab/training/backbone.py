@@ -22,10 +22,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.fetch import resolve_checkpoint
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import read_config, read_weights
 from mars_runtime.model.quantized import GroupedMatrix
-from mars_runtime.model.registry import find
+from mars_runtime.model.registry import entry_of
 from mars_runtime.text import TextError, Tokenizer, read_spec
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -51,7 +52,7 @@ class Base:
 def read_base(name_or_path: str) -> Base:
     """Read a base that is on this machine, into host memory whatever the default device is. Raises
     CheckpointError, one sentence."""
-    entry, path = find(name_or_path)
+    entry, path = entry_of(name_or_path), resolve_checkpoint(name_or_path)
     try:
         with torch.device("cpu"):
             config, weights, spec = _read(path)
