@@ -93,7 +93,7 @@ def resolve_checkpoint(name_or_path: str, registry_path: Path = REGISTRY) -> Pat
         # Loading rejects a damaged file, so a file that is here is not compared with its sum.
         return entry.gguf.path if entry.gguf.path.is_file() else fetch(entry)
     if entry.path is None:
-        return _snapshot(entry)
+        return fetch(entry) if _is_offline() else _snapshot(entry)
     folder = registry_path.parent / entry.path
     if not (folder / "config.json").is_file():
         raise CheckpointError(

@@ -179,6 +179,17 @@ def test_a_name_that_cannot_be_resolved(
     assert not cache.exists()
 
 
+def test_no_snapshot_is_downloaded_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("MARS_OFFLINE", "1")
+    with pytest.raises(CheckpointError, match="fetching is switched off"):
+        resolve_checkpoint("mars-0.5b-blk4")
+    snapshot = in_hub_cache(write_published(tmp_path / "made"), tmp_path)
+    assert resolve_checkpoint("mars-0.5b-blk4") == snapshot
+
+
 def test_loading_a_listed_name_downloads_it(entry: Entry, cache: Path, listed: Path) -> None:
     checkpoint = load_checkpoint("small", device="cpu", registry_path=listed)
     assert (checkpoint.name, checkpoint.path) == ("small", cache / "small.gguf")
