@@ -72,25 +72,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device", default="auto")
     add("--dtype", default="auto")
     add("--out", type=path_of, default=Path("runs/benchmark.json"))
-    add("--html", type=path_of, default=None, help="the tables and figures as one page, if named")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print, write ``--out`` and what else is asked for. Returns the exit code."""
+    """Measure, print, write ``--out`` and the same as Markdown. Returns the exit code."""
     console = Console()
     return run_or_say(lambda: _run(args, console))
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     wanted = plan_of(args, os.getloadavg()[0])
-    is_beside = args.beside is not None
-    written = [args.out, args.out.with_suffix(".md")]
-    if args.html and not is_beside:
-        written.append(args.html)
-    for path in written:
+    markdown = args.out.with_suffix(".md")
+    for path in (args.out, markdown):
         check_file(path)
     found: Beside | Findings
-    if is_beside:
+    if args.beside is not None:
         from mars_runtime.lab.benchmark.beside import perform_beside
 
         found = perform_beside(wanted, args.beside, console)
@@ -99,14 +95,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
         found = perform(wanted, console)
     write_text(args.out, json.dumps(found.to_json(), ensure_ascii=False, indent=1))
-    write_text(args.out.with_suffix(".md"), found.to_markdown())
-    if args.html and isinstance(found, Findings):
-        from mars_runtime.lab.benchmark.html import page
-
-        write_text(args.html, page(found))
+    write_text(markdown, found.to_markdown())
     show(found, console)
-    between = " and " if is_beside else ", "
-    console.print(f"Written to {between.join(map(str, written))}", markup=False)
+    console.print(f"Written to {args.out} and {markdown}", markup=False)
     return 0
 
 
@@ -201,5 +192,5 @@ def _both(name: str, what: str) -> str:
 
 def _is_told(key: str, value: object) -> bool:
     """Arguments worth keeping with the figures: plain values, no paths of this machine."""
-    hidden = {"out", "html", "official", "llama_cpp", "command"}
+    hidden = {"out", "official", "llama_cpp", "command"}
     return key not in hidden and not callable(value)

@@ -77,31 +77,21 @@ class Findings:
         answered = [one for one in self.compared if not self.note or one.peer == plan.AR]
         return in_short(self.series, answered)
 
-    def compared_in(self, series: Measured) -> list[Compared]:
-        """The comparisons of one series."""
-        return [one for one in self.compared if one.batch_size == series.batch_size]
-
     def series_tables(self, series: Measured) -> list[Table]:
         """Every table of one series."""
-        compared = self.compared_in(series)
+        compared = [one for one in self.compared if one.batch_size == series.batch_size]
         floor = self.limits.read_seconds(self.work.num_bytes(series.batch_size, CONTEXT))
         found = [*speed_tables(series), comparisons_table(series, compared)]
         if len(series.families) > 2:
             found += [families_table(series, compared), rates_table(series)]
         survival = survival_table(series)
-        return self.noted(
-            [*found, work_table(series, floor), *([survival] if survival.lines else [])]
-        )
-
-    def machine_tables(self) -> list[Table]:
-        """What a forward costs and what the machine allows."""
-        limits = limits_table(self.limits, self.work, self.forward_threads)
-        return self.noted([rho_table(self.curves), limits])
+        return [*found, work_table(series, floor), *([survival] if survival.lines else [])]
 
     def tables(self) -> list[Table]:
-        """Every table, of the series first."""
-        of_series = [table for one in self.series for table in self.series_tables(one)]
-        return [*of_series, *self.machine_tables()]
+        """Every table: of each series, then of the machine."""
+        found = [table for one in self.series for table in self.series_tables(one)]
+        limits = limits_table(self.limits, self.work, self.forward_threads)
+        return self.noted([*found, rho_table(self.curves), limits])
 
     def to_markdown(self) -> str:
         """Where it ran, what to doubt, the answers and every table, for a page of text."""
@@ -293,15 +283,10 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
     return Table(title, columns, tuple(lines))
 
 
-def survivals(series: Measured) -> dict[str, tuple[float, ...]]:
-    """Peer -> acceptance by position, of those here that proposed more than one token."""
-    found = figures_of(series.samples, list(filter(plan.is_ours, series.peers)))
-    return {peer: one.survival for peer, one in found.items() if len(one.survival) > 1}
-
-
 def survival_table(series: Measured) -> Table:
     """Acceptance by position: of the forwards that proposed so far, the share that gave a token."""
-    found = survivals(series)
+    figures = figures_of(series.samples, list(filter(plan.is_ours, series.peers)))
+    found = {peer: one.survival for peer, one in figures.items() if len(one.survival) > 1}
     widest = max(map(len, found.values()), default=0)
     lines = [
         (peer, *(f"{value:.0%}" for value in values), *[NONE] * (widest - len(values)))
