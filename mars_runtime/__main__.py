@@ -33,14 +33,12 @@ COMMANDS = {
     "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
     "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
     "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
-    "load": ("mars_runtime.lab.load.cli", "this machine under load"),
     "scale": ("mars_runtime.lab.scaling", "what a second replica brings"),
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
     "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
     "layers": ("mars_runtime.lab.layers", "at which layer masks settle on their token"),
     "length": ("mars_runtime.lab.profiling.length", "what a growing text costs"),
     "tables": ("mars_runtime.lab.documents.cli", "write the documents' tables from their results"),
-    "turns": ("mars_runtime.lab.profiling.turns", "what kept turns save a conversation"),
 }
 
 

@@ -51,7 +51,6 @@ RANKS = {
     "lab.benchmark": 6,
     "lab.verification": 6,
     "lab.profiling": 6,
-    "lab.load": 6,
     "lab.scaling": 6,
     "lab.layers": 6,
     "lab.harness": 6,
@@ -123,8 +122,8 @@ def _name(path: Path) -> str:
 
 
 def _part(name: str) -> str | None:
-    """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.load.cli`` -> ``lab.load``; None
-    for what is not of the runtime and for the runtime itself."""
+    """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.tables`` -> ``lab.tables``; None
+    outside the runtime and for the runtime itself."""
     package, *parts = name.split(".")
     if package != "mars_runtime" or not parts:
         return None

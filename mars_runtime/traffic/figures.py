@@ -20,8 +20,6 @@ State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
 ``refused``: the queue was full; ``failed``: an error ended it; ``cut``: it was stopped, or ran out
 of time."""
 _STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", "error": "failed"}
-SATURATED = 0.9
-"""Of what is offered: a machine that answers less is saturated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,19 +226,3 @@ def steady_rate(records: Sequence[Record], until: float) -> float:
     if len(counted) < 2 or until <= ends[0]:
         return 0.0
     return (len(counted) - 1) / (until - ends[0])
-
-
-def closed_rate(records: Sequence[Record]) -> float:
-    """What is answered per second while others wait, of a load that was all there at the start: up
-    to the last admission, after which places stay empty."""
-    return steady_rate(records, max((record.admitted or 0.0 for record in records), default=0.0))
-
-
-def saturation_of(points: Sequence[Point]) -> float:
-    """The most requests per second that were answered, whatever was offered; 0 for no point."""
-    return max((point.answered for point in points), default=0.0)
-
-
-def is_saturated(points: Sequence[Point]) -> bool:
-    """Whether clearly more was offered than was answered, so that saturation was reached."""
-    return any(SATURATED * point.offered > saturation_of(points) for point in points)

@@ -1,5 +1,5 @@
-"""Traffic on numbers written by hand: arrivals, records, figures, the saturation curve; and the
-simulation of a day against queueing theory."""
+"""Traffic on numbers written by hand: arrivals, records, figures; and the simulation
+of a day against queueing theory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.statistics import spread
 from mars_runtime.traffic.figures import (
-    Point,
     Record,
     agreement,
-    closed_rate,
     figures_of,
-    is_saturated,
     num_common,
     point_of,
-    saturation_of,
     steady_rate,
     texts_of,
 )
@@ -209,18 +205,8 @@ def test_the_rate_is_counted_from_the_first_answer_on() -> None:
     assert steady_rate(ends, 2.0) == 2.0
     assert steady_rate(ends[:1], 3.0) == 0.0
     assert steady_rate([], 3.0) == 0.0
-    assert closed_rate(ends) == 2.0  # the last was admitted after 2 s
     point = point_of(ends, 9.0, 2.0)
     assert (point.offered, point.answered) == (9.0, 2.0)
-
-
-def test_saturation_is_the_most_that_was_answered() -> None:
-    points = [Point(rate, min(rate, 4.0), None, None) for rate in (1.0, 3.0, 5.0, 9.0)]
-    assert saturation_of(points) == 4.0
-    assert is_saturated(points)
-    assert not is_saturated(points[:2])
-    assert not is_saturated([])
-    assert saturation_of([]) == 0.0
 
 
 def test_costs_of_two_closed_loads_by_hand() -> None:

@@ -1,5 +1,4 @@
-"""What kept turns save and what a growing text costs: figures by hand, and both commands on a
-bundled checkpoint."""
+"""What a growing text costs: figures by hand, and the command on a bundled checkpoint."""
 
 from __future__ import annotations
 
@@ -10,65 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.lab.profiling import length, turns
+from mars_runtime.lab.profiling import length
 from mars_runtime.lab.profiling.length import Forward, stretches_of
-from mars_runtime.lab.profiling.turns import TimedTurn
-from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.native.model import NativeModel
 from mars_runtime.provenance import shipped
 
 
 def run(*given: str) -> int:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command")
-    turns.add_parser(commands)
     length.add_parser(commands)
     threads = torch.get_num_threads()
     try:
-        return {"turns": turns, "length": length}[given[0]].run(parser.parse_args(given))
+        return length.run(parser.parse_args(given))
     finally:
         torch.set_num_threads(threads)
-
-
-def test_a_line_of_the_table_is_a_turn_of_all_conversations() -> None:
-    first, second = TimedTurn(40, 0, 0.4, 0.4, True), TimedTurn(140, 96, 0.1, 0.5, True)
-    other = TimedTurn(160, 128, 0.2, 0.5, False)
-    table = turns.table_of("x", [[first, second], [first, other]])
-    assert table.lines == (
-        ("1", "40", "40", "400.0", "400.0", "1.00", "2 of 2"),
-        ("2", "150", "38", "150.0", "500.0", "0.30", "1 of 2"),
-    )
-
-
-def test_a_conversation_computes_less_and_says_the_same(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="int8")
-    if not isinstance(checkpoint.model, NativeModel):
-        pytest.skip("this machine has no C++ compiler")
-    few = ["--conversations", "1", "--turns", "2", "--max-new-tokens", "40"]
-    assert run("turns", "--checkpoint", "mars-tiny", "--dtype", "int8", *few) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    first, second = (line for line in lines if line and line[0] in ("1", "2"))
-    assert first[1] == first[2]
-    assert int(second[2]) <= int(second[1]) - 32
-    assert first[-3:] == second[-3:] == ["1", "of", "1"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--turns", "0"], "at least 1 turn"),
-        (["--conversations", "9"], "1 to 5 conversations"),
-        (["--checkpoint", "mars-tiny"], "choose --dtype int8"),
-        (["--max-new-tokens", "0"], "tokens to generate must be"),
-    ],
-)
-def test_wrong_arguments_of_turns_get_one_sentence(
-    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("turns", *given) == 2
-    assert said in capsys.readouterr().err
 
 
 def test_figures_of_a_stretch_by_hand() -> None:
