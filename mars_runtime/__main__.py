@@ -36,7 +36,6 @@ COMMANDS = {
     "scale": ("mars_runtime.lab.scaling", "what a second replica brings"),
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
     "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
-    "layers": ("mars_runtime.lab.layers", "at which layer masks settle on their token"),
     "length": ("mars_runtime.lab.profiling.length", "what a growing text costs"),
     "tables": ("mars_runtime.lab.documents.cli", "write the documents' tables from their results"),
 }

@@ -52,7 +52,6 @@ RANKS = {
     "lab.verification": 6,
     "lab.profiling": 6,
     "lab.scaling": 6,
-    "lab.layers": 6,
     "lab.harness": 6,
     "lab.documents": 6,
     "terminal": 6,

@@ -24,7 +24,6 @@ from mars_runtime.lab.ablation.report import (
 from mars_runtime.lab.documents.measured import Content, estimate, value
 from mars_runtime.lab.evaluation.report import Average, Summary, averages_table, families_table
 from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
-from mars_runtime.lab.layers import measured_in
 from mars_runtime.lab.tables import (
     NONE,
     Table,
@@ -46,11 +45,6 @@ WIDTH = 60
 AVERAGES, SUMMARIES = TypeAdapter(list[Average]), TypeAdapter(list[Summary])
 Way = tuple[str, FamilyMetric, int]
 """How it was decoded, what is shown of it, with how many digits."""
-
-
-def masks_by_layer(content: Content) -> Table:
-    """At which layer masks settle, by their place in a group."""
-    return measured_in(content).table()
 
 
 def way_of(found: Mapping[str, Any]) -> str:
