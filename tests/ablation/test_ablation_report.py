@@ -1,22 +1,16 @@
-"""Figures of runs written by hand, and the pages that show them."""
+"""Figures of runs written by hand, and the table that shows them."""
 
 from __future__ import annotations
-
-from xml.etree import ElementTree
 
 import pytest
 
 from mars_runtime.lab.ablation.report import (
     AblationResults,
     accuracy,
-    as_ar,
-    markdown,
     mean_of_seeds,
-    stopped_lines,
-    svg,
+    table_of,
     tokens_per_forward,
 )
-from mars_runtime.lab.ablation.variants import VARIANTS
 
 WAYS = ("ar", "mars 0.95 B4", "mars 0.95 B8", "mars 0.8 B4", "mars 0.8 B8")
 
@@ -64,7 +58,6 @@ def test_each_family_counts_alike():
     families = {"a": counts(4), "b": counts(8, 300, 100)}
     assert accuracy(families) == pytest.approx(60.0)
     assert tokens_per_forward(families) == pytest.approx(2.5)
-    assert as_ar(families) == pytest.approx(90.0)
 
 
 def test_a_mean_over_seeds_has_students_interval_and_one_seed_has_none():
@@ -89,17 +82,12 @@ def test_differences_are_taken_seed_by_seed():
     assert found.figure("mars-b4", "ar", accuracy).half > 100
 
 
-def test_pages_name_every_variant_that_has_a_run_and_no_other():
+def test_the_table_has_a_line_for_every_variant_that_has_a_run():
     content = document(run("start", 0, 5), run("mars-b8", 0, 4), run("unshifted", 0, 3))
-    tables, picture = markdown(content), svg(content)
-    ElementTree.fromstring(picture)
-    for variant in VARIANTS:
-        is_there = variant.name in ("start", "mars-b8", "unshifted")
-        assert (f"| {variant.name} |" in tables) == is_there
-        assert (f">{variant.name}<" in picture) == is_there
-    assert "| 45.0 ±" in tables  # mars-b8: 4 and 5 of 10
-    assert "-10.0" in tables  # unshifted against it
-    assert picture.count("<circle") == 1 + 2 * 4
+    lines = {line[0]: line for line in table_of(AblationResults(content)).lines}
+    assert list(lines) == ["start", "mars-b8", "unshifted"]
+    assert lines["mars-b8"][3].startswith("45.0 ±")  # 4 and 5 of 10
+    assert lines["unshifted"][5] == "-10.0"  # against mars-b8
 
 
 def test_the_accuracy_of_one_seed_has_the_interval_of_its_prompts():
@@ -110,18 +98,3 @@ def test_the_accuracy_of_one_seed_has_the_interval_of_its_prompts():
         "mars-b8", "ar", tokens_per_forward
     )
     assert other.half is None
-
-
-def test_what_was_stopped_stands_beside_the_base_where_it_had_read_as_much():
-    content = document(run("mars-b8", 0, 4)) | {
-        "curves": {
-            "mars-b8-0": [(100, 1.0, 5.0), (170, 0.7, 4.0), (200, 0.5, 3.0), (300, 0.4, 2.0)],
-            "lora-0": [(100, 2.0, 6.0), (202, 0.9, 4.0)],
-            "ar-1": [(50, 0.7, None)],
-        }
-    }
-    assert stopped_lines(content) == [
-        ["lora, seed 0", "202", "0.900", "0.600", "4.000", "3.500"],
-        ["ar, seed 1", "50", "0.700", "–", "–", "–"],
-    ]
-    assert "lora, seed 0" in markdown(content)

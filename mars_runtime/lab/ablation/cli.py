@@ -18,7 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mars_runtime.lab.ablation.report import write_results
+from rich.console import Console
+
+from mars_runtime.lab.ablation.report import table_of, write_results
 from mars_runtime.lab.ablation.variants import (
     BUDGET_TOKENS,
     CHECKPOINTS,
@@ -108,7 +110,9 @@ def _work(args: argparse.Namespace, until: float) -> int:
     with _pool(args) as pool:
         writing = [Job(write_shard, plan, shard) for shard in range(args.shards)]
         is_well = _finish(pool, writing) and _finish(pool, list(_jobs(args, plan)))
-    write_results(plan)
+    results = write_results(plan)
+    if results.runs:
+        Console().print(table_of(results).to_rich(), crop=False)
     return 0 if is_well else 1
 
 

@@ -58,14 +58,13 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One training. group: the question it belongs to; change: what differs from ``mars-b8``.
+    """One training. change: what differs from ``mars-b8``.
 
     rate: of the learning rate of the others, for updates that need another. is_trained: or measured
     as it is, once.
     """
 
     name: str
-    group: str
     change: str
     stage: Literal["ar", "mars"] = "mars"
     block_size: int = 8
@@ -100,49 +99,44 @@ class Variant:
 
 
 VARIANTS: tuple[Variant, ...] = (
-    Variant("start", "compute-matched AR", "no training", stage="ar", is_trained=False),
-    Variant("mars-b8", "SFT loss", "nothing"),
-    Variant("ar", "compute-matched AR", "AR training on as many tokens", stage="ar", block_size=1),
-    Variant("no-sft-b8", "SFT loss", "no SFT loss", clean_weight=0.0),
-    Variant("mars-b4", "SFT loss", "blocks of 4", block_size=4),
-    Variant("no-sft-b4", "SFT loss", "blocks of 4, no SFT loss", block_size=4, clean_weight=0.0),
-    Variant("mars-b16", "SFT loss", "blocks of 16", block_size=16),
-    Variant("no-sft-b16", "SFT loss", "blocks of 16, no SFT loss", block_size=16, clean_weight=0.0),
-    Variant("weight-0.25", "loss weight", "the SFT loss counts 0.25 times", clean_weight=0.25),
-    Variant("weight-4", "loss weight", "the SFT loss counts 4 times", clean_weight=4.0),
-    Variant("weight-16", "loss weight", "the SFT loss counts 16 times", clean_weight=16.0),
+    Variant("start", "no training", stage="ar", is_trained=False),
+    Variant("mars-b8", "nothing"),
+    Variant("ar", "AR training on as many tokens", stage="ar", block_size=1),
+    Variant("no-sft-b8", "no SFT loss", clean_weight=0.0),
+    Variant("mars-b4", "blocks of 4", block_size=4),
+    Variant("no-sft-b4", "blocks of 4, no SFT loss", block_size=4, clean_weight=0.0),
+    Variant("mars-b16", "blocks of 16", block_size=16),
+    Variant("no-sft-b16", "blocks of 16, no SFT loss", block_size=16, clean_weight=0.0),
+    Variant("weight-0.25", "the SFT loss counts 0.25 times", clean_weight=0.25),
+    Variant("weight-4", "the SFT loss counts 4 times", clean_weight=4.0),
+    Variant("weight-16", "the SFT loss counts 16 times", clean_weight=16.0),
     Variant(
         "random-mask",
-        "gaps",
         "token masking: a random share of the whole response is masked, not whole blocks",
         noise=Noise(masking="everywhere"),
     ),
     Variant(
         "bidirectional",
-        "gaps",
         "attention pattern: masks see all masks of their block",
         noise=Noise(is_causal=False),
     ),
     Variant(
         "unshifted",
-        "gaps",
         "logits alignment: a mask predicts its own token, not the one after it",
         noise=Noise(is_shifted=False),
     ),
     Variant(
         "no-clean-stream",
-        "gaps",
         "one stream: a text ends with one block of masks",
         noise=Noise(has_clean_stream=False),
     ),
     Variant(
         "lora-gated",
-        "what is trained",
         "low-rank updates that act on masks alone",
         lora=Lora(is_gated=True),
         rate=2.0,
     ),
-    Variant("lora", "what is trained", "low-rank updates", lora=Lora(is_gated=False), rate=2.0),
+    Variant("lora", "low-rank updates", lora=Lora(is_gated=False), rate=2.0),
 )
 
 
