@@ -152,8 +152,10 @@ def _json(document: Mapping[str, Any]) -> str:
 
 def table_of(results: AblationResults) -> Table:
     """Accuracy and tokens per forward (TPF) of each variant, with its change in AR accuracy."""
-    columns = ("variant", "what is changed", "seeds", "AR %", "against ar", "against mars-b8")
-    columns += ("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF")
+    columns = (
+        *("variant", "what is changed", "seeds", "AR %", "against ar", "against mars-b8"),
+        *("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"),
+    )
     lines = []
     for one in results.variants:
         line = [one.name, one.change, str(len(results.runs[one.name]))]

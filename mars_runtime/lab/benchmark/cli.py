@@ -58,7 +58,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--grid", action="store_true", help="MARS at τ 0.95, 0.8, 0.5 and B 2, 4, 8")
     add("--drafts", nargs="*", default=[], help="speculative decoding by these draft checkpoints")
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32], help="in batches")
-    add("--official", type=Path, default=None, help="a copy of the repository Xalp/MARS")
     add("--llama-cpp", default=None, metavar="PYTHON", help="a Python that has llama-cpp-python")
     add("--transformers", nargs="*", choices=plan.SHORT, default=list(plan.SHORT),
         help="its peers to measure (all)")  # fmt: skip
@@ -137,7 +136,6 @@ def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
         acceptance=args.acceptance,
         ways=ways,
         cache_blocks=tuple(dict.fromkeys(args.cache_blocks)),
-        official=args.official,
         llama_cpp=args.llama_cpp,
         seed=args.seed,
         device=args.device,
@@ -192,5 +190,5 @@ def _both(name: str, what: str) -> str:
 
 def _is_told(key: str, value: object) -> bool:
     """Arguments worth keeping with the figures: plain values, no paths of this machine."""
-    hidden = {"out", "official", "llama_cpp", "command"}
+    hidden = {"out", "llama_cpp", "command"}
     return key not in hidden and not callable(value)

@@ -1,7 +1,7 @@
 """Paired timing: every question to every peer, in alternating order, and ratios pair by pair.
 
-A peer is whatever is measured in a run: a way of this runtime, of transformers, llama.cpp, the
-official sampler. It is known here only as a function that answers a question (a batch of prompts)
+A peer is a way of decoding that is measured: of this runtime, of transformers, of llama.cpp.
+It is known here only as a function that answers a question (a batch of prompts)
 and times itself. What it answers are facts, from which every figure is derived; moments are seconds
 since the call.
 """

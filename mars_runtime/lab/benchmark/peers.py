@@ -1,4 +1,4 @@
-"""Makes the peers of a series: this runtime's ways, transformers', llama.cpp, the official sampler.
+"""Makes the peers of a series: this runtime's ways, transformers' and llama.cpp.
 
 The clock of this runtime's runs from the call to the last event, on a GPU until its work is done;
 text is made by nobody. Times nothing else.
@@ -25,8 +25,6 @@ from mars_runtime.lab.benchmark.elsewhere import (
     LlamaCpp,
     generate_ask,
     has_continuous_batching,
-    load_samplers,
-    official_ask,
 )
 from mars_runtime.lab.benchmark.paired import Ask, Chunk, Question, TimedAnswer, TimedRow
 from mars_runtime.lab.benchmark.targets import Target
@@ -87,13 +85,6 @@ class Peers:
         decodes = {f"{plan.BLOCK_CACHE} {n}": decode_under("block", n) for n in cache_blocks}
         decodes[plan.NO_CACHE] = decode_under("uncached")
         return {name: runtime_ask(one, settings, device) for name, one in decodes.items()}
-
-    def official(self, repository: Path, settings: DecodeSettings, cache_block: int) -> Ask:
-        """The official sampler with tau and B of ``settings``. Raises CheckpointError."""
-        if self._target.tokenizer is None:
-            raise CheckpointError("The official sampler needs a checkpoint: leave --shape out.")
-        samplers = load_samplers(repository)
-        return official_ask(samplers, self._model, self._target.tokenizer, settings, cache_block)
 
     def llama(self, interpreter: str, longest: int) -> tuple[Ask, dict[str, str]]:
         """llama.cpp, run by ``interpreter``, for prompts of at most ``longest`` tokens, and its

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from mars_runtime import tasks
@@ -26,7 +25,7 @@ TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
 SHORT = {name.removeprefix("transformers ").replace(" ", "-"): name for name in TRANSFORMERS}
 """transformers' peers as the command line names them."""
 LLAMA_CPP = "llama.cpp"
-AR, OFFICIAL, NO_CACHE, BLOCK_CACHE = "AR", "official sampler", "no cache", "block cache"
+AR, NO_CACHE, BLOCK_CACHE = "AR", "no cache", "block cache"
 MIXED = "mixed"
 """The family of a batch whose prompts are of several families."""
 
@@ -97,7 +96,7 @@ def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
 class BenchmarkPlan(Extent):
     """What is to be measured, checked.
 
-    ways: this runtime's by name. official: a copy of the repository Xalp/MARS. llama_cpp: a Python
+    ways: this runtime's by name. llama_cpp: a Python
     with llama-cpp-python. told: the arguments, to be kept with the figures. transformers: those of
     its peers that are measured.
     """
@@ -107,7 +106,6 @@ class BenchmarkPlan(Extent):
     acceptance: str | None
     ways: Mapping[str, DecodeSettings]
     cache_blocks: tuple[int, ...]
-    official: Path | None
     llama_cpp: str | None
     seed: int
     device: str
@@ -118,7 +116,7 @@ class BenchmarkPlan(Extent):
 
     @property
     def cursor(self) -> str | None:
-        """The way that block cache, no cache and the official sampler decode too: the first MARS
+        """The way that block cache and no cache decode too: the first MARS
         way with a fixed B."""
         for name, way in self.ways.items():
             if way.method == "mars" and not way.lossless and isinstance(way.block_size, int):
@@ -245,4 +243,4 @@ def first_question(questions: Sequence[Question], num_tokens: int) -> Question |
 
 def is_ours(peer: str) -> bool:
     """Whether this runtime decodes it."""
-    return peer not in (*TRANSFORMERS, OFFICIAL, LLAMA_CPP)
+    return peer not in (*TRANSFORMERS, LLAMA_CPP)

@@ -151,13 +151,8 @@ def series_of(
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = peers.of(batch_size, longest)
     versions: dict[str, str] = {}
-    if wanted.cursor is not None:
-        way = wanted.ways[wanted.cursor]
-        if batch_size > 1 and wanted.cache_blocks:
-            asks |= peers.other_caches(way, wanted.cache_blocks)
-        if wanted.official is not None:
-            block = max(wanted.cache_blocks, default=32)
-            asks[plan.OFFICIAL] = peers.official(wanted.official, way, block)
+    if wanted.cursor is not None and batch_size > 1 and wanted.cache_blocks:
+        asks |= peers.other_caches(wanted.ways[wanted.cursor], wanted.cache_blocks)
     if wanted.llama_cpp is not None and batch_size == 1:
         room = max(longest, wanted.num_first)
         asks[plan.LLAMA_CPP], versions = peers.llama(wanted.llama_cpp, room)

@@ -48,7 +48,7 @@ class Target:
     decode_under: with the paper's block cache, of blocks of so many tokens, or with none; None for
         shapes. gguf: the file with the same weights that llama.cpp reads, written into a folder if
         there is none yet; None where it reads none. tokenizer: None for shapes, which have no text:
-        lookup, a B that is chosen and the official sampler ask for one.
+        lookup and a B that is chosen ask for one.
     facts: name, dtype and device, to be kept with the figures. prompts: token ids by family, in
         the order of the families. note: what every table must say, or nothing.
     """

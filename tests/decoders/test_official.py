@@ -1,0 +1,114 @@
+"""The paper's own sampler writes the tokens that this runtime writes.
+
+Needs a copy of github.com/Xalp/MARS at commit b191204, which MARS_OFFICIAL names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from mars_runtime import folds, tasks
+from mars_runtime.lab.benchmark.elsewhere import loader
+from mars_runtime.lab.evaluation.run import eval_model_of
+from mars_runtime.model.load import load_checkpoint
+from mars_runtime.settings import DecodeSettings
+
+
+def length_cache() -> Any:
+    """An empty cache of transformers whose ``crop`` takes the length to keep, as the sampler and
+    transformers 4 have it; transformers 5 takes the number to remove, as a negative one."""
+    from transformers import DynamicCache
+
+    class LengthCache(DynamicCache):
+        def crop(self, length: int) -> None:
+            num_removed = self.get_seq_length() - length if length >= 0 else -length
+            if num_removed > 0:
+                super().crop(-num_removed)
+
+    return LengthCache()
+
+
+class Cached:
+    """A model of transformers that starts with a ``length_cache``."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __call__(self, tokens: torch.Tensor, **more: Any) -> Any:
+        if more.get("use_cache") and more.get("past_key_values") is None:
+            more["past_key_values"] = length_cache()
+        return self._model(tokens, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def sampler_in(repository: Path) -> Any:
+    """The sampler's class, imported by its file: the packages around it need more packages."""
+    path = repository / "mars" / "samplers" / "__init__.py"
+    name = "official_mars_samplers"
+    folders = [str(path.parent)]
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+    assert spec
+    assert spec.loader
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.MARSCachedSampler
+
+
+def test_the_cache_is_cropped_to_a_length(random_folder: Path) -> None:
+    model = loader(load_checkpoint(str(random_folder), device="cpu"))()
+    tokens = torch.tensor([[5, 6, 9, 7, 8]])
+    with torch.inference_mode():
+        whole = model(tokens).logits
+        cache = Cached(model)(tokens, use_cache=True).past_key_values
+        cache.crop(9)
+        assert cache.get_seq_length() == 5
+        cache.crop(3)
+        assert cache.get_seq_length() == 3
+        again = model(tokens[:, 3:], past_key_values=cache, use_cache=True).logits
+    assert torch.allclose(again, whole[:, 3:], atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("MARS_OFFICIAL" not in os.environ, reason="MARS_OFFICIAL names no copy of it")
+def test_the_official_sampler_writes_what_we_write() -> None:
+    """At τ 0.95 and B 4, on held-out prompts of every family that has an end."""
+    checkpoint = load_checkpoint("mars-tiny", device="cpu")
+    tokenizer, model = checkpoint.tokenizer, Cached(loader(checkpoint)())
+    special = SimpleNamespace(
+        mask_token_id=tokenizer.mask_id,
+        pad_token_id=tokenizer.pad_id,
+        bos_token_id=tokenizer.pad_id,
+        eos_token_id=tokenizer.im_end_id,
+    )
+    sampler = sampler_in(Path(os.environ["MARS_OFFICIAL"]))(model=model, tokenizer=special)
+    settings = DecodeSettings(tau=0.95, block_size=4, max_new_tokens=64)
+    decode = eval_model_of(checkpoint).decode
+    for family in ("symbolic", "word_problems", "python_functions"):
+        for task in tasks.generate(family, "eval", 7, 4):
+            prompt = tokenizer.encode_prompt(task.prompt)
+            with torch.inference_mode():
+                (row,) = sampler.sample(
+                    inputs=[list(prompt)],
+                    steps=64,
+                    max_new_tokens=64,
+                    block_size=4,
+                    temperature=0.0,
+                    confidence_threshold=0.95,
+                    acceptance_metric=settings.metric,
+                    right_shift_logits=True,
+                ).tolist()
+            written = row[len(prompt) :][:64]
+            theirs = [id for id in written if id not in (tokenizer.pad_id, tokenizer.mask_id)]
+            ends = [place for place, id in enumerate(theirs) if id in tokenizer.eos_ids]
+            theirs = theirs[: ends[0] + 1] if ends else theirs
+            assert theirs == folds.accepted_tokens(decode([prompt], settings))
