@@ -23,14 +23,12 @@ from mars_runtime.lab.benchmark import beside, cli, peers, plan, run
 from mars_runtime.lab.benchmark.elsewhere import Decoding
 from mars_runtime.lab.benchmark.figures import Measured
 from mars_runtime.lab.benchmark.paired import (
-    Ask,
-    Peer,
     Question,
     Sample,
     TimedAnswer,
     one_row,
 )
-from mars_runtime.lab.benchmark.run import Series, measure, peak_bytes, spread_out
+from mars_runtime.lab.benchmark.run import Series, measure, spread_out
 from mars_runtime.lab.benchmark.targets import read_acceptance
 from mars_runtime.model import shapes
 from tests.tiny_gguf import transformers_name
@@ -80,7 +78,7 @@ def failing(question: Question) -> TimedAnswer:
 
 def played(asks: dict[str, object], threads: list[int]) -> Measured:
     series = Series(1, asks, tuple(QUESTIONS))  # type: ignore[arg-type]
-    return measure(series, threads, 2, torch.device("cpu"), silently)
+    return measure(series, threads, 2, silently)
 
 
 def test_each_peer_runs_on_the_threads_that_suit_it():
@@ -90,7 +88,6 @@ def test_each_peer_runs_on_the_threads_that_suit_it():
     assert len(found.samples) == 2 * 2 * len(QUESTIONS)
     assert len(found.tuning) == 2 * 2 * 4
     assert found.peers == ["a", "b"]
-    assert set(found.peak_bytes) == {"a", "b"}
     seconds = [one.answer.seconds for one in found.samples if one.peer == "a"]
     assert seconds == [1.0, 2.0, 3.0, 4.0] * 2
 
@@ -117,21 +114,6 @@ def test_a_fault_of_ours_is_not_hidden():
 def test_tuning_questions_are_spread_over_families():
     assert spread_out(QUESTIONS, 2) == [QUESTIONS[0], QUESTIONS[2]]
     assert spread_out(QUESTIONS, 9) == QUESTIONS
-
-
-def test_peak_memory_is_that_of_what_was_alive_at_once():
-    def ask(question: Question) -> TimedAnswer:
-        first = torch.empty(1000)
-        second = torch.empty(500)
-        del first
-        torch.empty(500).add_(second)
-        return answer(1.0)
-
-    def peak(ask: Ask) -> int:
-        return peak_bytes(Peer("any", 1, ask), QUESTIONS[0], torch.device("cpu"))
-
-    assert peak(ask) == 6000
-    assert peak(lambda question: answer(1.0)) == 0
 
 
 @dataclass(frozen=True)
@@ -246,7 +228,6 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     }
     assert series["first_length"] == 200
     assert all(one["first_seconds"] > 0 for one in series["peers"])
-    assert all(one["peak_bytes"] is None for one in series["peers"])
     against = next(one for one in found["comparisons"] if one["baseline"] != "AR")
     assert set(against["by_family"]) == {"chat", "maths", "code"}
     assert None not in against["by_family"].values()

@@ -25,8 +25,8 @@ from mars_runtime.tasks import NATURAL
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a series gave. threads: each peer's best. peak_bytes: of its first question, where it
-    can be told. first_seconds: medians, to the first token of a prompt of ``first_length`` tokens.
+    """What a series gave. threads: each peer's best. first_seconds: medians, to the first token of
+    a prompt of ``first_length`` tokens.
 
     tuning: the samples by which the threads were chosen, in no figure. left_out: a sentence for
     each peer that could not run here.
@@ -35,7 +35,6 @@ class Measured:
     batch_size: int
     samples: tuple[Sample, ...]
     threads: Mapping[str, int]
-    peak_bytes: Mapping[str, int]
     tuning: tuple[Sample, ...] = ()
     left_out: tuple[str, ...] = ()
     first_length: int = 0

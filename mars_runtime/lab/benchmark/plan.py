@@ -45,7 +45,6 @@ class Extent:
 
     num_slow: transformers' ways answer so many questions of each family, once; None for all, in
         every round. num_first: tokens of a prompt whose first token is timed by itself; 0 for none.
-    has_memory: whether memory at the peak can be told, which asks for weights and caches of torch.
     """
 
     families: tuple[str, ...]
@@ -56,7 +55,6 @@ class Extent:
     threads: tuple[int, ...]
     num_slow: int | None
     num_first: int
-    has_memory: bool
 
 
 TASKS = Extent(
@@ -68,7 +66,6 @@ TASKS = Extent(
     threads=(1, 2),
     num_slow=None,
     num_first=0,
-    has_memory=True,
 )
 REQUESTS = Extent(
     families=tasks.KINDS,
@@ -79,7 +76,6 @@ REQUESTS = Extent(
     threads=(2,),
     num_slow=2,
     num_first=200,
-    has_memory=False,
 )
 """Of a chat model. Its answers are long, so fewer are timed, and transformers' ways, many times
 slower, answer some of them once."""

@@ -142,7 +142,6 @@ def series_json(series: Measured) -> dict[str, Any]:
         {
             "peer": peer,
             "threads": series.threads[peer],
-            "peak_bytes": series.peak_bytes.get(peer),
             "first_seconds": series.first_seconds.get(peer),
             "tokens_per_forward_counts": counts_of(families, peer),
             **{part: asdict(own[peer]) if peer in own else None for part, own in parts.items()},
@@ -261,10 +260,10 @@ def families_table(series: Measured, compared: Sequence[Compared]) -> Table:
 
 def work_table(series: Measured, floor_seconds: float) -> Table:
     """What forwards cost beside what the machine allows, forwards of a draft model for each of
-    them, memory, and which output came."""
+    them, and which output came."""
     columns = (
         *("peer", "ms per forward", "share of bound", "tokens per forward"),
-        *("peak MiB", "output", "repeats", "draft forwards"),
+        *("output", "repeats", "draft forwards"),
     )
     lines = [
         (
@@ -272,14 +271,13 @@ def work_table(series: Measured, floor_seconds: float) -> Table:
             f"{seconds * 1000:.2f}" if (seconds := found.forward_seconds) else NONE,
             f"{floor_seconds / seconds:.0%}" if seconds else NONE,
             f"{found.effective_tpf:.2f}",
-            f"{series.peak_bytes[peer] / MIB:.1f}" if peer in series.peak_bytes else NONE,
             found.output_id[:8],
             "same" if found.is_repeatable else "differ",
             f"{found.draft_forwards:.2f}" if found.draft_forwards else NONE,
         )
         for peer, found in figures_of(series.samples, series.peers).items()
     ]
-    title = f"{series.heading}: forwards, memory beyond the weights, output"
+    title = f"{series.heading}: forwards and output"
     return Table(title, columns, tuple(lines))
 
 

@@ -1,19 +1,15 @@
 """Carries out the plan of a benchmark: every series, then forwards and the machine.
 
 A series is one batch size: every peer is warmed up, takes the number of threads that suits it, and
-answers every question, pair by pair. Memory at the peak is looked at in a pass of its own, outside
-every timing: on a GPU the allocator counts; on a CPU torch's profiler lists every allocation of
-tensors, which is exact and does not depend on who ran before.
+answers every question, pair by pair.
 """
 
 from __future__ import annotations
 
-import os
 import statistics as plain
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import torch
 from rich.console import Console
@@ -65,7 +61,7 @@ Watch = Callable[[Iterable[Sample], str, int], Iterable[Sample]]
 class Series:
     """One batch size: its peers by name, as functions, and the questions they all answer.
 
-    num_slow, has_memory: as of an Extent. first: a prompt whose first token is timed by itself, if
+    num_slow: as in Extent. first: a prompt whose first token is timed by itself, if
         any.
     """
 
@@ -74,7 +70,6 @@ class Series:
     questions: tuple[Question, ...]
     num_slow: int | None = None
     first: Question | None = None
-    has_memory: bool = True
 
     def some(self, count: int) -> int:
         """``count`` single prompts, or half as many batches."""
@@ -108,7 +103,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
         for batch_size in wanted.batch_sizes:
             series, versions = series_of(wanted, target, peers, batch_size)
             origin["versions"] |= versions
-            measured.append(measure(series, wanted.threads, wanted.num_rounds, device, watch))
+            measured.append(measure(series, wanted.threads, wanted.num_rounds, watch))
     threads = measured[0].threads[plan.AR]
     set_threads(threads)
     limits = measure_limits(device, model.product_dtype, work.weight_bytes)
@@ -157,7 +152,7 @@ def series_of(
         room = max(longest, wanted.num_first)
         asks[plan.LLAMA_CPP], versions = peers.llama(wanted.llama_cpp, room)
     first = plan.first_question(questions, wanted.num_first) if batch_size == 1 else None
-    series = Series(batch_size, asks, tuple(questions), wanted.num_slow, first, wanted.has_memory)
+    series = Series(batch_size, asks, tuple(questions), wanted.num_slow, first)
     return series, versions
 
 
@@ -165,7 +160,6 @@ def measure(
     series: Series,
     threads: Sequence[int],
     num_rounds: int,
-    device: torch.device,
     watch: Watch,
 ) -> Measured:
     """Play ``series``, every peer at the one of ``threads`` that suits it best."""
@@ -182,12 +176,10 @@ def measure(
     played: Iterator[Sample] = play(peers, questions, num_rounds, use_threads)
     total = num_answers(peers, len(questions), num_rounds)
     samples = list(watch(played, f"batch {series.batch_size}", total))
-    peaked = peers if series.has_memory else []
     return Measured(
         batch_size=series.batch_size,
         samples=tuple(samples),
         threads=chosen,
-        peak_bytes={one.name: peak_bytes(one, questions[0], device) for one in peaked},
         tuning=tuple(tuning),
         left_out=tuple(left_out),
         first_length=len(series.first.prompts[0]) if series.first else 0,
@@ -254,24 +246,3 @@ def set_threads(count: int) -> None:
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
         torch.ones(256, 256) @ torch.ones(256, 256)
-
-
-def peak_bytes(peer: Peer, question: Question, device: torch.device) -> int:
-    """Peak bytes of tensors alive while ``peer`` answers that were not alive before (weights)."""
-    use_threads(peer)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        peer.answer(question)
-        torch.cuda.synchronize(device)
-        return int(torch.cuda.max_memory_allocated(device)) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints lines of its own
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
-        peer.answer(question)
-    results = profiler.profiler and profiler.profiler.kineto_results
-    assert results is not None, "the profiler has run"
-    found = [one for one in results.events() if one.name() == "[memory]"]
-    found.sort(key=lambda one: one.start_ns())
-    return max(accumulate((int(one.nbytes()) for one in found), initial=0))
