@@ -155,15 +155,6 @@ def test_what_was_not_trained_is_left_out_and_said(
     assert "B=16" not in printed
 
 
-def test_markdown_is_printed_for_a_card(
-    decoder: ScriptedDecoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    cli.run(small(tmp_path / "results.json", "--markdown", "--details"))
-    printed = capsys.readouterr().out
-    assert "| one · MARS τ=0.95 B=2 |" in printed
-    assert printed.count("**") == 6
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -208,7 +199,7 @@ def test_the_command_asks_requests_and_keeps_their_figures(
     parser = argparse.ArgumentParser()
     cli.add_parser(parser.add_subparsers(dest="command"))
     out = tmp_path / "r.json"
-    given = ["--checkpoints", "one", "--families", "chat", "code", "--prompts", "2", "--markdown"]
+    given = ["--checkpoints", "one", "--families", "chat", "code", "--prompts", "2"]
     assert cli.run(parser.parse_args(["evaluate", *given, "--out", str(out)])) == 0
     found = json.loads(out.read_text())
     assert found["averages"] == []

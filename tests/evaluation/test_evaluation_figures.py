@@ -14,7 +14,6 @@ from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.report import (
     average,
     averages_table,
-    details_table,
     families_table,
     kind_figures,
     kinds_table,
@@ -276,10 +275,6 @@ def test_markdown_has_a_line_for_each_way():
     assert lines[0].startswith("**")
     assert lines[3] == "| :-- | --: | --: | --: | --: | --: |"
     assert len(lines) == 4 + 2
-
-
-def test_details_have_every_cell():
-    assert len(details_table(summarise(RESULTS)).lines) == len(RESULTS)
 
 
 @pytest.mark.parametrize(

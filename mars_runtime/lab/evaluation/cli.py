@@ -72,8 +72,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
     parser.add_argument("--restart", action="store_true", help="measure finished cells again")
-    parser.add_argument("--details", action="store_true", help="also print every cell")
-    parser.add_argument("--markdown", action="store_true", help="print tables for a model card")
 
 
 def block_size(text: str) -> BlockSize:
@@ -113,11 +111,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             results |= _evaluated(name, grids[name], prompt_sets, store, args, console)
         told = {key: value for key, value in vars(args).items() if _is_told(key, value)}
         write_text(args.out, json.dumps(document(results, told), ensure_ascii=False, indent=1))
-        for table in report.tables(results, has_details=args.details):
-            if args.markdown:
-                print(table.to_markdown(), end="\n\n")
-            else:
-                console.print(table.to_rich(), crop=False)
+        for table in report.tables(results):
+            console.print(table.to_rich(), crop=False)
         console.print(f"Written to {args.out}", markup=False)
     return 0
 
@@ -201,4 +196,4 @@ def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
 
 def _is_told(key: str, value: object) -> bool:
     """Arguments worth keeping with the figures: those that are plain values."""
-    return key not in {"out", "restart", "details", "markdown", "command"} and not callable(value)
+    return key not in {"out", "restart", "command"} and not callable(value)

@@ -113,8 +113,8 @@ def to_json(results: Results) -> dict[str, Any]:
     }
 
 
-def tables(results: Results, *, has_details: bool) -> Iterator[Table]:
-    """Averages and families, where there are any; requests and kinds; every cell, if asked."""
+def tables(results: Results) -> Iterator[Table]:
+    """Averages and families, where there are any; requests and kinds."""
     judged = {cell: own for cell, own in results.items() if not tasks.is_open(cell.family)}
     if judged:
         summaries = summarise(judged)
@@ -123,8 +123,6 @@ def tables(results: Results, *, has_details: bool) -> Iterator[Table]:
     yield from request_tables(request_figures(results))
     if kinds := kind_figures(results):
         yield kinds_table(kinds)
-    if has_details:
-        yield details_table(summarise(results))
 
 
 def summarise(results: Results) -> list[Summary]:
@@ -307,20 +305,6 @@ def families_table(summaries: Sequence[Summary]) -> Table:
         (way, *(found.get(family, NONE) for family in families)) for way, found in ways.items()
     )
     return Table("Accuracy and TPF of each family", ("way", *families), lines)
-
-
-def details_table(summaries: Sequence[Summary]) -> Table:
-    """One line per cell with every interval."""
-    columns: dict[str, Callable[[Summary], str]] = {
-        "cell": lambda one: one.cell.label,
-        "prompts": lambda one: str(one.cell.num_prompts),
-        "accuracy %": lambda one: percent(one.accuracy),
-        "TPF": lambda one: number(one.tpf),
-        "TPF pooled": lambda one: number(one.tpf_pooled),
-        "same as AR": lambda one: share(one.agreement),
-        "ended": lambda one: share(one.ended),
-    }
-    return Table.of("Every cell, with 95 % intervals", summaries, columns)
 
 
 def request_tables(found: Sequence[RequestFigures]) -> list[Table]:

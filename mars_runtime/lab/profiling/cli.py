@@ -38,7 +38,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device", default="auto")
     add("--dtype", default="auto")
     add("--out", type=path_of, default=Path("runs/profile"), help="a folder (%(default)s)")
-    add("--markdown", action="store_true", help="print tables for a model card")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -93,11 +92,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             "parts": [asdict(one) for one in lines],
             "device_seconds": recording.device_seconds,
         }
-        table = split_table(name, recording, lines)
-        if args.markdown:
-            print(table.to_markdown(), end="\n\n")
-        else:
-            console.print(table.to_rich(), crop=False)
+        console.print(split_table(name, recording, lines).to_rich(), crop=False)
     out = args.out / "profile.json"
     write_text(out, json.dumps(found, ensure_ascii=False, indent=1))
     speed = limits.operations_per_second
