@@ -167,7 +167,7 @@ def test_a_figure_that_was_changed_is_written_anew(tmp_path: Path):
     ("view", "file", "says"),
     [
         ("nonsense", "x.json", "There is no view 'nonsense': choose"),
-        ("methods", "x.json", "x.json holds nothing that methods can show"),
+        ("families", "x.json", "x.json holds nothing that families can show"),
         ("held_out", "gone.json", "gone.json holds nothing that held_out can show"),
     ],
 )

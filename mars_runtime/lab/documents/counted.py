@@ -5,10 +5,8 @@ the documents show them: a result in, a table out. Counts, no times.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import fmean
-from textwrap import shorten
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -17,7 +15,6 @@ from mars_runtime.lab.ablation.report import (
     AR,
     AR_ONLY,
     AblationResults,
-    FamilyMetric,
     accuracy,
     tokens_per_forward,
 )
@@ -29,22 +26,17 @@ from mars_runtime.lab.tables import (
     Table,
     number,
     percent,
-    share,
 )
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
 ROWS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 """What a view shows, by its name in the result, and how a document calls it."""
-BOLD, EVERY = "MARS τ=0.95 B=4", "lossless τ=0 B=4 groups"
+EVERY = "lossless τ=0 B=4 groups"
 SHOWN_DEPTHS = (2, 3, 4, 8)
 EXAMPLES_OF = "tau=0.8"
-WIDTH = 60
-"""Characters of a request that are shown."""
 
 AVERAGES, SUMMARIES = TypeAdapter(list[Average]), TypeAdapter(list[Summary])
-Way = tuple[str, FamilyMetric, int]
-"""How it was decoded, what is shown of it, with how many digits."""
 
 
 def way_of(found: Mapping[str, Any]) -> str:
@@ -85,42 +77,6 @@ def requests_of_card(content: Content) -> Table:
     return Table("", ("lossless τ = 0, B = 4", *kinds, "average"), tuple(lines))
 
 
-def methods(content: Content) -> Table:
-    """Accuracy, tokens per forward and agreement of every way, averaged over the families."""
-    lines = [
-        (
-            f"{one.checkpoint} · {describe(one.settings)}",
-            percent(one.accuracy),
-            number(one.tpf),
-            share(one.agreement),
-        )
-        for one in AVERAGES.validate_python(content["averages"])
-    ]
-    columns = ("way", "accuracy, %", "tokens per forward", "same as AR")
-    return Table("", columns, tuple(lines))
-
-
-def thresholds(content: Content) -> Table:
-    """Rules for τ, averaged over the families."""
-    lines = []
-    for one in AVERAGES.validate_python(content["averages"]):
-        accuracy = one.accuracy.scaled(100)
-        right = f"{accuracy.value:.0f} [{accuracy.low:.0f}, {accuracy.high:.0f}]"
-        lines.append((_rule(one.settings), number(one.tpf), right, whole(one.agreement)))
-    columns = ("threshold", "tokens per forward", "accuracy, %", "same answer as AR")
-    return Table("", columns, tuple(lines))
-
-
-def _rule(settings: DecodeSettings) -> str:
-    if settings.method == "ar":
-        return "AR"
-    return {
-        "fixed": f"fixed τ {settings.tau:g}",
-        "entropy": f"by entropy, floor {settings.tau:g}",
-        "agreement": f"agreement held at {settings.target:g}, no floor",
-    }[settings.threshold]
-
-
 def averages(content: Content) -> Table:
     """One line a way of decoding, natural text beside the families."""
     found = AVERAGES.validate_python(content["averages"])
@@ -130,26 +86,6 @@ def averages(content: Content) -> Table:
 def families(content: Content) -> Table:
     """One line a way of decoding, one column a family: accuracy and tokens per forward."""
     return families_table(SUMMARIES.validate_python(content["cells"]))
-
-
-def kinds(content: Content) -> Table:
-    """Prompts unlike the training data: AR's answers, then what masks foresee."""
-    ways = _by_way_and_kind(content)
-    lines = [
-        (
-            shown,
-            whole(ways["AR", kind]["right"]),
-            whole(ways["AR", kind]["ended"]),
-            whole(ways["AR", kind]["looped"]),
-            estimate(ways[BOLD, kind]["tpf"]),
-            whole(ways[BOLD, kind]["agreement"]),
-            estimate(ways[EVERY, kind]["tpf"]),
-            whole(ways[EVERY, kind]["first_mask"]),
-        )
-        for kind, shown in ROWS["kinds"].items()
-    ]
-    columns = ("", "AR right", "AR ends", "AR loops", "τ 0.95 TPF", "same as AR")
-    return Table("", (*columns, "lossless TPF", "first mask right"), tuple(lines))
 
 
 def kinds_of_card(content: Content) -> Table:
@@ -261,22 +197,6 @@ def _beside_paper(title: str, rows: list[tuple[str, ...]], key: str, digits: int
     return Table("", (title, *(one.name for one in BENCHMARKS)), tuple(rows))
 
 
-def page_requests(content: Content) -> Table:
-    """What becomes of requests of the page, lossless and at a bold τ."""
-    lines = [
-        (
-            shorten(one["prompt"].splitlines()[0], WIDTH, placeholder=" …"),
-            str(one["num_tokens"]),
-            f"{one['lossless']['tpf']:.2f}",
-            f"{one['bold']['tpf']:.2f}",
-            str(one["bold"]["leaves"] or NONE),
-        )
-        for one in content["requests"]
-    ]
-    columns = ("request", "tokens", "lossless TPF", "τ 0.5 TPF", "leaves AR at")
-    return Table("", columns, tuple(lines))
-
-
 def system_prompts(content: Content) -> Table:
     """What answers are like with each system prompt and repetition penalty."""
     lines = [
@@ -294,79 +214,32 @@ def system_prompts(content: Content) -> Table:
     return Table("", columns, tuple(lines))
 
 
-def grids(content: Content) -> Table:
-    """The cells that the Grid tab opens with, by checkpoint and B."""
-    heads, rows = [], dict[str, list[str]]()
-    for grid in content["grids"]:
-        cells = [cell for cell in grid["cells"] if cell["block_size"] > 1]
-        sizes = dict.fromkeys(cell["block_size"] for cell in cells)
-        names = [f"B {size}" for size in sizes]
-        heads += [f"{grid['checkpoint']}: {names[0]}", *names[1:]]
-        for cell in cells:
-            row = "lossless" if cell["lossless"] else f"τ {cell['tau']:g}"
-            rows.setdefault(row, []).append(value({"value": cell["tpf"]}))
-    lines = tuple((row, *found) for row, found in rows.items())
-    return Table("", ("TPF", *heads), lines)
-
-
-def ablations(content: Content) -> Table:
-    """Accuracy and tokens per forward of every variant, one seed each."""
-    found = AblationResults(content)
-    lines = []
-    for name, shown in _variants(found):
-        ways = ("mars 0.95 B8", accuracy, 1), ("mars 0.95 B8", tokens_per_forward, 2)
-        figures = _figures(found, name, ((AR, accuracy, 1), *ways, _lossless(8)))
-        lines.append((shown, *figures))
-    columns = ("variant", "AR %", "τ 0.95, B = 8 %", "TPF", "lossless B = 8 TPF")
-    return Table("", columns, tuple(lines))
-
-
 def ablations_with_seeds(content: Content) -> Table:
-    """The same with several seeds, and the change against AR trained on as much."""
-    found = AblationResults(content)
+    """Accuracy and tokens per forward of each variant, with its change against AR training."""
+    found, start = AblationResults(content), content["start"]
+    shown = {one: ROWS["ablations"][one] for one in ROWS["ablations"] if one in found.runs}
     lines = []
-    for name, shown in _variants(found):
-        ar, *others = _figures(
-            found, name, ((AR, accuracy, 1), ("mars 0.95 B4", accuracy, 1), *map(_lossless, (4, 8)))
-        )
+    for name, words in shown.items():
         is_trained = name not in ("start", AR_ONLY)
+        figures = (
+            (found.figure(name, "mars 0.95 B4", accuracy), 1),
+            (found.figure(name, "lossless 0 B4", tokens_per_forward), 2),
+            (found.figure(name, "lossless 0 B8", tokens_per_forward), 2),
+        )
+        ar = found.figure(name, AR, accuracy)
         change = found.change(name, AR_ONLY, AR, accuracy) if is_trained else None
-        seeds = NONE if name == "start" else str(len(found.runs[name]))
-        against = change.text(1, sign=True) if change else NONE
-        lines.append((shown, seeds, ar, against, *others))
+        lines.append(
+            (
+                words.format(start=start),
+                NONE if name == "start" else str(len(found.runs[name])),
+                ar.text(1) if ar else NONE,
+                change.text(1, sign=True) if change else NONE,
+                *(figure.text(digits) if figure else NONE for figure, digits in figures),
+            )
+        )
     accuracies = ("AR %", "against AR on as many tokens", "τ 0.95, B = 4 %")
     columns = ("variant", "seeds", *accuracies, "lossless B = 4 TPF", "lossless B = 8 TPF")
     return Table("", columns, tuple(lines))
-
-
-def low_rank(content: Content) -> Table:
-    """All weights against low-rank updates at equal time."""
-    found = AblationResults(content)
-    lines = []
-    for name, shown in ROWS["low_rank"].items():
-        read = fmean(run["tokens"] for run in found.runs[name].values())
-        ways = ((AR, accuracy, 1), ("mars 0.95 B4", accuracy, 1), _lossless(4))
-        lines.append((shown, f"{read:,.0f}", *_figures(found, name, ways)))
-    columns = ("what is trained", "tokens read", "AR %", "τ 0.95, B = 4 %", "lossless B = 4 TPF")
-    return Table("", columns, tuple(lines))
-
-
-def _lossless(block_size: int) -> Way:
-    return f"lossless 0 B{block_size}", tokens_per_forward, 2
-
-
-def _variants(found: AblationResults) -> list[tuple[str, str]]:
-    start = found.content["start"]
-    return [
-        (one, shown.format(start=start))
-        for one, shown in ROWS["ablations"].items()
-        if one in found.runs
-    ]
-
-
-def _figures(found: AblationResults, name: str, ways: Sequence[Way]) -> list[str]:
-    figures = [(found.figure(name, way, metric), digits) for way, metric, digits in ways]
-    return [NONE if figure is None else figure.text(digits) for figure, digits in figures]
 
 
 def recipes(content: Content) -> Table:

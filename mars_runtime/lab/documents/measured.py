@@ -5,14 +5,11 @@ in, a table out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from mars_runtime.lab.benchmark.beside import Beside
 from mars_runtime.lab.profiling.forward import CONTEXT
 from mars_runtime.lab.tables import NONE, Table, number
 from mars_runtime.statistics import Estimate
@@ -53,34 +50,6 @@ def task_ratios_in_short(content: Content) -> Table:
     return _ratios(content, ROWS["task_ratios_in_short"])
 
 
-def drafts(content: Content) -> Table:
-    """Speculative decoding beside MARS: what it foresees, what that costs, what it gains."""
-    peers = {one["peer"]: one["families"] for one in content["series"][0]["peers"]}
-    lines = []
-    for shown, peer in ROWS["drafts"].items():
-        found, own = _compared(content, peer, "AR"), peers[peer]
-        forwards = own["draft_forwards"]
-        lines.append(
-            (
-                shown,
-                f"{own['effective_tpf']:.2f}",
-                f"{forwards:.2f}" if forwards else NONE,
-                estimate(found["overall"]),
-                value(found["by_family"]["natural"]),
-            )
-        )
-    foreseen = ("tokens per forward of the target", "forwards of the draft to each")
-    gained = ("tokens/s, times AR", "natural text")
-    columns = ("way, all but the first with AR's output", *foreseen, *gained)
-    return Table("", columns, tuple(lines))
-
-
-def beside(content: Content) -> Table:
-    """Tokens per second beside busy processes, by way and number of threads."""
-    (table,) = TypeAdapter(Beside).validate_python(content).tables()
-    return table
-
-
 def shape(content: Content) -> Table:
     """A shape with random weights: rates, what they are of others', and how near AR comes to what
     reading its weights takes."""
@@ -111,45 +80,6 @@ def requests_held(content: Content) -> Table:
         rates = [fmean(one["num_tokens"] / one["num_forwards"] for one in own) for own in of_kinds]
         lines.append((shown, *(f"{rate:.2f}" for rate in rates)))
     return Table("", ("lossless τ = 0, B = 4", *kinds), tuple(lines))
-
-
-def places(content: Content) -> Table:
-    """How far drawn tokens lie from AR's probabilities, by place in the answer."""
-    lines = []
-    for warmth in content["warmths"]:
-        name = f"temperature {warmth['temperature']:g}"
-        name += f", top-p {warmth['top_p']:g}" if warmth["top_p"] < 1 else ""
-        for shown, key in (
-            (f"{name}: drawn", "seen"),
-            ("as many draws by chance", "by_chance"),
-            ("exceeded by chance once in 1,000", "rare"),
-        ):
-            lines.append((shown, *(f"{place[key]:.3f}" for place in warmth["places"])))
-    numbers = [str(place["place"] + 1) for place in content["warmths"][0]["places"]]
-    return Table("", ("place in the answer", *numbers), tuple(lines))
-
-
-def stretches(content: Content) -> Table:
-    """What a growing text costs, by place in it."""
-    shown = {"AR": "AR", "lossless τ=0 B=4 groups": "lossless", "MARS τ=0.95 B=4": "τ 0.95"}
-    ways = {shown[way]: [one for one in content["stretches"] if one["way"] == way] for way in shown}
-    lines: list[Sequence[str]] = [
-        (f"tokens per forward, {words}", *(f"{one['tpf']:.2f}" for one in ways[way]))
-        for way, words in ROWS["stretches"].items()
-    ]
-    for way, found in ways.items():
-        lines.append((f"ms per token, {way}", *(f"{one['ms_per_token']:.1f}" for one in found)))
-    for way, found in ways.items():
-        places = 1 if way == "AR" else 0
-        waits = [", ".join(f"{wait:.{places}f}" for wait in one["waits"]) for one in found]
-        name = f"the same, {way}"
-        if way == "AR":
-            name = "wait for the next token, AR: p50, p95, p99, ms"
-        lines.append((name, *waits))
-    kept = [f"{one['cache_bytes'] / 1e6:.0f}" for one in ways["AR"]]
-    lines.append(("keys and values, MB, every way", *kept))
-    columns = [f"{one['start']:,} to {one['end']:,}" for one in ways["AR"]]
-    return Table("", ("place in the text", *columns), tuple(map(tuple, lines)))
 
 
 def _compared(content: Content, peer: str, baseline: str) -> Mapping[str, Any]:
