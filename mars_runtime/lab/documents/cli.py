@@ -19,7 +19,7 @@ from inspect import signature
 from pathlib import Path
 from types import FunctionType
 
-from mars_runtime.lab.documents import counted, gpu, measured
+from mars_runtime.lab.documents import gpu, views
 from mars_runtime.lab.tables import Table
 from mars_runtime.outputs import OutputError, write_text
 
@@ -29,9 +29,9 @@ MARKED = re.compile(
     r"(?P<table>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
-VIEWS: dict[str, Callable[[measured.Content], Table]] = {
+VIEWS: dict[str, Callable[[views.Content], Table]] = {
     name: view
-    for module in (measured, counted, gpu)
+    for module in (views, gpu)
     for name, view in vars(module).items()
     if isinstance(view, FunctionType) and not name.startswith("_")
     if list(signature(view).parameters) == ["content"]

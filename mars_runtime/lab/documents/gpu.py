@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mars_runtime.lab.documents.measured import Content, estimate
+from mars_runtime.lab.documents.views import Content, estimate
 from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork
 from mars_runtime.lab.tables import NONE, Table
 

@@ -1,12 +1,11 @@
-"""Views of what ``evaluate``, ``lm_eval_table``, trainings and ``app.examples.measure`` wrote, as
-the documents show them: a result in, a table out. Counts, no times.
-"""
+"""Views: functions that make a table of a document from a result file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,9 +17,9 @@ from mars_runtime.lab.ablation.report import (
     accuracy,
     tokens_per_forward,
 )
-from mars_runtime.lab.documents.measured import Content, estimate, value
 from mars_runtime.lab.evaluation.report import Average, Summary, averages_table, families_table
 from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
+from mars_runtime.lab.profiling.forward import CONTEXT
 from mars_runtime.lab.tables import (
     NONE,
     Table,
@@ -30,13 +29,105 @@ from mars_runtime.lab.tables import (
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
-ROWS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-"""What a view shows, by its name in the result, and how a document calls it."""
+Content = Mapping[str, Any]
+
+ROWS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+"""View -> its rows: the label in the document and the name in the result, in either order."""
 EVERY = "lossless τ=0 B=4 groups"
 SHOWN_DEPTHS = (2, 3, 4, 8)
 EXAMPLES_OF = "tau=0.8"
 
 AVERAGES, SUMMARIES = TypeAdapter(list[Average]), TypeAdapter(list[Summary])
+
+
+def estimate(found: Mapping[str, float] | None) -> str:
+    """``1.93 [1.88, 1.99]``, or a dash."""
+    return number(Estimate(**found)) if found else NONE
+
+
+def value(found: Mapping[str, float] | None) -> str:
+    """``1.93``, or a dash."""
+    return f"{found['value']:.2f}" if found else NONE
+
+
+def chat_ratios(content: Content) -> Table:
+    """Ratios of tokens per second on the chat model, by kind of request."""
+    return _ratios_by_kind(content, "chat_ratios")
+
+
+def chat_ratios_in_short(content: Content) -> Table:
+    """The rows of ``chat_ratios`` that the README shows."""
+    return _ratios_by_kind(content, "chat_ratios_in_short")
+
+
+def task_ratios(content: Content) -> Table:
+    """Ratios of tokens per second on a task checkpoint."""
+    return _ratios(content, "task_ratios")
+
+
+def task_ratios_in_short(content: Content) -> Table:
+    """The rows of ``task_ratios`` that the README shows."""
+    return _ratios(content, "task_ratios_in_short")
+
+
+def shape(content: Content) -> Table:
+    """A shape with random weights: rates, what they are of others', and how near AR comes to what
+    reading its weights takes."""
+    peers = {one["peer"]: one["families"] for one in content["series"][0]["peers"]}
+    work, limits = content["load"], content["machine"]
+    read = work["weight_bytes"] + CONTEXT * work["position_bytes"]
+    found = {(one["peer"], one["baseline"]): one["overall"] for one in content["comparisons"]}
+    lines = []
+    for shown, peer in ROWS["shape"].items():
+        rate = peers[peer]["decode_rate"]
+        share = f"{rate * read / limits['bytes_per_second']:.2f}" if peer == "AR" else NONE
+        over = [estimate(found.get((peer, base))) for base in ("AR", "llama.cpp")]
+        lines.append((shown, f"{rate:.1f}", *over, share))
+    columns = ("tokens/s", "times AR here", "times llama.cpp", "share of the limit")
+    return Table("", ("random weights, one prompt at a time", *columns), tuple(lines))
+
+
+def requests_held(content: Content) -> Table:
+    """Tokens per forward of lossless decoding at B = 4 on the requests of the benchmark."""
+    samples = content["series"][0]["samples"]
+    kinds = list(dict.fromkeys(one["family"] for one in samples))
+    lines = []
+    for shown, peer in ROWS["requests_held"].items():
+        of_kinds = [
+            [one for one in samples if (one["peer"], one["family"]) == (peer, kind)]
+            for kind in kinds
+        ]
+        rates = [fmean(one["num_tokens"] / one["num_forwards"] for one in own) for own in of_kinds]
+        lines.append((shown, *(f"{rate:.2f}" for rate in rates)))
+    return Table("", ("lossless τ = 0, B = 4", *kinds), tuple(lines))
+
+
+def _comparisons(content: Content, view: str) -> dict[str, Mapping[str, Any]]:
+    """Label of each row of a view -> its comparison, one prompt at a time."""
+    found = {
+        (one["peer"], one["baseline"]): one
+        for one in content["comparisons"]
+        if one["batch_size"] == 1
+    }
+    return {label: found[peer, baseline] for label, (peer, baseline) in ROWS[view].items()}
+
+
+def _ratios(content: Content, view: str) -> Table:
+    lines = [
+        (label, estimate(one["overall"]), estimate(one["by_family"]["natural"]))
+        for label, one in _comparisons(content, view).items()
+    ]
+    return Table("", ("one prompt at a time", "six task families", "natural text"), tuple(lines))
+
+
+def _ratios_by_kind(content: Content, view: str) -> Table:
+    found = _comparisons(content, view)
+    kinds = list(next(iter(found.values()))["by_family"])
+    lines = [
+        (label, *(value(one["by_family"][kind]) for kind in kinds), estimate(one["overall"]))
+        for label, one in found.items()
+    ]
+    return Table("", ("one prompt at a time", *kinds, "average"), tuple(lines))
 
 
 def way_of(found: Mapping[str, Any]) -> str:
