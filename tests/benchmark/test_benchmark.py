@@ -199,13 +199,6 @@ def test_wrong_arguments_get_one_sentence(
     assert said in capsys.readouterr().err
 
 
-def test_the_grid_holds_every_tau_and_block_size():
-    ways = cli.ways_of(arguments("--grid"))
-    fixed = [name for name in ways if name.startswith("MARS") and "auto" not in name]
-    assert len(fixed) == 9
-    assert cli.ways_of(arguments()).keys() <= ways.keys()
-
-
 def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

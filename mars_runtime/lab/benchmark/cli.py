@@ -55,7 +55,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--block-sizes", nargs="+", type=int, default=None, help="4")
     add("--lossless-taus", nargs="*", type=float, default=None, help="0")
     add("--lossless-block-sizes", nargs="*", type=int, default=None, help="8")
-    add("--grid", action="store_true", help="MARS at τ 0.95, 0.8, 0.5 and B 2, 4, 8")
     add("--drafts", nargs="*", default=[], help="speculative decoding by these draft checkpoints")
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32], help="in batches")
     add("--llama-cpp", default=None, metavar="PYTHON", help="a Python that has llama-cpp-python")
@@ -155,15 +154,12 @@ def ways_of(args: argparse.Namespace) -> dict[str, DecodeSettings]:
     default = plan.default_for(args.checkpoint, args.families)
     limit = default.max_new_tokens if args.max_new_tokens is None else args.max_new_tokens
     given = [args.taus, args.block_sizes, args.lossless_taus, args.lossless_block_sizes]
-    if default is REQUESTS and not args.grid and given == [None] * len(given):
+    if default is REQUESTS and given == [None] * len(given):
         ways = plan.request_ways(limit)
     else:
         defaults: list[list[Any]] = [[0.95], [4], [0.0], [8]]
         filled = [one if had is None else had for had, one in zip(given, defaults, strict=True)]
         taus, sizes, lossless_taus, lossless_sizes = filled
-        if args.grid:
-            taus = list(dict.fromkeys([*taus, *plan.GRID_TAUS]))
-            sizes = list(dict.fromkeys([*sizes, *plan.GRID_BLOCK_SIZES]))
         ways = plan.runtime_ways(taus, sizes, lossless_taus, lossless_sizes, limit)
     trained = {name: known[name].block_size > 1 for name in args.drafts}
     return ways | plan.speculative_ways(trained, limit)

@@ -32,7 +32,6 @@ MIXED = "mixed"
 WHOLE = ("int8", "int4")
 """Types that transformers has not: it computes such a shape in fp32, many times slower, once."""
 
-GRID_TAUS, GRID_BLOCK_SIZES = (0.95, 0.8, 0.5), (2, 4, 8)
 FEWEST_BATCHES = 4
 PAPER_DRAFTS = 4  # K of its section 4.6
 MASKS_AND_ONE = 4
