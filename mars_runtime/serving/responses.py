@@ -56,7 +56,7 @@ ENDED = {"stop": "completed", "length": "incomplete"}
 
 
 def _messages(value: Any) -> Any:
-    """A text as the only message; of a list, every item has to be a message."""
+    """Return a text as the only message, or a list in which every item is a message."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
@@ -114,7 +114,7 @@ def read_request(body: bytes) -> ResponseRequest:
 
 
 def _check_supported(values: Json) -> None:
-    """Raises ApiError for what would change the response and cannot be done."""
+    """Raise ApiError for fields that would change the response and are not supported."""
     check_supported(values, NEUTRAL)
     text, include = values.get("text"), values.get("include")
     if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
