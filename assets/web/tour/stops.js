@@ -1,9 +1,9 @@
-// What each stop of the tour says and shows. Figures are not written here: they come from recordings, and
-// tests/app/test_talk.py checks that each recording shows what its stop says. A race's beats: play until a number of passes
-// of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that pass. Races play pass by pass
-// unless `clock` says seconds.
+// Texts and content of each stop of the tour. Figures are not written here: they come from recordings, and
+// tests/app/test_talk.py checks that each recording shows what its stop says. A race's beats: play until a number of
+// passes of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that pass. Races play
+// pass by pass unless `clock` says seconds.
 
-export const MODEL = "mars-smollm2"; // whose talk it is, where a stop shows none of its runs
+export const MODEL = "mars-smollm2"; // the tour's model, for stops without a run
 /** @type {Stop[]} */
 export const TOUR = [
   {

@@ -148,7 +148,8 @@ class ConversationView {
 
   /**
    * Prepares the turn of a run that a view starts: another run of the displayed one, or a branch from one of its
-   * tokens. It becomes a sibling of that turn. A run without a turn, such as a recording, gets one first.
+   * tokens. It becomes a sibling of that turn. A branch of a run without a turn, such as a recording, adds
+   * one for it first.
    * @param {Run} run
    * @param {ForkPlace | null} fork
    */

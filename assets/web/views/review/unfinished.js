@@ -84,7 +84,7 @@ export class Unfinished {
     this.element.hidden = false;
   }
 
-  // Sends stored answers back to a server that has lost them. If it cannot open them, the set starts over.
+  // Sends stored answers back to a server that has lost them. If it cannot open them, they are dropped.
   async goOn() {
     const { set } = this;
     if (!set?.asked) return;
