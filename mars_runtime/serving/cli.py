@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
 def serve_here(
     plan: ServePlan, at: str, wanted: int, proxies: int, origins: Sequence[str], key: str
 ) -> int:
-    """Serve from this process only, behind so many proxies; return the exit code.
+    """Serve from this process, behind ``proxies`` trusted proxies; return the exit code.
 
-    key: the key that callers must send; empty for none.
+    key: the key that clients must send; empty for none.
     """
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies

@@ -36,9 +36,9 @@ SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 BUSY = b'{"detail":"Several requests from your address are being sent: wait for one to end."}'
 MAX_UNFINISHED = 16
 SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # bytes that count as the largest body where bodies are small
+MIN_SHARE = 4_000_000  # lower bound of the largest body's size
 LARGE = 1_000_000  # bytes of a body whose memory is returned to the system
-TRIM_SECONDS = 2.0  # after that, once for all large bodies that end meanwhile
+TRIM_SECONDS = 2.0  # delay, so that several large bodies are handled at once
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
 """Wrong keys per minute after which an address is blocked, and for how long: doubled each time, up
@@ -137,7 +137,7 @@ class BodyLimit:
                 self._trim = asyncio.get_running_loop().call_later(TRIM_SECONDS, self._return)
 
     def _return(self) -> None:
-        """Return the memory of large bodies to the system, which the allocator would keep."""
+        """Return the memory of freed large bodies to the system; the allocator would keep it."""
         self._trim = None
         asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
 

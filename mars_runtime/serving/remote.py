@@ -444,7 +444,7 @@ def _check(answer: httpx.Response) -> None:
 
 
 def _sentence(body: str) -> str:
-    """What the machine says went wrong; empty where it says nothing that is ours."""
+    """Return the error message in a response body; empty if there is none in our format."""
     try:
         message = json.loads(body)["error"]["message"]
     except (ValueError, LookupError, TypeError, RecursionError):

@@ -255,7 +255,7 @@ class Message(Body):
 
 
 class StreamOptions(Body):
-    """What a stream returns in addition to text."""
+    """Extra parts of a stream besides text."""
 
     include_usage: bool = False
 
@@ -487,9 +487,9 @@ def read_completion(kind: Kind, body: bytes) -> Completion:
 
 
 def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Completion:
-    """Return the request that these fields make. Raises ApiError.
+    """Build the completion request from these fields. Raises ApiError.
 
-    field: the one that held the prompt before it was translated.
+    field: the field that held the prompt before translation, for error messages.
     """
     check_supported(posted, NEUTRAL)
     asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
@@ -657,7 +657,7 @@ def check_length(num_tokens: int, most: int) -> None:
 
 
 def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:
-    """Check the length of a text, or of each message of a conversation; 0 allows any.
+    """Check the length of a text, or of each message of a conversation; 0 means no limit.
 
     Raises ApiError, which names ``field``.
     """

@@ -49,10 +49,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "prompt": (),
     "top_logprobs": (0,),
 }
-"""Fields that this server cannot obey, and their values that change nothing."""
+"""Unsupported fields, with their values that change nothing."""
 LOGPROBS = "message.output_text.logprobs"
 ENDED = {"stop": "completed", "length": "incomplete"}
-"""Statuses of a response by the reason for which the chat's answer ended."""
+"""Status of a response by the finish reason of its chat answer."""
 
 
 def _messages(value: Any) -> Any:
@@ -87,7 +87,7 @@ ResponsesBody = with_settings(ResponsesFields, SERVED)
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """A request as posted, and the chat that answers it."""
+    """A parsed request, and the chat request into which it is translated."""
 
     posted: ResponsesFields
     chat: Completion
@@ -125,7 +125,7 @@ def _check_supported(values: Json) -> None:
 
 
 class ResponseEnvelope:
-    """What the events of one response have in common, and the response as a whole."""
+    """Builds the JSON of one response: its events, or the whole response."""
 
     def __init__(self, request: ResponseRequest, chat: Envelope) -> None:
         self.name = f"resp_{uuid.uuid4().hex}"
