@@ -13,7 +13,7 @@ from app.layout.wiring import owner_of
 
 
 def compare_tab(max_import_bytes: int) -> None:
-    """Build the tab; there is nothing to wire, for the browser keeps and draws it all."""
+    """Build the tab. It needs no wiring: the browser stores and draws everything."""
 
     def judge(text: str, request: gr.Request) -> dict[str, Any]:
         return read_import(text, max_import_bytes, owner_of(request))

@@ -1,9 +1,8 @@
-"""The controls of the page: those of the table of settings and a few beside them, how each is read,
-and what each method makes of the settings.
+"""Controls of the page: how each value is validated, and which settings each method uses.
 
-Every value arrives raw, from the page or from anyone who posts past it, and is checked here and
-again by ``DecodeSettings``; a refusal is one sentence that names what to change and never repeats
-the prompt. Knows no gradio and no engine.
+Most controls come from the table of settings. Every value arrives raw, from the page or from any
+other client, and is validated here and again by ``DecodeSettings``. An error is one sentence that
+names what to change and never repeats the prompt.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from mars_runtime.settings import (
 from mars_runtime.text import TextError, check_system
 
 DEFAULTS = replace(RECOMMENDED, stop_loops=True)
-"""The settings that the page and its endpoints start with: AR's own text, in the least time."""
+"""Initial settings of the page and its endpoints: the fastest ones with AR's own text."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
-"""What tabs begin with that have no controls but their own."""
+"""Initial settings of tabs that have only their own controls."""
 FIXED_BLOCK_SIZE = 4
-"""B where the visitor chooses it and has not moved its slider, and where it can't be chosen."""
+"""B while the slider has not been moved, and for methods that cannot choose it automatically."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
-"""What the page offers of it: a rest of N forwards after each makes a run N + 1 times slower."""
+"""Paces that the page offers: a pause of N forwards after each makes a run N + 1 times slower."""
 RACE = ("mars", "ar")
-"""The methods that the page opens with, side by side; links of before call them ``race``."""
+"""Methods that the page opens with; old links call them ``race``."""
 MAX_LANES = 4
 
 
 class RefusalError(ValueError):
-    """What cannot be run: ``field`` is the control at fault, the message one sentence."""
+    """An invalid request. ``field`` is the control at fault; the message is one sentence."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -50,7 +49,7 @@ class RefusalError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What this app and the chosen checkpoint allow: characters, tokens, trained depth."""
+    """Limits of this app and the chosen checkpoint: characters, tokens, trained depth."""
 
     max_prompt_chars: int
     max_new_tokens: int
@@ -61,10 +60,9 @@ class Limits:
 class Control:
     """One control of a tab.
 
-    read: its raw value to the one in force; raises RefusalError.
-    is_setting: a field of ``DecodeSettings``. is_steered: it acts on a run that goes on.
-    link: its name in shared links, empty where they do not hold it. is_text: what a link says is
-    the value itself, never a number or a switch.
+    read: validates its raw value; raises RefusalError. is_setting: it is a field of
+    ``DecodeSettings``. is_steered: a change applies to a running run. link: its name in shared
+    links; empty if they omit it. is_text: its value in a link is text, never a number or a switch.
     """
 
     name: str
@@ -78,12 +76,12 @@ class Control:
 def read_all(
     controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
 ) -> dict[str, Any]:
-    """The values in force by the names of their controls. Raises RefusalError."""
+    """Return the validated values by the names of their controls. Raises RefusalError."""
     return {control.name: control.read(values.get(control.name), limits) for control in controls}
 
 
 def read_prompt(value: object, limits: Limits) -> str:
-    """The prompt as typed. Raises RefusalError for blank, long or broken text."""
+    """Validate the prompt. Raises RefusalError for blank, long or invalid text."""
     if not isinstance(value, str):
         raise RefusalError("prompt", "The prompt must be text.")
     if not value.strip():
@@ -98,8 +96,9 @@ def read_prompt(value: object, limits: Limits) -> str:
 
 
 def read_system(value: object, limits: Limits | None = None) -> str:
-    """The system prompt as typed, empty for the checkpoint's own. Raises RefusalError for long or
-    broken text."""
+    """Validate the system prompt; empty means the checkpoint's own. Raises RefusalError for long or
+    invalid text.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -114,12 +113,12 @@ def read_system(value: object, limits: Limits | None = None) -> str:
 
 
 def is_broken(text: str) -> bool:
-    """Whether the text has a NUL or half a surrogate pair."""
+    """Whether the text has a NUL or an unpaired surrogate."""
     return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def read_setting(name: str, value: Any, limits: Limits) -> Any:
-    """One field of DecodeSettings, judged alone. Raises RefusalError."""
+    """Validate one field of DecodeSettings on its own. Raises RefusalError."""
     if isinstance(value, float) and value.is_integer() and SETTINGS[name].type is not float:
         value = int(value)
     if name == "block_size" and isinstance(value, int) and value > limits.block_size:
@@ -136,8 +135,10 @@ def read_setting(name: str, value: Any, limits: Limits) -> Any:
 
 
 def read_view(value: object, limits: Limits) -> list[str]:
-    """Which methods to run side by side, in the order of their table: a list of their names, or a
-    text with commas between them. Raises RefusalError."""
+    """Validate the methods to run and return them in the order of their table.
+
+    The value is a list of names, or names separated by commas. Raises RefusalError.
+    """
     wanted: list[Any] = list(value) if isinstance(value, (list, tuple)) else []
     if isinstance(value, str):
         wanted = list(RACE) if value == "race" else value.split(",")
@@ -149,7 +150,7 @@ def read_view(value: object, limits: Limits) -> list[str]:
 
 
 def number(name: str, what: str, low: float, high: float, is_steered: bool = False) -> Control:
-    """A number of a range; ``what`` begins the refusal."""
+    """Return a control for a bounded number; ``what`` starts its error message."""
 
     def read(value: Any, limits: Limits) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -161,7 +162,7 @@ def number(name: str, what: str, low: float, high: float, is_steered: bool = Fal
 
 
 def count(name: str, low: int, high: int) -> Control:
-    """A whole number of a range."""
+    """Return a control for a bounded whole number."""
 
     def read(value: Any, limits: Limits) -> int:
         if isinstance(value, float) and value.is_integer():
@@ -175,7 +176,7 @@ def count(name: str, low: int, high: int) -> Control:
 
 
 def switch(name: str, what: str, is_steered: bool = False) -> Control:
-    """On or off; ``what`` begins the refusal."""
+    """Return a control that is on or off; ``what`` starts its error message."""
 
     def read(value: object, limits: Limits) -> bool:
         if not isinstance(value, bool):
@@ -186,7 +187,9 @@ def switch(name: str, what: str, is_steered: bool = False) -> Control:
 
 
 def choice(name: str, titles: Mapping[str, str], ask: str = "Choose one of") -> Control:
-    """One of some names; ``ask`` begins the refusal, which lists their titles."""
+    """Return a control for one of several names. ``ask`` starts its error message, which lists the
+    titles.
+    """
 
     def read(value: object, limits: Limits) -> str:
         if not isinstance(value, str) or value not in titles:
@@ -197,18 +200,20 @@ def choice(name: str, titles: Mapping[str, str], ask: str = "Choose one of") -> 
 
 
 def read_checkpoint(value: object, limits: Limits) -> str:
-    """The name of a checkpoint, which has been looked up already: the limits are its own."""
+    """Return the name of a checkpoint. It was validated when its limits were looked up."""
     return str(value)
 
 
 def settings_with(*first: str) -> tuple[str, ...]:
-    """Every setting that has a control: these first, the others as the table has them."""
+    """Return every setting that has a control: these first, then the others in the order of the
+    table.
+    """
     shown = [name for name, line in SETTINGS.items() if line.label]
     return tuple(dict.fromkeys((*first, *shown)))
 
 
 def setting(name: str) -> Control:
-    """The control of a line of the table."""
+    """Return the control of a setting in the table."""
     line = SETTINGS[name]
     read = partial(read_setting, name)
     return Control(name, read, is_setting=True, is_steered=line.is_steered, link=line.link)
@@ -230,19 +235,19 @@ LIVE_SETTINGS = settings_with(
 LIVE = (
     PROMPT,
     *map(setting, LIVE_SETTINGS),
-    Control("view", read_view, link="lanes", is_text=True),  # gradio opens the API page by "view"
+    Control("view", read_view, link="lanes", is_text=True),  # Gradio uses "view" for its API page
     CHECKPOINT,
     SYSTEM,
-    AUTO_BLOCK_SIZE,  # in links the block size "auto"
+    AUTO_BLOCK_SIZE,  # in links: block size "auto"
     number("pace", "Slow motion", 0, MAX_PACE, is_steered=True),
 )
-"""Those of the Live tab. Every other list of them is taken from here."""
+"""Controls of the Live tab. All other lists of controls are derived from it."""
 POSTED = tuple(control.name for control in LIVE)
 STEERED = tuple(control.name for control in LIVE if control.is_steered)
 LINKED = {control.name: control for control in LIVE if control.link}
 SHARED = (*LINKED, "auto")
 SHOWN = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
-"""Controls that show what a run was started with from a view, which brings the others."""
+"""Controls that are set to a view's run; the view brings the other values itself."""
 
 
 _STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
@@ -250,24 +255,26 @@ _STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What may change while text streams; settings that may not are at their defaults."""
+    """Settings that may change while text streams; all other settings have their defaults."""
 
     settings: DecodeSettings
     pace: float
 
     def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
-        """The settings with those that may change."""
+        """Return ``settings`` with the steered ones replaced."""
         changes = {name: getattr(self.settings, name) for name in _STEERED_SETTINGS}
         return replace(settings, **changes)
 
 
 def read_live(values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """All controls of the Live tab; under ``settings`` those that decode. Raises RefusalError."""
+    """Validate all controls of the Live tab; ``settings`` in the result has the decoding ones.
+    Raises RefusalError.
+    """
     return _with_settings(LIVE, values, limits)
 
 
 def read_steering(values: Mapping[str, Any], limits: Limits) -> Steering:
-    """The controls that steer. Raises RefusalError."""
+    """Validate the controls that steer a running run. Raises RefusalError."""
     found = _with_settings([each for each in LIVE if each.is_steered], values, limits)
     return Steering(found["settings"], found["pace"])
 
@@ -275,7 +282,9 @@ def read_steering(values: Mapping[str, Any], limits: Limits) -> Steering:
 def _with_settings(
     controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
 ) -> dict[str, Any]:
-    """Where B is chosen automatically, its slider is not read."""
+    """Validate these controls and build the settings. With automatic B the slider's value is
+    ignored.
+    """
     is_auto = AUTO_BLOCK_SIZE.read(values.get("auto", False), limits)
     chosen = {"block_size": AUTO} if is_auto else {}
     found = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
@@ -284,21 +293,23 @@ def _with_settings(
 
 
 def title_of(settings: DecodeSettings) -> str:
-    """What the page calls a run with these settings."""
+    """Return the page's name for the method of these settings."""
     return TITLES[LOOKUP if settings.is_ar_lookup else settings.method]
 
 
 def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
-    """The settings by which a method decodes: the visitor's where it obeys them, plain ones where
-    it does not, so that a trace says what was in force."""
+    """Return the settings with which a method decodes.
+
+    Settings that the method does not use get plain values, so a trace reports what was in force.
+    """
     facts = LANES[method]
     obeyed = {name: getattr(settings, name) for name in facts.obeys}
     if settings.is_auto and not facts.has_auto and obeyed:
         obeyed["block_size"] = FIXED_BLOCK_SIZE
     if method == "block_diffusion":
-        if settings.block_size == 1:  # its checkpoints hide the slider
+        if settings.block_size == 1:  # the page hides its slider
             obeyed["block_size"] = AUTO
-        if settings.lossless:  # there τ says how boldly to draft, and nothing is drafted here
+        if settings.lossless:  # then τ is for drafts, and this method has none
             obeyed["tau"] = DecodeSettings().tau
     common = {name: getattr(settings, name) for name in OBEYED_BY_ALL if name not in facts.refuses}
     if method == LOOKUP:

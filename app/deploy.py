@@ -1,9 +1,8 @@
 """``python -m app.deploy --to FOLDER``: writes the folder that is uploaded as a Space.
 
-For the upload itself see ``docs/deploy.md``. The folder holds the tracked files that the app reads,
-and those written for a Space. Whatever differs between the kinds of Space stands in the front
-matter of the card, in the requirements or in a variable of the Space, so that one kind becomes
-another without a line of code.
+For the upload itself see ``docs/deploy.md``. The folder has the tracked files that the app reads,
+and those generated for a Space. The kinds of Space differ only in the card's front matter, the
+requirements and the Space's variables, never in code.
 """
 
 from __future__ import annotations
@@ -40,19 +39,18 @@ NO_GIT = (
 NOT_HERE = "{} is not installed here: pip install -r requirements.txt, and try what you deploy."
 OCCUPIED = "{} is occupied: name a folder that is empty or not there."
 CPU_WHEELS = "--extra-index-url https://download.pytorch.org/whl/cpu"
-"""Where torch comes without CUDA, gigabytes less."""
+"""Package index with torch builds without CUDA, which are gigabytes smaller."""
 BEHIND = {"MARS_NUM_PROXIES": "1"}
-"""What every Space has before it: the hub's own proxy."""
+"""Variables of every Space: the Hub's own proxy is in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A kind of Space.
 
-    hardware: what the card suggests; python: the version it asks for. variables: of the Space.
-    preload: repositories of the hub that its image holds. pins: versions that the hardware demands,
-    of packages that are required anyway or for this kind alone. options: of pip. packages: of
-    Debian.
+    hardware: suggested by the card. python: version in the card. variables: of the Space. preload:
+    Hub repositories included in its image. pins: package versions that the hardware requires.
+    options: of pip. packages: of Debian.
     """
 
     hardware: str
@@ -67,7 +65,7 @@ class Target:
 
 SMALL, LARGE = "Xalphinions/MARS-Qwen2.5-0.5B-blk8", "Xalphinions/MARS-Qwen2.5-7B-blk8"
 SMALL_CPU = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
-"""Where positions are dear: four proposals in a forward."""
+"""Checkpoint for slow CPUs, where positions are expensive: four proposals in a forward."""
 
 TARGETS: Mapping[str, Target] = {
     "cpu": Target(
@@ -107,11 +105,11 @@ TARGETS: Mapping[str, Target] = {
 
 
 class DeployError(ValueError):
-    """The folder cannot be made; the message is one sentence that says what to do."""
+    """The folder cannot be written; the message is one sentence that says what to do."""
 
 
 def main() -> int:
-    """Write the folder; the exit code."""
+    """Write the folder and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.deploy", description=__doc__)
     parser.add_argument("--to", type=path_of, required=True, help="folder to write")
     parser.add_argument(
@@ -129,8 +127,11 @@ def main() -> int:
 
 
 def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
-    """Write the Space of a target into ``folder``, whole or not at all; returns the names of its
-    files. Raises DeployError or OutputError."""
+    """Write the Space of a target into ``folder``, completely or not at all, and return the file
+    names.
+
+    Raises DeployError or OutputError.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DeployError(OCCUPIED.format(folder))
     names, texts = tracked(root), written(TARGETS[target], root)
@@ -153,7 +154,7 @@ def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
 
 
 def tracked(root: Path = ROOT) -> list[str]:
-    """The files of the repository that the app needs when it runs. Raises DeployError."""
+    """Return the tracked files that the app needs at run time. Raises DeployError."""
     command = ["git", "-C", str(root), "ls-files", "-z"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -167,7 +168,7 @@ def tracked(root: Path = ROOT) -> list[str]:
 
 
 def written(target: Target, root: Path = ROOT) -> dict[str, str]:
-    """Name -> text of the files that are made for a target. Raises DeployError."""
+    """Return the generated files of a target, text by name. Raises DeployError."""
     texts = {
         "README.md": card(target, (root / "README.md").read_text("utf-8")),
         "requirements.txt": _lines(target.options, requirements(target, root)),
@@ -179,8 +180,9 @@ def written(target: Target, root: Path = ROOT) -> dict[str, str]:
 
 
 def requirements(target: Target, root: Path = ROOT) -> Iterator[str]:
-    """The app's own requirements, each in the version that is installed here: what was tried is
-    what is deployed. Raises DeployError."""
+    """Yield the app's requirements, pinned to the installed (tested) versions. Raises
+    DeployError.
+    """
     text = (root / "requirements.txt").read_text("utf-8")
     names = re.findall(r"^[\w.-]+", text, re.MULTILINE)
     for name in dict.fromkeys([*names, *target.pins]):
@@ -188,7 +190,7 @@ def requirements(target: Target, root: Path = ROOT) -> Iterator[str]:
 
 
 def installed(name: str) -> str:
-    """A version without the mark of a build, which other hardware has not. Raises DeployError."""
+    """Return the installed version without a build suffix such as +cpu. Raises DeployError."""
     try:
         return metadata.version(name).partition("+")[0]
     except metadata.PackageNotFoundError as error:
@@ -196,8 +198,9 @@ def installed(name: str) -> str:
 
 
 def card(target: Target, readme: str) -> str:
-    """The Space's card: the front matter of the repository's with what the target needs, and what
-    the page is. Raises DeployError."""
+    """Return the Space's card: the repository's front matter with the target's values, and a
+    description of the page. Raises DeployError.
+    """
     found = re.match(r"---\n(.*?)^---\n(.*)", readme, re.DOTALL | re.MULTILINE)
     if found is None:
         raise DeployError("README.md has no front matter: restore it.")
@@ -219,7 +222,7 @@ def _told(variables: Mapping[str, str]) -> str:
 
 
 def _front(front: str, values: Mapping[str, object]) -> str:
-    """The front matter with these values in the place of its own; JSON is YAML."""
+    """Replace values in the front matter. They are written as JSON, which is valid YAML."""
     kept = re.sub(rf"^({'|'.join(values)}):.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
     return kept + _lines(f"{name}: {json.dumps(value)}" for name, value in values.items())
 

@@ -35,7 +35,7 @@ BENCHMARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One way of decoding. quality: a share from 0 to 1; tpf: tokens per forward."""
+    """One method with its settings. quality: a share from 0 to 1. tpf: tokens per forward."""
 
     name: str
     checkpoint: str
@@ -46,10 +46,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PointSet:
-    """Ways that were measured on the same prompts, most of them on one checkpoint. quality:
-    ``accuracy``, or ``agreement``: the share of answers with the very tokens of AR. prompt: what a
-    point is opened with where the visitor has asked this checkpoint nothing; source: the file below
-    ``assets/results/``."""
+    """Methods measured on the same prompts, most of them on one checkpoint.
+
+    quality: ``accuracy``, or ``agreement``: the share of answers with exactly AR's tokens. prompt:
+    the prompt with which a point is opened if the visitor has not run one on this checkpoint.
+    source: the file in ``assets/results/``.
+    """
 
     title: str
     checkpoint: str
@@ -61,7 +63,7 @@ class PointSet:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request, the checkpoint and the settings that fail at it, and what to see there."""
+    """A request that fails with this checkpoint and these settings, and an explanation."""
 
     title: str
     why: str
@@ -74,7 +76,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def frontier_json() -> str:
-    """All sets that have been measured, the paper's curves, and what goes wrong, for the view."""
+    """Return all measured sets, the paper's curves and the failures as JSON for the view."""
     told = {
         "sets": [asdict(one) for one in read_sets(RESULTS)],
         "paper": _read(RESULTS / "paper.json"),
@@ -84,13 +86,14 @@ def frontier_json() -> str:
 
 
 def tour_set() -> dict[str, Any] | None:
-    """The first set, which is the chat model's, as the tour shows it."""
+    """Return the first set (the chat model's) for the tour."""
     return next((asdict(one) for one in read_sets(RESULTS)), None)
 
 
 def failures() -> Iterator[Failure]:
-    """In the order in which they are listed; the prompts are those that ``evaluate`` asks, where a
-    kind and a number of it are named."""
+    """Yield the failures in their listed order. An entry with a kind and a number gets that prompt
+    of ``evaluate``.
+    """
     for told in _read(FAILURES):
         if kind := told.pop("kind", ""):
             number = told.pop("number")
@@ -101,7 +104,7 @@ def failures() -> Iterator[Failure]:
 
 
 def read_sets(folder: Path) -> list[PointSet]:
-    """The sets of a folder of results, those that are there."""
+    """Return the sets of a results folder whose files exist."""
 
     def told(name: str, key: str) -> Rows:
         path = folder / f"{name}.json"
@@ -109,7 +112,7 @@ def read_sets(folder: Path) -> list[PointSet]:
         return found
 
     found = [
-        # Open requests have no right answer: how often a text is AR's own stands for quality.
+        # Open requests have no right answer, so quality is the share of answers equal to AR's.
         *_sets(told("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
         *_sets(told("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
         *_sets(told("evaluation", "averages"), "evaluation", FAMILIES),
@@ -126,8 +129,11 @@ def read_sets(folder: Path) -> list[PointSet]:
 def _sets(
     rows: Rows, source: str, title: str, prompts: str = TASKS, quality: str = "accuracy"
 ) -> Iterator[PointSet]:
-    """A set for each checkpoint of a file. title: of its name and of the number of answers;
-    prompts: the set of examples that a point is opened with."""
+    """Yield one set per checkpoint of a file.
+
+    title: a format with the checkpoint's name and the number of answers. prompts: the set of
+    examples with which a point is opened.
+    """
     for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
         own = [row for row in rows if row["checkpoint"] == checkpoint]
         named = title.format(checkpoint, own[0].get("num_answers"))
@@ -136,9 +142,9 @@ def _sets(
 
 
 def _methods(rows: Rows) -> Iterator[PointSet]:
-    """Every method on the same tasks: one set, though some have a checkpoint of their own."""
+    """Return every method on the same tasks as one set, although some need another checkpoint."""
     drawn = [row for row in rows if row["settings"].get("masked", "both") == "both"]
-    if drawn:  # the page drafts with masks in both models
+    if drawn:  # the page always drafts with masks
         checkpoint = drawn[0]["checkpoint"]
         points = tuple(_point(row, "accuracy", beside=checkpoint) for row in drawn)
         title = f"{checkpoint} and what it is compared with: every method"
@@ -146,7 +152,9 @@ def _methods(rows: Rows) -> Iterator[PointSet]:
 
 
 def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> Point:
-    """``beside``: the checkpoint that most have, which goes without saying."""
+    """Return a row as a point. ``beside``: the most common checkpoint, which is not named in
+    labels.
+    """
     settings, checkpoint = DecodeSettings(**row["settings"]), row["checkpoint"]
     name = describe(settings)
     if beside and checkpoint != beside:

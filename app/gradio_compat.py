@@ -1,8 +1,8 @@
 """Everything in this app that depends on Gradio's internals.
 
-Each part says why Gradio's public interface does not do, what the part brings, and which upstream
-issue asks for it. ``tests/app/test_gradio_compat.py`` names what has moved after an upgrade. The
-figures are of Gradio 6.31 on two CPU cores, in processor seconds.
+Each part states why Gradio's public interface is not enough, what the part saves, and the upstream
+issue. ``tests/app/test_gradio_compat.py`` reports what has changed after an upgrade. Figures:
+Gradio 6.31 on two CPU cores, processor seconds.
 
 ``app/__init__.py`` imports this module before Gradio, so functions here import Gradio themselves.
 """
@@ -37,34 +37,34 @@ log = logging.getLogger(__name__)
 
 API = "/gradio_api"
 CALLS = f"{API}/component_server"
-"""Where Gradio takes calls of server functions, whose values it hands on as they are."""
+"""Route for calls of server functions; Gradio passes their values on unchanged."""
 EVENT = f"{API}/run/predict"
-"""Where events that never wait in line are posted."""
+"""Route for events that skip the queue."""
 READ = re.compile(
     rf"/(config/?|theme\.css|robots\.txt|favicon\.ico|(assets|static)/[\w./-]{{1,200}})?"
     rf"|{API}/(info/?|openapi\.json|app_id/?|queue/data|heartbeat/\w{{1,64}}"
     rf"|call/(v2/)?\w+/\w{{1,64}})"
 )
-"""Paths that the page and its endpoints read."""
+"""Routes that the page and its endpoints read."""
 WRITTEN = re.compile(rf"{EVENT}/?|{CALLS}/?|{API}/(queue/join|cancel|reset/?|call/(v2/)?\w+/?)")
-"""Paths that they post to."""
+"""Routes that they post to."""
 TOOLS = re.compile(rf"{API}/mcp(/.*)?")
 EVENTS = re.compile(rf"{API}/queue/join|{EVENT}/?")
-"""Where an event is posted by its number."""
+"""Routes that take an event by its number."""
 NAMED = re.compile(rf"{API}/call/(?P<v2>v2/)?(?P<name>\w+)/?")
-"""Where an endpoint is called by its name."""
+"""Routes that call an endpoint by its name."""
 QUEUED = re.compile(rf"{API}/(queue/join|call/(v2/)?\w+/?)")
-"""Where an event is posted that waits in line."""
+"""Routes that take an event for the queue."""
 STREAM = f"{API}/queue/data"
-"""The stream of a session."""
+"""Route of a session's stream."""
 CALLED = re.compile(rf"{API}/call/(v2/)?\w+/(?P<event>\w+)")
-"""The stream of a call."""
+"""Route of a call's stream."""
 
 STUB_WRITER = "gradio.component_meta"
 
 
 class _WriterFinder(MetaPathFinder):
-    """Finds the module that writes stubs as Python would, and leaves it unable to write."""
+    """Finds Gradio's module that writes type stubs, as Python would, and disables its writing."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -119,10 +119,10 @@ def poll_less_often(page: gr.Blocks) -> None:
 
 
 def log_without_values(describe: Callable[[BaseException], str]) -> None:
-    """Have Gradio log where an event failed, by ``describe``, instead of printing the exception.
+    """Make Gradio log where an event failed, by ``describe``, instead of printing the exception.
 
-    The text of an exception may hold what a visitor typed. Only a ``gr.Error`` can be kept from
-    being printed (https://github.com/gradio-app/gradio/issues/10136), not other exceptions.
+    The text of an exception may contain a visitor's input. Gradio can only suppress a ``gr.Error``
+    (https://github.com/gradio-app/gradio/issues/10136), not other exceptions.
     """
     from gradio import queueing, routes
 
@@ -137,22 +137,23 @@ def log_without_values(describe: Callable[[BaseException], str]) -> None:
 
 
 CLOCK = Path(__file__).parents[1] / "assets" / "web" / "views" / "page" / "clock.js"
-"""A script that stops Gradio's loading clock, which requests every frame while a page is open. The
-browser of an idle page takes 0.1 % of a core instead of 6.8 %. No upstream issue."""
+"""A script that stops Gradio's loading clock, which redraws every frame while a page is open. The
+browser of an idle page uses 0.1 % of a core instead of 6.8 %. No upstream issue.
+"""
 MANIFEST = '<link rel="manifest" href="/manifest.json" />'
 ICON = '<link rel="icon" href="favicon.ico" />'
 
 
 def edit_document(text: str, root: str, scripts: str) -> str:
-    """Return the page's document with scripts of our own, and without absolute addresses.
+    """Return the page's document with our scripts added and absolute addresses removed.
 
-    root: the address that Gradio was asked at. The document names "." instead: behind a proxy that
-    does not forward its port or folder Gradio derives an address that visitors cannot reach
+    root: the address at which Gradio was requested. The document gets "." instead: behind a proxy
+    that does not forward its port or folder, Gradio derives an address that visitors cannot reach
     (https://github.com/gradio-app/gradio/issues/11714). The manifest has an absolute address; it is
-    replaced by an icon, which a browser would otherwise look for outside the folder.
+    replaced by an icon, which a browser would otherwise request outside the folder.
 
-    scripts: elements for the end of the head, which fetch and run before Gradio's modules. What is
-    passed as ``head`` is only inserted by these (https://github.com/gradio-app/gradio/issues/6426).
+    scripts: elements for the end of the head, which run before Gradio's modules. Gradio's own
+    ``head`` is only inserted by those modules (https://github.com/gradio-app/gradio/issues/6426).
     """
     named = rf'("root":|const root = )"{re.escape(root)}[^"]*"'
     text = re.sub(named, r'\1"."', text)
@@ -163,10 +164,10 @@ def edit_document(text: str, root: str, scripts: str) -> str:
 
 
 def adopt(page: gr.Blocks, app: FastAPI) -> None:
-    """Make Gradio's app that is mounted in ``app`` the one that the page refers to.
+    """Make the Gradio app that is mounted in ``app`` the one that the page refers to.
 
-    ``gr.mount_gradio_app`` does not: validators would store the state of sessions in another app,
-    and ``page.close`` would end no stream. No upstream issue.
+    ``gr.mount_gradio_app`` does not: validators would store session state in another app, and
+    ``page.close`` would not end streams. No upstream issue.
     """
     from starlette.routing import Mount
 
@@ -174,65 +175,66 @@ def adopt(page: gr.Blocks, app: FastAPI) -> None:
 
 
 class Line:
-    """Gradio's queue, as far as ``serving/run_limits.py`` needs it.
+    """Access to Gradio's queue for ``serving/run_limits.py``.
 
-    Gradio keeps the events of a session that never opens its stream, with their messages, and lets
-    them run to their end: up to MARS_MAX_SECONDS (300) instead of 5. No upstream issue.
+    If a session never opens its stream, Gradio stores its events and messages and runs the events
+    to their end: up to MARS_MAX_SECONDS (300) instead of 5. No upstream issue.
     """
 
     def __init__(self, page: gr.Blocks) -> None:
         self._page = page
 
     def has_session(self, session: str) -> bool:
-        """Whether there are messages for a session, or may be."""
+        """Whether the queue has, or may get, messages for a session."""
         return session in self._page._queue.pending_messages_per_session
 
     def session_of(self, event: str) -> str:
-        """The session of an event; an event that has ended is its own."""
+        """Return the session of an event. For an event that has ended, return the event itself."""
         found = self._page._queue.event_ids_to_events.get(event)
         return event if found is None else found.session_hash
 
     def events(self) -> list[tuple[int, Any]]:
-        """The number of each event that waits or runs, and the client that posted it."""
+        """Return the function number and the client of each queued or running event."""
         events = list(self._page._queue.event_ids_to_events.values())
         return [(event.fn._id, event.request.client) for event in events]
 
     async def forget(self, session: str) -> None:
-        """End what a session runs and waits for, and drop its messages."""
+        """Cancel a session's queued and running events and drop its messages."""
         queue = self._page._queue
         await queue.clean_events(session_hash=session)
         queue.pending_messages_per_session.pop(session, None)
         queue.pending_event_ids_session.pop(session, None)
 
 
-TOOL_SECONDS = 0.2  # between two checks of whether a tool has begun
+TOOL_SECONDS = 0.2  # between two checks whether a tool has begun
 
 
 def has_tools() -> bool:
-    """Whether Gradio found all of the package that its MCP server needs: a plain ``pip install
-    mcp`` may bring another version."""
+    """Whether the installed ``mcp`` package has what Gradio's MCP server needs; other versions of
+    it may not.
+    """
     from gradio.mcp import GradioMCPServer
 
     return hasattr(GradioMCPServer, "StreamableHTTPSessionManager")
 
 
 def make_tools(page: gr.Blocks, url: str) -> GradioMCPServer:
-    """The typed endpoints as tools of an MCP server, which Gradio serves with the page.
+    """Return an MCP server with the typed endpoints as tools, which Gradio serves with the page.
 
-    url: where the page is served. ``gr.mount_gradio_app`` cannot be told
-    (https://github.com/gradio-app/gradio/pull/11567 was to add that), and Gradio would call
-    whatever host a request names.
+    url: where the page is served. ``gr.mount_gradio_app`` has no such parameter
+    (https://github.com/gradio-app/gradio/pull/11567 was to add it), so Gradio would call the host
+    that a request names.
 
-    Gradio's own server blocks a thread for each call, goes on with a call whose caller has left (no
-    upstream issue), and answers a refusal with the address that refused it. Values become one text
-    of JSON each; no endpoint returns files.
+    Gradio's own server blocks a thread for each call, continues a call after its client has left
+    (no upstream issue), and includes the address in the message of a rejected call. Each value
+    becomes one JSON text; no endpoint returns files.
     """
     from gradio.mcp import GradioMCPServer
 
     class Tools(GradioMCPServer):
         async def _execute_tool_without_progress(self, job: Any) -> list[Any]:
             result = asyncio.wrap_future(job.future)
-            # An exception that is not read would be logged with its text.
+            # Read the exception; otherwise asyncio logs its text.
             result.add_done_callback(lambda it: it.cancelled() or it.exception())
             with _ended_with_its_caller(job), _in_a_sentence():
                 return [await asyncio.shield(result)]
@@ -253,8 +255,9 @@ def make_tools(page: gr.Blocks, url: str) -> GradioMCPServer:
 
 @contextmanager
 def _ended_with_its_caller(job: Any) -> Iterator[None]:
-    """Cancel the job when its caller leaves: in a thread, because that is a request to this
-    server."""
+    """Cancel the job when its client leaves. This is a request to this server, so it needs a
+    thread.
+    """
     try:
         yield
     except asyncio.CancelledError:
@@ -263,18 +266,18 @@ def _ended_with_its_caller(job: Any) -> Iterator[None]:
 
 
 def _cancel(job: Any) -> None:
-    """Cancel a job once it has returned a value: Gradio does not cancel it before."""
+    """Cancel a job after its first value; Gradio does not cancel it before."""
     import httpx
 
     while not job.done() and not job.outputs():
         time.sleep(TOOL_SECONDS)
-    with suppress(httpx.HTTPError):  # the server has ended meanwhile
+    with suppress(httpx.HTTPError):  # the server has shut down
         job.cancel()
 
 
 @contextmanager
 def _in_a_sentence() -> Iterator[None]:
-    """Raise the sentence of a refusal instead of its status and address."""
+    """Raise a rejected call's own message, without its status and address."""
     import httpx
 
     try:

@@ -1,4 +1,4 @@
-"""The handlers of every tab, made once a process of what they share."""
+"""Handlers of all tabs, created once per process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.traffic.run import TrafficHandlers
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """What the page is built over; each tab takes its own."""
+    """The handlers over which the page is built, one per tab."""
 
     engines: Engines
     book: ExampleBook
@@ -33,7 +33,7 @@ class Handlers:
 
 
 def make_handlers(engines: Engines) -> Handlers:
-    """All of them over these engines, with examples and logs of their own."""
+    """Create all handlers over these engines, with new examples and logs."""
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
     library = Library(engines.settings.data)
     return Handlers(

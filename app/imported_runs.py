@@ -1,8 +1,8 @@
-"""Judges a trace that a visitor brings and writes it back as this program would have written it.
+"""Validates a trace that a visitor uploads and writes it again in this program's own form.
 
-Trusts nothing in such a trace: reading is ``mars_runtime.trace``'s, and what it refuses
-becomes one sentence. A few are read by turns, one at each moment, few of one address and none for
-long, so that nobody keeps the server's threads or the interpreter from the others.
+Nothing in such a trace is trusted: ``mars_runtime.trace`` reads it, and its errors become one
+sentence. Few traces are read at a time, few per address and each for a limited time. They take
+turns, so a reader blocks neither the server's threads nor the interpreter.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ MAX_NAME_CHARS = 120
 MAX_NOTE_CHARS = 2000
 MAX_RATING = 5
 PIN = "pin"
-"""The type of a line that may stand before a trace: what its owner called and thought of it."""
+"""Type of an optional line before the trace, with its owner's title and notes."""
 
 MAX_LINES = 20_000
-READ_SECONDS = 10.0  # the longest run this program writes takes a fraction of it
-MAX_READ, MAX_OF_ONE = 5, 2  # by turns, of all and of one address
+READ_SECONDS = 10.0  # far more than this program's longest run needs
+MAX_READ, MAX_OF_ONE = 5, 2  # in total and per address
 WAIT_SECONDS = 2.0  # for a turn
 BUSY = "Other runs are being read just now: bring this one again in a moment."
-_AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; a decoding thread gets its turn while a trace is read
+_AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; lets the decoding thread run
 _one_at_a_time = threading.Lock()
 _reading: Counter[str] = Counter()  # addresses
 _places = threading.Lock()
 
 
 def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
-    """``{"lines": canonical trace lines, "pin": what its owner said of it}``, or ``{"error": one
-    sentence}``. ``address``: whose places are counted."""
+    """Return ``{"lines": canonical trace lines, "pin": the owner's notes}`` or ``{"error": one
+    sentence}``.
+
+    address: the client's, for the limit per address.
+    """
     try:
         if not isinstance(text, str):
             raise TraceError("This is not text.")
@@ -53,7 +56,7 @@ def read_import(text: object, max_chars: int, address: str = "") -> dict[str, An
 
 @contextmanager
 def _admitted(address: str) -> Iterator[None]:
-    """A place among those that are read. Raises TraceError where there is none for the address."""
+    """Hold one of the reading slots. Raises TraceError if the address gets none."""
     with _places:
         if _reading.total() >= MAX_READ or _reading[address] >= MAX_OF_ONE:
             raise TraceError(BUSY)
@@ -68,13 +71,13 @@ def _admitted(address: str) -> Iterator[None]:
 
 
 class _Turns:
-    """The turns of one reader, each as long as ``_AT_ONCE`` or the line that it is at."""
+    """Turns of one reader. A turn lasts ``_AT_ONCE``, or until the end of the current line."""
 
     def __init__(self) -> None:
         self._spent = 0.0
 
     def __enter__(self) -> None:
-        """Begin a turn. Raises TraceError where none comes."""
+        """Begin a turn. Raises TraceError after waiting too long."""
         if not _one_at_a_time.acquire(timeout=WAIT_SECONDS):
             raise TraceError(BUSY)
         self._began = time.monotonic()
@@ -84,7 +87,7 @@ class _Turns:
         _one_at_a_time.release()
 
     def is_over(self) -> bool:
-        """Whether it is time for another's turn. Raises TraceError after READ_SECONDS of turns."""
+        """Whether the turn is over. Raises TraceError after READ_SECONDS of turns."""
         taken = time.monotonic() - self._began
         if self._spent + taken > READ_SECONDS:
             raise TraceError(f"Reading this run takes longer than {READ_SECONDS:g} s: shorten it.")
@@ -116,13 +119,13 @@ def _answer(reader: TraceReader, pin: dict[str, Any] | None) -> dict[str, Any]:
     answer = {"lines": list(trace.lines()), "pin": pin or {}}
     try:
         json.dumps(answer, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # JSON can spell half of a character, an answer cannot hold it
+    except UnicodeEncodeError:  # an unpaired surrogate
         raise TraceError("There are characters in it that are no valid text.") from None
     return answer
 
 
 def _check(trace: Trace) -> None:
-    """A trace can be well written and yet nothing to look at beside others."""
+    """Reject a valid trace that cannot be compared with others."""
     rows = folds.rows(trace.events)
     if not rows:
         raise TraceError("This trace has no forward in it, so there is nothing to compare.")
@@ -131,7 +134,7 @@ def _check(trace: Trace) -> None:
 
 
 def _pin(line: str) -> dict[str, Any] | None:
-    """The owner's words, None where the first line is not a pin. Raises TraceError."""
+    """Parse the owner's notes; None if the first line is not a pin. Raises TraceError."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """``python -m app.record --out DIR``: records the runs that pages show when nothing can be decoded.
 
-Do it on a quiet machine: what is recorded is shown as measured, for a long time.
+Use a quiet machine: the recordings are shown as measured results for a long time.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 CACHE_BLOCK = 16
 SOURCE = Path(__file__).with_name("scenarios.json")
 ROUNDS = 3
-MOVING_PACE = 8.0  # rests long enough that a move bites on the very forward it is meant for
+MOVING_PACE = 8.0  # pauses long enough that a move applies to the intended forward
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Once a lane has emitted ``num_tokens``, this tau is in force."""
+    """A change of tau once a lane has emitted ``num_tokens``."""
 
     num_tokens: int
     tau: float
@@ -55,7 +55,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioLane:
-    """One lane: what it is called and how it decodes; ``cache_block`` 0 means the cursor."""
+    """One lane: its title and settings. ``cache_block``: 0 for the cursor cache."""
 
     name: str
     title: str
@@ -66,8 +66,9 @@ class ScenarioLane:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A run to record: the prompt is the example ``number`` of ``family``, a request of the chat
-    model or a task of the tiny one (``checkpoint``)."""
+    """A run to record. Its prompt is the example ``number`` of ``family``, for the chat model or
+    the tiny one (``checkpoint``).
+    """
 
     name: str
     title: str
@@ -79,8 +80,11 @@ class Scenario:
 
 
 def read_scenarios() -> Iterator[Scenario]:
-    """Those of ``scenarios.json``, with settings of their own or changes of the recommended ones:
-    MARS, and moves of it, against plain AR; or the cursor against the paper's block cache."""
+    """Yield the scenarios of ``scenarios.json``.
+
+    Each has its own settings or changes of the recommended ones: MARS and variants against plain
+    AR, or the cursor cache against the paper's block cache.
+    """
     for told in json.loads(SOURCE.read_text(encoding="utf-8")):
         start = DEFAULTS if "recommended" in told else DecodeSettings()
         settings = replace(start, **(told.pop("recommended", {}) or told.pop("settings", {})))
@@ -99,13 +103,14 @@ def read_scenarios() -> Iterator[Scenario]:
 
 
 SCENARIOS = tuple(read_scenarios())
-"""In the order in which they are listed; prompts are examples of the page. The reasons say what to
-look at and no figure: those are measured anew with every recording. The first is what the page
-shows before any run, with the settings that its controls open with: Run repeats it."""
+"""The scenarios in their listed order. Their reasons contain no figures, since every recording
+measures them again. The first is what the page shows before any run, with its initial settings, so
+Run repeats it.
+"""
 
 
 def main() -> int:
-    """Record everything; the exit code."""
+    """Record everything and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
@@ -138,9 +143,9 @@ def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> Non
         @cache
         def recorder_of(name: str) -> Recorder:
             checkpoint = load_checkpoint(name)
-            # Rounds repeat a prompt: each reads it as the first did.
+            # Rounds repeat the prompt; each has to prefill it like the first.
             engine = engines.enter_context(Engine(CheckpointBackend(checkpoint, keeps=False)))
-            engine.costs()  # two that warm up together would measure each other
+            engine.costs()  # one at a time: parallel warm-ups would disturb each other
             return Recorder(checkpoint, engine)
 
         for scenario in scenarios:
@@ -153,15 +158,15 @@ def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> Non
 
 
 class RecordingError(RuntimeError):
-    """A run that ended otherwise than by itself, so it is not worth keeping."""
+    """The run was interrupted or failed, so it cannot be recorded."""
 
 
 def write(
     folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
 ) -> Iterator[str]:
-    """Record the scenarios into ``folder``, the index last; yields a name as each is done.
+    """Record the scenarios into ``folder``, the index last; yield each name when it is done.
 
-    recorder_of: checkpoint -> what decodes on it. Raises RecordingError.
+    recorder_of: returns the recorder of a checkpoint. Raises RecordingError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
@@ -175,8 +180,10 @@ def write(
 
 
 class Recorder:
-    """Decodes scenarios on one checkpoint: each three times at full speed after a warm-up. The one
-    whose time is in the middle is kept, so that no hiccup of the machine is recorded for good."""
+    """Records scenarios on one checkpoint: each three times at full speed after a warm-up.
+
+    The run with the median time is kept, so one slow moment of the machine does not matter.
+    """
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
         self._checkpoint = checkpoint
@@ -184,7 +191,7 @@ class Recorder:
         self._book = ExampleBook()
 
     def value(self, scenario: Scenario) -> str:
-        """The race view's value for a run of the scenario. Raises RecordingError."""
+        """Return the race view's value for a run of the scenario. Raises RecordingError."""
         task = self._task(scenario)
         requests = [self._request(lane, task.prompt) for lane in scenario.lanes]
         headers = [self._header(lane, task) for lane in scenario.lanes]
@@ -234,7 +241,7 @@ class Recorder:
         return self._checkpoint.tokenizer.encode_prompt(prompt)
 
     def _run(self, scenario: Scenario, requests: Sequence[Request | Solo]) -> list[Run]:
-        """All lanes to their ends. Raises RecordingError."""
+        """Run all lanes to their end. Raises RecordingError."""
         runs = self._engine.race(
             requests, MOVING_PACE if any(lane.moves for lane in scenario.lanes) else 0.0
         )
@@ -249,7 +256,7 @@ class Recorder:
         return runs
 
     def entry(self, scenario: Scenario) -> dict[str, object]:
-        """What the index says of a scenario."""
+        """Return the scenario's entry in the index."""
         settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
         return {
             "name": scenario.name,
@@ -261,8 +268,9 @@ class Recorder:
 
 
 def _brief(event: Event) -> Event:
-    """The event with runners-up rounded: nothing is decided by them, and they are half of what a
-    recording weighs."""
+    """Round the event's runners-up: nothing depends on them, and they are half of a recording's
+    size.
+    """
     if not isinstance(event, Step):
         return event
     return replace(event, rows=tuple(map(_brief_row, event.rows)))
@@ -278,7 +286,7 @@ def _brief_proposal(proposal: Proposal) -> Proposal:
 
 
 def _steer(run: Run, moves: Sequence[Move]) -> None:
-    """Replace the settings of a run when a move is due, at rests, which are outside every clock."""
+    """Change the settings of a run when a move is due, during pauses, which no clock counts."""
     waiting = list(moves)
     events = iter(run)
     num_tokens = 0
@@ -300,14 +308,14 @@ def _in_blocks(
     settings: SettingsSource,
     costs: ForwardCosts | None,
 ) -> Iterator[Event]:
-    """The block-cache decoder, imported where torch is loaded anyway."""
+    """Decode with the block cache; imported here, where torch is loaded anyway."""
     from mars_runtime.decoders.baselines import decode_batch
 
     return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block, costs)
 
 
 def _visible(events: Sequence[Event]) -> list[int]:
-    """The tokens of the text."""
+    """Return the visible tokens."""
     rows = [row for event in events if isinstance(event, Step) for row in event.rows]
     return [token for row in rows for token in visible_tokens(row)]
 

@@ -1,8 +1,7 @@
-"""Recorded runs: values of the race view in a folder, with an index of what they show.
+"""Recorded runs: a folder of race view values, with an index of what they show.
 
-What they measured is folded from their traces, never stored beside them. Pages that show them get
-them in one script element of data, so that pictures and the tour need no server. Knows no gradio,
-engine or page.
+Their figures are folded from the traces and never stored. A page gets the recordings in one script
+element, so pictures and the tour need no server.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ NAMES = (
     *("lossless", "tau-moved", "block-cache", "palindrome", "rewrite"),
     *("dial-95", "dial-70", "dial-50", "dial-lossless"),
 )
-"""What "How it works" and the tour show."""
+"""Recordings that "How it works" and the tour show."""
 
 
 class RecordingsError(ValueError):
-    """A folder that holds no recordings; one sentence that says what to do."""
+    """A folder without recordings; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run to show: ``value`` is the race view's, ``settings`` those of each lane at its start."""
+    """A recorded run. ``value``: the race view's value. ``settings``: initial settings by lane."""
 
     name: str
     title: str
@@ -46,17 +45,16 @@ class Recording:
     value: str
 
     def traces(self) -> dict[str, Trace]:
-        """Lane -> trace. Raises RecordingsError."""
+        """Return the traces by lane. Raises RecordingsError."""
         return read_value(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the first lane of a recording measured.
+    """Figures of a recording's first lane.
 
-    counts: tokens that each forward took; speedup: of decoding over the second lane, which is
-    called ``against``; 0 and "" where there is none, 0 where none may be reported
-    (``mars_runtime/speedup.py``).
+    counts: tokens per forward. speedup: of decoding over the second lane, named ``against``; 0 and
+    "" if there is no second lane, 0 if no speedup may be reported (``mars_runtime/speedup.py``).
     """
 
     header: Header
@@ -68,7 +66,7 @@ class Measured:
 
 
 def load(folder: Path = FOLDER) -> list[Recording]:
-    """The recordings of a folder, in the order of its index. Raises RecordingsError."""
+    """Return the recordings of a folder in the order of its index. Raises RecordingsError."""
     try:
         entries = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
@@ -79,7 +77,7 @@ def load(folder: Path = FOLDER) -> list[Recording]:
 
 
 def first() -> Recording | None:
-    """What a page shows before anything ran; None where nothing was recorded."""
+    """Return the recording that a page shows before any run; None if there is none."""
     try:
         return load()[0]
     except (RecordingsError, IndexError):
@@ -93,7 +91,7 @@ def _read(folder: Path, name: str) -> str:
 
 
 def read_value(value: str) -> dict[str, Trace]:
-    """The traces in a value of the race view, by lane. Raises RecordingsError."""
+    """Parse the traces in a race view's value, by lane. Raises RecordingsError."""
     try:
         first, *rest = value.splitlines()
         lines: dict[str, list[str]] = {lane["lane"]: [] for lane in json.loads(first)["lanes"]}
@@ -108,7 +106,7 @@ def read_value(value: str) -> dict[str, Trace]:
 
 
 def measured(recording: Recording) -> Measured:
-    """Folds over the traces of a recording. Raises RecordingsError."""
+    """Fold the figures of a recording from its traces. Raises RecordingsError."""
     first, *others = recording.traces().values()
     speedup = run_speedup(first.events, others[0].events).reported if others else None
     counted = folds.up_to_loop(first.events)
@@ -123,17 +121,19 @@ def measured(recording: Recording) -> Measured:
 
 
 def recorded_note(header: Header) -> str:
-    """When and on what a run was recorded, as its mark on the page says."""
+    """Return when and on what a run was recorded, for its label on the page."""
     return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
 
 
 def recorded(names: Sequence[str] = NAMES) -> str:
-    """JSON to stand in a script element: ``runs``: name -> value of the race view, or of the load
-    view; and the ``frontier`` that the tour shows."""
+    """Return the JSON for a page's script element.
+
+    ``runs``: values of the race view or the load view by name. ``frontier``: for the tour.
+    """
     values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
     return assets.script_data({"runs": values, "frontier": tour_set()})
 
 
 def script_element() -> str:
-    """The same as an element of a document."""
+    """Return the script element with that JSON."""
     return f'<script type="application/json" id="mars-recorded">{recorded()}</script>'

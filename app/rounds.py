@@ -1,7 +1,7 @@
-"""Rounds: methods that are compared take turns on the machine, again and again.
+"""Rounds: compared methods take turns on the machine several times.
 
-One run of each says little, because other work and the state of the processor differ from moment to
-moment. The order is reversed in every second round, so no method is always the first.
+A single run of each would be unreliable, because other work and the processor's state vary. Every
+second round runs in reverse order, so no method is always the first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 from app.controls import Control, Limits, RefusalError
 
 ROUNDS = (3, 5)
-"""Rounds that a visitor may ask for; the first is the default."""
+"""Numbers of rounds that a visitor can choose; the first is the default."""
 T = TypeVar("T")
 
 
@@ -30,12 +30,12 @@ TITLES = {number: str(number) for number in ROUNDS}
 
 
 def in_turn(items: Sequence[T], number: int) -> list[T]:
-    """The items in the order of round ``number``, from 0."""
+    """Return the items in the order of round ``number``, from 0."""
     return list(reversed(items)) if number % 2 else list(items)
 
 
 def rounds_text(done: int, wanted: int) -> str:
-    """How often everything was timed."""
+    """Return a phrase for how often everything was timed."""
     if done < wanted:
         return f"timed in {done} of {wanted} rounds before the time limit"
     return f"timed in {done} rounds"

@@ -1,11 +1,11 @@
-"""What the page is told of a run, line by line, and the values in which it is sent.
+"""Log of a run, line by line, and the values in which it is sent to the page.
 
-The name of a transcript tags a line of its trace; ``verdict``, ``pace`` and ``status`` tag what
-concerns the run as a whole. Gradio turns a component's whole value into JSON several times at each
-update, so sending a long run again and again would stall the browser (measured: 80 ms an update at
-1.2 MB). A value is therefore the whole run while that is short, and later a window: its first line
-says at which line it starts, and windows overlap, so that the browser misses nothing if it skips a
-few. One that missed more asks for the whole. Knows no gradio and no trace; lines are opaque.
+A trace line is tagged with its transcript's name; ``verdict``, ``pace`` and ``status`` tag lines
+about the run as a whole. Gradio converts a component's whole value to JSON several times per
+update, so resending a long run would stall the browser (measured: 80 ms per update at 1.2 MB). A
+short run is sent as a whole, a long one as a window of its latest lines. The first line of a value
+contains the number of its first log line. Windows overlap, so the browser can skip a few values; if
+it missed more, it requests the whole log.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from weakref import WeakValueDictionary
 from mars_runtime.json_values import json_line
 
 WHOLE_CHARS = 120_000
-OVERLAP = 6  # values that repeat a line after the one that brought it
-NUM_KEPT = 8  # logs that outlive their stream, for visitors who still miss lines of them
+OVERLAP = 6  # further values that repeat a line
+NUM_KEPT = 8  # finished logs kept for pages that missed lines
 
 
 class RunLog:
-    """The lines of one run under its head, added by any thread, read as the values to send.
+    """Lines of one run below its head. Any thread can add lines and read the values to send.
 
     head: the run as JSON, such as ``lanes`` ([{"lane", "title"}, ...]), ``pace`` (N of slow motion,
-    0 for full speed), ``recorded`` (true or a date) where it is not live, and ``run``, a unique id
-    where it is not to have a random one. A status is of a kind that the component knows, such as
-    ``waiting`` or ``error``.
+    0 for full speed), ``recorded`` (true or a date; absent for a live run) and ``run``, a unique id
+    (random by default). The component defines the kinds of status, such as ``waiting`` or
+    ``error``.
     """
 
     def __init__(self, head: Mapping[str, Any]) -> None:
@@ -53,28 +53,29 @@ class RunLog:
             self._has_news = True
 
     def say(self, text: str, kind: str = "waiting") -> None:
-        """Append a sentence for the whole run, of a kind that the component knows; a repeated one
-        is left out."""
+        """Append a status of a kind that the component knows; a repeated one is skipped."""
         if text != self._status:
             self._status = text
             self.add("status", {"text": text, "kind": kind})
 
     def refuse(self, text: str) -> None:
-        """Say why nothing, or nothing more, can be run."""
+        """Report why the run cannot start or continue."""
         self.say(text, "error")
 
     def stop(self) -> None:
-        """Say that the visitor stopped it before anything ran."""
+        """Report that the visitor stopped the run before it began."""
         self.say("Stopped before anything ran.", "stopped")
 
     @property
     def has_news(self) -> bool:
-        """Whether lines were added since a value was last asked for."""
+        """Whether lines were added since the last value."""
         return self._has_news
 
     def latest(self) -> str:
-        """What to send: the whole run while that is short, then its latest lines. Call it once for
-        each value sent."""
+        """Return the next value to send: the whole run while it is short, then its latest lines.
+
+        Call it exactly once for each value sent.
+        """
         with self._lock:
             self._has_news = False
             begin = 0
@@ -84,7 +85,7 @@ class RunLog:
             return self._from(begin)
 
     def whole(self) -> str:
-        """Everything there is so far: for recordings, and for a browser that missed lines."""
+        """Return all lines so far, for recordings and for a page that missed lines."""
         with self._lock:
             return self._from(0)
 
@@ -97,9 +98,9 @@ L = TypeVar("L", bound=RunLog)
 
 
 class RunLogs:
-    """The logs that a page may ask for once more: those that still stream, and the latest few.
+    """Logs that a page can request as a whole: those that still stream, and the latest few.
 
-    A run's id is random and goes to its own visitor alone, so whoever knows it may read the run.
+    A run's id is random and only its own visitor gets it: knowing the id is the permission to read.
     """
 
     def __init__(self) -> None:
@@ -107,12 +108,14 @@ class RunLogs:
         self._latest: deque[RunLog] = deque(maxlen=NUM_KEPT)
 
     def keep(self, log: L) -> L:
-        """The log itself, to be found by its run from now on."""
+        """Store the log under its run's id and return it."""
         self._by_run[log.run] = log
         self._latest.append(log)
         return log
 
     def missed(self, run: object) -> str:
-        """The run as one value, for a page that missed some of its lines; empty if forgotten."""
+        """Return the whole run as one value, for a page that missed lines; empty if it was
+        dropped.
+        """
         log = self._by_run.get(run) if isinstance(run, str) else None
         return log.whole() if log is not None else ""

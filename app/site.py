@@ -1,6 +1,6 @@
 """``python -m app.site --out DIR``: writes a site of recorded runs that needs no server.
 
-For a static Space, and for the day on which the network fails on stage.
+For a static Space, and for presentations without a network.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ no server and no network.
 """
 STYLE = "views/replay/page.css"
 PLACE = "@data"
-"""Stands in a shell where its data go; the last one counts (assets/web/export/files.js)."""
+"""Placeholder for the data of a page; the last occurrence counts (assets/web/export/files.js)."""
 
 
 def main() -> int:
-    """Write the site; the exit code."""
+    """Write the site and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.site", description=__doc__)
     parser.add_argument("--out", type=path_of, required=True, help="folder to write")
     parser.add_argument(
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
-    """Write the site into ``folder``; returns the pages. Raises RecordingsError."""
+    """Write the site into ``folder`` and return the pages. Raises RecordingsError."""
     figures = [measured(recording) for recording in recordings]
     folder.mkdir(parents=True, exist_ok=True)
     plotly = assets.plotly_file()
@@ -94,7 +94,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 
 def _how() -> str:
-    """How it works and the tour, with the recordings that they show."""
+    """Return the page with "How it works" and the tour, including their recordings."""
     main = assets.template("views/replay/how.html") + assets.explain_page() + script_element()
     return document(main, "mountHow", addresses=[SCRIPT])
 
@@ -104,7 +104,7 @@ def _address(recording: Recording) -> str:
 
 
 def _listed(recording: Recording, found: Measured) -> dict[str, Any]:
-    """What the list says of a recording."""
+    """Return the list's entry for a recording."""
     return {
         "address": _address(recording),
         "title": recording.title,
@@ -120,7 +120,7 @@ def _listed(recording: Recording, found: Measured) -> dict[str, Any]:
 
 
 def _circumstances(header: Header) -> str:
-    """On what a recording was made, and when."""
+    """Return the machine and the date of a recording as text."""
     threads = f"{header.threads} {'thread' if header.threads == 1 else 'threads'}"
     parts = [header.checkpoint, header.hardware, header.dtype, threads]
     return " · ".join(filter(None, [*parts, f"recorded {header.date[:10]}"]))
@@ -128,8 +128,9 @@ def _circumstances(header: Header) -> str:
 
 @lru_cache(maxsize=1)
 def shell() -> str:
-    """A replay page without its data, for runs of the server to be saved in: some 5 MB, nearly all
-    of it plotly.js."""
+    """Return a replay page without data, which the page uses to export runs: some 5 MB, mostly
+    plotly.js.
+    """
     plotly = assets.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
     view = assets.template("views/race/view.html", plotly="", replay="", opens="passes")
@@ -137,7 +138,7 @@ def shell() -> str:
 
 
 def filled(page: str, data: Mapping[str, Any]) -> str:
-    """The page with its data; nothing in them can end the element that they stand in."""
+    """Insert the data into a page, escaped so that they cannot end their script element."""
     before, _, after = page.rpartition(PLACE)
     return before + assets.script_data(data) + after
 
@@ -145,13 +146,14 @@ def filled(page: str, data: Mapping[str, Any]) -> str:
 def document(
     main: str, mount: str, scripts: Sequence[str] = (), addresses: Sequence[str] = ()
 ) -> str:
-    """A whole document around ``main``, where its data are not filled in yet: they travel as JSON
-    in an element that no browser runs, and reach the page as text alone. Every script that may run
-    is named by its hash, and nothing may be fetched.
+    """Return a whole HTML document around ``main``, with a placeholder for its data.
 
-    mount: the function of the bundle that is called at the end. scripts stand in the document,
-    those at ``addresses`` beside it, so that pages share them; styles stand in every page, so that
-    one opened from a disk may read them to draw a picture of itself.
+    The data are JSON in an element that no browser runs, and are only shown as text. The content
+    security policy lists the hash of every script and forbids all requests.
+
+    mount: function of the bundle that is called at the end. scripts: inlined. addresses: scripts in
+    the same folder, shared by pages. Styles are inlined in every page, so that one opened from disk
+    can read them to export a picture of itself.
     """
     start = f"mars.{mount}();"
     style = assets.styles() + (assets.WEB / STYLE).read_text("utf-8")
@@ -174,7 +176,9 @@ def document(
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """What a page may do: run these scripts and those beside it, draw, and fetch nothing."""
+    """Return the content security policy: allow these scripts and those in the folder; forbid
+    requests.
+    """
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     return (
         f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; "

@@ -1,8 +1,7 @@
-"""The one way in which a tab streams a run: check, begin, load, follow, judge.
+"""How every tab streams a run: validate, start, load, follow, judge.
 
-A tab brings two classes: its handlers, which read its controls, and its run, which says what is
-decoded and what is told of it. A visitor is a session: nobody can see or move another's run. Knows
-no gradio, no control and no drawing.
+A tab implements two classes: its handlers, which read its controls, and its run, which decodes and
+writes the log. A visitor is a session; one session cannot see or change another's run.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ from mars_runtime.tasks import Task
 from mars_runtime.text import ALONE, Context, TextError
 from mars_runtime.trace import TraceWriter
 
-# An update costs some 3 ms of Python beside the decoding thread: at full speed that is kept to 3 %
-# of its time, in slow motion, where the device rests anyway, text may flow more smoothly.
+# An update takes some 3 ms of Python next to the decoding thread: at most 3 % of its time at full
+# speed. In slow motion the device pauses anyway, so updates can be more frequent.
 POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
-HEARTBEAT_SECONDS = 1.0  # a quiet generator still yields, or a closed tab would go unnoticed
-LOOK_SECONDS = 0.2  # between two looks at whether a visitor still waits
+HEARTBEAT_SECONDS = 1.0  # an idle generator still yields, to detect a closed tab
+LOOK_SECONDS = 0.2  # between two checks whether a visitor still waits
 CLEAR_SECONDS = 2.0
-USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # each a sentence for people
+USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the user
 STOPPED = "Stopped; what is drawn was measured up to there."
 WARMING_UP = "Warming up: what forwards cost on this machine is measured first…"
 Wait = Callable[[], object]
-"""Returns when there may be news, and soon in any case."""
+"""Blocks until there may be news, for a short time at most."""
 log = logging.getLogger(__name__)
 
 
 class TabOrder(Protocol):
-    """What a tab's controls ask for, read and checked."""
+    """Validated values of a tab's controls."""
 
     @property
     def checkpoint(self) -> str: ...
@@ -60,21 +59,23 @@ OrderT = TypeVar("OrderT", bound=TabOrder)
 
 
 class TabRun(ABC, Generic[OrderT]):
-    """What one visitor is running in a tab: no transcript before its checkpoint is there."""
+    """A visitor's run in a tab. It has no transcripts before its checkpoint is loaded."""
 
     def __init__(self, log: RunLog, order: OrderT, book: ExampleBook, max_seconds: float) -> None:
-        """book: knows what can be judged; max_seconds: the deadline."""
+        """Create a run that has not begun. book: knows which answers can be judged. max_seconds:
+        the deadline.
+        """
         self.log = log
         self.order = order
         self.book = book
         self.max_seconds = max_seconds
-        self.owner = ""  # the address that asked
+        self.owner = ""  # the client's address
         self.transcripts: list[Transcript] = []
         self.is_cancelled = False
 
     @abstractmethod
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Begin and ``follow`` one thing after the other, then judge what was written."""
+        """Start and ``follow`` the runs one after the other, then judge the answers."""
 
     @property
     def pause(self) -> float:
@@ -83,28 +84,28 @@ class TabRun(ABC, Generic[OrderT]):
 
     @property
     def running(self) -> list[Transcript]:
-        """The transcripts that have not ended."""
+        """Transcripts that have not ended."""
         return [each for each in self.transcripts if each.end is None]
 
     def begin(self, *transcripts: Transcript) -> None:
-        """Go on with these; those that come after Stop end at once."""
+        """Add transcripts. After Stop they are cancelled at once."""
         self.transcripts.extend(transcripts)
         if self.is_cancelled:
             self.cancel()
 
     def follow(self) -> Iterator[Wait]:
-        """Until all that has begun has ended."""
+        """Wait until all transcripts have ended."""
         self.advance()
         while self.running:
             yield partial(self.running[0].run.wait, self.pause)
             self.advance()
 
     def advance(self) -> None:
-        """Tell in the log what has come since the last call."""
+        """Log what is new since the last call."""
         self.collect()
 
     def collect(self) -> bool:
-        """Move new events into the log; says whether there were any."""
+        """Move new events into the log; return whether there were any."""
         lines = [(each, line) for each in self.transcripts for line in each.read()]
         for transcript, line in lines:
             if transcript.is_drawn:
@@ -113,17 +114,21 @@ class TabRun(ABC, Generic[OrderT]):
 
     @property
     def drawn(self) -> list[Transcript]:
-        """The transcripts that the page shows; the others only time the same once more."""
+        """Transcripts that the page shows; the others are only timed repetitions."""
         return [each for each in self.transcripts if each.is_drawn]
 
     def say_situation(self, running: str) -> None:
-        """Tell what the latest transcript waits for or who shares with it, else what is running."""
+        """Log what the latest transcript waits for or how many share its device; otherwise
+        ``running``.
+        """
         situation = waiting_sentence([self.transcripts[-1].run])
         if situation or running:
             self.log.say(situation or running, "waiting" if situation else "running")
 
     def judge_all(self, served: Served, kind: str, prompt: str) -> None:
-        """Judge all transcripts of the prompt that ran to their end; ``kind``: what each is."""
+        """Judge all finished transcripts of the prompt. ``kind``: the key of their names in the
+        verdict.
+        """
         for each in self.drawn:
             if each.is_done:
                 self.judge(served, prompt, each.tokens[0], {kind: each.name})
@@ -131,8 +136,11 @@ class TabRun(ABC, Generic[OrderT]):
     def judge(
         self, served: Served, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
     ) -> None:
-        """Tell whether a text that came to its end is right, where that can be judged; ``about``
-        says whose it is. For when nothing is timed any more."""
+        """Log whether a complete answer is right, if that can be judged. ``about`` identifies the
+        answer.
+
+        Call it only after all timing is done.
+        """
         task = self.book.task(prompt)
         if task is not None and tasks.is_checkable(task):
             is_right = tasks.check(task, served.checkpoint.tokenizer.decode(tokens))
@@ -140,17 +148,17 @@ class TabRun(ABC, Generic[OrderT]):
 
     @property
     def time_is_over(self) -> str:
-        """The beginning of what is told at the deadline."""
+        """Start of the message at the deadline."""
         return f"The time limit of {self.max_seconds:g} s is over"
 
     def cancel(self) -> None:
-        """End within one forward, and begin nothing else; a second call does nothing."""
+        """End within one forward and start nothing else. A second call does nothing."""
         self.is_cancelled = True
         for each in list(self.transcripts):
             each.run.cancel()
 
     def close(self) -> None:
-        """Log how a cancelled run ended: a page that lost its stream reads the log later."""
+        """Log how a cancelled run ended; a page that lost its stream reads the log later."""
         until = time.monotonic() + CLEAR_SECONDS
         while self.running and time.monotonic() < until:
             self.running[0].run.wait(LOOK_SECONDS)
@@ -161,14 +169,14 @@ R = TypeVar("R", bound=TabRun[Any])
 
 
 class RunRegistry(Generic[R]):
-    """Session -> what it is running, at most one thing; safe between threads."""
+    """The run of each session, at most one. Thread-safe."""
 
     def __init__(self) -> None:
         self._runs: dict[str, R] = {}
         self._lock = threading.Lock()
 
     def begin(self, session: str, run: R) -> None:
-        """Put this run in the place of what the session was running."""
+        """Set the session's run and cancel its previous one."""
         with self._lock:
             previous = self._runs.get(session)
             self._runs[session] = run
@@ -176,21 +184,21 @@ class RunRegistry(Generic[R]):
             previous.cancel()
 
     def of(self, session: str) -> R | None:
-        """What the session is running, if anything."""
+        """Return the session's run, if any."""
         with self._lock:
             return self._runs.get(session)
 
     def stop(self, session: str) -> bool:
-        """Cancel the session's run; says whether there was one."""
+        """Cancel the session's run; return whether there was one."""
         run = self.of(session)
         if run is not None:
             run.cancel()
         return run is not None
 
     def clear(self, session: str, pause: float) -> None:
-        """Stop the session's run, and wait until its last lines are on their way.
+        """Stop the session's run and wait until its last lines have been sent.
 
-        Both streams fill the same component, and the older one must not come last. ``pause``: the
+        Both streams write to the same component, and the older one must not come last. ``pause``:
         seconds between two values of a stream.
         """
         if not self.stop(session):
@@ -201,7 +209,7 @@ class RunRegistry(Generic[R]):
         time.sleep(pause)
 
     def end(self, session: str, run: R) -> None:
-        """Cancel this run and forget it, unless the session has begun another since."""
+        """Cancel this run and forget it, unless the session has started another since."""
         run.cancel()
         with self._lock:
             if self._runs.get(session) is run:
@@ -213,11 +221,11 @@ class RunRegistry(Generic[R]):
 
 
 class TabHandlers(ABC, Generic[R]):
-    """What a tab whose runs stream does; one object serves every visitor."""
+    """Handlers of a tab with streaming runs; one object serves every visitor."""
 
     pause: ClassVar[float] = POLL_SECONDS
     most_tokens: ClassVar[int]
-    """The end of its slider of tokens, where the app allows so many."""
+    """Maximum of the tab's token slider, unless the app allows fewer."""
 
     def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
         self.engines = engines
@@ -227,23 +235,25 @@ class TabHandlers(ABC, Generic[R]):
 
     @property
     def max_tokens(self) -> int:
-        """The end of the slider of tokens."""
+        """Maximum of the token slider."""
         return min(self.most_tokens, self.engines.settings.max_new_tokens)
 
     def limits(self, values: Mapping[str, Any]) -> Limits:
-        """What may be asked of the checkpoint among these controls. Raises RefusalError."""
+        """Return the limits of the chosen checkpoint. Raises RefusalError."""
         return self.engines.limits(values.get("checkpoint"))
 
     @abstractmethod
     def read(self, values: Mapping[str, Any]) -> R:
-        """What these controls ask for, not begun yet. Raises RefusalError."""
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
 
     @abstractmethod
     def blank(self) -> RunLog:
-        """The log of what cannot be begun."""
+        """Return an empty log for a run that cannot start."""
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
-        """What is wrong with these controls, if anything."""
+        """Return what is wrong with these controls, or None."""
         try:
             self.read(values)
         except RefusalError as refusal:
@@ -251,11 +261,11 @@ class TabHandlers(ABC, Generic[R]):
         return None
 
     def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """Decode what the controls ask for; yields the component's growing value. ``owner``: of
-        the requests to the engine (``engine.request.Request``).
+        """Decode what the controls request; yield the component's growing value.
 
-        Several times a second, and only when there is news or a second has passed. Whatever goes
-        wrong ends the run with a sentence. Closing the generator cancels it.
+        Yields several times a second if there is news, and otherwise once a second. An error ends
+        the run with a message. Closing the generator cancels the run. owner: of the engine's
+        requests (``engine.request.Request``).
         """
         told, run = self.blank(), None
         try:
@@ -276,11 +286,11 @@ class TabHandlers(ABC, Generic[R]):
             yield told.latest()
 
     def stop(self, session: str) -> None:
-        """End the visitor's run within one forward; what was drawn stays."""
+        """End the visitor's run within one forward; its output stays on the page."""
         self.runs.stop(session)
 
     def _values(self, session: str, run: R) -> Iterator[str]:
-        """The log until the run is over or the visitor has begun another."""
+        """Yield values of the log until the run is over or the visitor has started another."""
         shown = -math.inf
         for wait in self._decoded(run):
             if run.log.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
@@ -291,13 +301,13 @@ class TabHandlers(ABC, Generic[R]):
                 return
 
     def _decoded(self, run: R) -> Iterator[Wait]:
-        """The run, once its checkpoint is there and warm. Raises UnavailableError."""
+        """Wait until the checkpoint is loaded and warm, then run. Raises UnavailableError."""
         with self.engines.kept(run.order.checkpoint):
             load = self.engines.begin(run.order.checkpoint)
             while (served := load.wait(0.0)) is None and not run.is_cancelled:
                 run.log.say(load.situation)
                 yield partial(load.wait, LOOK_SECONDS)
-            # What is moved meanwhile is in the order by the time that the lanes are made of it.
+            # A control that is moved while waiting changes the order before its lanes are built.
             while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
                 run.log.say(WARMING_UP)
                 yield partial(served.engine.is_ready, LOOK_SECONDS)
@@ -308,7 +318,7 @@ class TabHandlers(ABC, Generic[R]):
 
 
 def waiting_sentence(runs: Iterable[Run]) -> str:
-    """What a visitor reads whose runs wait or share; empty where they do neither."""
+    """Return what the runs wait for or share, for the visitor; empty if neither."""
     runs = tuple(runs)
     place = max((run.place for run in runs), default=0)
     if place:
@@ -324,7 +334,9 @@ def waiting_sentence(runs: Iterable[Run]) -> str:
 
 
 def sentence_of(error: Exception) -> str:
-    """What to tell the visitor; a fault that nobody foresaw goes to the log, without the prompt."""
+    """Return the error message for the visitor. Unexpected errors are logged, without the
+    prompt.
+    """
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
         return str(error)
     log.error("a run failed: %s", where(error))
@@ -332,10 +344,10 @@ def sentence_of(error: Exception) -> str:
 
 
 class Transcript:
-    """A run under the name that its lines get, and what was read of it so far.
+    """A run with a name for its lines, and what was read of it so far.
 
-    tokens: the visible ones of each row. finished: rows whose text has come to an end of its own.
-    is_drawn: False for a repetition that is only timed.
+    tokens: the visible ones by row. finished: rows whose text is complete. is_drawn: False for a
+    timed repetition.
     """
 
     def __init__(
@@ -357,17 +369,17 @@ class Transcript:
 
     @property
     def end(self) -> End | None:
-        """How the run ended, None while it goes on."""
+        """How the run ended; None while it is running."""
         last = self.events[-1] if self.events else None
         return last if isinstance(last, End) else None
 
     @property
     def is_done(self) -> bool:
-        """Whether the run came to an end of its own."""
+        """Whether the run completed, without an error, a deadline or a cancellation."""
         return self.end is not None and self.end.reason in FINAL
 
     def read(self) -> list[str]:
-        """Trace lines of the events that came since the last call, the header first."""
+        """Return the trace lines of events since the last call, starting with the header."""
         events = self.run.events_since(len(self.events))
         lines = [self._writer.header_line()] if events and not self.events else []
         for event in events:
@@ -385,7 +397,7 @@ class Transcript:
 
 
 def _slim(event: Event) -> Event:
-    """The event without proposals."""
+    """Return the event without its proposals."""
     if not isinstance(event, Step):
         return event
     return replace(event, rows=tuple(replace(row, proposals=()) for row in event.rows))
@@ -394,9 +406,9 @@ def _slim(event: Event) -> Event:
 def writer_of(
     served: Served, prompt: str, request: Request, task: Task | None, context: Context = ALONE
 ) -> TraceWriter:
-    """What writes down the trace of a request, under its header.
+    """Return the trace writer of a request, with its header.
 
-    task: what the prompt is, where that is known. context: what stands before it, and after it.
+    task: the prompt's task, if known. context: what precedes and follows the prompt.
     """
     header = make_header(
         served.about,

@@ -1,11 +1,11 @@
-"""Holds what the page says of a race against fresh prompts and a stopwatch.
+"""Compares what the page says about a race with fresh prompts and wall-clock time.
 
-``python tools/check_passes.py --out FILE`` races MARS by masks alone against plain AR, with the
-settings that the page opens with, on prompts of five kinds and on "Why is the sky blue?"; then each
-of the two runs alone, by turns and twice, by the clock on the wall. Adds a line to FILE for each
-prompt and leaves out those that are there, so that it can be run in parts (``--seconds``). The
-page's own scripts judge the traces. Wants a quiet machine. Prints a table, and how many prompts
-hold.
+``python tools/check_passes.py --out FILE`` races MARS with masks only against plain AR, with the
+page's initial settings, on prompts of five kinds and on "Why is the sky blue?". Then each of the
+two runs twice with the device to itself, in turns, and is timed. Appends a line to FILE for each
+prompt and skips those that are already there, so that it can run in parts (``--seconds``). The
+page's own scripts judge the traces. Needs a quiet machine. Prints a table, and for how many prompts
+the page's sentence holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mars_runtime.trace import TraceWriter  # noqa: E402
 
 SKY = "Why is the sky blue?"
 SEED, MANY, FRESH = 25, 60, 4
-"""Of many prompts of a kind the last few, which no example of the page is."""
+"""The last FRESH of MANY drawn prompts of a kind, which are not among the page's examples."""
 LEAST, MEDIAN = 1.2, 1.4
 JUDGE = """
 import { readFileSync } from "node:fs";
@@ -54,7 +54,7 @@ console.log(JSON.stringify({ ...found, ...counts, limit: String(found.limit), se
 
 
 def prompts() -> list[tuple[str, str]]:
-    """Kind and prompt."""
+    """Return the kind and text of each prompt."""
     fresh = [
         (kind, task.prompt) for kind in KINDS for task in request_tasks(kind, SEED, MANY)[-FRESH:]
     ]
@@ -62,7 +62,7 @@ def prompts() -> list[tuple[str, str]]:
 
 
 def race(engine: Engine, checkpoint: Checkpoint, prompt: str) -> dict[str, Any]:
-    """What the page would say of a race, and what the stopwatch says."""
+    """Return what the page would say about a race, and the ratio of the measured times."""
     ids = checkpoint.tokenizer.encode_prompt(prompt)
     by = replace(DEFAULTS, lookup=False)
     ways = {name: settings_for(name, by) for name in ("mars", "ar")}
@@ -88,7 +88,9 @@ def race(engine: Engine, checkpoint: Checkpoint, prompt: str) -> dict[str, Any]:
 
 
 def stopwatch(engine: Engine, ids: list[int], settings: DecodeSettings) -> float:
-    """Seconds per token of a run alone, from the end of its prompt on."""
+    """Return the seconds per token of a run with the device to itself, from the end of prefill
+    on.
+    """
     run = engine.submit(Request(ids, settings), is_alone=True)
     events = []
     began = ended = 0.0
@@ -100,8 +102,9 @@ def stopwatch(engine: Engine, ids: list[int], settings: DecodeSettings) -> float
 
 
 def holds(found: dict[str, Any]) -> bool:
-    """Whether the sentence on seconds holds what the stopwatch says: nothing that is too short to
-    time says anything."""
+    """Whether the page's sentence on seconds covers the measured ratio. True if the run is too
+    short for a sentence.
+    """
     if found["kind"] in ("none", "short"):
         return True
     high = min(found["high"], float(found["limit"].replace("Infinity", "inf")) * 1.1)
@@ -109,7 +112,7 @@ def holds(found: dict[str, Any]) -> bool:
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """The table and the three counts."""
+    """Print the table and the three counts."""
     for row in rows:
         print(
             f"{row['of']:<10}{row['headline']:6.2f} in passes  stopwatch {row['stopwatch']:5.2f}"

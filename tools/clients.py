@@ -1,12 +1,12 @@
-"""Many clients of the OpenAI-compatible endpoint at once, of whom many leave in the middle.
+"""Load test of the OpenAI-compatible endpoint: many clients, of whom many disconnect early.
 
-``python tools/clients.py --clients 50 --seconds 60`` serves a checkpoint as people do
-(``python -m mars_runtime serve``) and lets the clients ask, stream, leave at any moment and send
-nonsense. Every answer must be its own prompt's: what is written alone first, greedily, is what a
-crowd gets, and what a client saw before it left is its beginning. A neighbour, the only one at
-another address, asks one question after the other and is never turned away; how long it waits for
-the first token is told. At the end no request may be left, and threads and memory must be where
-they were. Prints JSON; the exit code is 1 where anything failed.
+``python tools/clients.py --clients 50 --seconds 60`` starts ``python -m mars_runtime serve``. The
+clients send requests, stream, disconnect at any moment and send invalid requests. Every answer must
+be that of its own prompt: the greedy answer without other load must be the answer under load, and
+what a client received before it disconnected must be its beginning. One more client, at another
+address, sends one request after the other and must never be rejected; its times to the first token
+are reported. At the end no request may be left, and threads and memory must be as before. Prints
+JSON; the exit code is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SETTINGS: list[dict[str, Any]] = [
     {"max_tokens": 48, "lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"},
 ]
 NEIGHBOUR = "127.0.0.2"
-GROWTH = 0.1  # of memory, from after a first crowd to the end
+GROWTH = 0.1  # maximum growth of memory after the warm-up
 SETTLE_SECONDS = 20.0
 Asked = dict[str, Any]
 
 
 @contextmanager
 def served(checkpoint: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The server's process and its address."""
+    """Start a server; yield its process and address."""
     command = [sys.executable, "-m", "mars_runtime", "serve", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--checkpoint", checkpoint], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -65,7 +65,7 @@ def served(checkpoint: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 class Crowd:
-    """Clients that ask what was answered alone before, and what they found."""
+    """Clients that compare answers under load with those without, and their results."""
 
     def __init__(self, address: str, checkpoint: str, seed: int) -> None:
         self._address = address
@@ -77,7 +77,7 @@ class Crowd:
         self.faults: list[str] = []
 
     async def ask_alone(self) -> None:
-        """Have every question answered with nobody else there."""
+        """Get every answer without other load."""
         async with httpx.AsyncClient(base_url=self._address, timeout=120) as client:
             for prompt, settings in product(PROMPTS, SETTINGS):
                 messages = [{"role": "user", "content": prompt}]
@@ -86,8 +86,9 @@ class Crowd:
                 self._alone.append((asked, answer["choices"][0]["message"]["content"]))
 
     async def come(self, num_clients: int, seconds: float) -> list[float]:
-        """So many clients for so many seconds. Returns how long the neighbour waited for each first
-        token, in seconds."""
+        """Run ``num_clients`` clients for ``seconds``. Return the other address's waits for the
+        first token, in seconds.
+        """
         until = time.monotonic() + seconds
         clients = (self._client(until) for _ in range(num_clients))
         waits, *_ = await asyncio.gather(self._neighbour(until), *clients)
@@ -121,7 +122,9 @@ class Crowd:
                     self.faults.append(type(error).__name__)
 
     def _patience(self) -> float:
-        """Half of the clients leave at any moment, the others never."""
+        """Return the seconds until a client disconnects: soon for half of them, never for the
+        others.
+        """
         return self._rng.uniform(0.0, 2.0) if self._rng.random() < 0.5 else 300.0
 
     async def _whole(self, client: httpx.AsyncClient) -> None:
@@ -156,7 +159,7 @@ class Crowd:
         self.outcomes["nonsense"] += 1
 
     async def _is_answer(self, status: int) -> bool:
-        """Whether it is; one that is turned away waits a while."""
+        """Whether the status is a success. A rejected client waits a while."""
         if status == 200:
             return True
         self.outcomes[str(status)] += 1
@@ -172,7 +175,7 @@ class Crowd:
 
 
 def chunk_of(line: str) -> dict[str, Any]:
-    """What a line of a stream brings; empty where that is nothing or the end."""
+    """Parse a line of a stream; empty for other lines and the end."""
     found: dict[str, Any] = {}
     if line.startswith("data: {"):
         found = json.loads(line.removeprefix("data: "))
@@ -180,12 +183,14 @@ def chunk_of(line: str) -> dict[str, Any]:
 
 
 def text_of(chunk: dict[str, Any]) -> str:
-    """The text that it adds."""
+    """Return the text of a chunk."""
     return (chunk["choices"][0]["delta"].get("content") or "") if chunk.get("choices") else ""
 
 
 def standing(process: subprocess.Popen[str], address: str) -> dict[str, float]:
-    """Threads, memory and requests of the server, once it has none left or much time is over."""
+    """Return threads, memory and requests of the server, once it has no requests left or after
+    SETTLE_SECONDS.
+    """
     until = time.monotonic() + SETTLE_SECONDS
     while True:
         text = httpx.get(f"{address}/metrics", timeout=30).text
@@ -204,11 +209,11 @@ def standing(process: subprocess.Popen[str], address: str) -> dict[str, float]:
 
 
 def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict[str, Any]:
-    """What was found; ``faults`` is empty where all is well."""
+    """Run the test and return the results; ``faults`` is empty if it passed."""
     with served(checkpoint) as (process, address):
         crowd = Crowd(address, checkpoint, seed)
         asyncio.run(crowd.ask_alone())
-        asyncio.run(crowd.come(num_clients, min(5.0, seconds)))  # caches and pools fill up
+        asyncio.run(crowd.come(num_clients, min(5.0, seconds)))  # warm-up: fills caches and pools
         before = standing(process, address)
         waits = asyncio.run(crowd.come(num_clients, seconds))
         after = standing(process, address)
@@ -238,7 +243,7 @@ def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Attack as asked; the exit code."""
+    """Run the test and return the exit code."""
     parser = argparse.ArgumentParser(description="Attack the endpoint with many clients at once.")
     parser.add_argument("--clients", type=int, default=50, help="at once (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (%(default)s)")

@@ -1,11 +1,12 @@
-"""Forty fixed requests of every method, with seeds and settings: what two trees answer, compared.
+"""Compares the answers of two source trees to forty fixed requests of every method.
 
     python tools/fixed_requests.py --out before.json        # in the one tree
     python tools/fixed_requests.py --against before.json    # in the other: 1 if any differs
 
-Each is decoded as ``python -m mars_runtime generate --json`` does, and its trace is kept but for
-times, the date and versions. A field that the other tree did not have yet, such as a new setting at
-its default, is no difference. Numbers are the arithmetic's own: both runs belong on one machine.
+Each request has a seed and settings and is decoded as by ``python -m mars_runtime generate
+--json``. Its trace is compared without times, the date and versions. Fields that the other tree
+does not have, such as a new setting with its default, are ignored. Numbers depend on the machine,
+so run both on the same one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ DRAWN = ("--temperature", "0.8", "--top-p", "0.9")
 LOSSLESS = ("--lossless", "--tau", "0")
 DIFFUSION = ("--method", "block_diffusion")
 PLAIN = ("--no-lossless", "--no-lookup", "--groups", "one", "--tau", "0.95", "--block-size", "4")
-"""What a request begins with; its options follow."""
+"""Options of every request; its own follow."""
 # Checkpoint, prompt, then options. No unverified auto: what it chooses depends on time.
 REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     *[("mars-tiny", prompt, ("--method", "ar")) for prompt in (SUM, CODE)],
@@ -71,7 +72,7 @@ UNLIKE = {"date", "seconds", "versions", "rho", "forward_seconds", "threads", "h
 
 
 def answer(checkpoint: str, prompt: str, options: tuple[str, ...]) -> list[Any]:
-    """The trace of a request, line by line, without what differs from run to run."""
+    """Return the trace of a request, line by line, without what varies between runs."""
     said = io.StringIO()
     given = ["generate", "--checkpoint", checkpoint, "--prompt", prompt, "--json"]
     limit = () if "--max-new-tokens" in options else ("--max-new-tokens", "64")
@@ -87,7 +88,7 @@ def _kept(value: Any) -> Any:
 
 
 def _as_before(before: Any, now: Any) -> Any:
-    """``now`` without the fields that were not there before."""
+    """Return ``now`` without the fields that ``before`` does not have."""
     if isinstance(before, dict) and isinstance(now, dict):
         return {
             name: _as_before(before.get(name), each) for name, each in now.items() if name in before

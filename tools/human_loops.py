@@ -1,11 +1,11 @@
-"""How many texts that people wrote would be stopped for repeating themselves.
+"""Counts texts by people that would be stopped for repeating themselves.
 
     python tools/human_loops.py FOLDER --checkpoint mars-smollm2
 
-Reads every ``.txt``, ``.md``, ``.jsonl`` and ``.jsonl.gz`` file below the folder. A line of JSON is
-a text, all its strings together; a plain file is cut into pieces of 3,000 characters. Prints each
-file with its number of texts and of those that ``mars_runtime/loops.py`` finds a loop in, and what
-repeats in each.
+Reads every ``.txt``, ``.md``, ``.jsonl`` and ``.jsonl.gz`` file in the folder. A JSON line is a
+text, made of all its strings; a plain file is cut into pieces of 3,000 characters. Prints each file
+with its number of texts, the number in which ``mars_runtime/loops.py`` finds a loop, and what
+repeats.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ sys.path.insert(0, str(ROOT))
 from mars_runtime.loops import find_loop  # noqa: E402
 from mars_runtime.model.load import load_checkpoint  # noqa: E402
 
-PIECE = 3000  # characters of a plain file that are one text
+PIECE = 3000  # characters per text of a plain file
 KINDS = (".txt", ".md", ".jsonl", ".gz")
-SHOWN = 80  # characters of what repeats
+SHOWN = 80  # printed characters of a loop
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def texts(path: Path) -> Iterator[str]:
-    """The texts of a file."""
+    """Yield the texts of a file."""
     whole = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     told = whole.decode("utf-8")
     if ".jsonl" in path.name:
@@ -61,7 +61,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All strings in a value, in their order."""
+    """Yield all strings in a value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Visitors of the page and programs mixed, for locust: see docs/api.md.
+"""A mix of page visitors and API clients for locust: see docs/api.md.
 
-MODEL names what programs ask for; the key in MARS_API_KEY is sent where there is one.
+MODEL is the model that API clients request; MARS_API_KEY, if set, is their key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROMPTS = ["Why is the sky blue?", "Write a note to a neighbour.", "Sort these n
 
 
 class Program(HttpUser):
-    """Asks the endpoint, mostly for streams; reports the time to the first token, too."""
+    """API client that mostly streams; also reports the time to the first token."""
 
     weight = 3
     wait_time = between(0.5, 2)
@@ -29,7 +29,7 @@ class Program(HttpUser):
 
     @task(3)
     def stream(self) -> None:
-        """A streamed answer."""
+        """Request a streamed answer."""
         began = time.perf_counter()
         first = None
         body = {**self.body(), "stream": True}
@@ -37,7 +37,7 @@ class Program(HttpUser):
             "/v1/chat/completions", json=body, stream=True, name="stream", catch_response=True
         ) as answer:
             if answer.status_code == 429:
-                answer.success()  # told to come back: so it is meant to be
+                answer.success()  # rejected with retry-after, as intended
                 return
             for line in answer.iter_lines():
                 if first is None and b'"content":"' in line and b'"content":""' not in line:
@@ -50,7 +50,7 @@ class Program(HttpUser):
 
     @task
     def whole(self) -> None:
-        """An answer at once."""
+        """Request an answer without streaming."""
         with self.client.post(
             "/v1/chat/completions", json=self.body(), name="whole", catch_response=True
         ) as answer:
@@ -58,7 +58,7 @@ class Program(HttpUser):
                 answer.success()
 
     def body(self) -> dict[str, Any]:
-        """What is asked."""
+        """Return a request body."""
         content = random.choice(PROMPTS)
         return {
             "model": MODEL,
@@ -68,14 +68,14 @@ class Program(HttpUser):
 
 
 class Visitor(HttpUser):
-    """Opens the page and runs a prompt by the page's own endpoint; needs ``python app.py``."""
+    """Opens the page and runs a prompt by its endpoint; needs ``python app.py``."""
 
     weight = 1
     wait_time = between(1, 4)
 
     @task
     def play(self) -> None:
-        """One run, followed to its end."""
+        """Run a prompt and follow it to its end."""
         self.client.get("/", name="page")
         data = [random.choice(PROMPTS), "mars", 0.0, "auto", True, "every", True, "probability", 32]
         posted = self.client.post(

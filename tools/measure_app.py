@@ -1,9 +1,9 @@
 """Measures the page of a running app: long tasks while its model answers at full speed, and memory.
 
-``python app.py`` in one terminal, ``python tools/measure_app.py http://127.0.0.1:7860`` in another:
-a long request is raced with each panel open, then short ones, each in a conversation of its own.
-The model and the page share the machine, so CPU time says what the page needs. Knows no pass or
-fail. (``measure_page.py`` has runs of 4,000 tokens, which the checkpoint of a page may not hold.)
+Run ``python app.py`` in one terminal and ``python tools/measure_app.py http://127.0.0.1:7860`` in
+another. A long request is raced with each panel open, then short ones, each in a new conversation.
+The model and the page share the machine, so the page's cost is CPU time. There is no pass or fail.
+(``measure_page.py`` has runs of 4,000 tokens, for which a checkpoint's context may be too short.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHORT_REQUEST = "What is half of 60? Explain it step by step."
 
 
 def ask(view: playwright.Page, request: str) -> None:
-    """A first question, answered to its end."""
+    """Ask a first question and wait for the whole answer."""
     new = view.locator(".ct-new")
     if new.is_visible():
         new.click()
@@ -39,7 +39,7 @@ def ask(view: playwright.Page, request: str) -> None:
 
 
 def measure_tasks(view: playwright.Page, tracing: Tracing) -> Iterator[str]:
-    """Rows of the table: the long request with each panel open."""
+    """Yield the table's rows: the long request with each panel open."""
     yield FORM.format("", "CPU > 50", "longest, CPU ms", "wall > 50", "longest", "% busy")
     for tab in view.locator(f"{RACE} .rv-tab").all():
         tab.click()
@@ -65,7 +65,7 @@ def main() -> None:
         view.wait_for_selector(f"{RACE}[data-state=finished]")
         view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
         print(f"{called()} {browser.version}, {view.locator('#footer').inner_text()}", flush=True)
-        ask(view, SHORT_REQUEST)  # panels are drawn for the first time
+        ask(view, SHORT_REQUEST)  # warm-up: draws the panels
         session = view.context.new_cdp_session(view)
         for line in measure_tasks(view, Tracing(session)):
             print(line, flush=True)

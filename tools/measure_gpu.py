@@ -43,17 +43,17 @@ SHAPED = (
     "--acceptance 0.55,0.23,0.10,0.12 --block-sizes 4 8 16 --lossless-block-sizes 4 "
     "--prompts 4 --rounds 2 --max-new-tokens 64"
 )
-"""Of every shape; the acceptance is the paper's at tau = 0.95."""
+"""Options of every shape; the acceptance is the paper's at tau = 0.95."""
 KINDS = "chat maths code summary rewriting"
-GRACE = 15.0  # seconds that a step has to save what it holds, once it is interrupted
+GRACE = 15.0  # seconds for an interrupted step to save its state
 TRAINING_RATE = 4  # optimizer steps per second on an H200; decides the schedule of learning rates
-STEPS = "STEPS"  # in a command: as many as its time allows
+STEPS = "STEPS"  # placeholder in a command: as many as its time allows
 DISTILL = "--written 9000 --prompts 60000 --rows 2048 --max-tokens 400"
 TRAIN = f"--steps {STEPS} --batch-tokens 16384 --anchors 96 --measure-steps 240 --measure-texts 16"
 DRY_EXTENT = "--prompts 1 --rounds 1 --max-new-tokens 4 --threads 1"
 DRY_DISTILL = "--prompts 60 --rows 60 --max-tokens 8"
 DRY_TRAIN = "--steps 1 --batch-tokens 256 --anchors 4 --measure-texts 1"
-TAIL = 20  # lines of output that the record of a step keeps
+TAIL = 20  # lines of output in the record of a step
 NO_CHAT = "The chat model is not on this machine: put its parts into runs/gpu or fetch it."
 NO_TEXTS = "There are no training texts: put them into runs/gpu/texts."
 NO_TIME = "No time was left."
@@ -64,7 +64,7 @@ TINY = (
     "shapes.SHAPES['tiny'] = shapes.SHAPES['qwen2.5-0.5b'] | dict(hidden_size=64, "
     "intermediate_size=128, num_hidden_layers=2, num_attention_heads=4); sys.exit(main())",
 )
-"""The command line with one more shape, small enough for a dry run."""
+"""Options for one more shape, small enough for a dry run."""
 SMI = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
 
 
@@ -72,9 +72,9 @@ SMI = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power
 class Step:
     """One process: ``command`` are arguments of Python, run in the repository.
 
-    seconds: its limit. share: the most that it takes of the time that is left. results: files that
-    it writes -> their places below ``--out``. missing: why it can't run here. continues: whether it
-    goes on from what an earlier run left in its folder, which is cleared otherwise.
+    seconds: its limit. share: its maximum share of the remaining time. results: files that it
+    writes -> their places in ``--out``. missing: why it can't run here. continues: whether it
+    continues from an earlier run's folder, which is cleared otherwise.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Step:
 
 
 def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]:
-    """All steps in their order; each writes into a folder of its name below ``work``."""
+    """Return all steps in order; each writes into a folder of its name in ``work``."""
     program = TINY if is_dry else ("-m", "mars_runtime")
     bf16 = "" if is_dry else "--dtype bf16"
     batch = 2 if is_dry else 8
@@ -97,7 +97,7 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
     def command(
         name: str, seconds: float, words: str, result: str, *extra: str, missing: str = ""
     ) -> Step:
-        """A command of the runtime that writes the file ``result``."""
+        """Return a step that runs a command of the runtime, which writes the file ``result``."""
         path = work / name / result
         out = path if words.startswith("benchmark") else path.parent
         arguments = (*program, *words.split(), *extra, "--out", str(out))
@@ -168,7 +168,9 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
 
 
 def gpu_tests() -> list[str]:
-    """The test files with tests that need a GPU; others may import what a GPU machine lacks."""
+    """Return the test files with tests that need a GPU; others may import what a GPU machine
+    lacks.
+    """
     found = sorted((ROOT / "tests").rglob("test_*.py"))
     return [
         str(path.relative_to(ROOT))
@@ -179,10 +181,10 @@ def gpu_tests() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs steps one after another and keeps their record in ``results/gpu_run.json``.
+    """Runs steps one after another and records them in ``results/gpu_run.json``.
 
-    deadline: when all must be over, by ``time.monotonic``. commit: of the source, for results that
-    were written where git is missing.
+    deadline: when all must have ended, by ``time.monotonic``. commit: of the source, for results
+    written where git is missing.
     """
 
     out: Path
@@ -192,7 +194,9 @@ class Runner:
     commit: str | None = None
 
     def run(self, steps: Iterable[Step]) -> list[dict[str, Any]]:
-        """Run ``steps``; return what became of each. The file keeps the last record of others."""
+        """Run ``steps`` and return their records. The file also keeps the last record of other
+        steps.
+        """
         record: list[dict[str, Any]] = []
         file = self.out / "results" / "gpu_run.json"
         last = json.loads(file.read_text(encoding="utf-8"))["steps"] if file.is_file() else []
@@ -247,7 +251,9 @@ class Runner:
         return True
 
     def _trained(self, log: Path) -> dict[str, Any]:
-        """The held-out figures in the log of a training, with the environment's provenance."""
+        """Return the held-out figures in the log of a training, with the environment's
+        provenance.
+        """
         lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         place = self.out / "results" / "gpu_environment.json"
         origin = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
@@ -287,8 +293,9 @@ def _exit_code(
 
 
 def join_parts(inputs: Path, target: Path, size: int) -> None:
-    """Make ``target`` of ``size`` bytes out of its parts in ``inputs``. Parts are kept beside it
-    until all of them are there."""
+    """Join the parts in ``inputs`` into ``target``, a file of ``size`` bytes. Until all parts have
+    arrived, they are stored next to it.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     for part in inputs.glob(f"{target.name}.[0-9][0-9]"):
         shutil.copyfile(part, target.with_name(part.name))

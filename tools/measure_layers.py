@@ -1,8 +1,8 @@
-"""``python tools/measure_layers.py``: what the panel "Layers" costs somebody else's run.
+"""``python tools/measure_layers.py``: what the panel "Layers" costs another visitor's run.
 
-Runs of plain AR alone on the device, by turns with nobody else there and beside somebody who looks
-at one forward after the other; says the median gap between two forwards of each kind, and how often
-somebody looked. Wants a quiet machine.
+Runs plain AR with the device to itself, in turns without other requests and while another visitor
+requests the layers of one forward after the other. Prints the median time between two forwards in
+each case, and the number of these requests. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROMPT = "Why is the sky blue?"
 
 
 def gaps_of(engine: Engine, request: Request) -> list[float]:
-    """Seconds from the end of one forward to that of the next."""
+    """Return the seconds from the end of each forward to the end of the next."""
     times: list[float] = []
 
     def seen(run: Run, event: Event) -> None:
@@ -41,7 +41,9 @@ def gaps_of(engine: Engine, request: Request) -> list[float]:
 
 
 def look_on(engine: Engine, feds: list[Fed], is_over: threading.Event, found: list[float]) -> None:
-    """One forward after the other; ``found``: the seconds that each took."""
+    """Request the layers of one forward after the other; append the seconds of each to
+    ``found``.
+    """
     while not is_over.is_set():
         began = time.perf_counter()
         engine.look(feds[len(found) % len(feds)]).result()

@@ -1,9 +1,9 @@
 """Measures the race view in a browser: long tasks while it streams and is scrubbed, and memory.
 
 ``python tools/measure_page.py`` streams a run of 4,000 tokens, scrubs it live and finished with
-each panel open, then runs fifty short ones. A task is what the page's main thread does in one go.
-Its CPU time is what the page needs; its wall time also holds what a busy machine made it wait for,
-so both are printed. Knows no pass or fail.
+each panel open, then runs fifty short ones. A task is an uninterrupted unit of work of the page's
+main thread. Its CPU time is the page's own cost; its wall time also includes waiting on a busy
+machine, so both are printed. There is no pass or fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RACE = "#race .mars-race"
 BOTH = {"mars": "MARS", "ar": "plain AR"}
 UPDATES = 15  # a second
 FORM = "{:<48}{:>9}{:>26}{:>10}{:>9}{:>8}"
-LONG = 50.0  # milliseconds: a longer task is felt
+LONG = 50.0  # milliseconds; a longer task is noticeable
 CATEGORIES = "disabled-by-default-devtools.timeline,devtools.timeline,toplevel"
 SCRUB = """async ([selector, seconds]) => {
   const scrubber = document.querySelector(selector + " .pl-scrubber");
@@ -58,7 +58,7 @@ class Task:
 
 
 def prepared(num_tokens: int, seconds: float) -> dict[str, Any]:
-    """A race of so many tokens and how its lines are dealt out over ``seconds``."""
+    """Return a race of this many tokens, and how its lines are spread over ``seconds``."""
     settings = DecodeSettings(tau=0.9, block_size=8)
     pieces = samples.Vocabulary()
     text, length = "", 0
@@ -73,7 +73,7 @@ def prepared(num_tokens: int, seconds: float) -> dict[str, Any]:
 
 
 def scene(num_tokens: int, seconds: float) -> Any:
-    """Streams the same race as another run at each call."""
+    """Return a scene that streams the same race as a new run at each call."""
     made = prepared(num_tokens, seconds)
     numbers = itertools.count()
 
@@ -85,7 +85,7 @@ def scene(num_tokens: int, seconds: float) -> Any:
 
 
 class Tracing:
-    """Records the tasks of a page between ``with`` and the end of its block."""
+    """Context manager that records the tasks of a page."""
 
     def __init__(self, session: playwright.CDPSession) -> None:
         self.session = session
@@ -102,7 +102,7 @@ class Tracing:
         )
 
     def stop(self, on: playwright.Page) -> list[Task]:
-        """The tasks of the thread that ran the page's script."""
+        """Return the tasks of the thread that ran the page's script."""
         self.session.send("Tracing.end")
         while not self.is_complete:
             on.wait_for_timeout(50)
@@ -124,7 +124,7 @@ class Tracing:
 
 
 def row(name: str, tasks: list[Task], seconds: float) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     cpu = sorted((task.cpu for task in tasks), reverse=True)
     wall = sorted((task.wall for task in tasks), reverse=True)
     longest = ", ".join(f"{value:.0f}" for value in cpu[:5])
@@ -134,7 +134,7 @@ def row(name: str, tasks: list[Task], seconds: float) -> str:
 
 
 def measure_tasks(view: playwright.Page, tracing: Tracing) -> Iterator[str]:
-    """Rows of the table: streaming, the end of the run, scrubbing live and afterwards."""
+    """Yield the table's rows: streaming, the end of the run, scrubbing live and afterwards."""
     yield FORM.format("", "CPU > 50", "longest, CPU ms", "wall > 50", "longest", "% busy")
     panels = view.eval_on_selector_all(f"{RACE} .rv-tab", "tabs => tabs.map(t => t.textContent)")
     for number, panel in enumerate(panels or ["no panel"]):
@@ -169,7 +169,7 @@ def measure_panel(view: playwright.Page, tracing: Tracing, panel: str) -> Iterat
 def measure_memory(
     view: playwright.Page, session: playwright.CDPSession, num_runs: int, run: Callable[[], object]
 ) -> Iterator[str]:
-    """JS heap in MB after every tenth run, garbage collected."""
+    """Yield the JS heap in MB after every tenth run, after garbage collection."""
     for number in range(num_runs + 1):
         if number % 10 == 0:
             view.wait_for_timeout(1500)
@@ -188,7 +188,7 @@ def to_its_end(view: playwright.Page, begin: Callable[[], object]) -> None:
 
 
 def machine() -> str:
-    """The processor's name and how busy it is, for a time is worth nothing without."""
+    """Return the processor's name and load, without which times mean nothing."""
     lines = (
         Path("/proc/cpuinfo").read_text("utf-8").splitlines()
         if platform.system() == "Linux"
@@ -212,7 +212,7 @@ def main() -> None:
         prevent_thread_lock=True,
         quiet=True,
         ssr_mode=False,
-        run_history=False,  # as the app has it
+        run_history=False,  # as in the app
         **LAUNCHED,
     )
     print(machine(), flush=True)

@@ -1,9 +1,9 @@
-"""Measures what the page costs a race: tokens per second on the lanes' clocks, with and without.
+"""Measures what the page costs a race: tokens per second by the lanes' clocks, with and without it.
 
-With ``python app.py`` in one terminal, ``python tools/measure_race.py http://127.0.0.1:7860`` in
-another asks for the same race by turns through the endpoint, the browser showing nothing, and on
-the page, its charts drawn while it runs; browser, page and model share the machine. Prints medians
-and the ratio of each pair. Knows no pass or fail.
+Run ``python app.py`` in one terminal and ``python tools/measure_race.py http://127.0.0.1:7860`` in
+another. It runs the same race in turns through the endpoint, with an empty browser, and on the
+page, with its charts drawn; browser, page and model share the machine. Prints medians and the ratio
+of each pair. There is no pass or fail.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from measure_page import RACE, called, chromium, machine, playwright
 
 REQUEST = "Write a Python function that transposes a matrix given as a list of lists."
 SETTINGS = {"aim": "time", "repetition_penalty": 1.0}
-"""Of both, since the page begins with others than the endpoint."""
+"""Settings of both, since the page's initial ones differ from the endpoint's."""
 LANES = ("MARS", "plain AR")
 
 
 def through_the_endpoint(client: Client, request: str) -> dict[str, float]:
-    """Tokens per second by lane, no page being open."""
+    """Return the tokens per second by lane while no page is open."""
     found = client.predict(request, **SETTINGS, api_name="/compare")
     return {
         lane: found[key]["tokens_per_second"]
@@ -34,7 +34,7 @@ def through_the_endpoint(client: Client, request: str) -> dict[str, float]:
 
 
 def on_the_page(view: playwright.Page, address: str, request: str) -> dict[str, float]:
-    """The same, on a page that is opened for it and left again."""
+    """Return the tokens per second by lane on a page that is opened for this run and left again."""
     view.goto(f"{address}?{urlencode(SETTINGS)}")
     view.wait_for_selector(f"{RACE}[data-state=finished]")
     view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
@@ -70,7 +70,7 @@ def main() -> None:
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 1440, "height": 1000})
         view.set_default_timeout(300_000)
-        on_the_page(view, *asked)  # panels are drawn, costs are known
+        on_the_page(view, *asked)  # warm-up: draws panels, measures costs
         rounds = []
         for number in range(given.rounds):
             ways = (

@@ -1,8 +1,8 @@
-"""Makes the pictures of the README from the page itself: ``python tools/pictures.py``.
+"""Makes the README's pictures from the page: ``python tools/pictures.py``.
 
-Serves the page as people do and writes what headless Chromium shows: how the page opens, from the
-first pass to the sentence at the end, as a moving picture; and two stills of a prompt that was run.
-Knows where things stand on the page, nothing of what they show.
+Serves the page and records headless Chromium: a GIF of how the page opens, from the first pass to
+the sentence at the end, and two stills of a prompt that was run. Depends only on the page's layout,
+not its content.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PROMPT = "Write a Python function that returns the largest of three numbers."
 SIZE = {"width": 1440, "height": 900}
 FRAME_SECONDS = 0.25
 MOST_FRAMES, GIF_WIDTH, COLOURS = 90, 960, 48
-PALETTE_EVERY = 6  # frames from which the palette is chosen
-REST = 1.5  # seconds after the last beat, until all has landed
+PALETTE_EVERY = 6  # every n-th frame is used to choose the palette
+REST = 1.5  # seconds after the last pass, until all animations have ended
 RACE = "#race .mars-race"
 PLAYER = f"document.querySelector('{RACE}').lineView.player"
 
 
 def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.Page:
-    """The page, its checkpoint loaded."""
+    """Return the page with its checkpoint loaded."""
     page = browser.new_context(viewport=SIZE).new_page()
     page.set_default_timeout(300_000)
     page.goto(f"{address}?__theme={theme}")
@@ -41,7 +41,7 @@ def opened(browser: playwright.Browser, address: str, theme: str) -> playwright.
 
 
 def run(page: playwright.Page) -> None:
-    """Run the prompt in place of the recording, and let it play to its end."""
+    """Run the prompt in place of the recording and wait until it has played to its end."""
     before = page.locator(RACE).get_attribute("data-run") or ""
     page.fill("#prompt textarea", PROMPT)
     page.click("#run")
@@ -52,7 +52,7 @@ def run(page: playwright.Page) -> None:
 
 
 def moving(page: playwright.Page, path: Path) -> None:
-    """Frames of how the page opens, from one beginning of the recording to its end, as one GIF."""
+    """Record how the page opens as one GIF: the recording from one start to its end."""
     page.wait_for_function(f"!{PLAYER}.isMoving")
     page.wait_for_function(f"{PLAYER}.isMoving")
     frames: list[Image.Image] = []
@@ -83,7 +83,7 @@ def save_gif(path: Path, frames: Sequence[Image.Image], durations: Sequence[int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write live.gif, live.png and another-tau.png; the exit code."""
+    """Write live.gif, live.png and another-tau.png; return the exit code."""
     parser = argparse.ArgumentParser(description="Makes the pictures of the README.")
     parser.add_argument("--checkpoint", default="mars-smollm2", help="that the page opens with")
     parser.add_argument("--out", type=Path, default=Path("assets/screenshots"), help="folder")

@@ -1,12 +1,12 @@
-"""Plants thirty defects, one at a time, and says which test catches each: three of ten kinds.
+"""Plants thirty defects, three of each kind, one at a time; reports which test catches each.
 
     python tools/planted_defects.py --check        # whether each place is still where it was
     python tools/planted_defects.py                # each against the tests most likely to catch it
     python tools/planted_defects.py --only clock --whole
 
 A defect is a small exact replacement in one file, made in a copy of the working tree. To re-target
-one after its code has moved, change its line in DEFECTS and nothing else: a text that is not found
-exactly once is refused. ``--whole`` runs all tests that are not slow on what was missed.
+one after its code has moved, change only its line in DEFECTS: a text that is not found exactly once
+is rejected. ``--whole`` runs all tests that are not slow on missed defects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-NODE = "node"  # in the place of a Python test: every test of the browser's folds
+NODE = "node"  # instead of a Python test: all tests of the browser's folds
 SECONDS = 600.0  # for the likely tests of one defect; the whole suite gets four times as many
 
 
@@ -37,7 +37,7 @@ class Defect(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What became of a defect: the test that caught it, empty where none did."""
+    """Result of a defect: the test that caught it; empty if none did."""
 
     defect: Defect
     caught_by: str
@@ -261,8 +261,9 @@ DEFECTS = (
 
 
 def planted(text: str, defect: Defect) -> str:
-    """The text of the file with the defect in it. Raises ValueError, one sentence, where its place
-    is not there exactly once."""
+    """Return the file's text with the defect in it. Raises ValueError if its place is not there
+    exactly once.
+    """
     count = text.count(defect.old)
     if count != 1:
         raise ValueError(f"{defect.file} holds {count} times, not once: {defect.old.strip()}")
@@ -270,7 +271,7 @@ def planted(text: str, defect: Defect) -> str:
 
 
 def catcher(root: Path, test: str, seconds: float) -> str:
-    """The first test among ``test`` that fails in the tree at ``root``; empty where all pass."""
+    """Return the first of the tests that fails in the tree at ``root``; empty if all pass."""
     quick = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-rfE", "--no-header"]
     scripts = sorted(map(str, root.glob("tests/web/*.test.js")))
     command = ["node", "--test", *scripts] if test == NODE else [*quick, *test.split()]
@@ -286,7 +287,7 @@ def catcher(root: Path, test: str, seconds: float) -> str:
 
 
 def look(root: Path, defect: Defect, is_whole: bool) -> Found:
-    """Plant the defect in the tree, try its tests, and take it out again."""
+    """Plant the defect in the tree, run its tests and remove it."""
     file = root / defect.file
     sound = file.read_text("utf-8")
     file.write_text(planted(sound, defect), "utf-8")
@@ -300,7 +301,7 @@ def look(root: Path, defect: Defect, is_whole: bool) -> Found:
 
 
 def copy_tree(target: Path) -> None:
-    """The working tree as it is, without what git ignores."""
+    """Copy the working tree without the files that git ignores."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, names.split("\0")):
@@ -310,7 +311,7 @@ def copy_tree(target: Path) -> None:
 
 
 def main() -> int:
-    """0 where every defect was caught, 1 where one was missed, 2 where one has no place."""
+    """Return 0 if every defect was caught, 1 if one was missed, 2 if one was not found."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

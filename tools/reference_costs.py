@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Measure the costs by which ``auto`` decides when fewest passes are its objective.
+"""Measures the costs by which ``auto`` decides when its objective is the fewest passes.
 
     python tools/reference_costs.py
 
-Writes mars_runtime/decoders/reference_costs.json: what forwards of 1, 2, 3 ... tokens cost on this
-machine, in forwards of one token, with the chat model and as many threads as it chooses. Every
-machine decides by the committed file, so that a prompt takes the same passes everywhere; measure
-again only when forwards became cheaper or dearer in general. Let nothing else run meanwhile.
+Writes mars_runtime/decoders/reference_costs.json: the cost of forwards of 1, 2, 3 ... tokens on
+this machine, relative to a forward of one token, with the chat model and its default number of
+threads. Every machine uses the committed file, so that a prompt takes the same passes everywhere;
+measure again only if the cost of forwards has changed in general. Needs a quiet machine.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Visitors without end: runs, sets made and judged, on a page in a browser and past it.
+"""Soak test of the app: runs, and review sets that are made and judged, through the API and in a
+browser.
 
-``python tools/soak.py --minutes 30`` serves the page as people do (``python app.py``) on two cores.
-Three visitors at a time use its endpoints, its controls, the endpoint for programs and Review; one
-more uses the page in a browser. In the middle of it the server is stopped for a while (SIGSTOP, as
-a paused container) and the browser's connection is cut once. Every run must end as it was meant
-to, everything typed or judged must still be there, and the memory of the server must stay flat.
+``python tools/soak.py --minutes 30`` serves the page (``python app.py``) on two cores. Three
+visitors at a time use its endpoints, its controls, the OpenAI-compatible endpoint and Review; one
+more uses the page in a browser. Meanwhile the server is stopped once for a while (SIGSTOP, like a
+paused container) and the browser's connection is cut once. Every run must end as intended,
+everything typed or judged must still be there, and the server's memory must stay flat.
 
-Several checkpoints are visited in turn; ``--fit 2`` lets the server find memory for two of them,
-and no visitor may read that there is none. Writes JSON. The exit code is 1 where something was
-lost, a visitor read that there was no memory, or memory grew. ``--minutes 0.2 --checkpoint
-mars-tiny`` is the short form.
+Several checkpoints are used in turn; with ``--fit 2`` the server has memory for two of them, and no
+visitor may get an error about memory. Writes JSON. The exit code is 1 if something was lost, there
+was such an error, or memory grew. ``--minutes 0.2 --checkpoint mars-tiny`` is the short form.
 """
 
 from __future__ import annotations
@@ -54,22 +54,23 @@ from mars_runtime.tasks import KINDS, generate  # noqa: E402
 
 NUM_CORES = 2
 NUM_PROMPTS = 40  # of each kind
-LENGTHS = (24, 160)  # tokens asked for, at least and at most
+LENGTHS = (24, 160)  # minimum and maximum of requested tokens
 SAMPLE_SECONDS = 5.0
-START_SECONDS, RUN_SECONDS = 600, 300  # to load a model that is slow to build; for any run
-GROWTH = 0.05  # of the memory at a quarter of the time: more than that is not flat
+START_SECONDS, RUN_SECONDS = 600, 300  # to load a slow model; for any run
+GROWTH = 0.05  # maximum growth of memory, as a share of that at a quarter of the time
 MIB = 2**20
 WHOLE = ("eos", "limit", "repeats")
 KEY = "the review key of a soak"
 PAUSE_SECONDS, CUT_SECONDS = 200.0, 20.0
-"""How long the server is stopped, and the browser's connection cut; at most an eighth of the soak
-each."""
-PAUSE_AT, CUT_AT = 0.4, 0.6  # of the time of the soak
+"""Seconds for which the server is stopped and the browser's connection is cut; each is at most an
+eighth of the test.
+"""
+PAUSE_AT, CUT_AT = 0.4, 0.6  # shares of the test's duration
 REVIEW = ".mars-review"
 NUM_IN_SET = 100  # prompts of the bundled set
-STAY = 3  # things that a visitor does with a checkpoint before going on to the next
+STAY = 3  # actions of a visitor per checkpoint
 NO_ROOM = ("no more fit", "choose a smaller one", "found no memory")
-"""In what is told to who gets no checkpoint because others have the memory."""
+"""Parts of messages about checkpoints that do not fit into memory."""
 BOUNDED = """
 import sys, threading
 from runpy import run_path
@@ -83,14 +84,17 @@ def free_memory():
 engines.free_memory = free_memory
 run_path("app.py", run_name="__main__")
 """
-"""The app, which finds memory for so many engines."""
+"""Program that runs the app with memory for a limited number of engines."""
 
 
 @dataclass
 class Tally:
-    """What visitors saw. ``ended`` and ``stopped`` count runs by what was done; ``lost`` holds a
-    sentence for each run, prompt or judgement that was lost, ``refused`` counts the refusals of
-    programs that had to retry, ``judged`` holds the ids of acknowledged judgements."""
+    """Results of the visitors.
+
+    ended, stopped: number of runs by action. lost: a sentence for each run that did not end as
+    intended. refused: messages of rejected API requests that had to be retried, with their number.
+    judged: ids of acknowledged judgements.
+    """
 
     ended: Counter[str] = field(default_factory=Counter)
     stopped: Counter[str] = field(default_factory=Counter)
@@ -101,15 +105,16 @@ class Tally:
 
     @property
     def num_without_room(self) -> int:
-        """Who was told that there is no memory for a checkpoint."""
+        """Number of messages about missing memory for a checkpoint."""
         told = [*self.lost, *self.refused.elements()]
         return sum(any(words in each for words in NO_ROOM) for each in told)
 
 
 @contextmanager
 def served(*checkpoints: str, fit: int = 0) -> Iterator[tuple[int, str]]:
-    """The app in a process of its own on two cores: its id and address. fit: engines that it finds
-    memory for; 0: as many as there is memory for."""
+    """Start the app on two cores; yield its process id and address. fit: number of engines with
+    memory; 0 for no limit.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -150,8 +155,9 @@ def _wait_for(process: subprocess.Popen[bytes], address: str) -> None:
 
 
 class Guest:
-    """One visitor, who does something else each time, with one checkpoint after the other.
-    ``checkpoints``: as the page names them."""
+    """A visitor with a different action each time, on one checkpoint after the other. checkpoints:
+    their names on the page.
+    """
 
     def __init__(self, address: str, checkpoints: Sequence[str], seed: int, tally: Tally) -> None:
         self._rng = random.Random(seed)
@@ -180,35 +186,35 @@ class Guest:
 
     @property
     def _depth(self) -> int:
-        """The largest B that may be asked for."""
+        """The largest allowed B."""
         entry = registry().get(self._checkpoint)
         return entry.block_size if entry else DEFAULT_BLOCK_SIZE
 
     def visit(self) -> None:
-        """Do one thing, and note what came of it."""
+        """Do one action and record its result."""
         self._num_visits += 1
         deed = self._rng.choice(self.deeds)
         try:
             deed()
-        except Exception as error:  # whatever it is, a run was lost
+        except Exception as error:  # any exception means a lost run
             told = f"{deed.__name__} {self._checkpoint}: {type(error).__name__}: {error}"
             self._tally.lost.append(told[:300])
 
     def single(self) -> None:
-        """One run to its end."""
+        """Run one prompt to its end."""
         method = self._rng.choice(["mars", "ar"])
         item = self._ask("/generate", method=method).result(timeout=RUN_SECONDS)
         self._note("single", [item])
 
     def race(self) -> None:
-        """MARS against AR to the end; lossless, so both must say the same."""
+        """Race lossless MARS against AR to the end; both texts must be the same."""
         found = self._ask("/compare").result(timeout=RUN_SECONDS)
         self._note("race", [found["mars"], found["ar"]])
         if not found["is_same_text"]:
             self._tally.lost.append(f"race: first difference at {found['first_divergence']}")
 
     def stop(self) -> None:
-        """Begin something and leave in the middle of it."""
+        """Start a run and leave in the middle of it."""
         endpoint = self._rng.choice(["/generate", "/compare"])
         job = self._ask(endpoint, max_new_tokens=LENGTHS[1])
         until = time.monotonic() + RUN_SECONDS
@@ -221,7 +227,7 @@ class Guest:
         self._tally.stopped["stop"] += 1
 
     def steer(self) -> None:
-        """A race on the page itself, with the knobs turned while it runs."""
+        """Race on the page itself and change settings during the run."""
         visitor = Visitor(self._address)
         values = self._values(lossless=True, tau=0.0, block_size=self._depth)
         status, said = visitor.run(**values)
@@ -254,8 +260,7 @@ class Guest:
             visitor.knobs(**{**self._values(), **changes})
 
     def program(self) -> None:
-        """A client of the endpoint for programs, who asks again where it is told to, and may leave
-        in the middle."""
+        """Send an API request; retry if the server says so, and sometimes disconnect early."""
         num_wanted = self._rng.randint(1, 20) if self._rng.random() < 0.3 else LENGTHS[1] + 10
         messages = [{"role": "user", "content": self._rng.choice(self._prompts)}]
         asked = {"model": self._checkpoint, "messages": messages, "stream": True}
@@ -273,7 +278,7 @@ class Guest:
             time.sleep(float(answer.headers.get("retry-after", 1)))
 
     def _read(self, lines: Iterator[str], num_wanted: int) -> None:
-        """A stream to its end, or to so many chunks."""
+        """Read a stream to its end, or the given number of chunks."""
         chunks = list(islice(filter(None, lines), num_wanted))
         if len(chunks) == num_wanted:
             self._tally.stopped["program"] += 1
@@ -283,7 +288,7 @@ class Guest:
             self._tally.ended["program"] += 1
 
     def judge(self) -> None:
-        """Judge a prompt of the bundled set, and ask for figures."""
+        """Judge a prompt of the bundled set and request its figures."""
         about = self._review.get("sets/study").json()
         left, right = self._rng.sample([way["name"] for way in about["ways"]], 2)
         row = {
@@ -301,7 +306,7 @@ class Guest:
         self._tally.ended["judge"] += 1
 
     def make(self) -> None:
-        """Make a set of two prompts by two ways, read it and keep it."""
+        """Make a set of two prompts with two methods, read it and store it."""
         prompts = self._rng.sample(self._prompts, 2)
         asked = {
             "prompts": json.dumps([{"prompt": each} for each in prompts]),
@@ -323,7 +328,7 @@ class Guest:
         self._tally.ended["make"] += 1
 
     def check_judgements(self) -> None:
-        """Note what was judged and is not stored."""
+        """Record judgements that are not stored."""
         rows = self._review.get("sets/study/judgements").json()["rows"]
         for missing in self._tally.judged - {row["id"] for row in rows}:
             self._tally.lost.append(f"judgement {missing} is not stored")
@@ -349,8 +354,9 @@ class Guest:
 
 
 class Browser(threading.Thread):
-    """One more visitor, at the page in a browser: types, runs and judges there. cut_at: when the
-    connection is cut, on the clock of ``time.monotonic``."""
+    """One more visitor, in a browser: types, runs and judges on the page. cut_at: when the
+    connection is cut, by ``time.monotonic``.
+    """
 
     def __init__(self, address: str, tally: Tally, cut_at: float, cut: float, until: float) -> None:
         super().__init__()
@@ -360,7 +366,7 @@ class Browser(threading.Thread):
         self._num_typed = self._num_judged = 0
 
     def run(self) -> None:
-        """Visit until it is time to leave."""
+        """Visit until the time is over."""
         with chromium() as browser, closing(Wire(self._port)) as wire:
             context = browser.new_context(reduced_motion="reduce")
             context.set_default_timeout(1000 * RUN_SECONDS)
@@ -409,7 +415,7 @@ class Browser(threading.Thread):
         self._tally.ended["cut" if is_cut else "page"] += 1
 
     def _judge(self, review: Any) -> None:
-        """Judge the next prompt that has no judgement yet, as long as there is one."""
+        """Judge the next prompt without a judgement, if there is one."""
         if self._num_judged == NUM_IN_SET:
             return
         self._num_judged += 1
@@ -418,7 +424,7 @@ class Browser(threading.Thread):
         review.keyboard.press("x")
 
     def _check(self, review: Any) -> None:
-        """Note what was judged in the browser and is not stored by the server."""
+        """Record judgements of the browser that the server has not stored."""
         review.wait_for_selector(f"{REVIEW}[data-unsent='0']")
         name = review.input_value(f"{REVIEW} .rw-name")
         with httpx.Client(headers={"x-review-key": KEY}, timeout=RUN_SECONDS) as client:
@@ -430,15 +436,18 @@ class Browser(threading.Thread):
 
 
 def memory(process: int) -> int:
-    """Bytes of a process in memory (Linux)."""
+    """Return the resident memory of a process in bytes (Linux)."""
     pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def growth(samples: Sequence[int], num_checkpoints: int = 1) -> float:
-    """By what share memory grew: from the second quarter of the samples, when everything has been
-    used once, to the last. Medians, so that a moment does not count; where checkpoints come and go,
-    of very different sizes, what is left when the smallest are there. 0 for fewer than 4 samples.
+    """Return the share by which memory grew, from the second quarter of the samples to the last; 0
+    for fewer than 4 samples.
+
+    By the second quarter everything has been used once. Medians, so that a single sample does not
+    count. With several checkpoints of different sizes, compares the samples while the smallest ones
+    are loaded.
     """
     quarter = len(samples) // 4
     if not quarter:
@@ -450,10 +459,10 @@ def growth(samples: Sequence[int], num_checkpoints: int = 1) -> float:
 def soak(
     address: str, process: int, checkpoints: Sequence[str], seconds: float, num_visitors: int
 ) -> tuple[Tally, list[int]]:
-    """Let visitors come for so long; what they saw, and the memory of the server meanwhile."""
+    """Run visitors for ``seconds``; return their results and the server's memory samples."""
     tally, samples = Tally(), []
     guests = [Guest(address, checkpoints, seed, tally) for seed in range(num_visitors)]
-    for deed in guests[0].deeds:  # each at least once, and the model loaded before the clock runs
+    for deed in guests[0].deeds:  # each at least once, and the model loaded, before the time starts
         deed()
     began = time.monotonic()
     until = began + seconds
@@ -478,13 +487,13 @@ def soak(
     while any(thread.is_alive() for thread in threads):
         samples.append(memory(process))
         time.sleep(min(SAMPLE_SECONDS, seconds / 20))
-    guests[0].single()  # it still serves
+    guests[0].single()  # the server must still work
     guests[0].check_judgements()
     return tally, samples
 
 
 def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> dict[str, Any]:
-    """What is kept of a soak."""
+    """Return the report of a soak test."""
     return {
         "kind": "soak",
         "version": 2,
@@ -506,7 +515,7 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak, print, write ``--out``. Returns the exit code."""
+    """Run the test, print and write ``--out``; return the exit code."""
     parser = argparse.ArgumentParser(description="Visitors without end, and what became of them.")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--visitors", type=int, default=3, help="at a time (%(default)s)")

@@ -1,8 +1,8 @@
-"""Asks a running page what strangers ask, and takes pictures of what it shows.
+"""Asks a running page the questions of first-time visitors, and takes pictures of the results.
 
-``python app.py`` in one terminal, ``python tools/strangers.py http://127.0.0.1:7860 --out FOLDER``
-in another: each prompt is run on a page of its own, and pictures are taken at two widths, light and
-dark. Prints what the page says of each; whether that is good is for a reader to judge.
+Run ``python app.py`` in one terminal and ``python tools/strangers.py http://127.0.0.1:7860 --out
+FOLDER`` in another. Each prompt runs on a new page; pictures are taken at two widths, light and
+dark. Prints what the page says about each; a reader has to judge whether that is good.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ OVER = ("finished", "stopped", "error")
 
 
 def ask(page: playwright.Page, prompt: str) -> None:
-    """Run it to its end, or to the sentence that refuses it."""
+    """Run the prompt to its end, or to its error message."""
     before = page.get_attribute(RACE, "data-run") or ""
     page.fill("#prompt textarea", prompt)
     page.click("#run")
     ended = ", ".join(f"{RACE}[data-state={each}]:not([data-run='{before}'])" for each in OVER)
     page.wait_for_selector(f"{ended}, #prompt .validation-error")
-    page.wait_for_timeout(3000)  # what is left to land
+    page.wait_for_timeout(3000)  # for the last animations
     page.wait_for_function(f"!document.querySelector('{RACE}').lineView.player?.isMoving")
 
 
 def says(page: playwright.Page) -> str:
-    """State, headline and figures, as they are shown."""
+    """Return state, headline and figures as displayed."""
     parts = (".rv-status", ".rv-note", ".rv-saying", ".rv-because")
     shown = [page.locator(f"{RACE} {part}").all_inner_texts() for part in parts]
     shown.append(page.locator("#remark, #prompt .validation-error").all_inner_texts())

@@ -3,7 +3,7 @@
 ``python tools/system_prompts.py --out FILE`` answers 30 short factual questions and 30 held-out
 requests, six of each kind of ``mars_runtime/tasks``, once for each system prompt and each penalty.
 It prints the answers and writes the counts: short questions answered correctly, answers that loop,
-and tokens per forward pass up to the loop, by masks alone and with prompt lookup. Decoding is
+and tokens per forward pass up to the loop, with masks only and with prompt lookup. Decoding is
 lossless, so the answers are plain AR's, and no figure depends on the speed of the machine.
 """
 
@@ -32,16 +32,16 @@ from mars_runtime.tasks.requests import KINDS, request_tasks  # noqa: E402
 
 CHECKPOINT = "mars-smollm2"
 QUESTIONS = Path(__file__).with_name("short_questions.json")
-"""Short question -> words of which a correct answer has one."""
+"""Short questions, each with words of which a correct answer has one."""
 SYSTEMS = (
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
     "You are a helpful assistant.",
 )
-"""The one of the model's own template, and the shortest in common use."""
+"""The system prompt of the model's own template, and the shortest in common use."""
 PENALTIES = (1.0, 1.05)
 SHORT = "short"
 SEED, NUM_DRAWN, NUM_OF_KIND = 31, 60, 6
-"""The last few of many drawn prompts of a kind, which no example of the page is."""
+"""The last few of many drawn prompts of a kind, which are not among the page's examples."""
 DECODING = DecodeSettings(
     tau=0.0, block_size=4, lossless=True, groups="every", max_new_tokens=160, stop_loops=True
 )
@@ -50,7 +50,9 @@ SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt, its kind, and words of which a correct answer has one; none where any will do."""
+    """A prompt, its kind, and words of which a correct answer has one; no words if any answer will
+    do.
+    """
 
     kind: str
     prompt: str
@@ -66,8 +68,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text, whether it repeats itself, and its tokens and passes up to there, by masks alone
-    and with prompt lookup."""
+    """The text, whether it repeats itself, and its tokens and passes up to there, with masks only
+    and with prompt lookup.
+    """
 
     text: str
     is_loop: bool
@@ -77,7 +80,7 @@ class Answer:
 
 
 def questions() -> Iterator[Question]:
-    """The short questions, then the requests of each kind."""
+    """Yield the short questions, then the requests of each kind."""
     for prompt, expected in json.loads(QUESTIONS.read_text("utf-8")).items():
         yield Question(SHORT, prompt, expected)
     for kind in KINDS:
@@ -86,14 +89,14 @@ def questions() -> Iterator[Question]:
 
 
 class Answers:
-    """Answers of one checkpoint, one at a time."""
+    """Runs one checkpoint, one answer at a time."""
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
 
     def answer(self, question: Question, system: str, penalty: float) -> Answer:
-        """Decode twice: by masks alone and with prompt lookup."""
+        """Decode twice: with masks only and with prompt lookup."""
         settings = replace(DECODING, repetition_penalty=penalty)
         ids = self._checkpoint.tokenizer.encode_prompt(
             question.prompt, before=[("system", system)] if system else []
@@ -114,7 +117,9 @@ class Answers:
 
 
 def main() -> None:
-    """Answer all questions in each way, print the answers, write ``--out``."""
+    """Answer all questions with each system prompt and penalty, print the answers, write
+    ``--out``.
+    """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=path_of, default=Path("runs/system_prompts.json"))
     args = parser.parse_args()
@@ -139,7 +144,7 @@ def main() -> None:
 
 
 def counts(pairs: Sequence[tuple[Question, Answer]]) -> dict[str, Any]:
-    """Count correct short answers and loops; tokens per pass of each kind and of all."""
+    """Count correct short answers and loops, and tokens per pass of each kind and of all."""
     short = [answer for question, answer in pairs if question.kind == SHORT]
     correct = sum(question.is_correct(answer.text) for question, answer in pairs)
     loops = sum(answer.is_loop for _, answer in pairs)
@@ -155,7 +160,7 @@ def counts(pairs: Sequence[tuple[Question, Answer]]) -> dict[str, Any]:
 
 
 def tokens_per_pass(answers: Sequence[Answer]) -> dict[str, float]:
-    """Tokens, and tokens per pass by masks alone and with prompt lookup."""
+    """Return the number of tokens, and tokens per pass with masks only and with prompt lookup."""
     tokens = sum(answer.num_tokens for answer in answers)
     return {
         "tokens": tokens,

@@ -3,9 +3,9 @@
     python tools/wire_types.py            # write both files after a change
     python tools/wire_types.py --check    # fail if a file is stale
 
-``assets/web/core/table.js`` holds every constant that the server and the page share: methods,
-settings, rules for loops, bounds of speedups, limits. ``assets/web/types/wire.d.ts`` is made of the
-JSON schemas that pydantic derives from ``mars_runtime/events.py`` and ``Header``.
+``assets/web/core/table.js`` has every constant that the server and the page share: methods,
+settings, rules for loops, bounds of speedups, limits. ``assets/web/types/wire.d.ts`` has types from
+the JSON schemas that pydantic derives from ``mars_runtime/events.py`` and ``Header``.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ WEB = ROOT / "assets" / "web"
 WRITTEN = "// Written by `python tools/wire_types.py`"
 KINDS = {Header: "header", Prefill: "prefill", Step: "step", End: "end"}
 NAMES = {"DecodeSettings": "Settings", "Turn": "EarlierTurn"}
-"""Classes that the page's scripts call otherwise."""
+"""Classes with another name in the page's scripts."""
 ON_CHANGE = {"settings"}
-"""Of a row: written with its first step and when they change."""
+"""Fields of a row that are written only with its first step and when they change."""
 VOCABULARY = "  vocabulary?: Vocabulary;"
 WORDS = {"integer": "number", "number": "number", "string": "string", "boolean": "boolean"}
 Schema = Mapping[str, Any]
 
 
 def main() -> int:
-    """Write both files, or say which of them is not as it should be; the exit code."""
+    """Write both files, or report the stale ones; return the exit code."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail where it differs")
     is_check = parser.parse_args().check
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def files() -> dict[Path, str]:
-    """Each file and what is to stand in it."""
+    """Return the content of each generated file."""
     return {
         WEB / "core" / "table.js": "\n".join(_table()) + "\n",
         WEB / "types" / "wire.d.ts": "\n".join(_types()) + "\n",
@@ -173,7 +173,7 @@ def _table() -> Iterator[str]:
 
 
 def _camel(**values: Any) -> str:
-    """An object literal with names as JavaScript spells them: ``at_least`` becomes ``atLeast``."""
+    """Return an object literal with JavaScript names: ``at_least`` becomes ``atLeast``."""
 
     def name(given: str) -> str:
         first, *rest = given.split("_")
@@ -225,8 +225,10 @@ def _event(kind: type) -> str:
 
 
 def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> Iterator[str]:
-    """A line a field. is_whole: every field stands in every line; else those with a default only
-    where they say something."""
+    """Yield a line for each field.
+
+    is_whole: every field is in every line; otherwise fields with a default are optional.
+    """
     for name, each in schema["properties"].items():
         is_told = name in schema.get("required", ()) and name not in ON_CHANGE
         is_there = is_whole or is_told or name in needed
@@ -234,7 +236,9 @@ def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> It
 
 
 def type_of(schema: Schema, has_null: bool = True) -> str:
-    """The TypeScript of a JSON schema. has_null: as a choice, where it is one."""
+    """Return the TypeScript type of a JSON schema. has_null: whether to include null where it is
+    allowed.
+    """
     if "$ref" in schema:
         return NAMES.get(schema["$ref"], schema["$ref"])
     if "anyOf" in schema:
@@ -254,7 +258,7 @@ def type_of(schema: Schema, has_null: bool = True) -> str:
 
 
 def _item(schema: Schema) -> str:
-    """A place of a list: by its name where Python has one."""
+    """Return the type of a list's item, with its name if Python has one."""
     title = schema.get("title", "")
     return f"{title.replace(' ', '_').lower()}: {type_of(schema)}" if title else type_of(schema)
 

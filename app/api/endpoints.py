@@ -1,6 +1,6 @@
-"""The typed endpoints, which gradio documents and offers to programs, as tools too where ``mcp`` is
-installed. Their settings are lines of the table (``mars_runtime/settings.py``); what they do is in
-``runs.py``.
+"""The typed endpoints of Gradio's API, which are also MCP tools if ``mcp`` is installed.
+
+Their settings are entries of the table (``mars_runtime/settings.py``); ``runs.py`` runs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EMPTY = Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of an endpoint: what gradio tells of it."""
+    """A parameter of an endpoint, as Gradio documents it."""
 
     name: str
     type: Any
@@ -34,7 +34,7 @@ class Argument:
 
 
 def _setting(name: str, default: Any = EMPTY) -> Argument:
-    """A setting as programs give it: a word of a few as any text, for the order to judge."""
+    """Return the parameter of a setting. A choice is plain text, which the order validates."""
     line = SETTINGS[name]
     plain = int | str if line.type == BlockSize else str if line.choices else line.type
     chosen = getattr(DEFAULTS, name) if default is EMPTY else default
@@ -77,11 +77,11 @@ SEVERAL = (
 )
 
 Run = Callable[[Mapping[str, Any], str], Iterator[Any]]
-"""Values by parameter and the address that asks -> what there is so far."""
+"""Called with the values by parameter and the client's address; yields growing results."""
 
 
 def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
-    """Offer all of them on the page that is being built."""
+    """Add all endpoints to the page that is being built."""
     for endpoint in (
         _endpoint(
             "generate",
@@ -126,7 +126,7 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
             partial(traces, engines, book),
         ),
     ):
-        # Documented, but not exported for type checkers.
+        # Documented by Gradio, but not exported for type checkers.
         gr.api(  # type: ignore[attr-defined]
             endpoint, api_name=endpoint.__name__, **run_queue(engines.settings)
         )
@@ -135,7 +135,9 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
 def _endpoint(
     name: str, says: str, gives: str, arguments: tuple[Argument, ...], returns: Any, run: Run
 ) -> Callable[..., Iterator[Any]]:
-    """A function whose name, signature and docstring say what gradio is to tell of it."""
+    """Return a function with the name, signature and docstring from which Gradio documents the
+    endpoint.
+    """
 
     def endpoint(request: gr.Request, *values: Any) -> Iterator[Any]:
         named = {each.name: value for each, value in zip(arguments, values, strict=True)}

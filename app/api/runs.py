@@ -1,9 +1,8 @@
-"""What the typed endpoints run, without the page: one prompt by one method or by two, for text and
-figures, the comparison with AR, the trace; or several prompts together.
+"""What the typed endpoints run: one prompt with one method or two, for text, figures, the
+comparison with AR or the trace; or a batch of prompts.
 
-Each is a generator of what there is so far, as plain values; the last item is the whole. Raises
-RefusalError, one sentence, for anything that cannot be run. Closing it cancels its runs. Knows no
-gradio.
+Each function is a generator of growing results as plain values; the last item is complete. Raises
+RefusalError with one sentence for anything that cannot run. Closing a generator cancels its runs.
 """
 
 from __future__ import annotations
@@ -34,8 +33,9 @@ T = TypeVar("T")
 def generate(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Text and figures of one run; ``values`` are controls, ``method`` among them. ``owner``: the
-    address that asks."""
+    """Yield text and figures of one run. values: the controls, and ``method``. owner: the client's
+    address.
+    """
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, partial(_item, "", ()))
     with _lanes(engines, book, served, order, owner) as (answer,):
@@ -46,7 +46,9 @@ def generate(
 def compare(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """MARS against plain AR on a fair clock: what each wrote, and where they first differ."""
+    """Yield MARS compared with plain AR on a fair clock: both texts, and where they first
+    differ.
+    """
     order = _order(engines, values, RACE)
 
     def nothing(situation: str) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def compare(
 def traces(
     engines: Engines, book: ExampleBook, values: Mapping[str, Any], owner: str = ""
 ) -> Iterator[list[str]]:
-    """The trace of one run: header, events and end, one line of JSON each."""
+    """Yield the trace of one run: header, events and end, one line of JSON each."""
     order = _order(engines, values, _method(values))
     served = yield from awaited(engines, order.checkpoint, lambda _: [])
     with _lanes(engines, book, served, order, owner) as (answer,):
@@ -71,8 +73,10 @@ def traces(
 
 
 def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Iterator[dict[str, Any]]:
-    """``results``, one per prompt, and ``totals``, about every second; ``values`` as in the tab.
-    ``owner``: the address that asks."""
+    """Yield ``results`` (one per prompt) and ``totals``, about every second.
+
+    values: the controls of the Batch tab. owner: the client's address.
+    """
     posted = with_checkpoint(engines, {**values, "second": NOTHING})
     order = read_batch_order(posted, engines.limits(posted["checkpoint"]))
 
@@ -93,13 +97,16 @@ def batch(engines: Engines, values: Mapping[str, Any], owner: str = "") -> Itera
 
 
 def with_checkpoint(engines: Engines, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, the page's own checkpoint among them where they name none."""
+    """Return the values, with the page's default checkpoint if they have none."""
     return {**values, "checkpoint": values.get("checkpoint") or engines.default}
 
 
 def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generator[T, None, Served]:
-    """The checkpoint. Until it is there, ``so_far`` of what it is doing, about every second: only
-    at a value does gradio end what a caller has left. Raises RefusalError."""
+    """Wait for the checkpoint and return it.
+
+    While it is loading, yields ``so_far`` of its state about every second, because Gradio can only
+    stop a generator of a disconnected client when it yields. Raises RefusalError.
+    """
     until = time.monotonic() + engines.settings.max_seconds
     with refused(), engines.kept(name):
         load = engines.begin(name)
@@ -114,7 +121,7 @@ def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generato
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Whatever goes wrong becomes a RefusalError."""
+    """Turn any exception into a RefusalError."""
     try:
         yield
     except Exception as error:
@@ -122,7 +129,7 @@ def refused() -> Iterator[None]:
 
 
 class ReadLane:
-    """What a caller is told of a lane, as far as it was read."""
+    """Text and trace lines of a lane, as far as they were read."""
 
     def __init__(self, transcript: Transcript, token_bytes: Callable[[int], bytes]) -> None:
         self.transcript = transcript
@@ -131,25 +138,25 @@ class ReadLane:
         self._detokenizer = Detokenizer(token_bytes)
 
     def read(self) -> bool:
-        """Read what came since the last call; says whether anything did."""
+        """Read what is new; return whether there was anything."""
         num_read = len(self.transcript.events)
         lines = self.transcript.read()
         self.lines += lines
         for step, _ in folds.row_steps(self.transcript.events[num_read:]):
             self._text += self._detokenizer.push(folds.visible_tokens(step))
-        if lines and self.transcript.end:  # an answer may end in the middle of a character
+        if lines and self.transcript.end:  # an answer may end within a character
             self._text += self._detokenizer.flush()
         return bool(lines)
 
     def item(self) -> dict[str, Any]:
-        """Text, figures and end, as far as they are known."""
+        """Return text, figures and end, as far as they are known."""
         return _item(self._text, self.transcript.events, end=self.transcript.end)
 
 
 def _item(
     text: str, events: Sequence[Event], message: str = "", end: End | None = None
 ) -> dict[str, Any]:
-    """A lane in figures; message: unless it has ended with one of its own."""
+    """Return a lane's text and figures. message: shown unless the run has ended with its own."""
     return {
         **_figures(text, events),
         "tokens_per_second": round(folds.tokens_per_second(events), 1),
@@ -164,7 +171,7 @@ def _batch_item(
     message: str = "",
     end: End | None = None,
 ) -> dict[str, Any]:
-    """A batch in figures; message: unless it has ended with one of its own."""
+    """Return a batch's results and totals. message: shown unless the run has ended with its own."""
     totals = folds.totals(events)
     rates = {
         "tokens_per_second": round(totals.tokens_per_second, 1),
@@ -175,7 +182,7 @@ def _batch_item(
 
 
 def _result(side: Transcript, row: int, tokenizer: Tokenizer) -> dict[str, Any]:
-    """A row as plain values; its end is that of its own text."""
+    """Return one row's results; its end is that of its own text."""
     stops = [step.stop for step, _ in folds.row_steps(side.events, row)]
     ended = stops[-1] if row in side.finished else ""
     return {**_figures(tokenizer.decode(side.tokens[row]), side.events, row), "ended": ended}
@@ -201,7 +208,7 @@ def _comparison(
     mars: Sequence[Event] = (),
     ar: Sequence[Event] = (),
 ) -> dict[str, Any]:
-    """Two items and their events side by side."""
+    """Combine two items and their events."""
     place = folds.first_divergence(mars, ar)
     is_whole = one["ended"] and other["ended"] and one["num_tokens"] == other["num_tokens"]
     speedup = run_speedup(mars, ar)
@@ -216,13 +223,13 @@ def _comparison(
 
 
 def _order(engines: Engines, values: Mapping[str, Any], view: object) -> LiveOrder:
-    """What is wanted, in these lanes. Raises RefusalError."""
+    """Validate the request with these lanes. Raises RefusalError."""
     posted = with_checkpoint(engines, {**values, "view": view, "pace": 0})
     return read_live_order(posted, engines.limits(posted["checkpoint"]))
 
 
 def _method(values: Mapping[str, Any]) -> str:
-    """The one lane that is wanted. Raises RefusalError."""
+    """Return the requested method. Raises RefusalError."""
     method = values.get("method")
     if not isinstance(method, str) or method not in TITLES:
         raise RefusalError("method", f"Choose the method: {' or '.join(TITLES)}.")
@@ -233,7 +240,7 @@ def _method(values: Mapping[str, Any]) -> str:
 def _lanes(
     engines: Engines, book: ExampleBook, served: Served, order: LiveOrder, owner: str
 ) -> Iterator[list[ReadLane]]:
-    """The lanes of the order, begun; cancelled at the end. Raises RefusalError."""
+    """Start the lanes of the order; cancel them at the end. Raises RefusalError."""
     with refused():
         task = book.task(order.prompt)
         lanes = start_lanes(served, order, engines.settings.max_seconds, task, owner)
@@ -245,8 +252,9 @@ def _lanes(
 
 
 def _news(lanes: Sequence[ReadLane], seconds: float) -> Iterator[None]:
-    """Whenever something came, at most once in ``seconds``, and now and then without: a quiet
-    generator would not be closed."""
+    """Yield when there is news, at most once in ``seconds``. Also yields now and then without news;
+    otherwise Gradio could not close an idle generator.
+    """
     shown = time.monotonic()
     while running := [lane for lane in lanes if lane.transcript.end is None]:
         running[0].transcript.run.wait(seconds)

@@ -1,6 +1,7 @@
-"""Reads what the Batch tab, or anyone who posts past it, sends. Knows no gradio or engine.
+"""Validates the values of the Batch tab's controls.
 
-Every value arrives raw; a refusal is one sentence that names what to change.
+Every value arrives raw, from the page or any other client. An error is one sentence that names what
+to change.
 """
 
 from __future__ import annotations
@@ -47,10 +48,9 @@ LINE_BREAK = "⏎"
 
 @dataclass(frozen=True, slots=True)
 class BatchOrder:
-    """A batch as asked for: what to decode, by which methods, in how many rounds, how.
+    """A validated batch request.
 
-    fixed_block_size: B of the methods that can't choose it where ``settings`` leave it to be
-    chosen.
+    fixed_block_size: B for methods that cannot choose it, used if ``settings`` have automatic B.
     """
 
     prompts: tuple[str, ...]
@@ -64,15 +64,18 @@ class BatchOrder:
     system: str = ""
 
     def title(self, method: str) -> str:
-        """The name of a method with the settings that matter to it alone."""
+        """Return a method's name, with the settings that only this method uses."""
         if method == "block":
             return f"{TITLES[method]} {self.cache_block}"
         is_lossless = method != LOOKUP and self.of(method).lossless
         return f"{TITLES[method]}, lossless" if is_lossless else TITLES[method]
 
     def of(self, method: str) -> DecodeSettings:
-        """Return the settings of a method. Only the cursor cache chooses B and verifies. The others
-        get a fixed B, and the usual τ where the visitor's is one for drafts that are verified."""
+        """Return the settings of a method.
+
+        Only the cursor cache supports automatic B and verification. The others get a fixed B and,
+        if the visitor chose lossless, the default τ.
+        """
         if method == LOOKUP:
             return settings_for(LOOKUP, self.settings)
         kind: Method = "ar" if method == "ar" else "mars"
@@ -87,12 +90,12 @@ class BatchOrder:
 
 
 def prompts_as_text(prompts: Iterable[str]) -> str:
-    """Prompts one per line, line breaks inside them as a sign."""
+    """Return the prompts one per line, with a sign for line breaks inside them."""
     return "\n".join(prompt.replace("\n", f" {LINE_BREAK} ") for prompt in prompts)
 
 
 def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
-    """Prompts as text, one per line, or as a list of texts. Raises RefusalError."""
+    """Validate prompts: text with one per line, or a list of texts. Raises RefusalError."""
     if isinstance(value, str):
         lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
         given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
@@ -114,12 +117,12 @@ def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
 
 
 def read_second(value: object, limits: Limits) -> str:
-    """Another method, or none. Raises RefusalError."""
+    """Validate the second method, or none. Raises RefusalError."""
     return NOTHING if value == NOTHING else str(_method("second").read(value, limits))
 
 
 def _method(name: str) -> Control:
-    """A method of the runtime by its name."""
+    """Return a control for a method."""
     return choice(name, TITLES, "Choose a method")
 
 
@@ -138,11 +141,11 @@ BATCH = (
     CHECKPOINT,
     SYSTEM,
 )
-"""The controls of the tab."""
+"""Controls of the tab."""
 
 
 def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
-    """All of the tab's controls as an order. Raises RefusalError."""
+    """Validate all controls of the tab. Raises RefusalError."""
     found = read_all(BATCH, {"auto": False, "rounds": rounds.ROUNDS[0], **values}, limits)
     size = found["block_size"]
     settings = {each.name: found[each.name] for each in BATCH if each.is_setting}

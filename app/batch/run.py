@@ -1,12 +1,12 @@
-"""Batches: what the tab does, the run of a visitor with its methods in turn, each a side with the
-device alone, and the start of one side, which the endpoint uses too.
+"""The Batch tab's run: all prompts with each method in turn, each method (a side) with exclusive
+use of the device. The endpoint also starts a side.
 
-The first line of a value (``run_log.py``) names the sides and the prompts; further
-lines are a side's trace lines without its proposals, which nobody draws here, and under ``totals``
-and ``figures`` what is folded from the events, the latter as plotly figures in plain Python values,
-and under ``rounds`` medians and spreads over the rounds (``speedup.Rounds``).
-Their colours are named after the style sheet's variables (``PAGE_COLOURS``), which the browser
-fills in for light and dark. Knows no gradio, torch, plotly package or model.
+The first line of a value (``run_log.py``) names the sides and the prompts. Further lines are trace
+lines of a side, without proposals, which this tab does not draw. Lines tagged ``totals`` and
+``figures`` are folded from the events; a figure is a Plotly figure in plain Python values. Lines
+tagged ``rounds`` have medians and spreads over the rounds (``speedup.Rounds``). Colours in figures
+are names of the style sheet's variables (``PAGE_COLOURS``), which the browser resolves for light
+and dark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")
-TOTALS_SECONDS = 0.5  # folding a batch takes a millisecond or two beside the decoding thread
+TOTALS_SECONDS = 0.5  # a fold takes 1 to 2 ms next to the decoding thread
 Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
@@ -47,16 +47,18 @@ CANNOT_PAY = (
     "Drafting does not pay here: this batch keeps the machine busy already, and a pass that also "
     "drafts takes as much longer as it saves."
 )
-MAX_POINTS = 400  # of a line; more cannot be told apart on a page
+MAX_POINTS = 400  # per line; more would not be visible
 
 
 def new_log(sides: Sequence[Mapping[str, str]], prompts: Sequence[str]) -> RunLog:
-    """A log of a batch. ``sides``: of each its name, its method and its title."""
+    """Return the log of a batch. sides: name, method and title of each."""
     return RunLog({"sides": sides, "prompts": list(prompts)})
 
 
 class BatchRun(TabRun[BatchOrder]):
-    """All prompts by every method, in rounds. The first round is drawn, the others are timed."""
+    """All prompts with every method, in rounds. The first round is drawn; the others are only
+    timed.
+    """
 
     def __init__(self, order: BatchOrder, book: ExampleBook, max_seconds: float) -> None:
         self._methods = dict(zip(SIDES, order.methods, strict=False))
@@ -66,11 +68,11 @@ class BatchRun(TabRun[BatchOrder]):
         ]
         super().__init__(new_log(sides, order.prompts), order, book, max_seconds)
         self._folded = 0.0
-        self._num_rounds = 0  # that are complete
+        self._num_rounds = 0  # complete ones
         self._timed = {name: Rounds() for name in self._methods}
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run every round; the outputs are judged at the end."""
+        """Run every round, then judge the outputs."""
         until = time.monotonic() + self.max_seconds * len(self._methods)
         for number in range(self.order.rounds):
             done: dict[str, Transcript] = {}
@@ -92,7 +94,7 @@ class BatchRun(TabRun[BatchOrder]):
         self._say_how_it_ended(served)
 
     def _note_round(self, done: Mapping[str, Transcript]) -> None:
-        """Add a complete round to what was timed, and report the medians so far."""
+        """Add a complete round to the timings and log the medians so far."""
         self._num_rounds += 1
         second = done.get("b")
         self._timed["a"].add(done["a"].events, second.events if second else None)
@@ -112,7 +114,7 @@ class BatchRun(TabRun[BatchOrder]):
             self.log.say(self._finished_sentence(), "finished")
 
     def advance(self) -> None:
-        """What goes on, then new lines, the totals twice per second."""
+        """Log the state and the new lines, and the totals twice per second."""
         side = self.transcripts[-1]
         self.say_situation(self._running_sentence() if side.events else "")
         has_news = self.collect()
@@ -141,7 +143,9 @@ class BatchRun(TabRun[BatchOrder]):
             self.log.add("figures", both)
 
     def _judge(self, served: Served) -> None:
-        """Say which outputs are right, where that can be judged, once nothing is timed any more."""
+        """Log which outputs are right, where that can be judged. Call it only after all timing is
+        done.
+        """
         for side in self.drawn:
             for row, prompt in enumerate(self.order.prompts):
                 if row in side.finished:
@@ -161,7 +165,7 @@ class BatchRun(TabRun[BatchOrder]):
         return f"{running}…"
 
     def _finished_sentence(self) -> str:
-        """What each method took: passes for the same texts, else tokens per pass."""
+        """Return the result: forward passes for the same texts, otherwise tokens per pass."""
         timed = rounds_text(self._num_rounds, self.order.rounds)
         if len(self.drawn) < 2:
             return f"Finished, {timed}."
@@ -189,7 +193,7 @@ class BatchRun(TabRun[BatchOrder]):
 
 
 class BatchHandlers(TabHandlers[BatchRun]):
-    """The tab's behaviour; one object serves every visitor, told apart by session."""
+    """Handlers of the tab; one object serves every visitor, by session."""
 
     most_tokens = MAX_TOKENS
 
@@ -198,19 +202,21 @@ class BatchHandlers(TabHandlers[BatchRun]):
         self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
 
     def read(self, values: Mapping[str, Any]) -> BatchRun:
-        """What these controls ask for, not begun yet. Raises RefusalError."""
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
         order = read_batch_order(values, self.limits(values))
         return BatchRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """The log of what cannot be begun."""
+        """Return an empty log for a run that cannot start."""
         return new_log([], [])
 
 
 def start_side(
     served: Served, order: BatchOrder, name: str, method: str, max_seconds: float, owner: str = ""
 ) -> Transcript:
-    """Submit all prompts by one method, alone on the device. Raises USER_ERRORS."""
+    """Submit all prompts with one method, with exclusive use of the device. Raises USER_ERRORS."""
     tokenizer = served.checkpoint.tokenizer
     prompts = [tokenizer.encode_prompt(prompt, system=order.system) for prompt in order.prompts]
     settings = order.of(method)
@@ -238,7 +244,7 @@ def _decode(
     settings: SettingsSource,
     costs: ForwardCosts | None,
 ) -> Iterator[Event]:
-    """``decode_batch``, imported where torch is loaded anyway."""
+    """Call ``decode_batch``; imported here, where torch is loaded anyway."""
     from mars_runtime.decoders.baselines import decode_batch
 
     chosen = cast("BatchMethod", "cursor" if method == LOOKUP else method)
@@ -249,7 +255,7 @@ def _decode(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One method's run: its title, whether it is plain AR, and its events."""
+    """A method's run: its title, whether it is plain AR, and its events."""
 
     title: str
     is_ar: bool
@@ -257,7 +263,9 @@ class Side:
 
 
 def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """Tokens of all rows against seconds of decoding, one line per method, named lower right."""
+    """Plot tokens of all rows over seconds of decoding: one line per method, labelled at the lower
+    right.
+    """
     data: list[dict[str, Any]] = []
     labels = []
     for index, side in enumerate(sides):
@@ -267,7 +275,7 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
         x, y = [round(second, 5) for second, _ in points], [count for _, count in points]
         about = {"name": side.title, "hovertemplate": "%{y} tokens after %{x:.2f} s<extra></extra>"}
         data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, **about})
-        # Curves of tokens end at the upper right, often close together: below there is room.
+        # The curves end close together at the upper right, so their labels are at the lower right.
         text = f"{'╌╌' if dash == 'dash' else '━━'} {side.title}"
         place = {"x": 1, "y": 0.13 - 0.1 * index, "xref": "paper", "yref": "paper"}
         label = {"text": text, "showarrow": False, "font": {"color": colour, "size": 12}}
@@ -279,9 +287,9 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
 
 
 def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
-    """For each forward the tokens it gave (upwards) and the rows it left idle (downwards).
+    """Plot, for each forward, the accepted tokens (upwards) and the idle rows (downwards).
 
-    One strip a method on a shared axis of forwards; commits are a darker bar.
+    One strip per method on a shared axis of forwards. Commits are darker bars.
     """
     layout = _plain_layout(colours, "forward", "")
     del layout["yaxis"]
@@ -308,7 +316,7 @@ def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COL
 
 
 def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Bars of one method: tokens up, idle rows down, by what they waited for."""
+    """Return the bars of one method: tokens up, idle rows down, by what they waited for."""
     x = list(range(1, len(forwards) + 1))
     fills = [colours["mars" if step.is_commit else "ramp-4"] for step in forwards]
     taken = {
@@ -336,14 +344,16 @@ def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> l
 
 
 def _line_of(index: int, side: Side, colours: Mapping[str, str]) -> tuple[str, str]:
-    """Plain AR is grey, MARS the ramp's hue; a second MARS method is dashed."""
+    """Return colour and dash: plain AR is grey, MARS has the ramp's hue; a second MARS method is
+    dashed.
+    """
     if side.is_ar:
         return colours["ar"], "solid"
     return colours["mars"], "dash" if index else "solid"
 
 
 def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    """At most MAX_POINTS of them, the last one among them."""
+    """Return at most about MAX_POINTS of the points, always including the last."""
     stride = -(-len(points) // MAX_POINTS)
     kept = points[::stride]
     return kept if kept[-1] == points[-1] else [*kept, points[-1]]
@@ -352,7 +362,7 @@ def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
 def _count_axis(
     colours: Mapping[str, str], domain: list[float], bars: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Tokens above zero, rows below it, both counted without a sign."""
+    """Return an axis with tokens above zero and rows below, both labelled without a sign."""
     high = max((count for count in bars[0]["y"]), default=1)
     low = max((-a - b for a, b in zip(bars[1]["y"], bars[2]["y"], strict=True)), default=0)
     step = max(1, -(-(high + low) // 4))
@@ -371,7 +381,7 @@ def _count_axis(
 
 
 def _plain_layout(colours: Mapping[str, str], x_title: str, y_title: str) -> Figure:
-    """What every figure here has: no ground, few grid lines, units on the axes, no legend."""
+    """Return the common layout: no background, few grid lines, units on the axes, no legend."""
     axis = {
         "color": colours["muted"],
         "gridcolor": colours["grid"],

@@ -1,4 +1,4 @@
-"""The Batch tab: which components there are, where they stand, and what joins them."""
+"""The Batch tab: its components, their layout and their events."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from app.layout.wiring import Field, in_words
 from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK
 
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
-"""What the tab opens with. Larger batches keep two cores busy, and drafting no longer pays."""
+"""Initial values. With larger batches two cores are busy, and drafting no longer pays."""
 
 VERIFIES = "With the cursor cache: τ then says how boldly to draft."
 
 
 def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab; ``live``: the controls of the Live tab."""
+    """Build and wire the tab. live: the controls of the Live tab."""
     desk, engines = Desk("batch", batch, live), batch.engines
     with desk.laid_out(page, BATCH, BatchView):
         desk.controls["prompts"] = gr.Textbox(

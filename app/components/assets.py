@@ -1,11 +1,9 @@
-"""The static files of the page: scripts and styles of ``assets/web/`` in one piece each for a
-document's head, HTML with addresses and measured figures filled in, data in a script element, the
-wheel's own plotly.js.
+"""Static files of the page: scripts and styles of ``assets/web/`` bundled into one piece each, HTML
+with addresses and measured figures filled in, data for script elements, and plotly.js.
 
-The scripts are ES modules that name what they import. Here each becomes a function of its own scope
-that returns what it exports, in an order in which imports come first, so that one script is all of
-them, which a page fetches (``files.py``) or holds itself. Knows no gradio, so that pages without a
-server are made of the same files.
+The scripts are ES modules. In the bundle each becomes a function that returns its exports, in an
+order in which imports come first. The result is one script, which a page fetches (``files.py``) or
+inlines. Pages without a server use the same files.
 """
 
 from __future__ import annotations
@@ -34,8 +32,9 @@ ENTRIES = (
     "views/review/opening.js",
     "views/page/page.js",
 )
-"""Modules whose exports called ``mount...`` are what components, or the page itself, call:
-``mars.mountRaceView``."""
+"""Modules whose exports named ``mount...`` are called by components or the page:
+``mars.mountRaceView``.
+"""
 STYLES = (
     "core/tokens.css",
     "core/help.css",
@@ -65,13 +64,13 @@ STYLES = (
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:const|class|function) (\w+))", re.MULTILINE)
 OTHER = re.compile(
-    r"^(?:.*;)?[ \t]*(?:import|export)\b.*$"  # another form of import or export
+    r"^(?:.*;)?[ \t]*(?:import|export)\b.*$"  # other forms of import or export
     r"|(?<![.\w])import\s*[(.].*$"  # import(...) and import.meta
-    r"|^(?:(?:const|let) [^=]*= )?await\b.*$",  # a module that others have to wait for
+    r"|^(?:(?:const|let) [^=]*= )?await\b.*$",  # top-level await
     re.MULTILINE,
 )
 RESULTS = ASSETS / "results"
-BLOCK = 8  # B of the table and of what is said of lossless
+BLOCK = 8  # B of the table and of the lossless figures
 COMMANDS = {
     "evaluation-command": "python -m mars_runtime evaluate",
     "benchmark-command": "python -m mars_runtime benchmark",
@@ -82,16 +81,16 @@ Values = Mapping[str, Any]
 
 
 class BundleError(ValueError):
-    """A module uses a form of import or export that is not put together here."""
+    """A module uses a form of import or export that the bundler does not support."""
 
 
 @lru_cache(maxsize=4)
 def bundle(entries: Sequence[str] = ENTRIES) -> str:
-    """A script that adds the ``mount...`` exports of ``entries`` to ``window.mars``.
+    """Return a script that adds the ``mount...`` exports of ``entries`` to ``window.mars``.
 
-    Raises BundleError for an import that names nothing or leaves the folder, for other forms than
-    ``import { a } from "./b.js";`` and ``export`` before a declaration of one name, and where two
-    modules or two exports of entries would share a name.
+    Raises BundleError if an import names nothing or leaves the folder; for any form other than
+    ``import { a } from "./b.js";`` and ``export`` before a declaration of one name; and if two
+    modules or two exports of entries have the same name.
     """
     order: dict[str, tuple[str, list[str]]] = {}
     for entry in entries:
@@ -111,17 +110,17 @@ def bundle(entries: Sequence[str] = ENTRIES) -> str:
 
 
 def styles() -> str:
-    """All style sheets as one."""
+    """Return all style sheets as one."""
     return "\n".join((WEB / name).read_text("utf-8") for name in STYLES)
 
 
 def head() -> str:
-    """Both, as elements of a document's head."""
+    """Return the scripts and styles as elements for a document's head."""
     return f"<style>{styles()}</style>\n<script>{bundle()}</script>"
 
 
 def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, ...] = ()) -> None:
-    """Append a module after what it imports."""
+    """Append a module after the modules that it imports."""
     if name in order:
         return
     if name in above:
@@ -160,7 +159,7 @@ def _resolved(name: str, path: str) -> str:
 
 
 def _refuse_twins(names: Mapping[str, str]) -> None:
-    """``names``: what has a name -> the name, which it must have alone."""
+    """Reject duplicate names. names: owner -> its name."""
     seen: dict[str, str] = {}
     for where, name in names.items():
         if name in seen:
@@ -173,7 +172,9 @@ def _name(module: str) -> str:
 
 
 def template(page: str, **addresses: str) -> str:
-    """The HTML of ``page`` under ``assets/web/``, each ``@name`` in it replaced by its address."""
+    """Return the HTML of ``page`` in ``assets/web/``, with each ``@name`` replaced by its
+    address.
+    """
     text = (WEB / page).read_text("utf-8")
     for name, address in addresses.items():
         text = text.replace(f"@{name}", html.escape(address))
@@ -181,13 +182,13 @@ def template(page: str, **addresses: str) -> str:
 
 
 def script_data(data: Mapping[str, Any]) -> str:
-    """JSON to stand in a script element: nothing in it can end that element."""
+    """Return JSON for a script element, escaped so that it cannot end that element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
 
 def plotly_file() -> Path | None:
-    """plotly.js of the installed wheel; None when there is none."""
+    """Return the path of plotly.js in the installed wheel; None if it has none."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -196,16 +197,18 @@ def plotly_file() -> Path | None:
 
 
 def explain_page() -> str:
-    """The HTML of "How it works" with the measured figures that it quotes: plain text, but for
-    ``tau-rows``, which are rows of a table made of numbers alone. Raises KeyError for a figure that
-    nobody measured."""
+    """Return the HTML of "How it works" with the measured figures filled in.
+
+    Figures are plain text, except ``tau-rows``: table rows that consist of numbers. Raises KeyError
+    for a figure that was not measured.
+    """
     known = facts()
     fill = {name: text if name == ROWS else html.escape(text) for name, text in known.items()}
     return PLACE.sub(lambda place: fill[place.group(1)], template("explain/explain.html"))
 
 
 def facts(folder: Path = RESULTS) -> dict[str, str]:
-    """Placeholder of ``assets/web/explain/explain.html`` -> text, from results."""
+    """Return the text of each placeholder in ``assets/web/explain/explain.html``, from results."""
     evaluation, benchmark = (
         json.loads((folder / f"{name}.json").read_text("utf-8"))
         for name in ("evaluation", "benchmark")
@@ -248,7 +251,7 @@ def _speed(benchmark: Values) -> dict[str, str]:
 
 
 def where(results: Values) -> str:
-    """On what and when results were measured."""
+    """Return on what and when results were measured."""
     hardware = results["hardware"]
     cores = hardware["cores"]
     count = f"{cores} core" if cores == 1 else f"{cores} cores"
@@ -256,7 +259,7 @@ def where(results: Values) -> str:
 
 
 def _trained(evaluation: Values) -> str:
-    """The checkpoint that was decoded with masks."""
+    """Return the name of the checkpoint that was decoded with masks."""
     return next(
         str(c["checkpoint"]) for c in evaluation["averages"] if c["settings"]["method"] == "mars"
     )
@@ -289,7 +292,7 @@ def _rows(cells: list[Values], swept: list[Values]) -> list[str]:
 
 
 def _compared(benchmark: Values, batch_size: int, peer: str, baseline: str) -> Values:
-    """The first comparison whose two names begin so."""
+    """Return the first comparison whose two names begin with these."""
     return next(
         each
         for each in benchmark["comparisons"]

@@ -1,5 +1,6 @@
-"""The files that the page fetches, each at an address that carries a digest of what it holds: so a
-browser may keep it, and what it compiled of it, for good. Knows no gradio."""
+"""Files that the page fetches, each at an address with a digest of its content, so that a browser
+can cache it, including the compiled script, for ever.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from app.site import shell
 from mars_runtime.serving.limits import Message, Receive, Send
 
 ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
-"""What is served here, for whoever serves other things beside it."""
+"""All paths that are served here, for apps that serve other paths as well."""
 FOR_GOOD = "public, max-age=31536000, immutable"
 NO_FILE = "Nothing is served here: reload the page."
 RECORDED = """document.head.append(Object.assign(document.createElement("script"), {
@@ -29,7 +30,7 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 
 
 def _page() -> str:
-    """The scripts of all tabs but Review, and the recordings as an element of data."""
+    """Return the scripts of all tabs except Review, and the recordings as a data element."""
     return f"{assets.bundle()}\n{RECORDED % json.dumps(recorded())}"
 
 
@@ -46,20 +47,23 @@ FILES: dict[str, tuple[str, Callable[[], str]]] = {
     "review.js": (SCRIPT, lambda: assets.bundle(("views/review/view.js",))),
     "review.css": ("text/css", lambda: (assets.WEB / "views/review/review.css").read_text("utf-8")),
 }
-"""Name -> its media type, and how its text is made."""
+"""Media type and content function of each file by name."""
 
 
 @lru_cache
 def file_address(name: str) -> str:
-    """Return where a file is served, relative to the page, so that it is found at any host, port,
-    scheme and folder; "" for plotly.js where the wheel has none. Raises KeyError."""
+    """Return the address of a file, relative to the page so that it works at any host, port, scheme
+    and folder; "" for plotly.js if the wheel has none.
+
+    Raises KeyError for an unknown name.
+    """
     text = FILES[name][1]()
     return f"files/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}" if text else ""
 
 
 @lru_cache
 def _plain(name: str) -> bytes:
-    """The one copy that all clients without gzip are sent from."""
+    """Return the uncompressed file; one cached copy serves all clients without gzip."""
     return FILES[name][1]().encode()
 
 
@@ -69,7 +73,7 @@ def _zipped(name: str) -> bytes:
 
 
 async def serve_file(scope: Message, receive: Receive, send: Send) -> None:
-    """An ASGI app that answers at ADDRESSES."""
+    """ASGI app that serves the paths of ADDRESSES."""
     path = scope["path"]
     name = path.split("/")[2]
     is_here = name in FILES and path == f"/{file_address(name)}"

@@ -1,7 +1,7 @@
-"""The views: a ``gr.HTML`` each whose template is static, most of them fed with a string of lines.
+"""The views: ``gr.HTML`` components with static templates; most receive a string of lines.
 
-Text reaches the page through ``textContent`` alone, never through a template. Scripts and styles
-come with the document (``serving/serve.py``, ``layout/theme.py``). Knows no runs, engines, events.
+Text is only set through ``textContent``, never through a template. Scripts and styles are part of
+the document (``serving/serve.py``, ``layout/theme.py``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from app.components.files import file_address
 
 Judge = Callable[[str, gr.Request], dict[str, Any]]
 Answer = Callable[..., Any]
-"""What a view's script asks of the server: a value, and perhaps who asks."""
+"""A function that a view's script calls, with a value and possibly the request."""
 
 
 class View(gr.HTML):
-    """A ``gr.HTML`` whose scripts the page brings along. A view sets ``page``, its HTML under
-    ``assets/web/``, and ``mount``, the exported function that mounts it."""
+    """A ``gr.HTML`` whose scripts are part of the page.
+
+    A subclass sets ``page``, its HTML in ``assets/web/``, and ``mount``, the exported function that
+    mounts it.
+    """
 
     page: str
     mount: ClassVar[str]
@@ -29,8 +32,9 @@ class View(gr.HTML):
     def __init__(
         self, value: str, template: str, given: str, asked: list[Callable[..., Any]], **place: Any
     ) -> None:
-        """``given``: arguments of ``mount``; ``asked``: what its script may ask the server;
-        ``place``: the arguments of ``gr.HTML`` that say where it stands (``elem_id``, ...)."""
+        """Create the view. given: arguments of ``mount``. asked: functions that its script may
+        call. place: other arguments of ``gr.HTML`` (``elem_id``, ...).
+        """
         super().__init__(
             value,
             html_template=template,
@@ -47,9 +51,9 @@ class View(gr.HTML):
 class LineView(View):
     """A view whose value is a string of lines (``run_log.py``); "" is the empty state.
 
-    Send values with ``show_progress="hidden"``, at most 15 per second. ``missed``: a run -> all of
-    it as one value, asked for by a page that missed lines of a stream. A view sets ``lines`` too,
-    what its lines are.
+    Send values with ``show_progress="hidden"``, at most 15 per second. missed: returns a whole run
+    as one value, for a page that missed lines of a stream. A subclass also sets ``lines``, a
+    description of its lines.
     """
 
     lines: ClassVar[str]
@@ -71,15 +75,15 @@ class LineView(View):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """The static HTML, with the address of plotly.js filled in."""
+        """Return the static HTML with the address of plotly.js filled in."""
         return assets.template(cls.page, plotly=plotly)
 
     def postprocess(self, value: str | None) -> str:
-        """The lines as they are: they hold data, not HTML."""
+        """Return the lines unchanged: they are data, not HTML."""
         return value or ""
 
     def api_info(self) -> dict[str, Any]:
-        """What the API says of the value: a string of lines."""
+        """Return the API's description of the value: a string of lines."""
         return {"type": "string", "description": self.lines}
 
 
@@ -95,21 +99,22 @@ class RaceView(LineView):
     lines = "run line, then <lane>\\t<trace line> lines"
 
     def __init__(self, value: str = "", replay: str = "", opens: bool = False, **more: Any) -> None:
-        """``replay``: where the page is that a run can be saved in; without it none can. ``opens``:
-        the recording that it begins with plays once (``assets/web/views/race/view.js``)."""
+        """Create the view. replay: address of the page used to export a run; empty disables export.
+        opens: whether its initial recording plays once (``assets/web/views/race/view.js``).
+        """
         super().__init__(value, self.template(file_address("plotly.js"), replay, opens), **more)
 
     @classmethod
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
-        """The static HTML, with addresses filled in."""
+        """Return the static HTML with the addresses filled in."""
         told = "true" if opens else ""
         return assets.template(cls.page, plotly=plotly, replay=replay, opens=told)
 
 
 class ConversationView(LineView):
-    """The turns above the race, kept and drawn by the browser alone.
+    """The turns above the race, stored and drawn only in the browser.
 
-    Its value is the checkpoint that holds conversations, "" where the one chosen holds none.
+    Its value is the checkpoint that can have conversations; "" if the chosen one cannot.
     """
 
     page = "views/conversation/view.html"
@@ -161,8 +166,9 @@ class TrafficView(LineView):
 
 
 class ExplainView(LineView):
-    """Prose, measured figures in it (``assets.py``), and pictures of recorded runs that come
-    with the page. Takes no value."""
+    """Prose with measured figures (``assets.py``) and pictures of recorded runs that are part of
+    the page. It takes no value.
+    """
 
     page = "explain/explain.html"
     mount = "mountExplain"
@@ -170,14 +176,16 @@ class ExplainView(LineView):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """The page with its figures; nothing in it needs plotly."""
+        """Return the page with its figures; it does not use plotly."""
         return assets.explain_page()
 
 
 class CompareView(View):
-    """The tray of pinned runs and their comparison, kept and drawn by the browser alone. ``judge``,
-    a function of that name which gradio marks: the text of a trace and who brings it -> ``{"lines",
-    "pin"}`` or ``{"error"}``. ``most_chars``: the longest text that is sent to it."""
+    """The tray of pinned runs and their comparison, stored and drawn only in the browser.
+
+    judge: a server function with that name that takes the text of a trace and the request, and
+    returns ``{"lines", "pin"}`` or ``{"error"}``. most_chars: maximum length of the text.
+    """
 
     page = "views/compare/compare.html"
     mount = "mountCompareView"
@@ -189,7 +197,7 @@ class CompareView(View):
 
 
 class FrontierView(View):
-    """Points and curves of measured results. ``told``: what is drawn, as JSON, asked for once."""
+    """Points and curves of measured results. told: returns what is drawn as JSON; called once."""
 
     page = "views/frontier/frontier.html"
     mount = "mountFrontierView"
@@ -200,8 +208,11 @@ class FrontierView(View):
 
 
 class ReviewView(View):
-    """Answers of several ways read side by side. Its script and style come when the tab is opened,
-    and it asks for everything at ``app/review/routes.py``."""
+    """Answers of several methods side by side.
+
+    Its script and style are loaded when the tab is opened; its requests go to
+    ``app/review/routes.py``.
+    """
 
     page = "views/review/review.html"
     mount = "mountReviewTab"
@@ -213,7 +224,9 @@ class ReviewView(View):
 
 
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:
-    """What the page's script calls by ``name``. Gradio marks it, so it is a function of its own."""
+    """Return a new function that the page's script calls by ``name``. It must be new because Gradio
+    sets attributes on it.
+    """
 
     def asked(given: str) -> Any:
         return answer(given)

@@ -30,8 +30,11 @@ WORD = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True, slots=True)
 class RequestFamily:
-    """The words on its button, its prompts, whether they are more than a small model can do, what
-    to try with them, and the settings that they are run with where those matter."""
+    """A family of example requests.
+
+    label: text of its button. is_too_hard: whether a small model fails at them. remark: what to try
+    with them. settings: those that its examples run with, if they matter.
+    """
 
     label: str
     prompts: Sequence[str]
@@ -46,32 +49,34 @@ REQUESTS = {name: RequestFamily(**each) for name, each in _TOLD["requests"].item
 EXAMPLE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     name: each.settings for name, each in REQUESTS.items() if each.settings
 }
-"""Family -> the settings that its examples change."""
+"""Settings that a family's examples change, by family."""
 Openings = Mapping[str, Sequence[str]]
-"""Set of examples -> prompts; a set that has none opens with its first examples."""
+"""Initial prompts by set of examples; a set without any opens with its first examples."""
 GRID: Openings = _TOLD["grid"]
 BATCH: Openings = _TOLD["batch"]
 
 
 def set_for(entry: Entry) -> str:
-    """The set of a checkpoint: those that were trained here know their tasks and nothing else."""
+    """Return the set for a checkpoint: one that was trained in this repository knows only its
+    tasks.
+    """
     return CHAT if entry.path is None else TASKS
 
 
 def is_too_hard(family: str) -> bool:
-    """Whether the family shows what a checkpoint fails at."""
+    """Whether the family demonstrates what a checkpoint fails at."""
     return family in REQUESTS and REQUESTS[family].is_too_hard
 
 
 def remark_on(family: str) -> str:
-    """What to try with the family's examples, if anything."""
+    """Return what to try with the family's examples; empty for nothing."""
     return REQUESTS[family].remark if family in REQUESTS else ""
 
 
 class ExampleBook:
-    """Examples family by family, a new one for each click; safe to share between visitors.
+    """Examples by family, a new one for each click. Thread-safe, shared by all visitors.
 
-    Remembers what it has handed out, so that the output for an unchanged prompt can be judged.
+    Remembers the prompts it has returned, so that answers to an unchanged prompt can be judged.
     """
 
     def __init__(self) -> None:
@@ -85,13 +90,15 @@ class ExampleBook:
             self._pages[name] = [Task(name, "request", each, "", "") for each in request.prompts]
         chat = {name: request.label for name, request in REQUESTS.items()}
         self.families: dict[str, dict[str, str]] = {CHAT: chat, TASKS: own}
-        """Set -> family name -> the words on its button."""
+        """Texts of the buttons by set and family."""
         for page in self._pages.values():
             for task in page:
                 self._remember(task)
 
     def prompt(self, family: str, number: int) -> str:
-        """The prompt of the family's example ``number`` (0, 1, ...); the same for every visitor."""
+        """Return the prompt of the family's example ``number`` (0, 1, ...), the same for every
+        visitor.
+        """
         with self._lock:
             page = self._pages[family]
             if family in self.families[TASKS]:
@@ -99,13 +106,13 @@ class ExampleBook:
             return page[number % len(page)].prompt
 
     def several(self, chosen: str, first: int, count: int) -> list[str]:
-        """Prompts of a set, from each family in turn; those that are too hard are left out."""
+        """Return prompts of a set, from its families in turn, without those that are too hard."""
         families = [family for family in self.families[chosen] if not is_too_hard(family)]
         places = [divmod(number, len(families)) for number in range(first, first + count)]
         return [self.prompt(families[family], again) for again, family in places]
 
     def nearest(self, text: str) -> Task:
-        """The task, among those handed out, that shares the most words with a text."""
+        """Return the known task that shares the most words with a text."""
         wanted = _words(text)
 
         def likeness(task: Task) -> float:
@@ -118,7 +125,7 @@ class ExampleBook:
             )
 
     def task(self, prompt: str) -> Task | None:
-        """What this prompt is, to the letter, among those handed out."""
+        """Return the known task with exactly this prompt; None if there is none."""
         with self._lock:
             return self._by_prompt.get(prompt)
 
@@ -136,7 +143,7 @@ class ExampleBook:
 
 
 class ExamplePages:
-    """What a tab opens with, then ``count`` prompts a page, of each family in turn."""
+    """Initial prompts of a tab, then pages of ``count`` prompts, from the families in turn."""
 
     def __init__(
         self,
@@ -153,7 +160,7 @@ class ExamplePages:
         self._as_text = as_text
 
     def text(self, page: int, checkpoint: object) -> str:
-        """What is in the box; another checkpoint than those listed gets the default's examples."""
+        """Return the text of a page; an unknown checkpoint gets the default's examples."""
         chosen = set_for(self._engines.entry_or_default(checkpoint))
         opening = self._openings.get(chosen)
         if opening and not page:
@@ -162,7 +169,9 @@ class ExamplePages:
         return self._as_text(self._book.several(chosen, before * self._count, self._count))
 
     def kept(self, text: object, page: int, checkpoint: object) -> object:
-        """What is in the box, or this checkpoint's examples where it holds those of another."""
+        """Return this checkpoint's examples if the box has those of another one; otherwise the
+        box's text.
+        """
         others = [self.text(page, name) for name in self._engines.entries]
         return self.text(page, checkpoint) if text in others else text
 

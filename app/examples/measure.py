@@ -1,8 +1,8 @@
-"""Counts on what the page offers to click: ``python -m app.examples.measure``.
+"""Counts tokens and forwards on the page's examples: ``python -m app.examples.measure``.
 
-Its requests, each answered as an ordinary model does (AR), lossless and at a bold τ; the cells of
-the grids and the batch that the tabs open with. Tokens and forwards are counted at settings that do
-not depend on what a forward costs, so no figure depends on the machine. Knows no page.
+Measures each request with plain AR, lossless, and unverified at a low τ, and the prompts that Grid
+and Batch open with. The settings do not depend on the cost of a forward, so no figure depends on
+the machine.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ SECONDS = 600.0
 
 
 class Answers:
-    """Answers of one checkpoint, one at a time."""
+    """Runs one checkpoint, one answer at a time."""
 
     def __init__(self, name: str) -> None:
         self._checkpoint = load_checkpoint(name)
         self._engine = Engine(self._checkpoint, max_runs=1, max_waiting=0)
 
     def events(self, prompt: str, settings: DecodeSettings) -> list[Event]:
-        """Of one answer."""
+        """Return the events of one answer."""
         ids = self._checkpoint.tokenizer.encode_prompt(prompt)
         run = self._engine.submit(Request(ids, settings, SECONDS))
         run.wait()
         return list(run.events_since(0))
 
     def text(self, events: Sequence[Event]) -> str:
-        """What was written."""
+        """Return the text of the answer."""
         return self._checkpoint.tokenizer.decode(folds.accepted_tokens(events))
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Answers:
 
 
 def main() -> None:
-    """Count, show how far it is, write ``--out``."""
+    """Measure, print progress and write ``--out``."""
     parser = argparse.ArgumentParser(description="Count on what the page offers to click.")
     parser.add_argument("--answers", action="store_true", help="print what was answered, too")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_examples.json"))
@@ -83,8 +83,11 @@ def main() -> None:
 
 
 def requests(prompts: Sequence[str], answers: Answers, with_text: bool) -> Iterator[dict[str, Any]]:
-    """Of each prompt: tokens of AR's answer, tokens per forward, and the token, from 1 on, at which
-    the lossless and the bold text leave AR's, None where they never do."""
+    """Yield the figures of each prompt.
+
+    They are the tokens of AR's answer, tokens per forward, and the number (from 1) of the first
+    token at which the lossless and the unverified text differ from AR's; None if they never do.
+    """
     for prompt in prompts:
         runs = {way: answers.events(prompt, settings) for way, settings in WAYS.items()}
         found = {"prompt": prompt, "num_tokens": folds.num_tokens(runs["ar"])}
@@ -99,7 +102,7 @@ def requests(prompts: Sequence[str], answers: Answers, with_text: bool) -> Itera
 
 
 def grid(prompt: str, answers: Answers) -> Mapping[str, Any]:
-    """The cells that the Grid tab opens with, plain AR first."""
+    """Return the cells that the Grid tab opens with, plain AR first."""
     thresholds = [*map(Threshold, USUAL_TAUS), Threshold(LOSSLESS_TAU, is_lossless=True)]
     order = GridOrder(prompt, tuple(thresholds), USUAL_BLOCK_SIZES, GRID_TOKENS, "", 1)
     cells = []
@@ -112,8 +115,9 @@ def grid(prompt: str, answers: Answers) -> Mapping[str, Any]:
 
 
 def batch(prompts: Sequence[str], answers: Answers) -> list[dict[str, Any]]:
-    """Tokens and forwards of all rows of the batch that the tab opens with, unverified: a row of a
-    batch goes as it goes alone."""
+    """Return tokens and forwards over all rows of the Batch tab's initial prompts, unverified. A
+    row decodes the same in a batch as on its own.
+    """
     found = []
     for settings in BATCH_WAYS:
         rows = [counts(answers.events(prompt, settings)) for prompt in prompts]
@@ -126,7 +130,7 @@ def batch(prompts: Sequence[str], answers: Answers) -> list[dict[str, Any]]:
 
 
 def counts(events: Sequence[Event]) -> dict[str, Any]:
-    """Tokens and forwards of an answer, up to a loop of its text."""
+    """Return the tokens and forwards of an answer, up to a loop in its text."""
     counted = folds.up_to_loop(events)
     return {
         "num_tokens": folds.num_tokens(counted),

@@ -1,10 +1,10 @@
-"""Measure ways of decoding on the page's examples: ``python -m app.examples.ways``.
+"""Measures methods on the page's examples: ``python -m app.examples.ways``.
 
-What the page opens with, AR with prompt lookup and ways that keep unverified tokens, all in one
-run. The Live tab takes its presets from the result. Tokens per forward depend on no machine where
-B is a number. Speed does: every way answers every prompt between two answers of AR, and is compared
-with the time that their mean pace would need for as many tokens. Both figures are ratios of sums
-over the same prompts, so a long answer weighs as much in one as in the other.
+One run covers the page's initial settings, AR with prompt lookup, and settings that keep unverified
+tokens. The Live tab takes its presets from the result. Tokens per forward do not depend on the
+machine if B is a number. Speed does, so every method answers every prompt between two answers of
+AR, and is compared with the time that AR's mean pace would need for as many tokens. Both figures
+are ratios of sums over the same prompts, so a long answer has the same weight in both.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ NUM_TOKENS = {CHAT: 64, TASKS: 96}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. tokens: all of it; the rest counts up to a loop of its text, seconds of decoding
-    only."""
+    """One answer. tokens: all of it. Other figures count up to a loop in the text; seconds are of
+    decoding only.
+    """
 
     tokens: tuple[int, ...]
     num_tokens: int
@@ -44,7 +45,7 @@ class Answer:
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Answer:
-        """From the events of its run."""
+        """Return the answer from the events of its run."""
         counted = folds.up_to_loop(events)
         return cls(
             tuple(folds.accepted_tokens(events)),
@@ -60,7 +61,7 @@ class Answer:
 
 
 def main() -> None:
-    """Measure, show how far it is, write ``--out``."""
+    """Measure, print progress and write ``--out``."""
     parser = argparse.ArgumentParser(description="Time ways of decoding on the page's examples.")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_ways.json"))
     args = parser.parse_args()
@@ -71,15 +72,16 @@ def main() -> None:
 
 
 def prompts_of(kind: str) -> list[str]:
-    """Those of the examples that the checkpoint can do, of each family in turn."""
+    """Return prompts that the checkpoint can answer, from the families in turn."""
     return ExampleBook().several(kind, 0, NUM_PROMPTS)
 
 
 def ways(kind: str) -> Iterator[dict[str, Any]]:
-    """Yield a row for AR, then one for each way.
+    """Yield a row for AR, then one for each method.
 
     A row has tokens per forward, the share of answers with exactly AR's tokens, and the speed over
-    AR's."""
+    AR's.
+    """
     name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
     plain = DecodeSettings("ar", max_new_tokens=most)
     verified = (AR_LOOKUP, DEFAULTS)
@@ -91,7 +93,7 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
     answers = Answers(name)
     found: list[list[Answer]] = []
     ar_seconds: list[list[float]] = []
-    answers.events(prompts_of(kind)[0], plain)  # what is made at the first forward is made
+    answers.events(prompts_of(kind)[0], plain)  # warm-up
     for prompt in prompts_of(kind):
         own, by_ar = [], []
         before = Answer.of(answers.events(prompt, plain))

@@ -1,6 +1,7 @@
-"""Reads what the Grid tab, or anyone who posts past it, sends. Knows no gradio or engine.
+"""Validates the values of the Grid tab's controls.
 
-Every value arrives raw; a refusal is one sentence that names what to change.
+Every value arrives raw, from the page or any other client. An error is one sentence that names what
+to change.
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ from mars_runtime.settings import DecodeSettings
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 BLOCK_SIZES = (2, 3, 4, 6, 8, 12, 16)
 USUAL_TAUS, USUAL_BLOCK_SIZES = (0.5, 0.7, 0.8, 0.9), (2, 4, 8)
-LOSSLESS_TAU = 0.0  # drafts as bold as can be: nothing wrong can come of it
+LOSSLESS_TAU = 0.0  # drafts everything; verification keeps it right
 MAX_CELLS, MAX_TOKENS = 20, 256
 REFERENCE = "ar"
-"""The cell of plain AR, with which every cell is compared."""
+"""Name of the plain AR cell, with which every cell is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What one row of the grid stands for: a τ, checked against AR or not."""
+    """One row of the grid: a τ, verified or not."""
 
     tau: float
     is_lossless: bool = False
 
     def settings(self, start: DecodeSettings) -> DecodeSettings:
-        """``start`` with this threshold; a lossless row drafts by prompt lookup too."""
+        """Return ``start`` with this threshold; a lossless row also uses prompt lookup."""
         if not self.is_lossless:
             return replace(start, tau=self.tau)
         return replace(start, tau=self.tau, lossless=True, lookup=True)
@@ -54,7 +55,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class GridOrder:
-    """A grid as asked for: one prompt as plain AR and by every cell, in some rounds."""
+    """A validated grid request: one prompt with plain AR and with every cell, in rounds."""
 
     prompt: str
     thresholds: tuple[Threshold, ...]
@@ -66,11 +67,11 @@ class GridOrder:
 
     @property
     def num_cells(self) -> int:
-        """Cells, the reference apart."""
+        """Number of cells without the reference."""
         return len(self.thresholds) * len(self.block_sizes)
 
     def cells(self) -> Iterator[tuple[str, DecodeSettings]]:
-        """Cell -> its settings, in the order in which they run: the reference, then row by row."""
+        """Yield name and settings of each cell: the reference, then row by row."""
         start = replace(PLAIN, max_new_tokens=self.max_new_tokens)
         yield REFERENCE, settings_for("ar", start)
         for row, threshold in enumerate(self.thresholds):
@@ -79,15 +80,17 @@ class GridOrder:
                 yield f"r{row}c{column}", settings
 
     def turns(self, number: int) -> list[list[tuple[str, DecodeSettings]]]:
-        """The cells of round ``number``, from 0, in the order in which they run: each row with a
-        run of AR of its own, so that what is compared was timed close together."""
+        """Return the cells of round ``number``, from 0, in the order in which they run.
+
+        Each row has its own run of AR, so that compared runs are close in time.
+        """
         reference, *cells = self.cells()
         width = len(self.block_sizes)
         rows = [cells[start : start + width] for start in range(0, len(cells), width)]
         return [in_turn([reference, *row], number) for row in in_turn(rows, number)]
 
     def head(self) -> dict[str, Any]:
-        """The grid as the component is told of it."""
+        """Return the first line for the component."""
         return {
             "prompt": self.prompt,
             "rows": [{"tau": each.tau, "lossless": each.is_lossless} for each in self.thresholds],
@@ -97,14 +100,16 @@ class GridOrder:
 
 
 def read_several(field: str, setting: Control, value: object, limits: Limits) -> list[Any]:
-    """Some values of one setting, each judged alone, in order and once. Raises RefusalError."""
+    """Validate several values of one setting; return them sorted, without duplicates. Raises
+    RefusalError.
+    """
     if not isinstance(value, (list, tuple)) or len(value) > MAX_CELLS:
         raise RefusalError(field, f"Choose up to {MAX_CELLS} values from the list.")
     try:
         return sorted({setting.read(each, limits) for each in value})
     except RefusalError as refusal:
         raise RefusalError(field, str(refusal)) from None
-    except TypeError:  # "auto" among numbers, or what cannot be compared
+    except TypeError:  # "auto" among numbers, or values that cannot be compared
         raise RefusalError(field, "Choose values from the list.") from None
 
 
@@ -118,11 +123,11 @@ GRID = (
     CHECKPOINT,
     SYSTEM,
 )
-"""The controls of the tab."""
+"""Controls of the tab."""
 
 
 def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
-    """All of the tab's controls as an order. Raises RefusalError."""
+    """Validate all controls of the tab. Raises RefusalError."""
     found = read_all(GRID, {"lossless": False, "rounds": rounds.ROUNDS[0], **values}, limits)
     thresholds = [*map(Threshold, found["taus"])]
     if found["lossless"]:

@@ -1,9 +1,8 @@
-"""Grids: what the tab does, and the run of a visitor with its cells in turn.
+"""The Grid tab's run: its cells in turn.
 
-The first line of a value (``run_log.py``) names rows and columns; further lines are
-a cell's trace lines, whole, so that any cell can be opened as a run, and under ``rounds`` how often
-a cell was timed and how it compares with AR. Knows no gradio, drawing or
-model.
+The first line of a value (``run_log.py``) names rows and columns. Further lines are complete trace
+lines of a cell, so that any cell can be opened as a run. Lines tagged ``rounds`` report how often a
+cell was timed and how it compares with AR.
 """
 
 from __future__ import annotations
@@ -38,8 +37,11 @@ FULL = "Waiting: all places are taken; the next cell runs when one is free."
 
 
 class GridRun(TabRun[GridOrder]):
-    """Plain AR and cell after cell in rounds, each with the device alone, until the deadline of
-    all. The first run of a cell is drawn; the others are timed."""
+    """Plain AR and all cells in rounds, each with exclusive use of the device, until a common
+    deadline.
+
+    The first run of a cell is drawn; the others are only timed.
+    """
 
     _running = ""
 
@@ -47,17 +49,17 @@ class GridRun(TabRun[GridOrder]):
         self, log: RunLog, order: GridOrder, book: ExampleBook, max_seconds: float
     ) -> None:
         super().__init__(log, order, book, max_seconds)
-        self._num_rounds = 0  # that are complete
+        self._num_rounds = 0  # complete ones
         self._drawn: set[str] = set()
         self._timed: defaultdict[str, Rounds] = defaultdict(Rounds)
 
     @property
     def num_done(self) -> int:
-        """Cells that ran to their end, the reference apart."""
+        """Number of finished cells without the reference."""
         return sum(cell.is_done for cell in self.drawn if cell.name != REFERENCE)
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run every round; the texts are judged at the end."""
+        """Run every round, then judge the texts."""
         until = time.monotonic() + self.max_seconds
         for number in range(self.order.rounds):
             for turn in self.order.turns(number):
@@ -73,7 +75,9 @@ class GridRun(TabRun[GridOrder]):
     def _turn(
         self, served: Served, turn: Sequence[tuple[str, DecodeSettings]], until: float
     ) -> Generator[Wait, None, bool]:
-        """Run a row of cells and AR, then note how they compare; whether all came to their end."""
+        """Run a row of cells and AR, then log how they compare. Return whether all of them
+        finished.
+        """
         done: dict[str, Transcript] = {}
         for name, settings in turn:
             self._running = self._running_sentence(name, settings)
@@ -93,15 +97,17 @@ class GridRun(TabRun[GridOrder]):
         return True
 
     def advance(self) -> None:
-        """What goes on, then new lines."""
+        """Log the state and the new lines."""
         self.say_situation(self._running)
         self.collect()
 
     def _started(
         self, served: Served, name: str, settings: DecodeSettings, until: float
     ) -> Generator[Wait, None, Transcript | None]:
-        """Submit a cell. The first is refused where there is no place; the others wait for one.
-        None once the grid is stopped or out of time."""
+        """Submit a cell and return it; None if the grid is stopped or out of time.
+
+        Raises EngineBusy only for the first cell; later cells wait for a slot.
+        """
         while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
             try:
                 return self._submit(served, name, settings, left)
@@ -150,7 +156,7 @@ class GridRun(TabRun[GridOrder]):
 
 
 class GridHandlers(TabHandlers[GridRun]):
-    """The tab's behaviour; one object serves every visitor, told apart by session."""
+    """Handlers of the tab; one object serves every visitor, by session."""
 
     most_tokens = MAX_TOKENS
 
@@ -159,7 +165,7 @@ class GridHandlers(TabHandlers[GridRun]):
         self.examples = ExamplePages(engines, book, 1, GRID, "".join)
 
     def block_sizes(self, checkpoint: object) -> list[int]:
-        """The values of B that a checkpoint was trained for."""
+        """Return the values of B that a checkpoint was trained for."""
         try:
             depth = self.engines.limits(checkpoint).block_size
         except RefusalError:
@@ -167,10 +173,12 @@ class GridHandlers(TabHandlers[GridRun]):
         return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
 
     def read(self, values: Mapping[str, Any]) -> GridRun:
-        """What these controls ask for, not begun yet. Raises RefusalError."""
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
         order = read_grid_order(values, self.limits(values))
         return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """The log of what cannot be begun."""
+        """Return an empty log for a run that cannot start."""
         return RunLog({"prompt": "", "rows": [], "columns": []})

@@ -1,4 +1,4 @@
-"""The Grid tab: which components there are, where they stand, and what joins them."""
+"""The Grid tab: its components, their layout and their events."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from app.grid.run import GridHandlers
 from app.layout.fields import Desk
 from app.layout.wiring import AT_ONCE, Field, tell_prompt
 
-NUM_TOKENS = 96  # what the tab opens with
+NUM_TOKENS = 96  # initial value
 
 
 def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab; ``live``: the controls of the Live tab."""
+    """Build and wire the tab. live: the controls of the Live tab."""
     desk, opens_with = Desk("grid", grid, live), grid.engines.default
     with desk.laid_out(page, GRID, GridView, race=True):
         prompt = desk.controls["prompt"] = gr.Textbox(
@@ -46,7 +46,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
         desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
 
     def follow(checkpoint: Any, chosen: Any) -> Any:
-        """The values of B that a checkpoint knows; what was chosen stays where it is one."""
+        """Update the values of B for a checkpoint; chosen values stay if they are among them."""
         found = grid.block_sizes(checkpoint)
         kept = [each for each in found if isinstance(chosen, list) and each in chosen]
         choices = [(str(each), each) for each in found]
@@ -58,5 +58,5 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
 
 
 def _usual(block_sizes: list[int]) -> list[int]:
-    """Those that are chosen to begin with."""
+    """Return the values that are chosen initially."""
     return [each for each in USUAL_BLOCK_SIZES if each in block_sizes] or block_sizes

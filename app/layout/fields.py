@@ -1,5 +1,6 @@
-"""The controls of settings as the table describes them (``mars_runtime/settings.py``), and the desk
-of a tab: its controls, its buttons and its view. Knows no tab."""
+"""Controls of settings, built from the table (``mars_runtime/settings.py``), and the common layout
+of a tab: controls, buttons and view.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
 SHARED = ("checkpoint", "system")
-"""Controls of the Live tab that every tab posts."""
+"""Controls of the Live tab that every tab sends."""
 OWN_SYSTEM = "The model's own"
 
 
 def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
-    """The control of a setting, with what the page opens with; ``changes``: of its arguments."""
+    """Return the control of a setting with its initial value. changes: arguments to override."""
     line = SETTINGS[name]
     said = {"value": getattr(DEFAULTS, name), "label": line.label, "info": line.info or None}
     said |= {"elem_id": elem_id, **changes}
@@ -42,13 +43,15 @@ def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
 
 
 def _on_grid(count: int, step: float) -> float:
-    """A multiple of the step: whole where it can be, and without what floats add."""
+    """Return a multiple of the step without floating-point residue, as an integer if it is one."""
     value = round(count * step, 6)
     return int(value) if value == int(value) else value
 
 
 def system_field(own: str | None) -> gr.Textbox:
-    """The system prompt; ``own`` is the checkpoint's, shown while the field is empty."""
+    """Return the control of the system prompt. own: the checkpoint's, shown while the field is
+    empty.
+    """
     return gr.Textbox(
         label="System prompt",
         info="For every tab. Empty: the model's own.",
@@ -61,30 +64,30 @@ def system_field(own: str | None) -> gr.Textbox:
 
 
 def system_hint(own: str | None) -> str:
-    """The system prompt that an empty one is replaced by."""
+    """Return the placeholder: the system prompt that is used when the field is empty."""
     return own or OWN_SYSTEM
 
 
 def max_tokens_field(place: str, value: int, most: int, low: int = 1) -> Field:
-    """The slider of the limit on tokens, up to what this app allows."""
+    """Return the slider of the token limit, up to what this app allows."""
     ends: dict[str, Any] = {"minimum": low, "maximum": most, "value": min(value, most)}
     return setting_field("max_new_tokens", f"{place}max_new_tokens", **ends)
 
 
 def block_size_field(depth: int, elem_id: str) -> Field:
-    """B from 1 to the trained depth; one that writes one token per forward has no choice."""
+    """Return the slider of B from 1 to the trained depth; hidden if the depth is 1."""
     return setting_field("block_size", elem_id, **_range(depth, FIXED_BLOCK_SIZE))
 
 
 def block_size_update(depth: int, block_size: Any) -> Any:
-    """The slider of B for another depth; what was chosen stays where it fits."""
+    """Return the slider's update for another depth; the chosen value stays if it fits."""
     return gr.update(**_range(depth, block_size))
 
 
 def _range(depth: int, block_size: Any) -> dict[str, Any]:
     is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
     chosen = block_size if is_whole else FIXED_BLOCK_SIZE
-    # A slider whose ends are equal breaks the page, so one without a choice is hidden.
+    # A slider with equal ends breaks the page, so it is hidden if there is no choice.
     return {
         "minimum": 1,
         "maximum": max(depth, 2),
@@ -94,11 +97,12 @@ def _range(depth: int, block_size: Any) -> dict[str, Any]:
 
 
 class Desk:
-    """A tab as most are laid out: its controls in a column with Run and Stop below them, its view
-    beside that column. On the page everything in it is called PLACE-NAME."""
+    """The common layout of a tab: a column with its controls and, below them, Run and Stop; the
+    view is next to it. Element ids are PLACE-NAME.
+    """
 
     def __init__(self, place: str, handlers: TabHandlers[Any], live: Mapping[str, Field]) -> None:
-        """``live``: the controls of the Live tab."""
+        """Create the layout. live: the controls of the Live tab."""
         self.place = place
         self.handlers = handlers
         self.controls: dict[str, Field] = {name: live[name] for name in SHARED}
@@ -107,8 +111,11 @@ class Desk:
     def laid_out(
         self, page: gr.Blocks, posted: Iterable[Control], view: type[LineView], race: bool = False
     ) -> Iterator[None]:
-        """Everything around the controls, which are built meanwhile; ``posted``: those that Run
-        sends; ``race``: whether a race view stands below, which shows one run of many."""
+        """Build everything around the controls, which the body of the ``with`` statement builds.
+
+        posted: controls that Run sends. race: whether to add a race view below, which shows one of
+        several runs.
+        """
         with gr.Row(**self.named("live")):
             with gr.Column(scale=0, min_width=340, **self.named("desk")):
                 yield
@@ -123,7 +130,7 @@ class Desk:
         wire_stream(page, self.handlers, [run.click], stop, inputs, [shown])
 
     def named(self, name: str) -> dict[str, Any]:
-        """The argument that names a component of the tab."""
+        """Return the ``elem_id`` argument of a component."""
         return {"elem_id": f"{self.place}-{name}"}
 
     def choices(
@@ -134,20 +141,20 @@ class Desk:
         value: Any,
         label: str,
     ) -> None:
-        """One or several of some values, each under its title."""
+        """Add a control for one or several of some values, with their titles."""
         listed = [(title, each) for each, title in titles.items()]
         self.controls[name] = kind(listed, value=value, label=label, **self.named(name))
 
     def slider(
         self, name: str, low: float, high: float, value: float, step: float, label: str
     ) -> None:
-        """A number that is no setting."""
+        """Add a slider for a number that is not a setting."""
         self.controls[name] = gr.Slider(
             low, high, value, step=step, label=label, buttons=[], **self.named(name)
         )
 
     def max_tokens(self, value: int, low: int = 1) -> None:
-        """The slider of the limit on tokens."""
+        """Add the slider of the token limit."""
         most = self.handlers.max_tokens
         self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most, low)
 
@@ -159,8 +166,11 @@ class Desk:
         other: str,
         update: Callable[[Any, Any], Any],
     ) -> None:
-        """``button`` puts the next examples into ``box``, which follows the checkpoint, as another
-        control does: ``update`` makes its update of the checkpoint and its value."""
+        """Make ``button`` put the next examples into ``box``.
+
+        The box follows the checkpoint; so does the control ``other``, by ``update``, which is
+        called with the checkpoint and the control's value.
+        """
 
         def next_page(page: int, checkpoint: Any) -> tuple[int, str]:
             return page + 1, pages.text(page + 1, checkpoint)

@@ -1,7 +1,8 @@
-"""The page: its tabs, what stands around them, and what follows the choice of a checkpoint.
+"""The page: its tabs, its header and footer, and the updates that follow a change of the
+checkpoint.
 
-Whoever changes the checkpoint (the visitor, a link, its arrival), the same follows. Decides nothing
-and draws nothing: each tab joins its events to its handlers, components draw.
+The same updates follow whether the visitor, a link or the end of loading changes the checkpoint.
+Each tab connects its events to its handlers, and components draw.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from app.serving.checkpoints import CheckpointHandlers, Choice
 from app.serving.engines import Engines
 from app.traffic.tab import traffic_tab
 
-ARRIVAL_SECONDS = 1.0  # between two looks at how far the checkpoint is that is on its way
+ARRIVAL_SECONDS = 1.0  # between two checks of a loading checkpoint
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
-    """The whole page, wired. ``first`` is shown until a visitor runs something."""
+    """Build the whole page, wired. first: the recording shown until a visitor runs something."""
     engines = handlers.engines
     page = gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
@@ -82,7 +83,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
 
 
 def _present_button() -> None:
-    """Build and wire the button; the tour needs no server."""
+    """Build and wire the button for the tour, which needs no server."""
     button = gr.Button("Present", size="sm", min_width=0, elem_id="present")
     button.click(None, js="() => { window.mars.mountPresenter(); }", api_visibility="private")
 
@@ -94,7 +95,9 @@ def _wire_arrival(
     handlers: CheckpointHandlers,
     engines: Engines,
 ) -> None:
-    """``line`` says how far it is; once it is there, it is put in place for who has not chosen."""
+    """Show in ``line`` how far the default checkpoint is loaded. When it is ready, select it for
+    visitors who have not chosen one.
+    """
     clock = gr.Timer(ARRIVAL_SECONDS, active=engines.arrival() is not None)
 
     def look(request: gr.Request) -> tuple[str, Any, Any]:
@@ -117,7 +120,9 @@ def _wire_checkpoint(
     live: LiveHandlers,
     engines: Engines,
 ) -> None:
-    """Everything that follows a checkpoint, when it changes and when the page is opened."""
+    """Update everything that depends on the checkpoint, when it changes and when the page is
+    opened.
+    """
     controls = tab.controls
     checkpoint = controls["checkpoint"]
     built = engines.default
@@ -139,7 +144,7 @@ def _wire_checkpoint(
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
         linked, _ = live.linked(request.query_params)
         opens_with = linked.get("checkpoint", engines.default)
-        if opens_with != built:  # its change is followed
+        if opens_with != built:  # the change event updates the rest
             yield [opens_with, *[gr.skip()] * len(outputs)]
             return
         for updates in follow(name, block_size):
@@ -154,7 +159,7 @@ def _wire_checkpoint(
 
 
 def _updates(choice: Choice, block_size: Any) -> list[Any]:
-    """The notice, the B slider, the switch next to it and the footer."""
+    """Return updates of the notice, the B slider, the switch next to it and the footer."""
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
     return [

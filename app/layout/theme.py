@@ -1,7 +1,7 @@
-"""The look of the page: its theme, and what stands in the document's head.
+"""The look of the page: its theme and the document's head.
 
-``theme.json`` holds the colours and sizes of ``assets/web/core/tokens.css`` in gradio's names.
-System fonts only, so nothing is fetched from elsewhere. Knows no component.
+``theme.json`` has the colours and sizes of ``assets/web/core/tokens.css`` under Gradio's names.
+Only system fonts are used, so nothing is fetched from other servers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.components import assets
 
 
 def theme() -> gr.themes.Base:
-    """The theme of the page; light and dark are both written out, neither derived."""
+    """Return the theme of the page; light and dark are both specified explicitly."""
     told = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
     base = gr.themes.Base(
         neutral_hue="slate",
@@ -30,10 +30,11 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """The styles of the components and of the page, and the call that starts it, for the document's
-    head. The script is already there (``gradio_compat.edit_document``).
+    """Return the styles of the components and the page, and the call that starts it, for the
+    document's head.
 
-    Not through ``css=``, which rewrites selectors and loses some of them inside media queries.
+    The script is already there (``gradio_compat.edit_document``). ``css=`` is not used because it
+    rewrites selectors and loses some of them inside media queries.
     """
     css = (assets.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"

@@ -1,7 +1,7 @@
-"""How every tab joins its events to its handlers. Knows gradio's events; decides nothing itself.
+"""How every tab connects its events to its handlers.
 
-Values are taken raw (``preprocess=False``), because the handlers judge every one of them and answer
-with a sentence; what gradio's components check would end in their own words, or in none.
+Values are passed raw (``preprocess=False``): the handlers validate them and answer with a sentence.
+Gradio's own checks have other messages, or none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mars_runtime.serving.limits import address_of
 
 _PRIVATE: dict[str, Any] = {
     "show_progress": "hidden",
-    # With each answer gradio draws the progress of all controls anew, and without what refuses one.
+    # Otherwise Gradio redraws the progress of all controls and removes their error messages.
     "show_progress_on": [],
     "api_visibility": "private",
 }
@@ -29,12 +29,14 @@ IN_BROWSER: dict[str, Any] = {**_PRIVATE, "queue": False}
 AT_ONCE: dict[str, Any] = {**IN_BROWSER, "preprocess": False}
 STREAMED: dict[str, Any] = {**_PRIVATE, "preprocess": False}
 RUN = "run"
-"""What gradio calls the events that decode, of whatever tab or endpoint."""
+"""Gradio's concurrency group of all events that decode, from any tab or endpoint."""
 R = TypeVar("R", bound=TabRun[Any])
 Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
-"""What begins a run: a session, the controls and an owner -> what the outputs show, growing."""
+"""Starts a run. Called with a session, the controls and an owner; yields growing values of the
+outputs.
+"""
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
-"""A control: what a visitor types, moves or chooses."""
+"""A control of the page."""
 
 
 def wire_stream(
@@ -47,12 +49,12 @@ def wire_stream(
     decode: Decode | None = None,
     js: str | None = None,
 ) -> None:
-    """A visitor's runs of one tab: checked and streamed, ended by Stop or by a closed tab.
+    """Wire the runs of one tab: validated, streamed, and ended by Stop or when the page is closed.
 
-    inputs: the controls by the names that the handlers know; outputs: what ``decode`` yields
-    values of, the tab's view alone where it is ``handlers.run``; js: what the browser does to the
-    controls' values first. A refusal stands at its control until an event answers that reads that
-    control too, so what follows a prompt as it is typed reads a copy.
+    inputs: controls by the handlers' names. outputs: components whose values ``decode`` yields;
+    only the tab's view for ``handlers.run``. js: a script for the controls' values, run first in
+    the browser. An error message stays at its control until an event that reads the control
+    returns; so an event that follows typing in the prompt reads a copy.
     """
     decode = decode or handlers.run
 
@@ -67,7 +69,7 @@ def wire_stream(
     def run(request: gr.Request, *values: Any) -> Iterator[Any]:
         yield from decode(session_of(request), named(values), owner_of(request))
 
-    # In the event loop: in a thread of its own a late Stop would end the run that began after it.
+    # Runs in the event loop: in a thread a late Stop could end the run that began after it.
     async def stop(request: gr.Request) -> None:
         handlers.stop(session_of(request))
 
@@ -87,31 +89,33 @@ def wire_stream(
 
 
 def tell_prompt(box: Field, place: str) -> None:
-    """Let the view of a place know what stands in its prompt's box (``views/page/page.js``)."""
+    """Pass the text of a place's prompt box to its view (``views/page/page.js``)."""
     told = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
     box.change(None, [box], js=told, queue=False, api_visibility="private")
 
 
 def session_of(request: gr.Request) -> str:
-    """Whose event this is; a caller without a session gets one of its own."""
+    """Return the session of a request; a client without a session gets a new one."""
     return request.session_hash or uuid.uuid4().hex
 
 
 def owner_of(request: gr.Request) -> str:
-    """Among whom places are dealt out fairly: addresses, of which one may have many sessions."""
+    """Return the client's address; slots are divided fairly among addresses, not sessions."""
     client = request.client
     return address_of(client and (client.host, client.port))
 
 
 def run_queue(settings: AppSettings) -> dict[str, Any]:
-    """Room for every run that the engine would take and one more, which it answers itself."""
+    """Return the queue's limits: as many runs as the engine accepts, and one more, which it rejects
+    itself.
+    """
     limit = settings.max_runs + settings.max_waiting + 1
     return {"concurrency_id": RUN, "concurrency_limit": limit}
 
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """Refusals reach the caller as their sentence, everything else as gradio's own."""
+    """Turn a RefusalError into an error message for the client; other exceptions keep Gradio's."""
     try:
         yield
     except RefusalError as refusal:

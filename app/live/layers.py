@@ -1,7 +1,6 @@
-"""The panel "Layers": a forward of a run as the page posts it, checked; what its model says of it.
+"""The panel "Layers": what each layer of the model predicts at one forward of a run.
 
-The page keeps the run and posts what the forward was fed: the server remembers nothing of it. Knows
-no gradio and no drawing.
+The page stores the run and posts the forward's input; the server stores nothing.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ LOADING = "{} is being loaded: choose the forward again in a moment."
 
 
 def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
-    """``{"columns", "real", "counted", "vocabulary"}`` of what was posted, or ``{"error": one
-    sentence}``. ``owner``: the address that asks, of which few are answered at once.
+    """Return ``{"columns", "real", "counted", "vocabulary"}`` for the posted forward, or
+    ``{"error": one sentence}``.
 
-    columns, real: ``Column`` each, with the layer at which it ``settled``; counted: places among
-    the columns of the masks that counted; vocabulary: as in a trace.
+    columns, real: a ``Column`` each, with the layer at which it ``settled``. counted: indices of
+    the columns whose masks counted. vocabulary: as in a trace. owner: the client's address, which
+    may have few requests at a time.
     """
     try:
         checkpoint, fed = read_fed(posted)
@@ -46,7 +46,7 @@ def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
 
 
 def _told(served: Served, fed: Fed, owner: str) -> dict[str, Any]:
-    """Raises EngineError, RequestError and DecodeError."""
+    """Compute the layers. Raises EngineError, RequestError, DecodeError or RefusalError."""
     if max(len(fed.ids), len(fed.text)) > served.engine.capacity:
         raise RefusalError("prompt", UNREADABLE)
     found = served.engine.look(fed, owner)
@@ -77,8 +77,7 @@ def _counted(fed: Fed, layers: Layers) -> list[int]:
 
 
 def read_fed(posted: object) -> tuple[str, Fed]:
-    """Name of the checkpoint and what its forward was fed, from the page's own script or from
-    anybody. Raises RefusalError."""
+    """Validate the checkpoint's name and the forward's input. Raises RefusalError."""
     values: Mapping[str, Any] = posted if isinstance(posted, dict) else {}
     checkpoint, cursor = values.get("checkpoint"), values.get("cursor")
     if not isinstance(checkpoint, str) or type(cursor) is not int:

@@ -1,8 +1,8 @@
-"""What the Live tab, an endpoint, a view of the page or a shared link asks for, parsed and checked.
+"""Parses and validates requests of the Live tab, an endpoint, a view of the page or a shared link.
 
-The page keeps its conversation and posts it with each run: the server remembers nothing of it. A
-link may come from anybody and from an older page: each of its values is checked alone, by the same
-rules as a control, and what cannot be used is left out and told. Knows no gradio and no engine.
+The page stores its conversation and posts it with each run; the server stores none of it. A link
+may come from an untrusted source or an older page: each of its values is validated on its own, by
+the rules of its control; invalid values are left out and reported.
 """
 
 from __future__ import annotations
@@ -27,28 +27,31 @@ from mars_runtime.text import Turn
 
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
-"""What Run posts: the controls, and the conversation that the page keeps."""
+"""What Run posts: the controls, and the conversation that the page stores."""
 FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
 BESIDES = ("max_new_tokens", "view")
-"""What a view may say beside those, where not the page's own is meant."""
+"""Values that a view may add to these, to replace the page's own."""
 FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "first run", "branch"
-"""The lane that goes on as a first run did, its title, and that of the branch beside it."""
+"""In a branch: the lane that continues like the first run, its title, and the title of the branch's
+lane.
+"""
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to go on from cannot be read."
 UNREADABLE = "The conversation cannot be read: press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
-"""Lane -> the turns that it goes on from."""
+"""Earlier turns by lane."""
 MAX_DIGITS = 20
 SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOrder:
-    """A run as posted: what to decode, in which lanes, how. ``given``: the first tokens of the
-    output, which count among max_new_tokens; only what is left of those is generated. histories:
-    the turns before this one, by lane. view: the methods to run, a lane each. instead: the token
-    that stood in the place of the last given one in the run that this branches from; it is raced
-    with, by the first of the methods. system: the system prompt, empty for the checkpoint's own.
+    """A validated request of a run.
+
+    view: the methods to run, a lane each. given: the first tokens of the output; they count toward
+    max_new_tokens, so only the rest is generated. histories: earlier turns by lane. instead: in a
+    branch, the token that the first run had in place of the last given one; the first method then
+    gets a second lane with it. system: the system prompt; empty for the checkpoint's own.
     """
 
     prompt: str
@@ -63,13 +66,12 @@ class LiveOrder:
 
     @property
     def goes_on(self) -> bool:
-        """Whether tokens stand before what is generated that another run wrote."""
+        """Whether the generated tokens continue text of another run."""
         return bool(self.given) or any(self.histories.values())
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
-        """Lane name -> its settings, in the order of the page; a lane is called by its method, but
-        for the one that goes on as a first run did."""
+        """Settings by lane, in the page's order. A lane is named after its method, except FIRST."""
         left = self.settings.max_new_tokens - len(self.given)
         settings = replace(self.settings, max_new_tokens=left)
         found = {name: settings_for(name, settings) for name in self.view}
@@ -77,29 +79,29 @@ class LiveOrder:
 
     @property
     def titles(self) -> dict[str, str]:
-        """Lane name -> what the page calls it."""
+        """Titles on the page by lane."""
         titles = {name: TITLES[name] for name in self.view}
         if self.instead is None:
             return titles
         return {**titles, self.view[0]: BRANCH_TITLE, FIRST: FIRST_TITLE}
 
     def method_of(self, lane: str) -> str:
-        """The method of a lane, by which its settings are chosen."""
+        """Return the method of a lane."""
         return self.view[0] if lane == FIRST else lane
 
     def given_to(self, lane: str) -> tuple[int, ...]:
-        """What a lane goes on from."""
+        """Return the output tokens from which a lane continues."""
         if lane != FIRST or self.instead is None:
             return self.given
         return (*self.given[:-1], self.instead)
 
     def history_of(self, lane: str) -> tuple[Turn, ...]:
-        """The turns that a lane goes on from."""
+        """Return the turns from which a lane continues."""
         return self.histories.get(self.method_of(lane), ())
 
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
-    """All of the tab's controls as an order. Raises RefusalError."""
+    """Validate all controls of the tab. Raises RefusalError."""
     found = read_live(values, limits)
     settings = found["settings"]
     given = read_given(values.get("given"), settings)
@@ -117,8 +119,10 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
 
 
 def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
-    """Ids of the tokens to go on from, none for a plain run; whether the checkpoint knows them is
-    looked up later. Raises RefusalError."""
+    """Validate the ids of the tokens to continue from; empty for a plain run. Raises RefusalError.
+
+    Whether the checkpoint has these tokens is checked later.
+    """
     if value is None or value == "":
         return ()
     if not isinstance(value, list) or not all(type(token) is int for token in value):
@@ -131,11 +135,12 @@ def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
 
 
 def read_from_view(value: object) -> dict[str, Any]:
-    """What a view posted beside the controls: prompt and system prompt of the run on show, the
-    turns before it, tokens to go on from and the one that stood in place of their last, a limit of
-    tokens and methods where not the page's own.
+    """Parse what a view posted in addition to the controls: JSON from the page's script or any
+    other client.
 
-    As raw as any control; it is JSON of the page's own script, or of anybody. Raises RefusalError.
+    It has the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
+    from, the token that the last of them replaces, and optionally a token limit and methods. The
+    values are still raw. Raises RefusalError.
     """
     try:
         posted = json.loads(value) if isinstance(value, str) else None
@@ -148,11 +153,11 @@ def read_from_view(value: object) -> dict[str, Any]:
 
 
 def read_history(value: object, limits: Limits) -> Histories:
-    """Earlier turns, each {"prompt": text, "tokens": ids of the answer}: a list for all lanes, or
-    {lane: list}, where a lane that has not answered yet goes on from AR's answers; as JSON or read
-    already. Nothing for a first question. Raises RefusalError.
+    """Validate earlier turns, each {"prompt": text, "tokens": ids of the answer}. Raises
+    RefusalError.
 
-    Whether the checkpoint knows the tokens is looked up later.
+    The value is a list for all lanes, or {lane: list}, as JSON or parsed. A lane without its own
+    list continues from AR's. Whether the checkpoint has the tokens is checked later.
     """
     posted = _parsed(value) if isinstance(value, str) else value
     if isinstance(posted, dict):
@@ -176,7 +181,9 @@ def _turns(posted: object, limits: Limits) -> tuple[Turn, ...]:
 
 
 def _turn(posted: object, limits: Limits) -> Turn:
-    """A question as any prompt, and an answer no longer than this app lets one be."""
+    """Validate a turn: its question like any prompt, and its answer up to this app's token
+    limit.
+    """
     given = posted if isinstance(posted, dict) else {}
     tokens = given.get("tokens")
     if not isinstance(tokens, list) or len(tokens) > limits.max_new_tokens:
@@ -192,10 +199,10 @@ def _turn(posted: object, limits: Limits) -> Turn:
 def read_link(
     query: Mapping[str, str], limits_of: Callable[[object], Limits], default: str
 ) -> tuple[dict[str, Any], str]:
-    """The values that a link holds, by control, and a sentence on what was left out, or nothing.
+    """Return the values in a link by control, and a sentence about those left out (or "").
 
-    limits_of: of a checkpoint, raises RefusalError for one that is not listed; default: the one to
-    go by where the link names none.
+    limits_of: returns a checkpoint's limits; raises RefusalError if it is not listed. default: the
+    checkpoint if the link has none.
     """
     values: dict[str, Any] = {}
     refusals: list[str] = []
@@ -218,8 +225,9 @@ def read_link(
 
 
 def _by_control(query: Mapping[str, str]) -> dict[str, str]:
-    """What the link says of each control. Older links say ``view`` where newer ones say ``lanes``;
-    any other ``view`` is none of ours."""
+    """Return the link's texts by control. Older links have ``view`` instead of ``lanes``; any other
+    ``view`` is not ours.
+    """
     texts = {name: query[each.link] for name, each in LINKED.items() if each.link in query}
     if query.get("view") in ("race", "mars", "ar"):
         texts.setdefault("view", query["view"])
@@ -231,7 +239,7 @@ def _checkpoint_first(name: str) -> tuple[bool, int]:
 
 
 def _value(text: str) -> object:
-    """A switch, a number or the text as it is, for the settings to judge."""
+    """Parse a switch or a number; anything else stays text for the settings to validate."""
     if text in SWITCH:
         return SWITCH[text]
     if len(text) > MAX_DIGITS:

@@ -20,23 +20,25 @@ WAYS = ASSETS / "results" / "page_ways.json"
 EXACT, FAST = "Exact", "Fast"
 NAMES = (EXACT, FAST)
 LEAST_AGREEMENT = 0.2
-"""Share of answers with AR's own tokens; a way with less is too bold for everyday use."""
+"""Minimum share of answers with exactly AR's tokens; below it, settings are too aggressive for
+everyday use.
+"""
 VERIFIED = ("tau", "block_size", "lossless", "groups", "lookup")
-"""The settings that Exact names."""
+"""Settings of the preset Exact."""
 UNVERIFIED = ("tau", "block_size", "lossless", "metric", "threshold")
-"""The settings that Fast names."""
+"""Settings of the preset Fast."""
 CONTROLS = (*dict.fromkeys((*VERIFIED, *UNVERIFIED)), "auto")
-"""The controls that a preset may set."""
+"""Controls that a preset may set."""
 Changes = Mapping[str, Any]
-"""Setting -> value."""
+"""Values by setting."""
 
 
 @cache
 def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
-    """Return the presets of a checkpoint, by name, each with the settings that it changes.
+    """Return the presets of a checkpoint by name, each with the settings that it changes.
 
-    Fast is the fastest of the measured ways that keep unverified tokens. It is offered only if it
-    was faster than Exact in the same run.
+    Fast is the fastest of the measured settings that keep unverified tokens. It is offered only if
+    it was faster than Exact in the same run.
     """
     rows = json.loads(measured.read_text(encoding="utf-8"))["ways"] if measured.is_file() else []
     found = {EXACT: named(DEFAULTS, VERIFIED)}
@@ -61,8 +63,7 @@ def named(settings: DecodeSettings, names: tuple[str, ...]) -> Changes:
 
 
 def controls_of(changes: Changes) -> dict[str, Any]:
-    """Return the controls that show these settings. The slider of B is left out where B is chosen
-    automatically."""
+    """Return the controls that show these settings, without the slider of B if B is automatic."""
     values = dict(changes)
     if "block_size" in values:
         values["auto"] = values["block_size"] == AUTO

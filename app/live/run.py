@@ -1,7 +1,7 @@
-"""The Live tab: the run of a visitor, methods in lanes that are steered while they run, and what
-each control does.
+"""The Live tab's run: methods in lanes that can be steered while they run; and the handlers of its
+controls.
 
-Values come in raw and text goes out; knows no gradio type, no component and no drawing.
+Values arrive raw; results are text.
 """
 
 from __future__ import annotations
@@ -46,21 +46,22 @@ NOTE_TOO_HARD = "This is more than a model of this size can do: see what it make
 
 
 class LiveLog(RunLog):
-    """The lines of lanes. A status is shown until the next forward or, of the kind ``note``, until
-    another follows."""
+    """Lines of lanes. A status is shown until the next forward; one of the kind ``note`` until
+    another status.
+    """
 
     def __init__(self, titles: Mapping[str, str], pace: float) -> None:
-        """``titles``: of the lanes by their names, in their order."""
+        """Create the log. titles: of the lanes, by name in their order."""
         lanes = [{"lane": name, "title": title} for name, title in titles.items()]
         super().__init__({"lanes": lanes, "pace": pace})
         self._lanes = tuple(titles)
 
     def refuse(self, text: str) -> None:
-        """End every lane with a sentence that says why nothing can be run."""
+        """End every lane with a message why it cannot run."""
         self._end("error", text)
 
     def stop(self) -> None:
-        """End every lane, of which nothing was run, as its visitor wished."""
+        """End every lane as cancelled by the visitor, before anything ran."""
         self._end("cancelled", "")
 
     def _end(self, reason: str, text: str) -> None:
@@ -69,7 +70,7 @@ class LiveLog(RunLog):
 
 
 class LiveRun(TabRun[LiveOrder]):
-    """Its lanes start together and share the device in turn, each until the deadline."""
+    """A run whose lanes start together and share the device in turn, each until the deadline."""
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
         log = LiveLog(order.titles, order.pace)
@@ -81,19 +82,19 @@ class LiveRun(TabRun[LiveOrder]):
         return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """All lanes, then the verdicts: judging never takes the machine from a timed lane."""
+        """Run all lanes, then judge their answers, so that judging takes no time from a lane."""
         order, task = self.order, self.book.task(self.order.prompt)
         self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
-        if self.order.settings != order.settings:  # moved while they were made
+        if self.order.settings != order.settings:  # changed while the lanes were built
             self._set(lambda settings: self.order.settings)
         yield from self.follow()
-        # Where the model wrote all of it: judging Python runs it, and what a visitor gave it to go
-        # on from is theirs, earlier turns too.
+        # Only if the model wrote all of it. Judging Python code runs it, and tokens or turns that
+        # the run continues from are the visitor's input.
         if not self.order.goes_on:
             self.judge_all(served, "lane", self.order.prompt)
 
     def advance(self) -> None:
-        """New lines, then who else is on the device."""
+        """Log new lines, then what the lanes wait for or share."""
         situation = waiting_sentence(lane.run for lane in self.running)
         self.collect()
         if self.running:
@@ -101,7 +102,7 @@ class LiveRun(TabRun[LiveOrder]):
             self.log.say(situation, "note" if is_begun else "waiting")
 
     def steer(self, steering: Steering) -> None:
-        """Let settings and pace act from the next forward on."""
+        """Apply settings and pace from the next forward on."""
         if not self.transcripts:
             self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
         self._set(steering.applied_to)
@@ -113,7 +114,7 @@ class LiveRun(TabRun[LiveOrder]):
             self.log.add("pace", {"pace": steering.pace})
 
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
-        """From the next forward on."""
+        """Change the lanes' settings from the next forward on."""
         for lane in self.transcripts:
             method = self.order.method_of(lane.name)
             steered = settings_for(method, change(lane.run.settings))
@@ -122,14 +123,14 @@ class LiveRun(TabRun[LiveOrder]):
 
 
 class LiveHandlers(TabHandlers[LiveRun]):
-    """The tab's behaviour; one object serves every visitor, told apart by session."""
+    """Handlers of the tab; one object serves every visitor, by session."""
 
     pause = SLOW_POLL_SECONDS
 
     def __init__(
         self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
-        """``settle``: hears of every session that runs something."""
+        """Create the handlers. settle: called with every session that runs something."""
         super().__init__(engines, logs, book)
         self._settle = settle
         settings = engines.settings
@@ -137,16 +138,18 @@ class LiveHandlers(TabHandlers[LiveRun]):
         self.shared = SharedRuns(folder, settings.max_import_bytes)
 
     def read(self, values: Mapping[str, Any]) -> LiveRun:
-        """What these controls ask for, not begun yet. Raises RefusalError."""
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
         order = read_live_order(values, self.limits(values))
         return LiveRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """The log of what cannot be begun."""
+        """Return an empty log for a run that cannot start."""
         return LiveLog({"mars": TITLES["mars"]}, 0.0)
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
-        """What is wrong with these controls, if anything."""
+        """Return what is wrong with these controls, or None."""
         try:
             order = self.read(values).order
             served = self.engines.get(order.checkpoint, timeout=0.0) if order.goes_on else None
@@ -159,15 +162,20 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return None
 
     def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """As every tab's; who runs something has settled for its checkpoint."""
+        """Run as in every tab. A visitor who runs something also keeps the current checkpoint
+        selected.
+        """
         self._settle(session)
         yield from super().run(session, values, owner)
 
     def run_from_view(
         self, session: str, posted: object, values: Mapping[str, Any], owner: str = ""
     ) -> Iterator[tuple[str | None, str]]:
-        """As ``run``, for what a view posted (``read_from_view``): values, each with no sentence,
-        or a sentence alone on why nothing was begun; what was measured stays on show then."""
+        """Run what a view posted (``read_from_view``).
+
+        Yields values, each with an empty sentence. If the run cannot start, yields only None with a
+        sentence, and the page keeps the previous run.
+        """
         try:
             wanted = {**values, **read_from_view(posted)}
             refusal = self.check(wanted)
@@ -180,11 +188,13 @@ class LiveHandlers(TabHandlers[LiveRun]):
             yield value, ""
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-        """The controls that a shared link sets, and a sentence on what it could not."""
+        """Return the controls that a shared link sets, and a sentence about those it could not
+        set.
+        """
         return read_link(query, self.engines.limits, self.engines.default)
 
     def remark(self, prompt: object, checkpoint: object) -> str:
-        """A quiet sentence on a prompt that may be run but not as people may think, or nothing."""
+        """Return a remark on a prompt that can run but may disappoint; empty for none."""
         entry = self.engines.entries.get(str(checkpoint))
         if not isinstance(prompt, str) or not prompt.strip() or entry is None:
             return ""
@@ -198,8 +208,10 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
 
     def nearest(self, prompt: object, checkpoint: object) -> str:
-        """For a checkpoint that knows only its tasks, the one that is most like what was typed;
-        nothing where that is such a task, or nothing was typed."""
+        """Return the task nearest to the typed prompt, for a checkpoint that knows only its tasks.
+
+        Empty if nothing was typed or the prompt is one of its tasks.
+        """
         entry = self.engines.entries.get(str(checkpoint))
         is_typed = isinstance(prompt, str) and bool(prompt.strip())
         if not is_typed or entry is None or self.remark(prompt, checkpoint) != NOTE_UNKNOWN:
@@ -207,7 +219,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return self.book.nearest(str(prompt)).prompt
 
     def steer(self, session: str, values: Mapping[str, Any]) -> None:
-        """Move the visitor's own run, if there is one. Raises RefusalError."""
+        """Change the visitor's own run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
         limits = self.engines.limits(run.order.checkpoint if run else self.engines.default)
         steering = read_steering(values, limits)
@@ -215,8 +227,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
             run.steer(steering)
 
     def preset(self, session: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The controls of a checkpoint's preset, in force at once; none where it is not offered.
-        Raises RefusalError."""
+        """Apply a preset of the checkpoint at once and return its controls; empty if it is not
+        offered. Raises RefusalError.
+        """
         changes = presets_of(str(values.get("checkpoint"))).get(name)
         if changes is None:
             return {}
@@ -226,7 +239,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
 
 def offer(task: str) -> str:
-    """A task on a button: as much of its first line as fits."""
+    """Return a task as text for a button: the beginning of its first line."""
     line = task.splitlines()[0]
     return OFFER.format(line if len(line) <= OFFER_CHARS else f"{line[:OFFER_CHARS].rstrip()}…")
 
@@ -240,7 +253,7 @@ def start_lanes(
 ) -> list[Transcript]:
     """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
 
-    max_seconds: the deadline of each lane by the wall clock, rests of slow motion included.
+    max_seconds: deadline of each lane in wall-clock time, including the pauses of slow motion.
     """
     check_order(served, order)
     contexts = {lane: context_of(served, order, lane) for lane in order.lanes}
@@ -267,8 +280,9 @@ def start_lanes(
 
 
 def check_order(served: Served, order: LiveOrder) -> None:
-    """Raises RefusalError for tokens that no text of this checkpoint could go on from, and for
-    answers that it cannot have written."""
+    """Raise RefusalError for given tokens that this checkpoint cannot continue, and for answers
+    that it cannot have written.
+    """
     tokenizer = served.checkpoint.tokenizer
     given = {token for lane in order.lanes for token in order.given_to(lane)}
     if any(not 0 <= token < tokenizer.size for token in given):
@@ -285,8 +299,7 @@ def check_order(served: Served, order: LiveOrder) -> None:
 
 
 def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
-    """What stands before the prompt of a lane: of the turns that were posted those that leave room
-    for the answer."""
+    """Return the context of a lane's prompt: the posted turns that leave room for the answer."""
     posted = order.history_of(lane)
     room = served.engine.capacity - order.settings.max_new_tokens
     tokenizer = served.checkpoint.tokenizer
@@ -298,7 +311,7 @@ def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
 def fitting(
     tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
 ) -> tuple[Turn, ...]:
-    """The latest turns that stand whole before the prompt within ``room`` tokens."""
+    """Return the latest turns that fit as a whole before the prompt, within ``room`` tokens."""
     left = room - len(tokenizer.encode_prompt(prompt, system=system))
     num_kept = 0
     for turn in reversed(history):

@@ -1,10 +1,9 @@
-"""Links that replay a run: the run itself in the link, or kept here under a name that cannot be
-guessed.
+"""Links that replay a run. A link contains the run itself, or the random name of a stored run.
 
-A run that comes by a link comes from anybody: whatever brings it, the trace reader checks it and
-writes it anew (``app/imported_runs.py``), verdicts are left out, and what is drawn of it is marked
-as a recording. Kept are checked runs alone, in the folder MARS_DATA, few of one address in an hour
-and so many in all: where there is no room the oldest goes, and its link with it. Knows no gradio.
+A shared run is untrusted. The trace reader validates it and writes it again
+(``app/imported_runs.py``), verdicts are left out, and the page labels it as a recording. Only
+validated runs are stored, in the folder MARS_DATA: at most MAX_OF_ONE per address and hour,
+MAX_KEPT in total. When the store is full, the oldest run is evicted and its link stops working.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mars_runtime.trace import Header, read_trace
 
 MAX_LANES = 4
 MAX_KEPT, MAX_KEPT_BYTES = 2000, 200_000_000
-MAX_OF_ONE, HOUR = 30, 3600.0  # runs that one address may leave in an hour
+MAX_OF_ONE, HOUR = 30, 3600.0  # runs that one address may store in an hour
 NAME_BYTES = 16
 NAME = re.compile(r"[\w-]{22}", re.ASCII)
 UNREADABLE = "The run in this link cannot be read: ask for the link again."
@@ -41,8 +40,9 @@ _log = logging.getLogger(__name__)
 
 
 class SharedRuns:
-    """What links of this page stand for. ``folder``: where runs are kept, None for nowhere;
-    ``max_chars``: of a run."""
+    """Runs behind the page's links. folder: where runs are stored; None disables storing.
+    max_chars: maximum length of a run.
+    """
 
     def __init__(self, folder: Path | None, max_chars: int) -> None:
         self._folder = folder
@@ -51,8 +51,10 @@ class SharedRuns:
         self._kept_by = Window(MAX_OF_ONE, HOUR)
 
     def read(self, given: object, address: str) -> dict[str, Any]:
-        """``{"value": the race view's}`` of ``{"value": a run as a link brings it}`` or ``{"name":
-        of one that is kept}``; or ``{"error": one sentence}``."""
+        """Return ``{"value": the race view's}`` or ``{"error": one sentence}``.
+
+        given: ``{"value": the run in a link}`` or ``{"name": of a stored run}``.
+        """
         asked: Mapping[str, Any] = given if isinstance(given, dict) else {}
         if "name" not in asked:
             return self._checked(asked.get("value"), address)
@@ -60,7 +62,7 @@ class SharedRuns:
         return {"error": GONE} if value is None else self._checked(value, address)
 
     def keep(self, given: object, address: str) -> dict[str, Any]:
-        """``{"name": under which a run is kept from now on}`` or ``{"error": one sentence}``."""
+        """Store a run and return ``{"name": its name}``, or ``{"error": one sentence}``."""
         if self._folder is None:
             return {"error": NOT_KEPT}
         if not self._kept_by.admits(address):
@@ -78,7 +80,7 @@ class SharedRuns:
         return {"name": name}
 
     def _write(self, folder: Path, name: str, content: bytes) -> None:
-        """Raises OSError. The oldest go until there is room."""
+        """Write a run, evicting the oldest until it fits. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         kept = sorted((path.stat().st_mtime, path) for path in folder.glob("*.run.gz"))
         sizes = sum(path.stat().st_size for _, path in kept) + len(content)
@@ -94,7 +96,7 @@ class SharedRuns:
             partial.unlink(missing_ok=True)
 
     def _kept(self, name: object) -> str | None:
-        """What is kept under a name, None for nothing."""
+        """Return the stored run of that name; None if there is none."""
         if self._folder is None or not isinstance(name, str) or not NAME.fullmatch(name):
             return None
         try:
@@ -105,8 +107,10 @@ class SharedRuns:
             return None
 
     def _checked(self, value: object, address: str) -> dict[str, Any]:
-        """A run, checked and written anew: the first line names its lanes, each further line is
-        ``<lane>\\t<trace line>``."""
+        """Validate a run and write it again; return its value or an error.
+
+        Its first line names the lanes; each further line is ``<lane>\\t<trace line>``.
+        """
         if not isinstance(value, str) or len(value) > self._max_chars:
             return {"error": UNREADABLE}
         head, *lines = value.split("\n")
@@ -130,7 +134,7 @@ class SharedRuns:
 
 
 def _lanes(head: str) -> list[str]:
-    """The names of the lanes that a first line tells; none where it tells nothing of use."""
+    """Return the names of the lanes in a first line; empty if it is invalid."""
     try:
         told = json.loads(head)["lanes"]
         names = [each["lane"] for each in told]
@@ -145,5 +149,5 @@ def _titled(names: list[str]) -> list[dict[str, str]]:
 
 
 def _when(header: Header) -> str:
-    """``2026-11-24, on AMD EPYC, 2 cores``."""
+    """Return when and on what the run was made: ``2026-11-24, on AMD EPYC, 2 cores``."""
     return ", on ".join(part for part in (header.date[:10], header.hardware) if part) or "a link"

@@ -1,8 +1,8 @@
-"""The Live tab: which components there are, where they stand, and their wiring to the handlers.
+"""The Live tab: its components, their layout and their events.
 
-Links, and the runs that views of the page start, work in the browser (``assets/web/views/page``): a
-view's event presses a hidden button whose script sets the controls and hands over what no control
-holds; then the run is one like any other. Decides and draws nothing.
+Links, and runs started from views of the page, work in the browser (``assets/web/views/page``): a
+view's event presses a hidden button, whose script sets the controls and passes what no control has.
+From there the run is like any other.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from mars_runtime.model.registry import Entry
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
-"""The turn that Run begins: the page's conversation goes with it."""
+"""Script of Run: adds the page's conversation to the posted values."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 
 @dataclass
 class LiveTab:
-    """The components of the Live tab that events read or write, each set where it is built."""
+    """Components of the Live tab that events read or write, set as they are built."""
 
     controls: dict[str, Field] = field(default_factory=dict)
     sets: dict[str, gr.Row] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class LiveTab:
 
 
 def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
-    """Build the tab; ``first`` is shown until a visitor runs something."""
+    """Build the tab. first: the recording shown until a visitor runs something."""
     tab, engines = LiveTab(), live.engines
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
@@ -121,7 +121,9 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
 
 
 def layers_of(engines: Engines) -> Answer:
-    """What the panel "Layers" asks; gradio marks it, so it is a function of its own."""
+    """Return the server function of the panel "Layers"; a new one, because Gradio sets attributes
+    on it.
+    """
 
     def layers(fed: Any, request: gr.Request) -> Any:
         return told_layers(engines, fed, owner_of(request))
@@ -130,7 +132,7 @@ def layers_of(engines: Engines) -> Answer:
 
 
 def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
-    """What links ask that bring a run, and who asks for one."""
+    """Return the server functions of links: one that reads a run, and one that stores it."""
 
     def shared(asked: Any, request: gr.Request) -> Any:
         return runs.read(asked, owner_of(request))
@@ -167,7 +169,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
         tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
-    # Below Run, which must not move while a hand is on its way to it.
+    # Below Run, so that Run does not move just before a click.
     tab.remark = gr.Markdown("", elem_id="remark")
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
@@ -212,8 +214,11 @@ def _more(tab: LiveTab, engines: Engines) -> None:
 
 
 def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The controls that an example changes: to its own settings where it has some; back to those
-    that the page opens with where another's are still in force."""
+    """Return the controls that an example changes.
+
+    An example with its own settings sets them. Otherwise, if another example's settings are still
+    in force, they return to the page's initial ones.
+    """
     own = EXAMPLE_SETTINGS.get(family)
     if own is not None:
         return controls_of(own)
@@ -222,23 +227,26 @@ def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 def preset_classes(is_chosen: bool) -> list[str]:
-    """How a preset's button looks (``views/page/page.css``)."""
+    """Return the CSS classes of a preset's button (``views/page/page.css``)."""
     return ["preset", "chosen"] if is_chosen else ["preset"]
 
 
 def holder(entry: Entry) -> str:
-    """The checkpoint that the page can have a conversation with, or nothing: those that know single
-    tasks hold none."""
+    """Return the checkpoint's name if it can have conversations; empty if it knows only single
+    tasks.
+    """
     return "" if set_for(entry) == TASKS else entry.name
 
 
 def note_on(entry: Entry) -> str:
-    """What to expect of a checkpoint, above its examples."""
+    """Return what to expect of a checkpoint, shown above its examples."""
     return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE
 
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Join everything but the checkpoint (``layout/page.py``), links and runs that views start."""
+    """Wire the tab, except the checkpoint (``layout/page.py``), links and runs started from
+    views.
+    """
     _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
     _wire_examples(tab, handlers.book)
@@ -247,7 +255,9 @@ def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Run, the remark on its prompt, and Stop. Builds what the conversation travels in, hidden."""
+    """Wire Run, the remark on its prompt, and Stop. Builds a hidden field that carries the
+    conversation.
+    """
     history = gr.Textbox(visible="hidden", elem_id="history")
     triggers = [tab.buttons["run"].click, tab.prompt.submit]
     inputs = {**{name: tab.controls[name] for name in POSTED}, HISTORY: history}
@@ -263,7 +273,7 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """What is steered acts on the next forward of the visitor's own run."""
+    """Wire steered controls: a change applies to the visitor's own run from the next forward on."""
 
     def steer(request: gr.Request, *values: Any) -> None:
         with in_words():
@@ -290,7 +300,7 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _mark_presets(checkpoint: Any, *values: Any) -> list[Any]:
-    """Those that this checkpoint has; the one in force stands out, however it came about."""
+    """Show the presets of this checkpoint and highlight the one in force, however it was set."""
     offered = presets_of(str(checkpoint))
     chosen = preset_of(dict(zip(CONTROLS, values, strict=True)), offered)
     return [
@@ -300,8 +310,8 @@ def _mark_presets(checkpoint: Any, *values: Any) -> list[Any]:
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
-    """Examples, which also run."""
-    seen = gr.State({})  # family -> how many of its examples this visitor has seen
+    """Wire the example buttons, which also start a run."""
+    seen = gr.State({})  # number of the visitor's latest example by family
     for family, chip in tab.chips.items():
 
         def another(counts: dict[str, int], *values: Any, family: str = family) -> list[Any]:
@@ -317,9 +327,11 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
 
 
 def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Before anything is run, who typed what a checkpoint of tasks does not know is offered the
-    nearest task. Builds a copy of the prompt, hidden: what reads the box itself would take a
-    refusal away from it."""
+    """Offer the nearest task while the visitor types a prompt that the checkpoint does not know.
+
+    Builds a hidden copy of the prompt: an event that read the box itself would remove its error
+    message.
+    """
     prompt, checkpoint = tab.controls["prompt"], tab.controls["checkpoint"]
     typed = gr.Textbox(visible="hidden")
     prompt.change(None, [prompt], [typed], js="(prompt) => prompt", **IN_BROWSER)
@@ -340,14 +352,14 @@ def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Runs that a view started. Builds what is hidden."""
+    """Wire runs that a view starts. Builds the hidden components."""
     posted = gr.Textbox(visible="hidden", elem_id="asked")
     button = gr.Button("Run what was asked for", visible="hidden", elem_id="ask")
 
     def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
         named = dict(zip(POSTED, values, strict=True))
         remark: Any = ""
-        if posted == "":  # the controls were moved, and nothing is to be run
+        if posted == "":  # only the controls were set
             yield gr.skip(), gr.skip()
             return
         owner = owner_of(request)
@@ -375,8 +387,9 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
 def wire_links(
     page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, checkpoints: CheckpointHandlers
 ) -> None:
-    """Wire the button that copies a link, and set the controls by the link that the page is opened
-    with, or as they were before the page was reloaded."""
+    """Wire the button that copies a link. When the page opens, set the controls from its link, or
+    to their values before a reload.
+    """
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
     controls = [tab.controls[name] for name in SHARED]

@@ -1,7 +1,7 @@
-"""Reads what the Load lab tab, or anyone who posts past it, sends. Knows no gradio or engine.
+"""Validates the values of the Load lab tab's controls.
 
-Every value arrives raw; a refusal is one sentence that names what to change. What may be asked is
-bounded, so that one visitor cannot keep the machine busy for long.
+Every value arrives raw, from the page or any other client. An error is one sentence that names what
+to change. Sizes are bounded so that one visitor cannot occupy the machine for long.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"
 QUESTIONS = {COMPARE: "ways on the same arrivals", CURVE: "saturation curve"}
 RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
-"""Of the rate that was chosen: the points of a curve."""
+"""Points of a curve, as shares of the chosen rate."""
 MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
 MAX_REQUESTS, MAX_IN_ALL = 120, 400
-"""Requests of one part of a run, and of all parts of a round."""
+"""Maximum requests of one part of a run, and of all parts of a round."""
 MAX_RECORDED_CHARS = 4000
 SEED = 13
 
@@ -43,8 +43,8 @@ SEED = 13
 class Traffic:
     """One part of a run: a method on its arrivals.
 
-    rate: requests per second that the arrivals stand for. seconds: for which they come. round: from
-    0; every round repeats the same arrivals.
+    rate: requests per second of the arrivals. seconds: their duration. round: from 0; every round
+    repeats the same arrivals.
     """
 
     way: Way
@@ -56,7 +56,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class TrafficOrder:
-    """A run as asked for. budget: seconds in which every second request wants its answer."""
+    """A validated request. budget: seconds in which every second request needs its answer; None for
+    no limit.
+    """
 
     question: str
     kind: str
@@ -70,11 +72,11 @@ class TrafficOrder:
 
     @property
     def ways(self) -> tuple[Way, ...]:
-        """Those of the parts, each once."""
+        """Methods of the parts, each once."""
         return tuple({part.way.name: part.way for part in self.parts}.values())
 
     def head(self) -> dict[str, Any]:
-        """The run as the component is told of it."""
+        """Return the first line for the component."""
         return {
             "question": self.question,
             "kind": KINDS[self.kind],
@@ -87,14 +89,18 @@ class TrafficOrder:
 
 
 def read_recorded(value: object, limits: Limits) -> str:
-    """Arrivals as they were typed; judged where they are wanted. Raises RefusalError."""
+    """Validate the type and length of recorded arrivals; their content is validated when it is
+    used. Raises RefusalError.
+    """
     if not isinstance(value, str) or len(value) > MAX_RECORDED_CHARS:
         raise RefusalError("recorded", "Give the recorded arrivals as a short list of seconds.")
     return value
 
 
 def read_ways(value: object, limits: Limits) -> tuple[str, ...]:
-    """Names of ways, in the order of the list, each once. Raises RefusalError."""
+    """Validate the names of methods; return each once, in the order of the list. Raises
+    RefusalError.
+    """
     known = ways_of(Bounds())
     given = value if isinstance(value, (list, tuple)) else ()
     if not given or not all(isinstance(each, str) and each in known for each in given):
@@ -118,11 +124,11 @@ TRAFFIC = (
     CHECKPOINT,
     SYSTEM,
 )
-"""The controls of the tab."""
+"""Controls of the tab."""
 
 
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
-    """All of the tab's controls as an order. Raises RefusalError."""
+    """Validate all controls of the tab. Raises RefusalError."""
     found = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
     count("max_new_tokens", 2, MAX_TOKENS).read(found["max_new_tokens"], limits)
     try:
@@ -154,14 +160,14 @@ def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrde
 
 
 def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traffic]:
-    """The parts in the order in which they run: at each rate the methods take turns."""
+    """Yield the parts in the order in which they run: at each rate the methods take turns."""
     for same in by_rate:
         for turn in range(num):
             yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
 
 
 def _parts(way: Way, found: Mapping[str, Any]) -> list[Traffic]:
-    """What one way gets: the arrivals once, or a curve of rates."""
+    """Return the parts of one method: the arrivals once, or a curve of rates."""
     seconds, kind = found["seconds"], found["kind"]
     if kind == "recorded":
         if found["question"] == CURVE:
@@ -176,6 +182,6 @@ def _parts(way: Way, found: Mapping[str, Any]) -> list[Traffic]:
     make = workload.poisson if kind == "poisson" else workload.bursts
     shares = RATE_SHARES if found["question"] == CURVE else (1.0,)
     rates = [share * found["rate"] for share in shares]
-    # A part without any arrival would show nothing.
+    # A part without arrivals would show nothing.
     drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
     return [Traffic(way, moments, rate, seconds) for rate, moments in drawn]

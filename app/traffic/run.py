@@ -1,9 +1,8 @@
-"""Traffic: what the tab does, and the run of a visitor: methods by turns on the same arrivals.
+"""The Load lab's run: methods in turn on the same arrivals.
 
-The first line of a value (``run_log.py``) names the ways; further lines are ticks of
-a part that goes on, decisions of the controller, points of a curve, and at the end agreement with
-AR and a simulated day. The requests of a part leave a place of the engine to other visitors. Knows
-no gradio, drawing or model.
+The first line of a value (``run_log.py``) names the methods. Further lines are ticks of the current
+part, decisions of the controller, points of a curve, and at the end agreement with AR and a
+simulated day. A part leaves one of the engine's slots to other visitors.
 """
 
 from __future__ import annotations
@@ -38,13 +37,15 @@ from mars_runtime.traffic.simulate import (
 from mars_runtime.traffic.workload import Ask, Workload, asks_of
 
 USUAL_RATE, CHAT_RATE = 12.0, 3.0
-"""Requests per second that the tab opens with: near what two cores can do."""
+"""Initial requests per second, for tiny models and for chat models: near what two cores can
+serve.
+"""
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
-"""After the last arrival: what goes on then is cut, so that no part drags on."""
+"""Seconds after the last arrival at which unfinished requests are cut."""
 ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
 NUM_SAMPLED = 8
-"""Requests that plain AR answers afterwards, where it was not among the ways."""
+"""Number of requests that plain AR answers afterwards if it was not one of the methods."""
 CANNOT_PAY = (
     "Drafting does not pay at this rate: the requests keep this machine busy already, and a pass "
     "that also drafts takes as much longer as it saves."
@@ -58,8 +59,9 @@ NOBODY = -1
 
 
 class TrafficRun(TabRun[TrafficOrder]):
-    """All parts of an order, one after the other, until the deadline of all. Methods take turns in
-    every round (``app/rounds.py``)."""
+    """All parts of an order, one after the other, until a common deadline. Methods take turns in
+    every round (``app/rounds.py``).
+    """
 
     def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:
         super().__init__(RunLog(order.head()), order, book, max_seconds)
@@ -72,13 +74,13 @@ class TrafficRun(TabRun[TrafficOrder]):
         self._waits: dict[tuple[str, float], list[float]] = {}
 
     def cancel(self) -> None:
-        """End every request within one forward, and begin nothing else."""
+        """End every request within one forward and start nothing else."""
         super().cancel()
         if self._drive is not None:
             self._drive.stop()
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """The parts, then what is computed of them."""
+        """Run the parts, then compute what follows from them."""
         if served.is_elsewhere:
             raise RefusalError("checkpoint", ELSEWHERE)
         self._until = time.monotonic() + self.max_seconds
@@ -93,7 +95,7 @@ class TrafficRun(TabRun[TrafficOrder]):
                 told += f", {part.rate:g} requests/s"
             asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, told)
             found = yield from self._driven(served, part, asks, tell)
-            self._records[part.way.name] = found  # of a curve the latest
+            self._records[part.way.name] = found  # for a curve: the latest part
             self._num_served += len(found)
         if not self._is_over:
             yield from self._held_against_ar(served)
@@ -121,7 +123,9 @@ class TrafficRun(TabRun[TrafficOrder]):
         tell: Callable[[Progress], None],
         places: int = 0,
     ) -> Generator[Wait, None, Records]:
-        """Drive a part in a thread of its own; tell of it twice a second. Raises EngineError."""
+        """Drive a part in a thread; call ``tell`` with its progress twice a second. Raises
+        EngineError.
+        """
         places = places or self._places
         left = min(max(0.0, self._until - time.monotonic()), part.seconds + DRAIN_SECONDS)
         workload = Workload(part.arrivals, asks, part.way, places, len(asks), left, self.owner)
@@ -140,7 +144,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         try:
             while is_alive and not self.is_cancelled:
                 yield partial(thread.join, TICK_SECONDS)
-                is_alive = thread.is_alive()  # before its progress is read, so that all is told
+                is_alive = thread.is_alive()  # read before the progress, so nothing is missed
                 tell(drive.progress)
         finally:
             drive.stop()
@@ -150,7 +154,9 @@ class TrafficRun(TabRun[TrafficOrder]):
         return drive.progress.records
 
     def _tell(self, part: Traffic, told: str, progress: Progress) -> None:
-        """What goes on and the figures up to now; at the end of the part all else."""
+        """Log the state and the figures so far; at the end of the part also its decisions and its
+        point.
+        """
         found = figures_of(progress.records, progress.now)
         asked = len(part.arrivals)
         self.log.say(f"{told}: {found.num_done} of {asked} requests answered…", "running")
@@ -169,13 +175,14 @@ class TrafficRun(TabRun[TrafficOrder]):
     def _closed(
         self, served: Served, way: Way, asks: tuple[Ask, ...], places: int = 0
     ) -> Generator[Wait, None, Records]:
-        """Requests that are all there at the start, and of which nothing is told."""
+        """Run requests that are all there at the start, without logging them."""
         part = Traffic(way, (0.0,) * len(asks), 0.0, 0.0)
         return (yield from self._driven(served, part, asks, lambda _: None, places))
 
     def _held_against_ar(self, served: Served) -> Iterator[Wait]:
-        """The share of each way's tokens that plain AR wrote too: of all requests where it was
-        among the ways, else of a few that it answers now."""
+        """Log the agreement of each method with plain AR: over all requests if AR was one of the
+        methods, otherwise over a few that AR answers now.
+        """
         self.log.say("Holding the answers against those of plain AR…", "running")
         is_sampled = AR not in self._records
         if is_sampled:
@@ -187,7 +194,7 @@ class TrafficRun(TabRun[TrafficOrder]):
             self.log.add("agreement", line)
 
     def _simulated(self, served: Served) -> Iterator[Wait]:
-        """What a day of such requests would need, from costs measured now, by the last way."""
+        """Log the simulated day for the last method, from costs measured now."""
         self.log.say("Measuring costs for the simulated day…", "running")
         way = self.order.parts[-1].way
         again = tuple(islice(cycle(self._asks), 3 * self._places))
@@ -209,8 +216,9 @@ class TrafficRun(TabRun[TrafficOrder]):
             self.log.say(f"{said} {CANNOT_PAY}" if self._cannot_pay() else said, "finished")
 
     def _cannot_pay(self) -> bool:
-        """Whether half of the lossless answers took no less time than half of AR's, by medians
-        over the rounds, at the highest rate."""
+        """Whether the lossless median latency was not lower than AR's, by medians over the rounds
+        at the highest rate.
+        """
         rate = max(part.rate for part in self.order.parts)
         waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
         if not all(waits):
@@ -220,26 +228,28 @@ class TrafficRun(TabRun[TrafficOrder]):
 
 
 class TrafficHandlers(TabHandlers[TrafficRun]):
-    """The tab's behaviour; one object serves every visitor, told apart by session."""
+    """Handlers of the tab; one object serves every visitor, by session."""
 
     most_tokens = MAX_TOKENS
 
     def rate(self, checkpoint: object) -> float:
-        """Requests per second to begin with; a chat model is larger."""
+        """Return the initial requests per second; lower for a chat model, which is larger."""
         return USUAL_RATE if self.engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
 
     def read(self, values: Mapping[str, Any]) -> TrafficRun:
-        """What these controls ask for, not begun yet. Raises RefusalError."""
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
         order = read_traffic_order(values, self.limits(values))
         return TrafficRun(order, self.book, self.engines.settings.max_seconds)
 
     def blank(self) -> RunLog:
-        """The log of what cannot be begun."""
+        """Return an empty log for a run that cannot start."""
         return RunLog({"ways": []})
 
 
 def about(served: Served, places: int) -> dict[str, Any]:
-    """On what it runs, and how many requests are with the engine at once."""
+    """Return the checkpoint and machine of a run, and how many requests are submitted at once."""
     here = served.about
     facts = asdict(here if isinstance(here, Facts) else facts_of(here))
     told = ("checkpoint", "hardware", "dtype", "threads", "versions")
@@ -247,14 +257,16 @@ def about(served: Served, places: int) -> dict[str, Any]:
 
 
 def tick_line(way: str, progress: Progress, found: Figures) -> dict[str, Any]:
-    """The figures of a part up to a moment. tokens: written so far, by all. over: at its end."""
+    """Return the figures of a part so far. tokens: generated by all requests. over: present at its
+    end.
+    """
     tokens = sum(record.num_tokens for record in progress.records)
     over = {"over": True} if progress.is_over else {}
     return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **over, **asdict(found)}
 
 
 def decision_line(way: Way, decision: Decision) -> dict[str, Any]:
-    """A decision, and what it means for a request that is not late: its tau and its B."""
+    """Return a decision, with the tau and B that it sets for a request that is not late."""
     assert way.bounds is not None, "only a controller decides"
     settings = steered(way.settings, way.bounds, decision, NOBODY)
     return {
@@ -272,7 +284,7 @@ def decision_line(way: Way, decision: Decision) -> dict[str, Any]:
 def agreement_lines(
     records: Mapping[str, Sequence[Record]], ar: Sequence[Record], is_sampled: bool
 ) -> Iterator[dict[str, Any]]:
-    """The agreement of each way with the texts of AR; ``num_requests``: that both answered."""
+    """Yield the agreement of each method with AR's texts. ``num_requests``: answered by both."""
     theirs = texts_of(ar)
     for way, own in records.items():
         ours = texts_of(own)
@@ -282,7 +294,7 @@ def agreement_lines(
 
 
 def day_line(way: Way, costs: Costs) -> dict[str, Any]:
-    """The simulated day on one machine and on more, from measured costs."""
+    """Return the simulated day on one machine and on more, from measured costs."""
     busiest = BUSIEST * costs.capacity
     hour = hour_seconds(busiest, DAY_REQUESTS)
     found = fleets(costs, day_arrivals(busiest, hour, 0), MOST_MACHINES)

@@ -1,4 +1,4 @@
-"""The Load lab tab: which components there are, where they stand, and what joins them."""
+"""The Load lab tab: its components, their layout and their events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mars_runtime.methods import LANES, LOOKUP
 from mars_runtime.traffic.controller import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, LOSSLESS, Bounds
 from mars_runtime.traffic.workload import MIXES
 
-SECONDS, NUM_TOKENS = 4, 48  # what the tab opens with
+SECONDS, NUM_TOKENS = 4, 48  # initial values
 USUAL = Bounds()
 WAYS = {
     AR: "plain AR",
@@ -30,7 +30,7 @@ RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
 
 def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Field]) -> None:
-    """Build and wire the tab; ``live``: the controls of the Live tab."""
+    """Build and wire the tab. live: the controls of the Live tab."""
     desk = Desk("load", traffic, live)
     controls, checkpoint = desk.controls, live["checkpoint"]
     with desk.laid_out(page, TRAFFIC, TrafficView):

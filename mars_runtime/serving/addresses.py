@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 
 ORIGINS = "MARS_ALLOWED_ORIGINS"
-"""The environment variable with the origins whose pages may call the endpoint from a browser."""
+"""Environment variable with the origins whose pages may call the endpoint from a browser."""
 EXPOSED = ("retry-after", "x-run-id")
-"""Response headers that scripts of these pages may read, besides those that all may."""
+"""Response headers that scripts of these pages may read, in addition to the usual ones."""
 METHODS = ("GET", "POST", "DELETE")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:[0-9]{1,5})?")
 
@@ -27,11 +27,13 @@ OTHER_HOST = (
 
 
 class OriginsError(ValueError):
-    """A list of origins that browsers would never match; the message is one sentence."""
+    """A list with an invalid origin; the message is one sentence."""
 
 
 def read_origins(text: str) -> tuple[str, ...]:
-    """The origins of a comma-separated list, spelled as browsers send them. Raises OriginsError."""
+    """Parse a comma-separated list of origins, in the spelling that browsers send. Raises
+    OriginsError.
+    """
     origins = tuple(part for each in text.split(",") if (part := each.strip().lower()))
     if not all(each == "*" or _ORIGIN.fullmatch(each) for each in origins):
         raise OriginsError(
@@ -42,8 +44,10 @@ def read_origins(text: str) -> tuple[str, ...]:
 
 
 def cors(origins: Sequence[str]) -> list[Middleware]:
-    """Middleware that lets pages of these origins call the app, never with cookies: the key of the
-    endpoint travels in a header that their scripts set. Without origins there is none."""
+    """Return the middleware that lets pages of these origins call the app; none without origins.
+
+    Cookies are never allowed: the pages' scripts send the endpoint's key in a header.
+    """
     if not origins:
         return []
     return [
@@ -69,18 +73,19 @@ class TrailingSlash:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, under the path without the slash."""
+        """Pass the request on, with the path without the slash."""
         if scope["type"] == "http" and scope["path"].endswith("/"):
             scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
         await self._app(scope, receive, send)
 
 
 class LocalNames:
-    """ASGI middleware: at a loopback address, refuse requests to a name that is not this machine's.
+    """ASGI middleware: at a loopback address, reject requests whose host name is not this
+    machine's.
 
-    A page of another site can have its own name resolve to 127.0.0.1 (DNS rebinding), and its
-    scripts then count as this server's. Their Host header has this server's port, for they connect
-    to it; that of a request which a reverse proxy passes on has the proxy's, or none.
+    With DNS rebinding, a page of another site resolves its own name to 127.0.0.1, and its scripts
+    then count as this server's. The Host header of such a request has this server's port. A request
+    from a reverse proxy has the proxy's port, or none.
     """
 
     def __init__(self, app: Application) -> None:

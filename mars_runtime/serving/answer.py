@@ -1,11 +1,11 @@
-"""What a client is told of a run: a fold over its events, token by token, as OpenAI's JSON.
+"""Fold over the events of a run that produces an answer in OpenAI's JSON, token by token.
 
 The number of tokens per forward changes neither the text, nor where a stop string cuts it, nor the
-number of tokens that are counted. Our figures stand beside OpenAI's fields under one key, ``mars``:
-in a whole answer, or in the last chunk of a stream.
+token count. Our figures are under the key ``mars``: in a whole answer, or in the last chunk of a
+stream.
 
-A run is followed by looking at its events some fifty times a second, which costs the decoding
-thread nothing; when its client leaves, it ends within one forward.
+The events of a run are polled every POLL_SECONDS, which costs the decoding thread nothing. When the
+client disconnects, the run ends within one forward.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A token of the answer: ``start`` and ``end`` are the places in the text, in characters, that
-    it fills; nothing for one that leaves a character incomplete. ``proposal``: as it was predicted.
+    """A token of the answer.
+
+    ``start``, ``end``: the characters of the text that it covers; equal for a token that leaves a
+    character incomplete. ``proposal``: its prediction.
     """
 
     token: int
@@ -57,7 +59,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What is new: text, and the tokens that it is made of."""
+    """New text, and the tokens that it consists of."""
 
     text: str = ""
     tokens: tuple[Told, ...] = ()
@@ -67,12 +69,12 @@ class Piece:
 
 
 class Answer:
-    """One run, as far as it was read.
+    """One run, as far as its events were read.
 
-    stops: texts at which it ends. stop_ids: tokens at which it ends; these count, as EOS does, but
-    their text is not shown. min_tokens: neither ends it before so many tokens have been read, and
-    texts count only from there. EOS tokens that are ignored have no text. ``is_over``: the answer
-    is complete, though its run may continue behind a stop.
+    stops: strings that end the answer. stop_ids: tokens that end it; they are counted, like EOS,
+    but their text is not shown. min_tokens: stops are ignored before this many tokens. Ignored EOS
+    tokens have no text. ``is_over``: the answer is complete, although its run may continue after a
+    stop.
     """
 
     def __init__(
@@ -91,29 +93,29 @@ class Answer:
         self._eos_ids = tokenizer.eos_ids
         self._min_tokens = min_tokens
         self._has_stop_token = False
-        self._length = self._num_shown = 0  # characters written, and told
+        self._length = self._num_shown = 0  # characters decoded, and returned
         self._waiting: deque[Told] = deque()
 
     @property
     def is_cut(self) -> bool:
-        """Whether a stop string or a stop token ended it."""
+        """Whether a stop string or stop token ended the answer."""
         return self._cutter.is_cut or self._has_stop_token
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be told."""
+        """Whether the answer is complete."""
         return self.is_cut or self.end is not None
 
     @property
     def finish_reason(self) -> str:
-        """``stop`` or ``length`` in OpenAI's words; empty while it goes on."""
+        """OpenAI's ``stop`` or ``length``; empty while the answer is incomplete."""
         if not self.is_over:
             return ""
         is_whole = self.is_cut or (self.end is not None and self.end.reason == "eos")
         return "stop" if is_whole else "length"
 
     def read(self, events: Iterable[Event]) -> Piece:
-        """What these events add."""
+        """Read these events and return what they add."""
         text, tokens = "", []
         for event in events:
             if self.is_over:
@@ -132,7 +134,7 @@ class Answer:
         return Piece(text, tuple(tokens))
 
     def _flush(self) -> str:
-        """The text that was held back, once no more comes."""
+        """Return the text held back so far; no more text follows."""
         return self._cutter.push(self._detokenizer.flush()) + self._cutter.flush()
 
     def _read_step(self, step: Step) -> str:
@@ -154,7 +156,9 @@ class Answer:
         return text
 
     def _is_told(self, token: Told) -> bool:
-        """Whether its text was shown: all of it, or its beginning where a stop string cut it."""
+        """Whether the token's text was shown: all of it, or its beginning if a stop string cut
+        it.
+        """
         if self.is_over and not self._cutter.is_cut:
             return True
         is_begun = token.start < self._num_shown
@@ -162,7 +166,7 @@ class Answer:
 
 
 def _up_to(step: Step, num_tokens: int) -> Step:
-    """A forward without the tokens that a stop string cut off, so that no figure counts them."""
+    """Return the step without the tokens behind a stop string, so the figures do not count them."""
     (row,) = step.rows
     if num_tokens == len(row.accepted):
         return step
@@ -171,8 +175,11 @@ def _up_to(step: Step, num_tokens: int) -> Step:
 
 
 class StopCutter:
-    """Text in, text out. The stop string that is complete first counts, of several that are
-    complete at the same character the longest, so that the pieces make no difference."""
+    """Cuts text at the first stop string.
+
+    The stop string that is complete first wins; of several that end at the same character, the
+    longest. The result does not depend on how the text is split into pieces.
+    """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(sorted(stops))
@@ -181,7 +188,7 @@ class StopCutter:
         self.is_cut = False
 
     def push(self, text: str) -> str:
-        """What may be shown now; nothing any more once it ``is_cut``."""
+        """Add text and return what can be shown; nothing after a cut (``is_cut``)."""
         if self.is_cut:
             return ""
         held = self._held + text
@@ -194,22 +201,22 @@ class StopCutter:
         return held[:num_shown]
 
     def flush(self) -> str:
-        """What was held back, once no more text comes."""
+        """Return the text held back; no more text follows."""
         left, self._held = self._held, ""
         return left
 
     def _num_open(self, text: str) -> int:
-        """How many of the last characters begin a stop string."""
+        """Return how many of the last characters could be the beginning of a stop string."""
         for length in range(min(self._longest - 1, len(text)), 0, -1):
             tail = text[len(text) - length :]
-            place = bisect_left(self._stops, tail)  # stops that begin with it come first from here
+            place = bisect_left(self._stops, tail)  # stops that begin with it start here
             if place < len(self._stops) and self._stops[place].startswith(tail):
                 return length
         return 0
 
 
 class Envelope:
-    """What the chunks of one answer have in common, and the answer as a whole."""
+    """Builds the JSON of one answer: its chunks, or the whole answer."""
 
     def __init__(
         self,
@@ -228,14 +235,14 @@ class Envelope:
         self.created = int(time.time())
 
     def sibling(self, index: int, num_prompt_tokens: int, settings: DecodeSettings) -> Envelope:
-        """The envelope of another choice of the same answer."""
+        """Return the envelope of another choice of the same answer."""
         other = copy(self)
         other._index, other._num_prompt_tokens = index, num_prompt_tokens
         other._settings = settings
         return other
 
     def whole(self, answer: Answer, piece: Piece) -> Json:
-        """An answer that was not streamed."""
+        """Return an answer that is not streamed."""
         shown: Json = {"text": piece.text}
         if self.is_chat:
             shown = {"message": {"role": "assistant", "content": piece.text, "refusal": None}}
@@ -248,16 +255,16 @@ class Envelope:
         }
 
     def first(self) -> Json:
-        """The chunk before any text, which says who speaks; for a conversation only."""
+        """Return the first chunk of a chat answer, which has the role and no text."""
         return self._chunk({"delta": {"role": "assistant", "content": ""}}, Piece(), None)
 
     def chunk(self, piece: Piece) -> Json:
-        """A chunk with text."""
+        """Return a chunk with text."""
         shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
     def last(self, answer: Answer) -> list[Json]:
-        """The chunks behind the text: why it ended, and where it was asked for what was used."""
+        """Return the chunks after the text: the finish reason and, if requested, the usage."""
         shown: Json = {"delta": {}} if self.is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
         figures = {"mars": self._figures(answer), "metrics": metrics(answer.events)}
@@ -322,12 +329,14 @@ class Envelope:
         }
 
     def _note(self) -> str:
-        """Say that the requested number of tokens was lowered; empty where it was not."""
+        """Return a note if the requested number of tokens was lowered; otherwise an empty
+        string.
+        """
         requested, allowed = self._asked.max_tokens, self._settings.max_new_tokens
         return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
 
     def _figures(self, answer: Answer) -> Json:
-        """Of the run up to where the answer ended, in device time."""
+        """Return the figures of the run up to the end of the answer. Times are device time."""
         events, end = answer.events, answer.end
         drafting = list(folds.drafting(events))
         return {
@@ -362,19 +371,21 @@ def spelled(token_bytes: bytes) -> str:
 
 
 def _best(each: Told, most: int) -> list[tuple[int, float]]:
-    """The ``most`` likeliest tokens, the one that was taken among them where it is."""
+    """Return the ``most`` likeliest tokens with their probabilities, including the chosen token if
+    it is one of them.
+    """
     mine = (each.token, each.proposal.confidence)
     ranked = sorted([mine, *each.proposal.runners_up], key=lambda one: -one[1])
     return ranked[:most]
 
 
 def _log(share: float) -> float:
-    """A finite logarithm: JSON has no other."""
+    """Return a finite logarithm, since JSON has no infinity."""
     return math.log(max(share, 1e-45))
 
 
 async def pieces(run: Answering, answer: Answer) -> AsyncIterator[Piece]:
-    """What is new, until the answer is over. Raises ApiError for one that fails."""
+    """Yield what is new until the answer is complete. Raises ApiError if the run fails."""
     num_read = 0
     while not answer.is_over:
         events = run.events_since(num_read)
@@ -388,7 +399,7 @@ async def pieces(run: Answering, answer: Answer) -> AsyncIterator[Piece]:
 
 
 def check(end: End | None) -> None:
-    """Raises ApiError for an end that is none of the answer's own."""
+    """Raise ApiError if the run was cancelled or failed."""
     if end is not None and end.reason == "cancelled":
         raise ApiError(503, SHUTTING_DOWN, retry_after=5)
     if end is not None and end.reason == "error":
@@ -396,8 +407,9 @@ def check(end: End | None) -> None:
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` returns; it is cancelled where the client leaves meanwhile. Raises
-    ClientDisconnect then."""
+    """Return the result of ``work``; cancel it and raise ClientDisconnect if the client disconnects
+    first.
+    """
     tasks = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -417,13 +429,13 @@ async def _gone(receive: Receive) -> None:
 
 
 class Cancellable(Protocol):
-    """What ends with the stream that tells of it."""
+    """A run that is cancelled when its stream ends."""
 
     def cancel(self) -> None: ...
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events for as long as somebody is there; ``run`` is cancelled at the end."""
+    """Server-sent events; ``run`` is cancelled when the stream ends or the client disconnects."""
 
     def __init__(self, lines: AsyncIterator[str], run: Cancellable) -> None:
         super().__init__(lines, media_type="text/event-stream")
@@ -432,7 +444,9 @@ class EventStream(StreamingResponse):
         self._run = run
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the stream is over or the client leaves, also one who waits in line."""
+        """Send until the stream ends or the client disconnects, even while its run is still
+        queued.
+        """
         try:
             await unless_gone(receive, self.stream_response(send))
         except ClientDisconnect:

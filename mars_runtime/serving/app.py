@@ -1,7 +1,6 @@
-"""The routes: models, chat, completions, health, metrics, and what describes them. Knows no engine,
-only names and models.
+"""Routes of the endpoint: models, chat, completions, health, metrics, and their description.
 
-Refusals are one sentence in OpenAI's JSON. ``/v1`` asks for the key where there is one.
+Errors are one sentence in OpenAI's JSON. Routes under ``/v1`` require the key if one is set.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ from mars_runtime.serving.runs import Lanes, RunRegistry, lane_requests, lanes_o
 from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
-"""What is served here, for whoever serves other things beside it."""
+"""All paths of the endpoint, for apps that serve other paths as well."""
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": TextBody,
@@ -78,7 +77,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/runs": RunBody,
     "/v1/runs/{run}/settings": SteerBody,
 }
-"""What is posted, by the path to which it is."""
+"""Body models by the path to which they are posted."""
 DIGITS = re.compile(r"[0-9]{1,9}")
 NO_ROUTE = "Nothing is served here: see /v1/models."
 NO_METHOD = "This is served by another method: read with GET, ask with POST."
@@ -87,11 +86,11 @@ RATE_LIMITED = "Too many of your requests are going: wait for one to end."
 NO_KEY = "Send the key of this server as a bearer token."
 ONLY_JSON = "Send JSON with the content type application/json."
 LOADING_SECONDS = 5
-NUM_READERS = 2  # threads that encode prompts
+NUM_READERS = 2  # threads that tokenize prompts
 T = TypeVar("T")
 Work = Callable[[Request], Awaitable[Response]]
 Expose = Callable[[], bytes]
-"""The metrics as Prometheus reads them."""
+"""Returns the metrics in Prometheus' text format."""
 
 
 def make_app(
@@ -101,8 +100,11 @@ def make_app(
     expose: Expose | None = None,
     origins: Sequence[str] = (),
 ) -> Starlette:
-    """Return an ASGI app over ``models``. key: required under ``/v1``, empty for none. origins:
-    those whose pages may call it from a browser (``addresses.cors``)."""
+    """Return an ASGI app over ``models``.
+
+    key: required under ``/v1``; empty for none. origins: those of pages that may call it from a
+    browser (``addresses.cors``).
+    """
     endpoint = Endpoint(models, caps, key)
     routes = [
         Route("/v1/models", endpoint.models),
@@ -126,7 +128,7 @@ def make_app(
     return Starlette(
         routes=routes,
         middleware=[
-            *cors(origins),  # outermost: scripts are to read refusals too
+            *cors(origins),  # outermost, so scripts can read errors too
             Middleware(Faults, respond=attrgetter("response")),
             Middleware(TrailingSlash),
             Middleware(
@@ -146,7 +148,7 @@ def make_app(
 
 
 class Endpoint:
-    """What the routes do."""
+    """Handlers of the routes."""
 
     def __init__(self, models: Models, caps: Caps, key: str) -> None:
         self._models = models
@@ -156,13 +158,13 @@ class Endpoint:
         self._registry = RunRegistry()
 
     async def models(self, request: Request) -> Response:
-        """What may be asked for."""
+        """List the models."""
         self._check_key(request)
         data = [_listed(name) for name in self._models.names]
         return JSONResponse({"object": "list", "data": data})
 
     async def model(self, request: Request) -> Response:
-        """One of the models, loaded or not."""
+        """Return one of the models, loaded or not."""
         self._check_key(request)
         name = request.path_params["name"]
         if name not in self._models.names:
@@ -170,13 +172,13 @@ class Endpoint:
         return JSONResponse(_listed(name))
 
     async def health(self, request: Request) -> Response:
-        """Whether anything can be answered now."""
+        """Return 200 if a model can answer now, 503 otherwise."""
         if trouble := self._models.trouble:
             raise ApiError(503, trouble, retry_after=LOADING_SECONDS)
         return JSONResponse({"status": "ok"})
 
     async def complete(self, kind: Kind, request: Request) -> Response:
-        """The answer to a conversation, or what a text goes on with; whole or as a stream."""
+        """Answer a conversation, or continue a text; whole or as a stream."""
         return await self._guarded(request, partial(self._answer, kind))
 
     async def respond(self, request: Request) -> Response:
@@ -184,17 +186,20 @@ class Endpoint:
         return await self._guarded(request, self._respond)
 
     async def run(self, request: Request) -> Response:
-        """One run or a race as it goes: server-sent events named by the numbers of the lanes, each
-        a line of a trace; those named state say how it waits or shares."""
+        """Start one run or a race and stream it as server-sent events. An event is named after the
+        number of its lane and contains one line of a trace; events named state report the queue
+        state.
+        """
         return await self._guarded(request, self._run)
 
     async def steer(self, request: Request) -> Response:
-        """τ, B and others from the next forward on, also of an answer, whose id is the name of its
-        run."""
+        """Change τ, B and other settings from the next forward on. For an answer, the name of the
+        run is the answer's id.
+        """
         return await self._guarded(request, self._steer)
 
     async def stop(self, request: Request) -> Response:
-        """End a run, or a lane of it, within one forward."""
+        """End a run, or one of its lanes, within one forward."""
         self._check_key(request)
         lane = request.query_params.get("lane", "")
         chosen = int(lane) if DIGITS.fullmatch(lane) else lane or None
@@ -203,14 +208,15 @@ class Endpoint:
         return Response(status_code=204)
 
     async def about(self, request: Request) -> Response:
-        """What a page needs to know to have a model on another machine: how it was trained, what it
-        runs on, its tokenizer."""
+        """Describe a model for a page on another machine: its training, its device and its
+        tokenizer.
+        """
         self._check_key(request)
         model = self._models.find(request.path_params["name"])
         return JSONResponse(await self._aside(partial(about, model)))
 
     async def _guarded(self, request: Request, work: Work) -> Response:
-        """What is posted as JSON."""
+        """Check the key and the content type, then handle the request."""
         self._check_key(request)
         if not is_json(request.scope):
             raise ApiError(415, ONLY_JSON)
@@ -236,7 +242,7 @@ class Endpoint:
     async def _answer(self, kind: Kind, request: Request) -> Response:
         asked = read_completion(kind, await request.body())
         model = self._models.find(asked.model)
-        work = partial(make_requests, asked, model, self._caps)  # a long prompt takes a while
+        work = partial(make_requests, asked, model, self._caps)  # slow for a long prompt
         made = await self._aside(work)
         choices = self._choices(asked, model, made, request)
         await choices.begin()
@@ -255,8 +261,9 @@ class Endpoint:
         made: Sequence[Sequence[EngineRequest]],
         request: Request,
     ) -> Choices:
-        """All answers that are asked for, of which none has begun. The tokens of a prompt count in
-        the usage of the first answer to it."""
+        """Return all requested answers, none of them started. The tokens of a prompt count in the
+        usage of its first answer only.
+        """
         tokenizer, owner = model.tokenizer, _owner(request)
         first = Envelope(asked, tokenizer, 0, made[0][0].settings)
         found: list[Choice] = []
@@ -293,7 +300,7 @@ class Endpoint:
         return JSONResponse(envelope.whole(answer, piece.text))
 
     async def _aside(self, work: Callable[[], T]) -> T:
-        """What takes a while, done by another thread."""
+        """Run slow work in another thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def _check_key(self, request: Request) -> None:
@@ -313,7 +320,7 @@ def _listed(name: str) -> Json:
 
 
 def _owner(request: Request) -> str:
-    """The address that asks, among which places are dealt out fairly."""
+    """Return the client's address; the scheduler divides slots fairly among addresses."""
     return address_of(request.client)
 
 
@@ -328,8 +335,9 @@ def _echo(prompt: Prompt, tokenizer: Tokenizer) -> str:
 
 
 async def _lines(choices: Choices) -> AsyncIterator[str]:
-    """The stream: a chunk for whatever is new, and at its end why it ended, in a sentence where it
-    failed."""
+    """Yield the events of a stream: a chunk for each new piece, an error if the run fails, and
+    [DONE].
+    """
     try:
         async for chunk in choices.chunks():
             yield _line(chunk)
@@ -343,12 +351,12 @@ def _line(chunk: Json) -> str:
 
 
 async def _metrics(expose: Expose, request: Request) -> Response:
-    """What Prometheus reads."""
+    """Return the metrics in Prometheus' text format."""
     return Response(expose(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def too_large() -> bytes:
-    """What is answered to a body that is larger than may be."""
+    """Return the body of a 413 response."""
     return json.dumps(ApiError(413, TOO_LARGE).body).encode()
 
 

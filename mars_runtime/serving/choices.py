@@ -1,7 +1,7 @@
-"""The answers to one request: several to a prompt (``n``), or one to each prompt of a list.
+"""All answers to one request: several per prompt (``n``), or one for each prompt of a list.
 
-Each is a run of its own, so they share forwards. At most as many run at once as the address of the
-client may have, the others begin as these end.
+Each answer is a run of its own, so they share forwards. As many run at once as the client's address
+is allowed; the others start as these end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from mars_runtime.engine.run import Run
 from mars_runtime.serving.answer import POLL_SECONDS, Answer, Envelope, Json, Piece, check
 
 SHARED = ("id", "object", "created", "model", "choices", "usage")
-"""Fields of an answer that its choices have in common."""
+"""Fields of an answer that are common to its choices."""
 
 
 @dataclass(slots=True)
 class Choice:
-    """One answer. echo: the prompt, where the answer begins with it. run: None until it begins."""
+    """One answer. echo: the prompt, if the answer begins with it. run: None until it starts."""
 
     request: Request
     envelope: Envelope
@@ -34,8 +34,9 @@ class Choice:
     num_read: int = 0
 
     def news(self) -> tuple[Piece, bool]:
-        """What is new of its text, and whether anything happened at all. Raises ApiError for a run
-        that failed."""
+        """Return the new text, and whether there were any new events. Raises ApiError if the run
+        failed.
+        """
         assert self.run is not None
         events = self.run.events_since(self.num_read)
         self.num_read += len(events)
@@ -48,8 +49,9 @@ class Choice:
 class Choices:
     """All answers to a request, followed as one.
 
-    submit: begins a run. at_once: runs that go on at the same time at most. seconds: how long a run
-    is waited for while the engine is busy. register: is called with the runs whenever one begins.
+    submit: starts a run. at_once: maximum number of runs at the same time. seconds: how long to
+    wait for a slot while the engine is busy. register: called with all started runs whenever one
+    starts.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Choices:
         self._until = 0.0
 
     async def begin(self) -> None:
-        """Begin the first. Raises what ``Model.submit`` raises."""
+        """Start the next queued answer. Raises what ``Model.submit`` raises."""
         choice = self._waiting[0]
         choice.run = await self._submit(choice.request)
         self._waiting.popleft()
@@ -79,15 +81,16 @@ class Choices:
         self._register([each.run for each in self.all if each.run is not None])
 
     def cancel(self) -> None:
-        """End all within one forward."""
+        """End all runs within one forward."""
         self._waiting.clear()
         for choice in self._going:
             if choice.run is not None:
                 choice.run.cancel()
 
     async def pieces(self) -> AsyncIterator[tuple[Choice, Piece | None]]:
-        """What is new, by choice; None once a choice is over. Raises ApiError, or what ``submit``
-        raises."""
+        """Yield new pieces by choice, and None when a choice is complete. Raises ApiError, or what
+        ``submit`` raises.
+        """
         while self._waiting or self._going:
             await self._begin_more()
             is_idle = True
@@ -98,7 +101,7 @@ class Choices:
                     yield choice, piece
                 if choice.answer.is_over:
                     assert choice.run is not None
-                    choice.run.cancel()  # it may go on behind a stop string
+                    choice.run.cancel()  # it may continue after a stop string
                     self._going.remove(choice)
                     yield choice, None
             if is_idle:
@@ -114,7 +117,7 @@ class Choices:
                 return
 
     async def whole(self) -> Json:
-        """The answers once all are over. Raises as ``pieces`` does."""
+        """Return the answers once all are complete. Raises what ``pieces`` raises."""
         found: dict[int, list[Piece]] = {id(choice): [Piece(choice.echo)] for choice in self.all}
         async for choice, piece in self.pieces():
             if piece is not None:
@@ -124,7 +127,7 @@ class Choices:
         )
 
     async def chunks(self) -> AsyncIterator[Json]:
-        """The chunks of a stream. Raises as ``pieces`` does."""
+        """Yield the chunks of a stream. Raises what ``pieces`` raises."""
         for choice in self.all:
             if choice.envelope.is_chat:
                 yield choice.envelope.first()
@@ -145,8 +148,9 @@ class Choices:
 
 
 def joined(answers: Sequence[Json]) -> Json:
-    """Several answers as one: usage is added up; what is said of each by itself, such as ``mars``,
-    stands in its choice."""
+    """Join several answers into one: usage is added up; other fields of an answer, such as
+    ``mars``, move into its choice.
+    """
     if len(answers) == 1:
         return answers[0]
     first, both = answers[0], [_with_own(answer, answer) for answer in answers]
@@ -158,14 +162,16 @@ def joined(answers: Sequence[Json]) -> Json:
 
 
 def _with_own(answer: Json, source: Json) -> Json:
-    """The answer with those fields of ``source`` in its choices that no others share."""
+    """Return the answer with the fields of ``source`` that are not common to all moved into its
+    choice.
+    """
     own = {name: value for name, value in source.items() if name not in SHARED}
     shared = {name: value for name, value in answer.items() if name in SHARED}
     return {**shared, "choices": [{**choice, **own} for choice in answer["choices"]]}
 
 
 def total(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The sum of several usages, field by field."""
+    """Add up several usages field by field."""
     return {
         name: total([each[name] for each in usages])
         if isinstance(value, dict)

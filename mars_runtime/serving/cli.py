@@ -1,6 +1,6 @@
 """``python -m mars_runtime serve``: one checkpoint behind an OpenAI-compatible endpoint.
 
-The server is up at once and says that it is loading until it is loaded.
+The server accepts requests at once and reports that it is loading until the model is loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. A mistake of the user is a sentence and 2."""
+    """Serve until SIGTERM or SIGINT and return the exit code. A user error prints one sentence and
+    returns 2.
+    """
     try:
         plan, proxies = ServePlan.of(args), num_proxies()
         origins, key = allowed_origins(), api_key()
@@ -59,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
 def serve_here(
     plan: ServePlan, at: str, wanted: int, proxies: int, origins: Sequence[str], key: str
 ) -> int:
-    """Serve from this process only, behind so many proxies; return the exit code.
+    """Serve from this process, behind ``proxies`` trusted proxies; return the exit code.
 
-    key: the key that callers must send; empty for none.
+    key: the key that clients must send; empty for none.
     """
     from mars_runtime.serving.app import make_app
     from mars_runtime.serving.limits import Proxies

@@ -1,5 +1,4 @@
-"""Whatever goes wrong, as one sentence in JSON and at most one line of log. Knows no route and no
-engine inside."""
+"""Errors of the endpoint: each becomes one sentence in JSON and at most one log line."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError
 
 BUSY_SECONDS, DEAD_SECONDS = 1, 10
-"""After which it is worth asking again: where the line is full, where an engine is gone."""
+"""Seconds after which the client should retry: when the queue is full, when an engine has died."""
 FAULT = "The server failed at this request: please send it again, or another one."
 KINDS = {
     400: "invalid_request_error",
@@ -33,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """A refusal: HTTP status, one sentence, and where it applies the field that is at fault.
+    """A rejected request: HTTP status, one sentence and, if one field is at fault, its name.
 
-    retry_after: seconds after which it is worth asking again; 0 where it is not.
+    retry_after: seconds after which to retry; 0 if a retry cannot help.
     """
 
     def __init__(
@@ -48,14 +47,14 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """As OpenAI's clients read it."""
+        """Error object in OpenAI's format."""
         kind = KINDS.get(self.status, KINDS[400])
         told = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
         return {"error": told}
 
     @property
     def response(self) -> Response:
-        """To be sent where nothing has been yet."""
+        """HTTP response with this error, for requests without an answer so far."""
         headers = {"retry-after": str(self.retry_after)} if self.retry_after else {}
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
@@ -63,8 +62,9 @@ class ApiError(Exception):
 
 
 def refusal_of(error: Exception) -> ApiError:
-    """What the caller is told of an error; one that nobody foresaw goes to the log, without the
-    words of the prompt."""
+    """Return the ApiError that the client receives for an exception. Unexpected exceptions are
+    logged without the text of the prompt.
+    """
     sentence = str(error)
     if isinstance(error, ApiError):
         return error
@@ -83,9 +83,10 @@ def refusal_of(error: Exception) -> ApiError:
 
 
 class Faults:
-    """ASGI middleware, the outermost: no exception reaches the server, which would log all of it.
+    """Outermost ASGI middleware: turns exceptions into error responses.
 
-    ``respond``: how a refusal is sent where no answer has begun; one that has is cut off.
+    Otherwise the server would log the whole exception. ``respond`` builds the response; if an
+    answer has already begun, it is cut off instead.
     """
 
     def __init__(self, app: Application, respond: Callable[[ApiError], Response]) -> None:
@@ -93,7 +94,7 @@ class Faults:
         self._respond = respond
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, and answer for whatever goes wrong with it."""
+        """Pass the request on and answer with an error if it fails."""
         is_begun = scope["type"] != "http"
 
         async def noticed(message: Message) -> None:
@@ -105,7 +106,7 @@ class Faults:
             await self._app(scope, receive, noticed)
             return
         except ClientDisconnect:
-            response = Response(status_code=499)  # which nobody reads
+            response = Response(status_code=499)  # the client has left
         except Exception as error:
             response = self._respond(refusal_of(error))
         if not is_begun:

@@ -1,5 +1,7 @@
-"""Refuses large request bodies before anything reads them, and more at once or in a while from one
-address than its share; says whose address that is. Knows no gradio and no route."""
+"""Limits per client address: body size, requests at once, requests per time, wrong keys.
+
+Also determines the address of a client behind proxies.
+"""
 
 from __future__ import annotations
 
@@ -25,31 +27,33 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 NOBODY = "nobody"
 MORE_PLACES = "mars.more_places"
-"""In the scope of a request: a function that takes more places for it. It is given a number, and
-returns how many of these the address of the client gets."""
-MAX_REMEMBERED = 10_000  # addresses that sent wrong keys
+"""Key in the scope of a request: a function that reserves more slots for it. It takes the number
+wanted and returns the number that the client's address gets.
+"""
+MAX_REMEMBERED = 10_000  # addresses with wrong keys
 MAX_DRAINED = 64_000_000  # bytes
 SENTENCE = b'{"detail":"The request is too large; shorten the prompt."}'
 BUSY = b'{"detail":"Several requests from your address are being sent: wait for one to end."}'
 MAX_UNFINISHED = 16
 SHARE, WHOLE = 2, 8
-MIN_SHARE = 4_000_000  # bytes that count as the largest body where bodies are small
+MIN_SHARE = 4_000_000  # lower bound of the largest body's size
 LARGE = 1_000_000  # bytes of a body whose memory is returned to the system
-TRIM_SECONDS = 2.0  # after that, once for all large bodies that end meanwhile
+TRIM_SECONDS = 2.0  # delay, so that several large bodies are handled at once
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
-"""Wrong keys that an address may send within a minute, and how long none of its keys is compared
-then: longer each time."""
+"""Wrong keys per minute after which an address is blocked, and for how long: doubled each time, up
+to the maximum.
+"""
 
 
 class BodyLimit:
-    """ASGI middleware that bounds request bodies: 413 for one that is, or turns out to be, longer
-    than ``max_bytes``, 429 for an address that sends more at once than its share.
+    """ASGI middleware that bounds request bodies.
 
-    ``elsewhere``: paths (without a slash at the end) that have another limit. ``refusal``,
-    ``busy``: the JSON that is answered. An address may have ``MAX_UNFINISHED`` bodies on their way
-    and, over all of its requests until they are answered, ``SHARE`` times the largest body in
-    memory; all addresses together may have ``WHOLE`` times as much.
+    A body longer than ``max_bytes``, declared or received, gets 413. An address that sends more at
+    once than its share gets 429. ``elsewhere``: other limits by path, without a trailing slash.
+    ``refusal``, ``busy``: JSON bodies of these errors. An address may have ``MAX_UNFINISHED``
+    bodies in transfer, and ``SHARE`` times the largest body in memory, until its requests are
+    answered; all addresses together may have ``WHOLE`` times the largest body.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class BodyLimit:
         self._trim: asyncio.TimerHandle | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on unless its body is too long or one too many."""
+        """Pass the request on unless its body or its address is over a limit."""
         if scope["type"] != "http" or not has_body(scope):
             await self.app(scope, receive, send)
             return
@@ -133,7 +137,7 @@ class BodyLimit:
                 self._trim = asyncio.get_running_loop().call_later(TRIM_SECONDS, self._return)
 
     def _return(self) -> None:
-        """Return the memory of large bodies to the system, which the allocator would keep."""
+        """Return the memory of freed large bodies to the system; the allocator would keep it."""
         self._trim = None
         asyncio.get_running_loop().run_in_executor(None, return_freed_memory)
 
@@ -145,7 +149,7 @@ def has_body(scope: Message) -> bool:
 
 
 async def _drain(receive: Receive) -> None:
-    """Let the rest of a body go by, unkept: a client that is still sending misses the answer."""
+    """Read and drop the rest of a body: a client that is still sending would miss the answer."""
     num_bytes, is_more = 0, True
     while is_more and num_bytes < MAX_DRAINED:
         message = await receive()
@@ -162,17 +166,19 @@ async def _answer(send: Send, status: int, body: bytes) -> None:
 
 
 class Proxies:
-    """ASGI middleware: a request comes from the address that the ``number``-th proxy before this
-    server saw, counted from here. Each appends to ``X-Forwarded-For`` whom it was asked by, so what
-    stands further left was written by anybody. The socket's address without proxies, and where the
-    header is shorter than that."""
+    """ASGI middleware that sets the client address of requests from ``number`` trusted proxies.
+
+    Each proxy appends the address of its own client to ``X-Forwarded-For``, so the ``number``-th
+    value from the right is the client; values further left can be forged. Without proxies, or if
+    the header is shorter, the socket's address is kept.
+    """
 
     def __init__(self, app: Application, number: int) -> None:
         self._app = app
         self._number = number
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, with its client."""
+        """Pass the request on with its client address."""
         if self._number and scope["type"] == "http":
             values = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
             seen = b",".join(values).decode("latin-1").split(",")
@@ -182,9 +188,12 @@ class Proxies:
 
 
 class RateLimit:
-    """ASGI middleware: ``refusal`` answers an address that has ``most`` requests going which were
-    posted; 0 lets through any number. One counts when it is whole, and counts more than once if it
-    took ``MORE_PLACES``."""
+    """ASGI middleware that limits the POST requests in progress per address to ``most``; 0 for no
+    limit.
+
+    ``refusal`` answers a request above the limit. A request counts once its body is complete, and
+    counts more than once if it reserved ``MORE_PLACES``.
+    """
 
     def __init__(self, app: Application, most: int, refusal: Application) -> None:
         self._app = app
@@ -193,7 +202,7 @@ class RateLimit:
         self._going: Counter[str] = Counter()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, unless it is one too many."""
+        """Pass the request on unless its address is at the limit."""
         if not self._most or scope["type"] != "http" or scope["method"] != "POST":
             await self._app({**scope, MORE_PLACES: lambda number: number}, receive, send)
             return
@@ -222,8 +231,7 @@ class RateLimit:
 
 
 class Window:
-    """How often each address does something within ``seconds``: at most ``most`` times. For any
-    thread."""
+    """Sliding window: at most ``most`` events per address within ``seconds``. Thread-safe."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -232,8 +240,9 @@ class Window:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def admits(self, address: str) -> bool:
-        """Count one more, unless it is one too many. Addresses that did nothing for that long are
-        forgotten."""
+        """Count an event and return True, unless the address is at the limit. Also drops addresses
+        without events in the window.
+        """
         now = time.monotonic()
         with self._lock:
             while self._times and now - next(iter(self._times.values()))[-1] > self._seconds:
@@ -249,7 +258,7 @@ class Window:
 
 
 class BlockedError(Exception):
-    """No key of this address is compared at the moment. seconds: until one is."""
+    """The address sent too many wrong keys and is blocked. seconds: until the block ends."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"Many wrong keys came from your address: wait {seconds} seconds.")
@@ -258,8 +267,11 @@ class BlockedError(Exception):
 
 @dataclass(slots=True)
 class _Wrong:
-    """Wrong keys of one address: since when they are counted, how many, how often that was too
-    many, and until when none is compared."""
+    """Wrong keys of one address.
+
+    since: start of the current count. count: wrong keys since then. num_blocks: blocks so far.
+    until: end of the current block.
+    """
 
     since: float
     count: int = 0
@@ -268,8 +280,11 @@ class _Wrong:
 
 
 class KeyCheck:
-    """Compares keys with the right one, in constant time. After ``MAX_WRONG`` wrong ones in a
-    minute nothing is compared for that address for a minute, then for two, and so on."""
+    """Compares keys with the right one in constant time.
+
+    After ``MAX_WRONG`` wrong keys within a minute an address is blocked for a minute, then for two,
+    and so on, doubling.
+    """
 
     def __init__(self, key: str) -> None:
         self._key = key.encode()
@@ -277,8 +292,9 @@ class KeyCheck:
         self._wrong: OrderedDict[str, _Wrong] = OrderedDict()
 
     def is_right(self, given: str, address: str) -> bool:
-        """Whether a header's value is the key, as its bytes or percent-encoded: a browser sends
-        only ASCII. Raises BlockedError."""
+        """Whether a header's value is the key, as its bytes or percent-encoded (browsers send only
+        ASCII). Raises BlockedError.
+        """
         now = time.monotonic()
         with self._lock:
             own = self._wrong.get(address)
@@ -309,16 +325,19 @@ class KeyCheck:
 
 
 def weak_key(name: str, key: str) -> str:
-    """What is wrong with a key that strangers may try to guess; empty where nothing is."""
+    """Return why a key is too easy to guess, as a sentence; empty if it is not."""
     if not key or len(key) >= MIN_KEY:
         return ""
     return f"{name} must have at least {MIN_KEY} characters, got {len(key)}: choose a longer one."
 
 
 def address_of(client: Any) -> str:
-    """Whose a request is, by its scope's client or gradio's: places are dealt out fairly among
-    addresses, and all that have none, as over a Unix socket, are one. Of an IPv6 address the
-    network (/64) counts, all of which one client has."""
+    """Return the address under which a client's requests are counted, from a scope's or Gradio's
+    client.
+
+    Clients without an address, as over a Unix socket, share one name. An IPv6 address counts as its
+    /64 network, which usually belongs to one client.
+    """
     return _network(str(client[0])) if client else NOBODY
 
 
@@ -336,7 +355,7 @@ def _network(text: str) -> str:
 
 
 def _without_port(text: str) -> str:
-    """An address of ``X-Forwarded-For``, which some proxies write with a port."""
+    """Strip the port that some proxies add to an address in ``X-Forwarded-For``."""
     text = text.strip()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -344,13 +363,13 @@ def _without_port(text: str) -> str:
 
 
 def is_json(scope: Message) -> bool:
-    """Whether the body of a request is declared to be JSON, of whatever charset."""
+    """Whether the body is declared as JSON, with any charset."""
     kind: bytes = dict(scope["headers"]).get(b"content-type", b"")
     return kind.partition(b";")[0].strip().lower() == b"application/json"
 
 
 async def whole_body(receive: Receive) -> bytes | None:
-    """The body of a request; None where the caller has gone."""
+    """Return the body of a request; None if the client has disconnected."""
     parts, is_more = [], True
     while is_more:
         message = await receive()
@@ -362,7 +381,7 @@ async def whole_body(receive: Receive) -> bytes | None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """``receive`` for whoever is to read the body once more."""
+    """Return a ``receive`` that yields the body once more and then continues with the original."""
     is_sent = False
 
     async def again() -> Message:

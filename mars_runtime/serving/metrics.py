@@ -1,8 +1,8 @@
-"""What engines do, as Prometheus reads it: a fold over the events of all their runs.
+"""Prometheus metrics of engines: a fold over the events of all their runs.
 
-The engine's worker only puts each event into a queue; a thread of this module, or whoever reads the
-metrics, folds what is there. Names are vLLM's under ``mars:``, times those of people (waiting and
-rests included). No prompt and no visitor is in a label.
+The engine's worker thread only enqueues each event; this module's thread, or a scrape, folds them.
+Metrics have vLLM's names with the prefix ``mars:``. Times are wall clock, including queueing and
+pauses. Labels contain no prompt and no visitor data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mars_runtime.folds import drafted
 
 FOLD_SECONDS = 1.0
 FINISHED = {"eos": "stop", "limit": "length", "repeats": "length", "cancelled": "abort"}
-"""The ends of runs in OpenAI's and vLLM's words; the others keep their own."""
+"""Ends of runs in OpenAI's and vLLM's words; others keep our name."""
 LABEL = "model_name"
 SHORT = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5)
 LONG = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320)
@@ -38,7 +38,7 @@ TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """An event as it was told. seconds: on the monotonic clock; num_sharing: as of the run then."""
+    """An observed event. seconds: monotonic clock. num_sharing: runs that shared the forward."""
 
     name: str
     run: Run
@@ -49,7 +49,7 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of a run that goes on. waiting: drafts by row, which wait for verification."""
+    """State of a run in flight. waiting: number of drafts that wait for verification, by row."""
 
     num_tokens: int = 0
     num_held: int = 0
@@ -59,7 +59,7 @@ class _Seen:
 
 
 class Metrics:
-    """Of any number of engines, by the names of their models; one object serves a process."""
+    """Metrics of any number of engines, by the names of their models; one object per process."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -67,14 +67,15 @@ class Metrics:
         self._series = Series(self._registry)
         self._heard: SimpleQueue[_Heard] = SimpleQueue()
         self._seen: dict[str, dict[Run, _Seen]] = {}
-        self._forward: dict[str, tuple[int, int]] = {}  # rows and tokens of one that is being told
+        self._forward: dict[str, tuple[int, int]] = {}  # rows and tokens of an incomplete one
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
-        self._thread: threading.Thread | None = None  # none before there is something to fold
+        self._thread: threading.Thread | None = None  # started by the first ``watch``
 
     def watch(self, name: str, engine: BaseEngine) -> None:
-        """Count the runs of an engine under a name, from now on; the latest of a name is asked how
-        full it is."""
+        """Count the runs of an engine under a name from now on. The gauges of a name read its
+        latest engine.
+        """
 
         def hear(run: Run, event: Event) -> None:
             self._heard.put(_Heard(name, run, event, time.monotonic(), run.num_sharing))
@@ -95,17 +96,17 @@ class Metrics:
                 self._thread.start()
 
     def forget(self, name: str) -> None:
-        """The engine of this name is gone: what was counted stays, and it is asked no more."""
+        """Set the gauges of a closed engine to 0; its counters stay."""
         for gauge in (self._series.running, self._series.waiting, self._series.cache):
             gauge.labels(name).set_function(lambda: 0.0)
 
     def expose(self) -> bytes:
-        """Everything up to now, in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         self._fold()
         return generate_latest(self._registry)
 
     def close(self) -> None:
-        """End the thread; what is not read by then is not folded any more."""
+        """Stop the thread; events that are not folded yet are dropped."""
         self._is_closed.set()
 
     def _work(self) -> None:
@@ -151,7 +152,7 @@ class Metrics:
         series.generation_tokens.labels(name).inc(num_new)
         num_rows, num_tokens = self._forward.get(name, (0, 0))
         self._forward[name] = num_rows + 1, num_tokens + num_new
-        if num_rows == heard.num_sharing:  # the last run of those that shared the forward
+        if num_rows == heard.num_sharing:  # the last run that shared the forward
             series.iteration_tokens.labels(name).observe(num_tokens + num_new)
             del self._forward[name]
         for row in step.rows:
@@ -179,7 +180,7 @@ class Metrics:
 
 
 class Series:
-    """All of them, in one registry. Seconds are of the wall clock."""
+    """All metrics in one registry. Seconds are wall clock."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, about: str) -> Gauge:

@@ -1,8 +1,8 @@
-"""Models as the endpoint sees them: the seam between HTTP and engines.
+"""Interface between the HTTP routes and the engines.
 
-Names go in, events come out. Where an engine lives is known only to whoever implements ``Models``:
-``SingleModel`` holds one in this process. What a page that has a model on another machine is told
-of it is ``About``: its tokenizer travels whole, so that the page needs none of its files.
+Only an implementation of ``Models`` knows where engines run: ``SingleModel`` has one in this
+process. ``About`` describes a model to a page on another machine. It includes the whole tokenizer,
+so the page needs no files of the model.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 
 class UnknownModelError(LookupError):
-    """There is no model of that name; the message is one sentence."""
+    """No model has that name; the message is one sentence."""
 
 
 class NotReadyError(RuntimeError):
-    """A model that cannot answer now, but may later; the message is one sentence.
+    """The model cannot answer yet; the message is one sentence.
 
-    seconds: after which it is worth asking again.
+    seconds: after which the client should retry.
     """
 
     def __init__(self, message: str, seconds: int = 5) -> None:
@@ -48,18 +48,23 @@ class NotReadyError(RuntimeError):
 
 
 class Answering(Protocol):
-    """A request being served; ``mars_runtime.engine.Run`` is one."""
+    """A request in progress, such as ``mars_runtime.engine.Run``."""
 
     def events_since(self, index: int) -> Sequence[Event]:
-        """The events from the ``index``-th on, without waiting; the last one of all is an End."""
+        """Return the events from number ``index`` on, without waiting. The last event of a run is
+        an End.
+        """
 
     def cancel(self) -> None:
         """End within one forward. A second call does nothing."""
 
 
 class Model(Protocol):
-    """One that answers now. capacity: tokens of a prompt and its answer together; block_size: the
-    largest B that it was trained for."""
+    """A model that is ready.
+
+    capacity: maximum tokens of a prompt and its answer together. block_size: the largest B that it
+    was trained for.
+    """
 
     @property
     def name(self) -> str: ...
@@ -71,41 +76,45 @@ class Model(Protocol):
     def capacity(self) -> int: ...
 
     async def submit(self, request: Request) -> Run:
-        """Serve a request. Raises EngineBusy, EngineError or RequestError, each one sentence."""
+        """Serve a request. Raises EngineBusy, EngineError or RequestError, each with one
+        sentence.
+        """
 
     async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        """Serve several side by side, or a single one, which shares forwards unless ``is_alone``.
-        Raises what ``submit`` raises, and SettingsError."""
+        """Serve several requests as a race. A single request shares forwards unless ``is_alone``.
+        Raises what ``submit`` raises, and SettingsError.
+        """
 
     @property
     def facts(self) -> Facts:
-        """What it runs on, as the head of a trace tells it."""
+        """Checkpoint, device and measured costs, as in a trace header."""
 
 
 class Models(Protocol):
-    """Those that may be asked for."""
+    """The models that an endpoint serves."""
 
     @property
     def names(self) -> Sequence[str]:
-        """What they are called, loaded or not."""
+        """Names of all models, loaded or not."""
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be answered now, as a sentence; empty where something can."""
+        """Why no model can answer now, as a sentence; empty if one can."""
 
     def find(self, name: str) -> Model:
-        """The model of that name, without waiting for it. Raises UnknownModelError or
-        NotReadyError."""
+        """Return the model of that name without waiting for it. Raises UnknownModelError or
+        NotReadyError.
+        """
 
 
 def unknown(names: Sequence[str]) -> UnknownModelError:
-    """What to tell who asks for another."""
+    """Return the error for a name that is not among these."""
     return UnknownModelError(f"There is no such model here: choose among {', '.join(names)}.")
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A model on another machine. block_size, capacity: as of a Model."""
+    """Description of a model on another machine. block_size, capacity: as in Model."""
 
     facts: Facts
     tokenizer: Annotated[Tokenizer, PlainValidator(lambda parts: Tokenizer.from_parts(dict(parts)))]
@@ -114,12 +123,12 @@ class About:
 
     @property
     def name(self) -> str:
-        """What it is called there."""
+        """Name of the model on that machine."""
         return self.facts.checkpoint
 
 
 def about(model: Model) -> dict[str, Any]:
-    """As JSON; waits until the engine is warm."""
+    """Return the description of a model as JSON. Waits until the engine is warm."""
     return {
         "facts": asdict(model.facts),
         "tokenizer": model.tokenizer.parts(),
@@ -129,7 +138,9 @@ def about(model: Model) -> dict[str, Any]:
 
 
 def read_about(value: Any) -> About:
-    """Back again. Raises ValueError, KeyError, TypeError or TextError for what is not one."""
+    """Parse the description of a model. Raises ValueError, KeyError, TypeError or TextError if it
+    is malformed.
+    """
     return _ABOUT.validate_python(value)
 
 
@@ -138,7 +149,7 @@ _ABOUT = TypeAdapter(About)
 
 @dataclass(frozen=True, slots=True)
 class EngineModel:
-    """An engine of this process as a Model."""
+    """Model on an engine of this process."""
 
     name: str
     tokenizer: Tokenizer
@@ -148,12 +159,12 @@ class EngineModel:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint | About, engine: BaseEngine) -> EngineModel:
-        """A loaded checkpoint and its engine."""
+        """Build a Model from a checkpoint and its engine."""
         return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
 
     @property
     def capacity(self) -> int:
-        """Tokens of a prompt and its answer together."""
+        """Maximum tokens of a prompt and its answer together."""
         return self.engine.capacity
 
     async def submit(self, request: Request) -> Run:
@@ -161,14 +172,14 @@ class EngineModel:
         return self.engine.submit(request)
 
     async def race(self, requests: Sequence[Request], pace: float, is_alone: bool) -> list[Run]:
-        """Serve several side by side, or one. Raises what ``Engine.race`` raises."""
+        """Serve several requests at the same time. Raises what ``Engine.race`` raises."""
         if len(requests) == 1:
             return [self.engine.submit(requests[0], pace, is_alone=is_alone)]
         return self.engine.race(requests, pace)
 
     @property
     def facts(self) -> Facts:
-        """What it runs on; waits until the engine is warm."""
+        """Checkpoint, device and measured costs; waits until the engine is warm."""
         known = self.checkpoint
         if isinstance(known, About):
             return known.facts
@@ -176,11 +187,11 @@ class EngineModel:
 
 
 class SingleModel:
-    """One model, brought by a thread of its own so that the server can say that it is loading.
+    """One model, loaded in a thread of its own so that the server can report that it is loading.
 
-    bring: loads it; ``failure``: why it could not, as a sentence. A model that failed to load, or
-    whose worker died, is not brought again: ``trouble`` says so, and whoever watches over the
-    process starts another.
+    bring: loads the model. ``failure``: why loading failed, as a sentence. The model is loaded only
+    once: after a failed load or a dead worker, ``trouble`` reports it, and the supervisor of the
+    process has to restart it.
     """
 
     def __init__(self, name: str, bring: Callable[[], EngineModel]) -> None:
@@ -195,12 +206,12 @@ class SingleModel:
 
     @property
     def names(self) -> Sequence[str]:
-        """Its name."""
+        """The name of the model, as the only item."""
         return (self._name,)
 
     @property
     def trouble(self) -> str:
-        """Why it cannot answer now, as a sentence; empty where it can."""
+        """Why the model cannot answer now, as a sentence; empty if it can."""
         if self.failure:
             return self.failure
         if self._model is None:
@@ -208,7 +219,7 @@ class SingleModel:
         return "" if self._model.engine.is_alive else DEAD
 
     def find(self, name: str) -> EngineModel:
-        """The model. Raises UnknownModelError or NotReadyError."""
+        """Return the model. Raises UnknownModelError or NotReadyError."""
         if name != self._name:
             raise unknown(self.names)
         if self.trouble or self._model is None:
@@ -216,12 +227,14 @@ class SingleModel:
         return self._model
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is loaded or has failed; its ``trouble``."""
+        """Wait until the model is loaded or has failed, and return ``trouble``."""
         self._thread.join(timeout)
         return self.trouble
 
     def close(self) -> None:
-        """End its engine and every run of it; what is still loading ends as soon as it is there."""
+        """Close the engine and end its runs. A model that is still loading is closed once
+        loaded.
+        """
         with self._lock:
             self._is_closed = True
         if self._model is not None:

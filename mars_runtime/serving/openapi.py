@@ -1,7 +1,7 @@
-"""``/openapi.json`` and ``/docs``: what can be asked of the routes, for programs and for people.
+"""``/openapi.json`` and ``/docs``: the description of the routes, for programs and for people.
 
-FastAPI writes the document, of the routes that are served and of the bodies that check what is
-posted. The page is that document as plain HTML: it loads nothing, from here or from elsewhere.
+FastAPI generates the document from the routes and from the pydantic models of their bodies. The
+page shows it as plain HTML and loads no other resources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def document(routes: Sequence[Route], bodies: Mapping[str, type[BaseModel]]) -> Json:
-    """The OpenAPI document. bodies: by the paths to which they are posted."""
+    """Return the OpenAPI document. bodies: models by the path to which they are posted."""
     models = [(model, "validation") for model in bodies.values()]
     _, schemas = models_json_schema(models, ref_template=SCHEMAS)  # type: ignore[arg-type]
     shown = [_shown(route, bodies.get(route.path)) for route in routes]
@@ -64,7 +64,7 @@ def _shown(route: Route, body: type[BaseModel] | None) -> APIRoute:
 
 
 def page(told: Json) -> str:
-    """The document for people."""
+    """Return the document as an HTML page."""
     parts = [
         _operation(method, path, operation)
         for path, operations in told["paths"].items()
@@ -103,7 +103,7 @@ def _default(schema: Json) -> str:
 
 
 def _kind(schema: Json) -> str:
-    """A type in words: its name, its range or its choices."""
+    """Describe a type: its name, its range or its choices."""
     if name := schema.get("$ref", "").rpartition("/")[2]:
         return f'<a href="#{name}">{name}</a>'
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):

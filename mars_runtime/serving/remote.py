@@ -1,7 +1,7 @@
-"""A model on another machine: to its callers an engine like any other.
+"""A model on another machine, with the interface of a local engine.
 
-Every job is one request, whose stream a thread of its own reads to the end. A machine that is lost
-ends the runs that it was at with a sentence; the next run asks again.
+Every job is one HTTP request; a thread of its own reads the response stream to its end. When the
+machine is lost, its runs end with an error message; the next run sends a new request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLOSED = "The page was closed: start the program again."
 NO_BATCH = "Batches run only where the page runs: this page's model is on another machine."
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
-SILENT_SECONDS = 15.0  # some beats of the stream: then the machine is taken for lost
+SILENT_SECONDS = 15.0  # silence after which the machine counts as lost
 AWAY = "The machine that decodes for this page does not answer: run it again in a moment."
 LOST = "The machine that decoded this was lost: run it again in a moment."
 STRANGE = "The machine that decodes for this page speaks another language: update both."
@@ -49,7 +49,10 @@ _STATE = TypeAdapter(State)
 
 
 class RemoteEngine(BaseEngine):
-    """Runs of one checkpoint on ``machine``. capacity: as it tells."""
+    """Engine that runs one checkpoint on ``machine``.
+
+    capacity: tokens of a prompt and its answer together, as that machine reports it.
+    """
 
     def __init__(self, machine: Machine, checkpoint: str, capacity: int) -> None:
         self._machine = machine
@@ -60,21 +63,23 @@ class RemoteEngine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether runs are begun; a machine that was lost may come back."""
+        """Whether new runs are accepted. A lost machine may come back, so only ``close`` ends
+        this.
+        """
         return not self._is_closed
 
     @property
     def max_running(self) -> int:
-        """0: places are dealt out there, among all who ask."""
+        """Always 0: the other machine shares out its slots among all its clients."""
         return 0
 
     @property
     def capacity(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """Maximum number of tokens of a prompt and its answer together."""
         return self._capacity
 
     def costs(self) -> ForwardCosts | None:
-        """None: what forwards cost there is among the facts of its checkpoint."""
+        """Return None: the forward costs are part of the checkpoint's facts."""
         return None
 
     def close(self) -> None:
@@ -100,7 +105,9 @@ class RemoteEngine(BaseEngine):
         return list(runs)
 
     def _posted(self, asked: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
-        """Raises RequestError for what cannot travel: a decoder is a program."""
+        """Return the JSON body of the request. Raises RequestError for a ``Solo`` job, whose
+        decoder is a program and cannot be sent.
+        """
         if any(isinstance(each, Solo) for each in asked):
             raise RequestError(NO_BATCH)
         return {
@@ -113,11 +120,11 @@ class RemoteEngine(BaseEngine):
     def _follow(
         self, stack: ExitStack, stream: Stream, session: str, runs: Sequence[RemoteRun]
     ) -> None:
-        """A job to its end."""
+        """Read the stream of one job to its end and finish its runs."""
         steering = RemoteSteering(self._machine, stream.name, session, runs)
         for run in runs:
             run.steering = steering
-        steering.wake()  # whatever was told before
+        steering.wake()  # send earlier changes
         end = End("error", LOST)
         try:
             with stack:
@@ -154,7 +161,7 @@ def _lane(request: Request) -> dict[str, Any]:
 
 
 def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
-    """Until every lane is over. Raises EngineError."""
+    """Add events from the stream to the runs until every lane has ended. Raises EngineError."""
     lanes = [_reader(run) for run in runs]
     try:
         for name, data in stream:
@@ -173,7 +180,7 @@ def _read(stream: Stream, runs: Sequence[RemoteRun]) -> None:
 
 
 class LaneReader:
-    """The events of one lane, out of its lines."""
+    """Parses the trace lines of one lane into events."""
 
     def __init__(self, head: str) -> None:
         self._reader = TraceReader()
@@ -181,11 +188,11 @@ class LaneReader:
         self._num_read = 0
 
     def feed(self, line: str) -> None:
-        """Raises TraceError."""
+        """Parse one line. Raises TraceError."""
         self._reader.feed(line)
 
     def new(self) -> Sequence[Event]:
-        """Since the last call."""
+        """Return the events added since the last call."""
         events = self._reader.trace().events[self._num_read :]
         self._num_read += len(events)
         return events
@@ -202,7 +209,7 @@ def _no_bytes(token: int) -> bytes:
 def _tell(run: RemoteRun, event: Event) -> None:
     if isinstance(event, End):
         is_wished = event.reason != "cancelled" or run.is_cancelled
-        _finish(run, event if is_wished else End("error", LOST))  # it was closed there
+        _finish(run, event if is_wished else End("error", LOST))  # cancelled by the other machine
         return
     if isinstance(event, (Prefill, Step)):
         run.clock += event.seconds
@@ -217,7 +224,9 @@ def _finish(run: RemoteRun, end: End) -> None:
 
 
 class RemoteRun(Run):
-    """``steering``: takes what it is told to the machine, as long as its job has one."""
+    """A run on another machine. ``steering`` sends changes of its settings there; None before the
+    job has begun.
+    """
 
     steering: RemoteSteering | None = None
     _place = 0
@@ -225,21 +234,21 @@ class RemoteRun(Run):
 
     @property
     def place(self) -> int:
-        """Jobs that must end before this one is served there."""
+        """Number of jobs on the other machine that must end before this one is served."""
         return 0 if self.is_finished else self._place
 
     @property
     def is_held_up(self) -> bool:
-        """Whether it stands by, because another job has the device there alone."""
+        """Whether the run waits because another job has exclusive use of the device there."""
         return self._is_held_up and not self.is_finished
 
     @property
     def is_hurried(self) -> bool:
-        """Whether its slow motion gives way to others, who wait for a place there."""
+        """Whether slow motion is suspended because other jobs there wait for a slot."""
         return self._is_hurried and not self.is_finished
 
     def learn(self, state: State) -> None:
-        """How it waits or shares, as the machine tells."""
+        """Update the queue state from what the machine reports."""
         self._place = state.place
         self._is_held_up = state.is_held_up
         self._is_hurried = state.is_hurried
@@ -251,14 +260,16 @@ class RemoteRun(Run):
 
 
 class RemoteSteering:
-    """Takes the latest settings of a job's lanes to the machine, one request at a time: whoever
-    moves a slider never waits for it, and what was overtaken is not sent. Who moves one is not told
-    that it came too late."""
+    """Sends the latest settings of a job's lanes to the machine, one request at a time.
+
+    Callers never wait, and values that were replaced before they could be sent are skipped. A
+    change that arrives after the run has ended is only logged.
+    """
 
     def __init__(
         self, machine: Machine, name: str, session: str, runs: Sequence[RemoteRun]
     ) -> None:
-        """name, session: by which the run is known there."""
+        """Start the sending thread. name, session: identify the run on the other machine."""
         self._machine, self._name, self._session = machine, name, session
         self._runs = tuple(runs)
         self._told = [run.settings for run in runs]
@@ -270,13 +281,13 @@ class RemoteSteering:
         self._thread.start()
 
     def wake(self) -> None:
-        """Something changed."""
+        """Signal that a setting changed."""
         with self._news:
             self._has_news = True
             self._news.notify()
 
     def close(self) -> None:
-        """Nothing is taken there any more."""
+        """Stop the thread; later changes are not sent."""
         with self._news:
             self._is_over = True
             self._news.notify()
@@ -315,7 +326,9 @@ class RemoteSteering:
 
 
 class Machine:
-    """address: where the endpoint is served, such as http://host:8000; key: what it asks for."""
+    """HTTP client of an endpoint. address: its URL, such as http://host:8000. key: its API key;
+    empty for none.
+    """
 
     def __init__(self, address: str, key: str = "") -> None:
         headers = {b"authorization": f"Bearer {key}".encode()} if key else {}
@@ -326,8 +339,11 @@ class Machine:
         )
 
     def about(self, name: str, seconds: float) -> About:
-        """What is known of a model there; it may be measuring still, which takes ``seconds`` at
-        most. Raises EngineError."""
+        """Fetch the description of a model.
+
+        seconds: maximum time to wait, since the machine may still be measuring forward costs.
+        Raises EngineError.
+        """
         with _sentences():
             answer = self._http.get(f"/v1/models/{name}/about", timeout=seconds)
             _check(answer)
@@ -337,7 +353,9 @@ class Machine:
                 raise EngineError(STRANGE) from error
 
     def trouble(self, seconds: float) -> str:
-        """Why it answers nobody now, as a sentence; empty where it does. Waits so long at most."""
+        """Return why the machine cannot serve requests now, as a sentence; empty if it can.
+        seconds: maximum time to wait.
+        """
         try:
             answer = self._http.get("/health", timeout=seconds)
         except httpx.HTTPError:
@@ -346,7 +364,7 @@ class Machine:
 
     @contextmanager
     def begin(self, asked: Mapping[str, Any], session: str) -> Iterator[Stream]:
-        """Begin a run. Raises EngineBusy, EngineError or RequestError."""
+        """Start a run and yield its stream. Raises EngineBusy, EngineError or RequestError."""
         headers = {"x-session-id": session}
         with (
             _sentences(),
@@ -364,25 +382,27 @@ class Machine:
             _check(self._http.post(path, json=dict(changes), headers=headers))
 
     def stop(self, run: str, session: str, lane: int) -> None:
-        """End a lane of a run. Raises EngineError."""
+        """Stop one lane of a run. Raises EngineError."""
         headers = {"x-session-id": session}
         with _sentences():
             _check(self._http.delete(f"/v1/runs/{run}", params={"lane": lane}, headers=headers))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._http.close()
 
 
 class Stream:
-    """What a run tells. ``name``: by which it is steered."""
+    """Server-sent events of a run. ``name`` identifies the run when steering it."""
 
     def __init__(self, answer: httpx.Response) -> None:
         self.name = answer.headers.get("x-run-id", "")
         self._answer = answer
 
     def __iter__(self) -> Iterator[ServerEvent]:
-        """Events, to the end. Raises EngineError: the machine is lost, or says that it failed."""
+        """Yield the events to the end. Raises EngineError if the connection is lost or the machine
+        reports an error.
+        """
         name, data = "", ""
         with _sentences(LOST):
             for line in self._answer.iter_lines():
@@ -397,7 +417,9 @@ class Stream:
 
 
 def _checked(name: str, data: str) -> ServerEvent:
-    """An event without a name is an error, or the end."""
+    """Return the event. One without a name is the end marker or an error, which raises
+    EngineError.
+    """
     if not name and data != "[DONE]":
         raise EngineError(_sentence(data) or AWAY)
     return name, data
@@ -412,7 +434,7 @@ def _sentences(sentence: str = AWAY) -> Iterator[None]:
 
 
 def _check(answer: httpx.Response) -> None:
-    """Raises what the engine would have raised."""
+    """Raise the error of a failed response as the local engine would raise it."""
     if not answer.is_error:
         return
     answer.read()
@@ -422,7 +444,7 @@ def _check(answer: httpx.Response) -> None:
 
 
 def _sentence(body: str) -> str:
-    """What the machine says went wrong; empty where it says nothing that is ours."""
+    """Return the error message in a response body; empty if there is none in our format."""
     try:
         message = json.loads(body)["error"]["message"]
     except (ValueError, LookupError, TypeError, RecursionError):

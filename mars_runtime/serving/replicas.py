@@ -1,8 +1,8 @@
-"""``python -m mars_runtime serve --ray``: replicas of the endpoint on a cluster of Ray's.
+"""``python -m mars_runtime serve --ray``: replicas of the endpoint on a Ray cluster.
 
-Ray's own proxies and routers stand before them. On a cluster that is there already (RAY_ADDRESS) it
-deploys and leaves, and run again it updates; without one the cluster is this machine alone, and
-ends with this process.
+Ray's proxies and routers receive the requests. With RAY_ADDRESS set, the command deploys to that
+cluster and exits; running it again updates the deployment. Otherwise it starts a cluster on this
+machine, which ends with this process.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from mars_runtime.serving.server import (
 APP, DEPLOYMENT = "mars", "Replica"
 RETRYING = "mars_runtime.serving.retry.middlewares"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
-NUM_STEERING = 4  # requests to a replica beside those that it serves: settings, stops, health
+NUM_STEERING = 4  # extra requests per replica: settings, stops, health
 GRACE_SECONDS = 15.0
 HEALTH_SECONDS = 2.0
-START_SECONDS = 60.0  # of a proxy, on a machine that is busy; Ray gives it 5
+START_SECONDS = 60.0  # for a proxy to start on a busy machine; Ray's default is 5
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's variable, read as it is imported: 0 binds all its ports to 127.0.0.1, on Linux too."""
+"""Ray's variable, read when it is imported: 0 binds all its ports to 127.0.0.1, on Linux too."""
 NO_RAY = "Ray is not installed here: run pip install -r requirements-serve.txt."
 ROOT = Path(__file__).parents[3]
 Bring = Callable[[ServePlan], EngineModel]
@@ -50,7 +50,9 @@ NO_KEY = f"This machine has no {KEY} as the one has that deploys: set it and sta
 
 
 def serve(plan: ServePlan, host: str, port: int) -> int:
-    """Deploy, and serve until SIGTERM or SIGINT where the cluster is our own; the exit code."""
+    """Deploy, and serve until SIGTERM or SIGINT if this process started the cluster. Return the
+    exit code.
+    """
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.fetch import resolve_checkpoint
 
@@ -59,7 +61,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
         return 2
     try:
         resolve_checkpoint(plan.checkpoint)
-        with bound(host, port) as listener:  # whether it is free: Ray would wait for it
+        with bound(host, port) as listener:  # check the port first: Ray would wait until it is free
             port = listener.getsockname()[1]
     except (CheckpointError, PlaceTakenError) as error:
         print(error, file=sys.stderr)
@@ -81,7 +83,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
 
 
 class DeployError(RuntimeError):
-    """Nothing was deployed; the message is one sentence."""
+    """The deployment failed; the message is one sentence."""
 
 
 def is_there() -> bool:
@@ -90,8 +92,11 @@ def is_there() -> bool:
 
 
 def begin(host: str, port: int, num_cores: int | None = None) -> bool:
-    """Join the cluster at RAY_ADDRESS or start one, and Ray's proxies; whether it was started.
-    num_cores: that Ray counts here, unless it is to look for itself."""
+    """Join the cluster at RAY_ADDRESS or start one, and start Ray's proxies.
+
+    num_cores: cores of a new cluster; None lets Ray count them. Return whether a cluster was
+    started.
+    """
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
@@ -115,8 +120,11 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
 
 
 def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
-    """Serve the plan, under /name, in the place of what was served before: a replica after the
-    other, and none loses what it has begun. Returns when it answers. Raises DeployError."""
+    """Deploy the plan under /name and wait until it answers.
+
+    Replicas of an earlier deployment are replaced one after the other and finish what they have
+    begun. Raises DeployError.
+    """
     from ray import serve
 
     has_key = bool(api_key())
@@ -130,7 +138,9 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
 
 
 def end(*names: str) -> None:
-    """End every stream with a sentence, then the replicas, the proxies and the cluster."""
+    """End every stream with an error message, then stop the replicas, the proxies and the
+    cluster.
+    """
     import ray
     from ray import serve
 
@@ -143,8 +153,11 @@ def end(*names: str) -> None:
 
 
 def options(plan: ServePlan) -> dict[str, Any]:
-    """How Ray runs the plan. Requests with the same x-session-id go to the same replica for as long
-    as there are the same ones; a replica that ends finishes what it has begun."""
+    """Return Ray's deployment options.
+
+    Requests with the same x-session-id go to the same replica as long as the set of replicas does
+    not change. A replica that is stopped first finishes what it has begun.
+    """
     busy = plan.max_runs + plan.max_waiting
     if plan.min_replicas == plan.max_replicas:
         number: dict[str, Any] = {"num_replicas": plan.min_replicas}
@@ -173,7 +186,7 @@ def options(plan: ServePlan) -> dict[str, Any]:
 
 
 def sentence_in(message: str) -> str:
-    """Why replicas did not start, out of what Ray tells of it."""
+    """Return why replicas did not start, extracted from Ray's message."""
     marks = [line for line in message.splitlines() if "ReplicaError: " in line]
     why = marks[-1].split("ReplicaError: ")[-1] if marks else "see the logs of Ray."
     return f"The replicas did not start: {why}"
@@ -184,14 +197,14 @@ def _logging() -> dict[str, Any]:
 
 
 class ReplicaError(RuntimeError):
-    """A replica that cannot answer; the message is one sentence."""
+    """The replica cannot answer; the message is one sentence."""
 
 
 class Replica:
-    """Is there once its model is loaded; one whose engine has died is replaced by Ray."""
+    """Actor that serves the endpoint. Ray replaces it when its engine dies."""
 
     def __init__(self, plan: ServePlan, bring: Bring, has_key: bool) -> None:
-        """bring: loads the model, on the machine of the replica. Raises ReplicaError."""
+        """Load the model. bring: loads it on the replica's machine. Raises ReplicaError."""
         import torch
 
         self._key = api_key()
@@ -203,16 +216,16 @@ class Replica:
             raise ReplicaError(trouble)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """The endpoint, the same as without Ray."""
+        """Return the same endpoint as without Ray."""
         return make_app(self._models, key=self._key)
 
     def check_health(self) -> None:
-        """Raises ReplicaError where no request can be answered any more."""
+        """Raise ReplicaError if requests can no longer be answered."""
         if trouble := self._models.trouble:
             raise ReplicaError(trouble)
 
     def leave(self) -> None:
-        """End every run with a sentence."""
+        """End every run with an error message."""
         self._models.close()
 
     def __del__(self) -> None:

@@ -1,9 +1,9 @@
-"""What is asked of the endpoint: bodies as posted, checked, and as requests of a model's engine.
+"""Parses and validates the endpoint's request bodies, and builds the engine's requests from them.
 
-Each body is a model of pydantic, which checks it and describes it in the OpenAPI document. Settings
-of decoding come from their table; a refusal is one sentence. As in OpenAI's API null means absent.
-Unknown fields, and those that change nothing, are passed over; what this server cannot do is
-refused where leaving it out would change the answer.
+Each body is a pydantic model, which validates it and describes it in the OpenAPI document. The
+decoding settings come from the table of settings. An error is one sentence. As in OpenAI's API,
+null means absent. Unknown fields and fields without effect are ignored. An unsupported field is
+rejected if ignoring it would change the answer.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ NO_TEXT = "Remove the characters that are no valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
 MAX_STOPS, MAX_STOP_CHARS = 64, 200
 MAX_CHOICES = 128
-UP_TO_LIMIT = -1  # as max_tokens: as many as fit
+UP_TO_LIMIT = -1  # max_tokens: as many as fit
 TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a message that hold text, in chats and in the Responses API."""
-MAX_RUNNERS_UP = 3  # that events carry
+MAX_RUNNERS_UP = 3  # as many as events contain
 NUM_SEEDS = 2**31
 NO_TOOLS = "Tools are not supported here: remove tools, tool_calls and messages of the role tool."
 SERVED = (
@@ -60,12 +60,13 @@ SERVED = (
     *("top_k", "min_p", "min_tokens", "ignore_eos"),
     "method",
 )
-"""Settings that programs may choose, by whose names OpenAI's own are among them. The method comes
-last: what it needs of B is judged by the B that is asked for."""
-_HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or file can hold it
+"""Settings that clients can choose; OpenAI's own have their names here. ``method`` comes last
+because its validation depends on the requested B.
+"""
+_HALF = re.compile("[\ud800-\udfff]")  # a lone surrogate: valid in JSON, not in UTF-8
 Role = Literal["system", "developer", "user", "assistant"]
 Kind = Literal["chat", "text"]
-"""Whether the prompt is a conversation, or a text that is gone on with as it is."""
+"""Whether the prompt is a conversation or a text to be continued."""
 Prompt = tuple[Said, ...] | str | tuple[int, ...]
 """A conversation, a text, or token ids."""
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -96,25 +97,26 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "dry_multiplier": (0,),
     "mirostat": (0,),
 }
-"""Fields of OpenAI, vLLM, SGLang and llama.cpp that change an answer and are not supported here,
-and their values that change nothing."""
+"""Fields of OpenAI, vLLM, SGLang and llama.cpp that would change an answer and are not supported
+here, with their values that change nothing.
+"""
 B = TypeVar("B", bound=BaseModel)
 
 
 def refuse(why: str) -> NoReturn:
-    """What is wrong with a field, as in: must be a text."""
+    """Reject a field. ``why`` completes the sentence after its name, as in: must be a text."""
     raise PydanticCustomError("why", "{why}", {"why": why})
 
 
 def _whole_text(value: str) -> str:
-    """The text, whose every character UTF-8 can hold."""
+    """Return the text. Rejects one that UTF-8 cannot encode."""
     if _HALF.search(value):
         raise PydanticCustomError("sentence", NO_TEXT)
     return value
 
 
 def _content(value: Any) -> Any:
-    """A text, or the parts of one."""
+    """Return the text of a message, joined if it is posted in parts."""
     if not isinstance(value, list):
         return value
     if not 1 <= len(value) <= MAX_PARTS:
@@ -151,7 +153,7 @@ def _no_echo(value: Any) -> Any:
 
 
 def _max_tokens(value: Any) -> Any:
-    """A number of tokens, or None for as many as fit."""
+    """Return the posted number of tokens, or None for as many as fit."""
     if type(value) is int and value == UP_TO_LIMIT:
         return None
     if value is not None and (type(value) is not int or not 1 <= value <= MAX_INT):
@@ -160,7 +162,7 @@ def _max_tokens(value: Any) -> Any:
 
 
 def _prompts(value: Any) -> Any:
-    """A list of prompts, each a text or token ids."""
+    """Return the posted prompts as a list; each is a text or token ids."""
     prompts = [value] if _is_prompt(value) else value
     if not isinstance(prompts, list) or not prompts or not all(map(_is_prompt, prompts)):
         refuse("must be a text, a list of token ids, or a list of either")
@@ -193,13 +195,15 @@ Text = Annotated[str, AfterValidator(_whole_text)]
 NoTools = Annotated[Any, BeforeValidator(_no_tools)]
 PostedPrompt = Text | list[int]
 NumTokens = Annotated[int, Field(ge=1, le=MAX_INT)]
-"""Clients send defaults above what a server allows, so ``make_requests`` lowers them."""
+"""Not limited to the server's maximum, because clients send larger defaults: ``make_requests``
+lowers them.
+"""
 Seed = Annotated[
     int,
     Field(ge=-(2**63), le=2**63 - 1),
     AfterValidator(lambda seed: seed % NUM_SEEDS),
 ]
-"""OpenAI's seeds are int64; the range of the setting is smaller."""
+"""OpenAI's seeds are int64; they are reduced to the smaller range of the setting."""
 MaxTokens = Annotated[
     NumTokens | None,
     BeforeValidator(_max_tokens),
@@ -230,7 +234,7 @@ class Body(BaseModel):
 
 
 class Message(Body):
-    """One of a conversation."""
+    """A message of a conversation."""
 
     role: Annotated[Role, BeforeValidator(_no_tool_role)]
     tool_calls: NoTools = None
@@ -242,20 +246,22 @@ class Message(Body):
     @model_validator(mode="before")
     @classmethod
     def _empty_answer(cls, value: Any) -> Any:
-        """An answer without content is empty. ``parse`` has removed nulls."""
+        """Add empty content to an assistant message without content. ``parse`` has already removed
+        nulls.
+        """
         if isinstance(value, dict) and value.get("role") == "assistant":
             return {"content": "", **value}
         return value
 
 
 class StreamOptions(Body):
-    """What a stream tells beside text."""
+    """Extra parts of a stream besides text."""
 
     include_usage: bool = False
 
 
 class AnswerBody(Body):
-    """What both ways of asking for an answer share."""
+    """Fields that chat and text completions share."""
 
     model: Text = Field(description="a name of /v1/models")
     max_tokens: MaxTokens = RECOMMENDED.max_new_tokens
@@ -273,7 +279,7 @@ class AnswerBody(Body):
 
 
 class ChatFields(AnswerBody):
-    """A conversation whose next answer is asked for."""
+    """A conversation to answer."""
 
     messages: Annotated[list[Message], BeforeValidator(_objects)] = Field(
         min_length=1, max_length=MAX_MESSAGES
@@ -287,7 +293,7 @@ class ChatFields(AnswerBody):
 
 
 class TextFields(AnswerBody):
-    """A text that is gone on with as it is."""
+    """A text to continue."""
 
     prompt: Annotated[
         list[PostedPrompt],
@@ -298,7 +304,7 @@ class TextFields(AnswerBody):
 
 
 class LaneFields(Body):
-    """One of the runs that begin together, by the ids of its prompt."""
+    """One of the runs that begin together, with the token ids of its prompt."""
 
     prompt_ids: list[Any] = Field(description="a list of token ids")
     seconds: Annotated[int, Field(ge=1, le=int(MAX_DEADLINE))] | None = None
@@ -307,7 +313,7 @@ class LaneFields(Body):
 
 
 class SteerFields(Body):
-    """What is to act from the next forward on."""
+    """Settings that apply from the next forward on."""
 
     lane: Any = None
     pace: Any = None
@@ -315,7 +321,10 @@ class SteerFields(Body):
 
 
 def with_settings(base: type[B], names: Collection[str], *, is_change: bool = False) -> type[B]:
-    """The body with these settings of the table. is_change: what is left out stays as it is."""
+    """Return the body model with these decoding settings as fields.
+
+    is_change: whether omitted settings keep their current value instead of taking the default.
+    """
     lines = {name: SETTINGS[name] for name in names}
     chosen: dict[str, Any] = {
         name: (
@@ -350,12 +359,12 @@ class RunBody(Body):
 
 
 def read(model: type[B], body: bytes) -> B:
-    """What a request brings. Raises ApiError."""
+    """Parse and validate a request body. Raises ApiError."""
     return checked(model, parse(body))
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The object that a request brings, without what is null. Raises ApiError."""
+    """Parse the JSON object of a request body, without null fields. Raises ApiError."""
     try:
         value = json.loads(
             body.decode("utf-8-sig"),
@@ -374,13 +383,14 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _without_nulls(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields but those that are null, which means that nothing was said; for a number of tokens
-    it means as many as fit."""
+    """Drop null fields, which mean "not given"; except token limits, where null means as many as
+    fit.
+    """
     return {name: value for name, value in pairs if value is not None or name in LIMITS}
 
 
 def checked(model: type[B], values: dict[str, Any]) -> B:
-    """The values as this body. Raises ApiError."""
+    """Validate the values with this body model. Raises ApiError."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -388,14 +398,16 @@ def checked(model: type[B], values: dict[str, Any]) -> B:
 
 
 def whole(value: object, name: str, least: int, most: int) -> int | None:
-    """A whole number whose range depends on what goes on, or None. Raises ApiError."""
+    """Validate a whole number whose range is only known at run time; None passes. Raises
+    ApiError.
+    """
     if value is not None and (type(value) is not int or not least <= value <= most):
         raise ApiError(400, f"{name} must be a whole number from {least} to {most}.", name)
     return value
 
 
 def _refusal(model: type[BaseModel], error: ValidationError) -> ApiError:
-    """The first of what is wrong, as the schema of its field has it."""
+    """Return the error for the first invalid field, worded from the field's schema."""
     fault = error.errors(include_url=False, include_input=False)[0]
     names, node = [], _schema(model)
     for part in fault["loc"]:
@@ -424,7 +436,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _resolved(model: type[BaseModel], node: dict[str, Any]) -> dict[str, Any]:
-    """What a reference stands for, or a type that may be left out."""
+    """Resolve a schema reference, and unwrap an optional type."""
     if {"type": "null"} in node.get("anyOf", []):
         node = node["anyOf"][0]
     name = node.get("$ref", "").rpartition("/")[2]
@@ -445,13 +457,13 @@ def _wanted(node: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A request as posted.
+    """A parsed request.
 
-    field: the one that holds the prompts, as refusals name it.
-    prompts: each a conversation, a text, or token ids. max_tokens: None if the request names none,
-    UP_TO_LIMIT for as many as fit. num_choices: answers to each prompt. has_echo: whether answers
-    begin with the prompt. num_runners_up: of each token, to be returned with their probabilities;
-    None for no logprobs.
+    field: the field with the prompts, as error messages name it.
+    prompts: each a conversation, a text, or token ids. max_tokens: None if the request has none,
+    UP_TO_LIMIT for as many as fit. num_choices: answers per prompt. has_echo: whether answers begin
+    with the prompt. num_runners_up: alternatives per token to return with their probabilities; None
+    for no logprobs.
     """
 
     kind: Kind
@@ -470,14 +482,14 @@ class Completion:
 
 
 def read_completion(kind: Kind, body: bytes) -> Completion:
-    """The request. Raises ApiError."""
+    """Parse a request for a completion. Raises ApiError."""
     return completion_of(kind, parse(body))
 
 
 def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Completion:
-    """Return the request that these fields make. Raises ApiError.
+    """Build the completion request from these fields. Raises ApiError.
 
-    field: the one that held the prompt before it was translated.
+    field: the field that held the prompt before translation, for error messages.
     """
     check_supported(posted, NEUTRAL)
     asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
@@ -506,14 +518,14 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
 
 
 def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
-    """Refuse fields with other values than these, which change nothing. Raises ApiError."""
+    """Reject each of these fields whose value is not one of its neutral values. Raises ApiError."""
     for name, values in neutral.items():
         if name in posted and not any(_is_same(posted[name], each) for each in values):
             raise ApiError(400, f"{name} is not supported here: leave it out.", name)
 
 
 def _check_choices(asked: AnswerBody, num_prompts: int) -> None:
-    """Raises ApiError."""
+    """Validate the number of answers. Raises ApiError."""
     if asked.best_of not in (None, asked.n):
         raise ApiError(400, f"best_of must equal n, got {asked.best_of} and {asked.n}.", "best_of")
     if asked.n * num_prompts > MAX_CHOICES:
@@ -533,8 +545,11 @@ def _settings(asked: AnswerBody) -> DecodeSettings:
 
 
 def changed(settings: DecodeSettings, asked: Body, names: Iterable[str]) -> DecodeSettings:
-    """The settings with those of these names that were posted, one after the other, so that the one
-    which does not go with the rest can be named. Raises ApiError."""
+    """Return the settings with the posted ones of these names.
+
+    They are applied one at a time, so the error can name the field that conflicts with the rest.
+    Raises ApiError.
+    """
     for name in names:
         if name in asked.model_fields_set:
             chosen: dict[str, Any] = {name: getattr(asked, name)}
@@ -586,10 +601,13 @@ def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What keeps a server alive. max_new_tokens: of an answer; max_seconds: from submission to its
-    end, then it ends as it is; max_body_bytes: larger requests are refused unread;
-    max_runs_per_address: of one address at once, waiting ones included, 0 for any number;
-    max_prompt_chars: of a text or of one message, 0 for any number."""
+    """Limits that protect the server.
+
+    max_new_tokens: per answer. max_seconds: from submission to the end of an answer, which is then
+    returned as it is. max_body_bytes: larger requests are rejected unread. max_runs_per_address: at
+    once, including queued ones; 0 for no limit. max_prompt_chars: of a text or of one message; 0
+    for no limit.
+    """
 
     max_new_tokens: int = MAX_NEW_TOKENS
     max_seconds: float = 300.0
@@ -602,10 +620,10 @@ DEFAULT_CAPS = Caps()
 
 
 def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Request]]:
-    """Return for each prompt a request for each answer to it.
+    """Return, for each prompt, one request per answer.
 
-    A limit above what the server allows is lowered to what also fits; the answer notes it. Raises
-    ApiError or RequestError.
+    A token limit above the server's maximum is lowered to it, and further to what fits after the
+    prompt; the answer has a note about it. Raises ApiError or RequestError.
     """
     check_depth(asked.settings, model.block_size)
     check_bias(asked.settings, model.tokenizer)
@@ -627,19 +645,19 @@ def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Requ
 
 
 def _of_choice(request: Request, index: int) -> Request:
-    """The request for the answer of this number, with a seed of its own."""
+    """Return the request for the answer of this number, with its own seed."""
     seed = (request.settings.seed + index) % NUM_SEEDS
     return replace(request, settings=replace(request.settings, seed=seed))
 
 
 def check_length(num_tokens: int, most: int) -> None:
-    """Raises ApiError for an answer that may not be so long."""
+    """Check the number of tokens of an answer. Raises ApiError if it is larger than ``most``."""
     if num_tokens > most:
         raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
 
 
 def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:
-    """Check the length of a text, or of each message of a conversation; 0 allows any.
+    """Check the length of a text, or of each message of a conversation; 0 means no limit.
 
     Raises ApiError, which names ``field``.
     """
@@ -658,7 +676,9 @@ def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) ->
 
 
 def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """The texts of the messages that these ids hold; all of it where they are no conversation."""
+    """Return the text of each message in these ids; the whole text if they are not a
+    conversation.
+    """
     end = tokenizer.decode([tokenizer.im_end_id])
     begin = tokenizer.decode([tokenizer.im_start_id])
     first, *turns = tokenizer.decode(ids).split(begin)
@@ -666,14 +686,14 @@ def _messages_in(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
 
 
 def check_depth(settings: DecodeSettings, depth: int) -> None:
-    """Raises ApiError for more proposals than the checkpoint was trained for."""
+    """Raise ApiError if B is larger than the checkpoint's trained depth."""
     if isinstance(settings.block_size, int) and settings.block_size > depth:
         sentence = f"Choose a B of at most {depth}, this checkpoint's trained depth."
         raise ApiError(400, sentence, "block_size")
 
 
 def check_bias(settings: DecodeSettings, tokenizer: Tokenizer) -> None:
-    """Raises ApiError for a bias of a token that the model does not have."""
+    """Raise ApiError if a bias names a token that the model does not have."""
     highest = max((token for token, _ in settings.logit_bias), default=-1)
     if highest >= tokenizer.size:
         sentence = f"logit_bias must name tokens below {tokenizer.size}, got {highest}."
@@ -681,7 +701,7 @@ def check_bias(settings: DecodeSettings, tokenizer: Tokenizer) -> None:
 
 
 def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
-    """The ids, where they are tokens that a prompt may hold. Raises ApiError."""
+    """Return the ids if a prompt may contain all of them. Raises ApiError."""
     size, never = tokenizer.size, tokenizer.mask_id
     if any(type(token) is not int or not 0 <= token < size or token == never for token in ids):
         raise ApiError(400, "The prompt holds tokens that are no text of this model.", "prompt")
@@ -694,14 +714,15 @@ def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
     if not isinstance(prompt[0], tuple):
         return check_ids(prompt, tokenizer)
     *before, (role, content) = (_in_tokens(each, tokenizer) for each in prompt)
-    if role == "assistant":  # an answer to be continued
+    if role == "assistant":  # an answer to continue
         return [*tokenizer.encode_chat(before), *content]
     return tokenizer.encode_prompt(str(content), before=before)
 
 
 def _in_tokens(said: Said, tokenizer: Tokenizer) -> Said:
-    """Answers in tokens, cut as the model writes them: a prompt then begins with what is kept of
-    the turn before."""
+    """Tokenize an answer on its own, as the model wrote it, so the prompt's prefix matches the KV
+    cache of the previous turn.
+    """
     role, content = said
     is_answer = role == "assistant" and isinstance(content, str)
     return (role, tokenizer.encode(str(content))) if is_answer else said

@@ -49,14 +49,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "prompt": (),
     "top_logprobs": (0,),
 }
-"""Fields that this server cannot obey, and their values that change nothing."""
+"""Unsupported fields, with their values that change nothing."""
 LOGPROBS = "message.output_text.logprobs"
 ENDED = {"stop": "completed", "length": "incomplete"}
-"""Statuses of a response by the reason for which the chat's answer ended."""
+"""Status of a response by the finish reason of its chat answer."""
 
 
 def _messages(value: Any) -> Any:
-    """A text as the only message; of a list, every item has to be a message."""
+    """Return a text as the only message, or a list in which every item is a message."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     is_list = isinstance(value, list) and 1 <= len(value) <= MAX_MESSAGES
@@ -87,7 +87,7 @@ ResponsesBody = with_settings(ResponsesFields, SERVED)
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """A request as posted, and the chat that answers it."""
+    """A parsed request, and the chat request into which it is translated."""
 
     posted: ResponsesFields
     chat: Completion
@@ -114,7 +114,7 @@ def read_request(body: bytes) -> ResponseRequest:
 
 
 def _check_supported(values: Json) -> None:
-    """Raises ApiError for what would change the response and cannot be done."""
+    """Raise ApiError for fields that would change the response and are not supported."""
     check_supported(values, NEUTRAL)
     text, include = values.get("text"), values.get("include")
     if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
@@ -125,7 +125,7 @@ def _check_supported(values: Json) -> None:
 
 
 class ResponseEnvelope:
-    """What the events of one response have in common, and the response as a whole."""
+    """Builds the JSON of one response: its events, or the whole response."""
 
     def __init__(self, request: ResponseRequest, chat: Envelope) -> None:
         self.name = f"resp_{uuid.uuid4().hex}"

@@ -1,8 +1,7 @@
-"""What a client reads when a replica dies under its request, or all of them are full.
+"""ASGI middleware of Ray's proxies: retries when a replica dies, and rewrites Ray's errors.
 
-Stands in Ray's proxies, in front of every replica. A request of which nothing was answered yet
-starts anew, which another replica takes; a stream that is torn ends with a sentence; Ray's own
-refusals become ours. Knows no Ray, no engine and no prompt.
+A request without any answer so far is sent again, to another replica. A stream that breaks ends
+with an error message. Ray's own plain-text errors become errors in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -30,19 +29,21 @@ HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a 
 
 
 def middlewares() -> list[Middleware]:
-    """What every proxy puts before its replicas: Ray imports this by its name."""
+    """Return the middleware of every proxy. Ray imports this function by its name."""
     limit = Middleware(BodyLimit, max_bytes=DEFAULT_CAPS.max_body_bytes, refusal=too_large())
     return [*cors(allowed_origins()), limit, Middleware(Retry)]
 
 
 class Retry:
-    """ASGI middleware, for what the endpoint serves."""
+    """ASGI middleware that resends requests to the endpoint's routes when a replica dies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, once more where nothing came back."""
+        """Pass the request on; resend it while there is no answer, at most NUM_TRIES times in
+        all.
+        """
         if scope["type"] != "http" or not PATHS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
@@ -55,7 +56,9 @@ class Retry:
             await refusal.response(scope, receive, send)
 
     async def _is_in_time(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
-        """Whether it is answered soon; Ray does not let go of what is only cancelled."""
+        """Return whether the request is answered within HEALTH_SECONDS. Ray may ignore the
+        cancellation, so a late answer is dropped.
+        """
         is_late = False
 
         async def unless_late(message: Message) -> None:
@@ -81,8 +84,11 @@ class Retry:
 
 
 class Passing:
-    """One answer on its way. ``has_begun``: something of it was sent; ``is_over``: all of it;
-    ``is_gone``: nobody is there to read it."""
+    """One answer passing through the proxy.
+
+    ``has_begun``: some of it was sent; ``is_over``: all of it was sent; ``is_gone``: the client has
+    disconnected.
+    """
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.is_gone = self.has_begun = self.is_over = False
@@ -92,13 +98,13 @@ class Passing:
         self._refusal: ApiError | None = None
 
     async def receive(self) -> Message:
-        """For the replica: what the client sends."""
+        """Receive for the replica: return what the client sends."""
         message = await self._receive()
         self.is_gone = self.is_gone or message["type"] == "http.disconnect"
         return message
 
     async def send(self, message: Message) -> None:
-        """For the replica: the head waits for something behind it."""
+        """Send for the replica: hold back the response head until the first part of the body."""
         if message["type"] == "http.response.start":
             self._start = message
             self._refusal = refusal_of(message)
@@ -113,8 +119,9 @@ class Passing:
         self.is_over = is_last
 
     async def end_torn(self) -> None:
-        """Say that no more comes, where there is a way to: other connections are cut, as Ray cuts
-        them."""
+        """End a broken event stream with an error event. Other responses are cut off, as Ray does
+        it.
+        """
         if _header(self._start, b"content-type").startswith(EVENTS):
             told = json.dumps(ApiError(503, TORN, retry_after=RETRY_SECONDS).body)
             end = f"data: {told}\n\ndata: [DONE]\n\n".encode()
@@ -125,7 +132,9 @@ class Passing:
 
 
 def refusal_of(start: Message) -> ApiError | None:
-    """What to say instead of what Ray says in plain text; its head gets our headers then."""
+    """Return the error that replaces Ray's plain-text one, and put its headers into ``start``; None
+    for the replica's own answers.
+    """
     is_ours = start["status"] < 400 or _header(start, b"content-type") == b"application/json"
     if is_ours:
         return None

@@ -1,9 +1,9 @@
-"""Runs as they go, for a page on another machine: token ids in, the lines of a trace out.
+"""Runs streamed to a page on another machine: token ids in, trace lines out.
 
-``POST /v1/runs`` asks for one run or a race and streams, as server-sent events whose names are the
-numbers of the lanes, the trace lines of each; events named ``state`` say how it waits or shares,
-once a second at least, so that a reader knows the machine is there. Runs that go on are steered and
-stopped by a random name, told to whoever asked alone: who knows it may move the run.
+``POST /v1/runs`` starts one run or a race and streams server-sent events. The name of an event is
+the number of its lane, its data a trace line. Events named ``state`` report the queue state, at
+least once a second, so the reader can detect a lost machine. Runs in flight are steered and stopped
+by a random name that only their client gets: knowing the name is the permission.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ GONE = "No such run goes on here: it is over, or it was begun with another x-ses
 
 
 def lane_requests(asked: RunBody, model: Model, caps: Caps) -> list[Request]:
-    """What was posted, against the model that is asked. Raises ApiError, RequestError or
-    SettingsError."""
+    """Validate the lanes against the model and return a request for each. Raises ApiError,
+    RequestError or SettingsError.
+    """
     return [
         _request(lane, f"lanes.{number}", model, caps) for number, lane in enumerate(asked.lanes)
     ]
@@ -66,7 +67,7 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the runs of a job wait or share, as ``Run`` tells it of one."""
+    """Queue state of a job's runs, as ``Run`` defines these fields."""
 
     place: Whole
     is_held_up: Truth
@@ -75,7 +76,7 @@ class State:
 
 
 class Lanes:
-    """Runs that were begun together, as one to be told of and cancelled."""
+    """Runs that began together, streamed and cancelled as one."""
 
     def __init__(self, runs: Sequence[Run], model: Model) -> None:
         self.runs = tuple(runs)
@@ -86,12 +87,12 @@ class Lanes:
         self._num_read = [0] * len(self.runs)
 
     def cancel(self) -> None:
-        """End all of them within one forward."""
+        """Cancel all runs within one forward."""
         for run in self.runs:
             run.cancel()
 
     async def told(self) -> AsyncIterator[str]:
-        """All that happens, to the end of the last lane."""
+        """Yield all events of all lanes, until the last lane has ended."""
         state, beaten = "", 0.0
         while True:
             lines = self._news()
@@ -107,7 +108,7 @@ class Lanes:
 
     @property
     def _is_over(self) -> bool:
-        """Whether everything was told."""
+        """Whether every event was sent."""
         ends = (run.events_since(max(0, read - 1)) for run, read in self._read)
         return all(len(events) == 1 and isinstance(events[0], End) for events in ends)
 
@@ -130,7 +131,7 @@ class Lanes:
 
 
 def wire_header(settings: DecodeSettings) -> Header:
-    """The head of a lane's lines, which both sides know: it doesn't travel."""
+    """Return the trace header of a lane. Both sides can build it, so it is not sent."""
     return Header("", "", (0,), settings)
 
 
@@ -140,31 +141,33 @@ def _event(name: str, data: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The lanes that began together. block_size: the largest B of their model, which need not stay
-    loaded for them."""
+    """Lanes that began together.
+
+    block_size: the largest B of their model, stored here because the model may be unloaded.
+    """
 
     block_size: int
     lanes: tuple[Run, ...]
 
     @property
     def goes_on(self) -> bool:
-        """Whether any of them does."""
+        """Whether any of the lanes is still running."""
         return any(not run.is_finished for run in self.lanes)
 
 
 class RunRegistry:
-    """Name -> a job."""
+    """Jobs in flight by name."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
 
     def add(self, name: str, block_size: int, runs: Sequence[Run]) -> None:
-        """Remember what has begun, and forget what is over."""
+        """Add a new job and drop the finished ones."""
         left = {name: job for name, job in self._jobs.items() if job.goes_on}
         self._jobs = {**left, name: Job(block_size, tuple(runs))}
 
     def find(self, name: str) -> Job:
-        """The job of that name. Raises ApiError."""
+        """Return the job of that name. Raises ApiError if there is none in flight."""
         job = self._jobs.get(name)
         if job is None or not job.goes_on:
             raise ApiError(404, GONE)
@@ -172,8 +175,9 @@ class RunRegistry:
 
 
 def steer(job: Job, asked: SteerFields) -> None:
-    """Let what is named act from the next forward on; all of it, or none. Raises ApiError or
-    SettingsError."""
+    """Apply the posted settings from the next forward on, either all of them or none. Raises
+    ApiError or SettingsError.
+    """
     chosen = lanes_of(job, asked.lane)
     wanted = [changed(run.settings, asked, STEERED) for run in chosen]
     for settings in wanted:
@@ -187,6 +191,6 @@ def steer(job: Job, asked: SteerFields) -> None:
 
 
 def lanes_of(job: Job, lane: object) -> Sequence[Run]:
-    """The lane of that number, all where there is none. Raises ApiError."""
+    """Return the lane of that number, or all lanes for None. Raises ApiError."""
     number = whole(lane, "lane", 0, len(job.lanes) - 1)
     return job.lanes if number is None else job.lanes[number : number + 1]

@@ -1,7 +1,7 @@
-"""What is to be served, and the HTTP server of an endpoint alone, until it is told to end: then
-every stream ends with a sentence. No request and no answer may be on its way for ever.
+"""Options of ``serve``, and the HTTP server of a standalone endpoint.
 
-Knows uvicorn; imports nothing heavier before a model is brought.
+At shutdown every stream ends with an error message. Every request and every answer has a time
+limit. Nothing heavier than uvicorn is imported before a model is loaded.
 """
 
 from __future__ import annotations
@@ -28,35 +28,39 @@ if TYPE_CHECKING:
     from mars_runtime.serving.metrics import Metrics
     from mars_runtime.serving.models import EngineModel
 
-GRACE_SECONDS = 10  # for answers that are on their way when the server ends
+GRACE_SECONDS = 10  # for answers in progress at shutdown
 HEAD_SECONDS = BODY_SECONDS = 10.0
-"""For all headers of a request, from the first of their bytes or of the connection; for a body."""
-BODY_RATE = 50_000  # bytes of a body that have come, for which it has a second more
-MAX_BODY_SECONDS = 180.0  # however large it is
+"""Time limits: for all headers, from their first byte or from the connection; and for a body."""
+BODY_RATE = 50_000  # received bytes that extend the body's limit by a second
+MAX_BODY_SECONDS = 180.0  # for a body of any size
 LATE = b'{"detail":"The request did not come to its end in time: send it again."}'
 DRAIN_SECONDS = 30.0
-DRAINED = 16_000  # bytes of an answer that a client must take in DRAIN_SECONDS
+DRAINED = 16_000  # bytes of an answer that a client must read in DRAIN_SECONDS
 PAUSED_SECONDS = 1.0
-"""A timer that is so late was held up by a pause of the process (SIGSTOP, a frozen container)."""
-PIECE = 65_536  # bytes of an answer that wait in the server's memory for one client
-MAX_CONNECTIONS = 800  # in all; below the 1,024 files that many systems let a process open
+"""A timer that is later than this was delayed by a pause of the process (SIGSTOP, a frozen
+container).
+"""
+PIECE = 65_536  # bytes of an answer buffered for one client
+MAX_CONNECTIONS = 800  # in total; below 1,024, a common limit of open files
 MAX_OF_ADDRESS = 200
-"""Connections of one address, if no proxy is trusted: behind a proxy all have its address."""
+"""Connections per address. Applies only without a trusted proxy: all connections through a proxy
+have its address.
+"""
 HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"))
-"""Of every answer."""
+"""Headers of every answer."""
 CROWDED = b'{"detail":"Too many connections are open: close some and try again."}'
 KEY = "MARS_API_KEY"
-"""The environment variable with the key that callers must send; none is asked for without it."""
+"""Environment variable with the key that clients must send; without it no key is required."""
 PROXIES = "MARS_NUM_PROXIES"
-"""The environment variable with the number of trusted proxies before the server."""
+"""Environment variable with the number of trusted proxies in front of the server."""
 
 
 class PlanError(ValueError):
-    """A plan that makes no sense; the message is one sentence."""
+    """An invalid option; the message is one sentence."""
 
 
 def num_proxies() -> int:
-    """How many there are (``limits.Proxies``). Raises PlanError."""
+    """Return the number of trusted proxies (``limits.Proxies``). Raises PlanError."""
     text = os.environ.get(PROXIES, "").strip() or "0"
     if not re.fullmatch(r"[0-9]{1,3}", text):
         raise PlanError(f"{PROXIES} must be a whole number, such as 1.")
@@ -64,7 +68,7 @@ def num_proxies() -> int:
 
 
 def allowed_origins() -> tuple[str, ...]:
-    """The origins whose pages may call the endpoint. Raises PlanError."""
+    """Return the origins whose pages may call the endpoint. Raises PlanError."""
     try:
         return read_origins(os.environ.get(ORIGINS, ""))
     except OriginsError as error:
@@ -72,8 +76,9 @@ def allowed_origins() -> tuple[str, ...]:
 
 
 def api_key() -> str:
-    """The key that callers must send, without the line break that a file ends with; empty for none.
-    Raises PlanError for one that is easily guessed."""
+    """Return the key that clients must send, without a trailing line break; empty for none. Raises
+    PlanError for a key that is easy to guess.
+    """
     key = os.environ.get(KEY, "").strip()
     if fault := weak_key(KEY, key):
         raise PlanError(fault)
@@ -82,11 +87,11 @@ def api_key() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """A checkpoint behind an endpoint. max_runs, max_waiting: served at once and in line, by each
-    replica where there are several.
+    """Options of an endpoint. Raises PlanError for invalid ones.
 
-    threads: of the arithmetic of a replica, and the cores that are set aside for it; min_replicas,
-    max_replicas: as many as the requests that are going call for. Raises PlanError.
+    max_runs, max_waiting: requests served at once and queued, per replica. threads: compute threads
+    of a replica, and the cores reserved for it. min_replicas, max_replicas: bounds of the
+    autoscaling.
     """
 
     checkpoint: str
@@ -108,16 +113,17 @@ class ServePlan:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ServePlan:
-        """What flags of these names ask for. Raises PlanError."""
+        """Build the options from flags of the same names. Raises PlanError."""
         return cls(**{field.name: getattr(args, field.name) for field in fields(cls)})
 
 
 def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
-    """Load what was asked for, and count what it does where that is asked for. Raises
-    CheckpointError."""
+    """Load the checkpoint and start its engine; register it with ``metrics`` if given. Raises
+    CheckpointError.
+    """
     from mars_runtime.model.config import memory_for
 
-    with memory_for(plan.checkpoint):  # importing torch takes some too
+    with memory_for(plan.checkpoint):  # importing torch takes memory too
         from mars_runtime.engine.engine import Engine
         from mars_runtime.model.load import load_checkpoint
         from mars_runtime.serving.models import EngineModel
@@ -130,7 +136,7 @@ def bring(plan: ServePlan, metrics: Metrics | None = None) -> EngineModel:
 
 
 class PlaceTakenError(OSError):
-    """Nothing can be served at a host and port; the message is one sentence."""
+    """A host and port that cannot be bound; the message is one sentence."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
@@ -140,18 +146,17 @@ class PlaceTakenError(OSError):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket bound to a name or an address, IPv6 ones with or without brackets; port 0
-    takes any free port. Raises PlaceTakenError.
+    """Return a socket bound to a name or an address, IPv6 ones with or without brackets.
 
-    A name with addresses of both kinds is served at its IPv4 address; ``::`` also takes IPv4
-    connections where the system can do that.
+    Port 0 takes any free port. Raises PlaceTakenError. A name with addresses of both kinds is bound
+    to its IPv4 address; ``::`` also accepts IPv4 connections if the system supports it.
 
-    Connections accepted here send each write at once. asyncio sets that option only on sockets that
-    it opens itself; without it a small answer waits some 40 ms for the client to acknowledge the
-    header.
+    Accepted connections send each write at once (TCP_NODELAY). asyncio sets that option only on
+    sockets that it opens itself; without it a small answer waits some 40 ms for the client to
+    acknowledge the header.
     """
     try:
-        # The port is put in afterwards: getaddrinfo takes 99999 for 34463.
+        # The port is set afterwards: getaddrinfo reads 99999 as 34463.
         family, *_, (address, _, *scope) = min(
             socket.getaddrinfo(
                 host.strip("[]") or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -161,44 +166,45 @@ def bound(host: str, port: int) -> socket.socket:
         is_dual = address == "::" and socket.has_dualstack_ipv6()
         place = (address, port, *scope)
         made = socket.create_server(place, family=family, backlog=512, dualstack_ipv6=is_dual)
-    except (OSError, OverflowError, ValueError):  # ValueError: no name could be written so
+    except (OSError, OverflowError, ValueError):  # ValueError: not a valid name
         raise PlaceTakenError(host, port) from None
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
 def authority(host: str, port: int) -> str:
-    """Return ``host:port`` as a URL has it: with brackets around an IPv6 address."""
+    """Return ``host:port`` as in a URL, with brackets around an IPv6 address."""
     host = host.strip("[]")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the URL at which a client on this machine finds what is served at ``host``."""
+    """Return the URL at which clients on this machine reach a server bound to ``host``."""
     loopback = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
     host = host.strip("[]")
     return f"http://{authority(loopback.get(host, host), port)}"
 
 
 class PunctualProtocol(H11Protocol):
-    """HTTP of uvicorn, which has no limit of time or number: 408 for a request that trickles, 503
-    for a connection too many, and the end of one whose client does not read its answer.
+    """uvicorn's HTTP protocol with limits of time and number.
 
-    An answer may take as long as it likes to be made."""
+    A request that arrives too slowly gets 408, a connection above the limit gets 503, and a client
+    that does not read its answer is disconnected. Computing an answer has no limit here.
+    """
 
     _opened = 0.0
     _drain_timer: asyncio.TimerHandle | None = None
     _num_undelivered = 0
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[object, ...] = ()
-    _since = 0.0  # when the part that is awaited began
-    _num_received = _chunk = 0  # bytes since then, and those of the latest read
+    _since = 0.0  # when the awaited part began
+    _num_received = _chunk = 0  # bytes since then, and of the latest read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for headers."""
+        """Start the timer for the headers, or reject the connection with 503."""
         super().connection_made(transport)
         self._opened = self.loop.time()
-        transport.set_write_buffer_limits(high=0)  # pause_writing: something is undelivered
+        transport.set_write_buffer_limits(high=0)  # pause_writing at any undelivered byte
         if self._is_crowded():
             self._send_whole(503, "Service Unavailable", CROWDED)
             transport.close()
@@ -206,26 +212,27 @@ class PunctualProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come."""
+        """Count the bytes, parse them and update the timer."""
         self._chunk = len(data)
         self._num_received += len(data)
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request."""
+        """Continue with the next request on this connection."""
         super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop all timers."""
         super().connection_lost(exc)
         self._disarm()
         self._end_drain()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, unless a request may have come while the process was paused:
-        timers run before it is read."""
+        """Close an idle connection. After a pause of the process it waits once more, because timers
+        run before a request that arrived meanwhile is read.
+        """
         if _was_paused(self.timeout_keep_alive_task, self.loop.time()):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -234,25 +241,25 @@ class PunctualProtocol(H11Protocol):
             super().timeout_keep_alive_handler()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand on the connection, whose request is whole."""
+        """Hand over the connection to the WebSocket protocol; its request is complete."""
         self._disarm()
         self._end_drain()
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """Begin to wait for the client to read."""
+        """Start the timer for the client to read."""
         super().pause_writing()
         self._end_drain()
         self._num_undelivered = self.transport.get_write_buffer_size()
         self._drain_timer = self.loop.call_later(DRAIN_SECONDS, self._check_drain)
 
     def resume_writing(self) -> None:
-        """The client has read everything."""
+        """Stop the timer: the client has read everything."""
         super().resume_writing()
         self._end_drain()
 
     def _check_drain(self) -> None:
-        """Drop a client that reads too little of its answer."""
+        """Disconnect a client that reads its answer too slowly."""
         before, self._num_undelivered = (
             self._num_undelivered,
             self.transport.get_write_buffer_size(),
@@ -268,8 +275,11 @@ class PunctualProtocol(H11Protocol):
             self._drain_timer.cancel()
 
     def _is_crowded(self) -> bool:
-        """Whether this connection is one too many, in all or of its address. In a full server an
-        address with fewer connections takes the place of one of the address that has most."""
+        """Whether there are too many connections, in total or from this address.
+
+        On a full server, an address with fewer connections replaces one of the address with the
+        most.
+        """
         by_address: defaultdict[str, list[PunctualProtocol]] = defaultdict(list)
         for each in self.connections:
             if isinstance(each, PunctualProtocol):
@@ -293,14 +303,16 @@ class PunctualProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _send_whole(self, status: int, reason: str, body: bytes) -> None:
-        """Write an answer that no app has made."""
+        """Write a response that does not come from the app."""
         headers = [("content-type", "application/json"), ("connection", "close"), *HEADERS]
         head = h11.Response(status_code=status, headers=headers, reason=reason.encode())
         events = (head, h11.Data(data=body), h11.EndOfMessage())
         self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
 
     def _watch(self) -> None:
-        """Time what is awaited of the client now: another part than before gets its own time."""
+        """Restart the timer when the connection begins to wait for a different part of a
+        request.
+        """
         part = self.conn.their_state
         is_idle = part is h11.IDLE and self.timeout_keep_alive_task is not None
         awaited = (part, is_idle, self.cycle)
@@ -315,8 +327,9 @@ class PunctualProtocol(H11Protocol):
             self._timer = self.loop.call_later(seconds, self._late, is_body)
 
     def _late(self, is_body: bool) -> None:
-        """End a request that has used up its time. What has come of a body gives it more, and a
-        pause of the process does not count."""
+        """End a request that is over its time limit. Received bytes of a body extend it, and a
+        pause of the process does not count.
+        """
         now = self.loop.time()
         if _was_paused(self._timer, now):
             self._since = now
@@ -332,7 +345,7 @@ class PunctualProtocol(H11Protocol):
             self._timer.cancel()
 
     def _end(self) -> None:
-        """Answer a request that has begun and has no answer yet, and close."""
+        """Close the connection, with 408 if a request has begun and has no answer yet."""
         state = self.conn.our_state
         if state is h11.SEND_RESPONSE or (state is h11.IDLE and self.conn.trailing_data[0]):
             self._send_whole(408, "Request Timeout", LATE)
@@ -347,21 +360,23 @@ def _was_paused(timer: asyncio.TimerHandle | None, now: float) -> bool:
 
 
 def body_seconds(num_received: int) -> float:
-    """How long a body may take of which so many bytes have come: a client that only declares a
-    large body gets no more time for it."""
+    """Return the time limit in seconds of a body of which ``num_received`` bytes have arrived. A
+    large declared length does not extend it.
+    """
     return min(MAX_BODY_SECONDS, BODY_SECONDS + num_received / BODY_RATE)
 
 
 class InPieces:
-    """ASGI middleware: send an answer in pieces, each when the client has read the one before.
+    """ASGI middleware: send an answer in pieces, each after the client has read the one before.
 
-    uvicorn would copy a whole answer into its buffer for every client, for as long as it takes."""
+    Otherwise uvicorn copies the whole answer into its buffer for every client.
+    """
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, and its answer in pieces."""
+        """Pass the request on and send its answer in pieces."""
 
         async def send_pieces(message: Message) -> None:
             body = message.get("body", b"")
@@ -376,8 +391,11 @@ class InPieces:
 
 
 class Config(uvicorn.Config):
-    """How anything of this app is served by uvicorn, which would believe proxies of its own choice
-    (``limits.Proxies`` does not). is_proxied: whether clients come through trusted proxies."""
+    """uvicorn's configuration for the endpoint and the page.
+
+    uvicorn's own handling of proxy headers is off; ``limits.Proxies`` replaces it. is_proxied:
+    whether clients come through trusted proxies.
+    """
 
     def __init__(self, app: ASGIApp, is_proxied: bool = False, **rest: Any) -> None:
         own = InPieces(app if is_proxied else LocalNames(app))
@@ -388,8 +406,10 @@ class Config(uvicorn.Config):
 
 
 class Server(uvicorn.Server):
-    """Serves ``app`` until SIGTERM, SIGINT or ``leave``. close: ends every run; uvicorn waits for
-    streams to end, which they would not do by themselves."""
+    """Serves ``app`` until SIGTERM, SIGINT or ``leave``.
+
+    close: ends every run, so their streams end; uvicorn waits for that at shutdown.
+    """
 
     def __init__(self, app: ASGIApp, close: Callable[[], None], is_proxied: bool = False) -> None:
         config = Config(
@@ -403,10 +423,10 @@ class Server(uvicorn.Server):
         self._close = close
 
     def leave(self) -> None:
-        """End as if told by a signal; from any thread."""
+        """Shut down, as after a signal. Can be called from any thread."""
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let streams end with a sentence, then close everything."""
+        """End the runs so that streams end with an error message, then close the server."""
         await asyncio.to_thread(self._close)
         await super().shutdown(sockets)

@@ -17,7 +17,7 @@ def metrics(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the figures of the forwards that judged drafts, None for a method that drafts nothing.
+    """Return the figures of the forwards that verified drafts; None for a method without drafts.
 
     ``mean_acceptance_length`` counts the token that each of these forwards adds to the accepted
     drafts. ``num_spec_tokens`` is the longest draft of the request, because its length may change

@@ -1,19 +1,19 @@
-"""A controller that follows load: how boldly each request drafts, by how many wait. Pure functions.
+"""A controller that follows load: the longer the queue, the more aggressively requests draft.
 
-It has a level, 0 (calm) to ``LEVELS`` (as bold as bounds allow). A step is as many waiting requests
-as half the places, two at least. A queue of q steps calls for a level between floor(q) and ceil(q),
-and the level moves only as far as it must to be there. So it is monotone in the queue; a queue that
-stays moves it once and never again; and a level that was reached at q steps is left only when the
-queue has fallen by a whole step (hysteresis), so that one which sways a little moves nothing.
+The level is from 0 to ``LEVELS``, the most aggressive. The queue is measured in steps; a step is
+half as many waiting requests as there are slots, at least two. A queue of q steps requires a level
+from floor(q) to ceil(q), and the level moves only as far as needed to be in that range. So it is
+monotone in the queue, a constant queue moves it at most once, and it falls only when the queue has
+shrunk by a whole step (hysteresis).
 
-What a level means depends on the mode. Unverified, tau falls from the upper end of the request's
-own bounds to the lower one: a shorter queue is paid for with agreement. Lossless, the text is AR's
-whatever happens, and only drafting moves: B falls from the upper end of its bounds to the lower
-one, because a refused draft takes time from everybody who waits (Liu et al., arXiv 2406.14066).
-A request that is late for its budget gets the boldest its own bounds allow, whatever the queue:
-the lowest tau, or the largest B; once late it stays so. Here too are the ways of decoding that are
-compared under load: settings, and whether the controller moves them. Knows no engine, no clock and
-no text.
+The effect of a level depends on the mode. Unverified: tau falls from the upper end of the request's
+bounds to the lower one, which shortens the queue and costs agreement. Lossless: the text is always
+AR's, and B falls from the upper end of its bounds to the lower one, because a rejected draft costs
+time of all waiting requests (Liu et al., arXiv 2406.14066). A request that is late for its budget
+gets the most aggressive value in its bounds, whatever the queue: the lowest tau, or the largest B.
+It stays late to its end.
+
+All functions are pure. This module also defines the methods that are compared under load.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ AR, LOSSLESS, FIXED, FOLLOW, FOLLOW_LOSSLESS = "ar", "lossless", "fixed", "follo
 _LOSSLESS = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
 LEVELS = 4
 STEP_SHARE, MIN_STEP = 0.5, 2.0
-"""Waiting requests of a step: this share of the places, so many at least."""
+"""Waiting requests per step: this share of the slots, at least ``MIN_STEP``."""
 HALF = 0.5
-"""Of its budget: a request that has waited for so long without a token is late."""
+"""Share of its budget after which a request without a token is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a request allows: tau from ``low`` to ``high``, B from ``least`` to ``most``.
+    """Bounds that a request allows: tau from ``low`` to ``high``, B from ``least`` to ``most``.
 
     Raises SettingsError.
     """
@@ -56,7 +56,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the controller remembers: its level, and the numbers of the requests that are late."""
+    """State of the controller: its level, and the numbers of the late requests."""
 
     level: int = 0
     late: frozenset[int] = frozenset()
@@ -64,8 +64,9 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What it sees ``at`` a moment: requests that wait, places there are, the requests that are not
-    over (waiting or served)."""
+    """Input of the controller at time ``at``: length of the queue, number of slots, and the
+    unfinished requests.
+    """
 
     at: float
     queue: int
@@ -75,7 +76,9 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What it decided ``at`` a moment: a level for all, the boldest for the ``late`` ones."""
+    """Output of the controller at time ``at``: the level, and the numbers of the ``late``
+    requests.
+    """
 
     at: float
     queue: int
@@ -84,7 +87,7 @@ class Decision:
 
 
 def decide(state: State, seen: Observation) -> tuple[State, Decision]:
-    """The next state, and what is in force from now on."""
+    """Return the next state, and the decision in force from now on."""
     wanted = seen.queue / max(MIN_STEP, STEP_SHARE * seen.places)
     level = min(LEVELS, max(math.floor(wanted), min(state.level, math.ceil(wanted))))
     unfinished = frozenset(record.number for record in seen.records)
@@ -94,8 +97,11 @@ def decide(state: State, seen: Observation) -> tuple[State, Decision]:
 
 
 def is_late(record: Record, now: float) -> bool:
-    """Whether the request will miss its budget if it writes on as it did: all the tokens that it
-    asked for, at the pace of those that it has; before its first token, by the wait alone."""
+    """Whether the request will probably exceed its budget.
+
+    Assumes that it uses its whole token limit at its present pace. Before its second token, only
+    the time since its arrival counts.
+    """
     if record.budget is None:
         return False
     waited = now - record.arrived
@@ -109,8 +115,9 @@ def is_late(record: Record, now: float) -> bool:
 def steered(
     settings: DecodeSettings, bounds: Bounds, decision: Decision, number: int
 ) -> DecodeSettings:
-    """The settings of request ``number`` under a decision: never outside its own bounds. Other
-    methods than MARS have nothing to steer."""
+    """Return the settings of request ``number`` under a decision, within its own bounds. Only MARS
+    is steered.
+    """
     if settings.method != "mars":
         return settings
     is_late = number in decision.late
@@ -128,7 +135,9 @@ def _between(bounds: Bounds, share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """settings: at first. bounds: within which a controller moves them, None where nobody does."""
+    """A method under load. settings: initial ones. bounds: limits within which the controller
+    changes them; None for a fixed method.
+    """
 
     name: str
     title: str
@@ -137,8 +146,9 @@ class Way:
 
 
 def ways_of(bounds: Bounds) -> dict[str, Way]:
-    """Every way by its name: fixed ways, tau at the upper end of ``bounds``, and the same with a
-    controller that follows load within them."""
+    """Return every method by its name: fixed ones, with tau at the upper end of ``bounds``, and
+    ones that the controller steers within them.
+    """
     tau = bounds.high
     unverified = DecodeSettings(tau=tau, block_size=AUTO)
     drafting = replace(_LOSSLESS, block_size=bounds.most, groups="one")

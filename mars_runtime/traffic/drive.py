@@ -1,10 +1,9 @@
-"""Submits requests to a real engine at their times and keeps a record of each.
+"""Submits requests to a real engine at their arrival times and records each of them.
 
-Open loop: an arrival never waits for an earlier answer. A few requests are with the engine at a
-time, the others wait here, in order of arrival, so that a queue is as long as it says and others
-who use the engine find a place. Moments are read by looking at the engine every few milliseconds,
-which costs its worker nothing. Knows neither prompts nor drawing; what became of the requests is in
-the records.
+The loop is open: an arrival never waits for an earlier answer. Only a few requests are submitted at
+a time; the others wait here in order of arrival. So the queue has the length that is reported, and
+other users of the engine still get slots. The engine is polled every LOOK_SECONDS, which costs its
+worker nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from mars_runtime.traffic.workload import Workload
 
 LOOK_SECONDS = 0.004
-"""Between two looks at the engine: moments are later than they should be by so much at most."""
+"""Interval between two polls of the engine: the maximum error of a recorded time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A load ``now`` seconds after its start: what has arrived so far, what was decided."""
+    """A load ``now`` seconds after its start: the requests so far, and the decisions."""
 
     now: float = 0.0
     records: tuple[Record, ...] = ()
@@ -39,7 +38,7 @@ class Progress:
 
 
 class Drive:
-    """Drives one workload; ``progress`` may be read by any thread meanwhile."""
+    """Drives one workload. Any thread can read ``progress`` while it runs."""
 
     def __init__(self, engine: BaseEngine, workload: Workload) -> None:
         self.progress = Progress()
@@ -54,7 +53,7 @@ class Drive:
         self._stopped = threading.Event()
 
     def run(self) -> Progress:
-        """To its end. Raises EngineError where the engine was closed."""
+        """Run the load to its end. Raises EngineError if the engine is closed."""
         begin = time.monotonic()
         try:
             while not self.progress.is_over:
@@ -66,11 +65,11 @@ class Drive:
         return self.progress
 
     def stop(self) -> None:
-        """End every request within one forward; safe from any thread, also before the start."""
+        """End every request within one forward. Thread-safe, also before the start."""
         self._stopped.set()
 
     def _look(self, now: float) -> None:
-        """Everything that is due ``now``."""
+        """Do everything that is due at ``now``."""
         for number in list(self._runs):
             self._read(number, now)
         is_cut = self._stopped.is_set() or now >= self._workload.max_seconds
@@ -90,7 +89,7 @@ class Drive:
         return [self._records[number] for number in (*self._runs, *self._waiting)]
 
     def _read(self, number: int, now: float) -> None:
-        """What has come of a run since the last look."""
+        """Add the new events of a run to its record."""
         events = self._runs[number].events_since(self._num_read[number])
         self._num_read[number] += len(events)
         record = self._records[number]
@@ -113,11 +112,11 @@ class Drive:
                 self._waiting.append(number)
 
     def _control(self, now: float) -> None:
-        """Decide, and steer what is going on where that changed anything."""
+        """Decide, and steer the running requests if the decision changed."""
         bounds = self._workload.way.bounds
         if bounds is None:
             return
-        # A request that finds a place at once does not wait.
+        # A request that gets a slot at once does not count as waiting.
         queue = max(0, len(self._waiting) - (self._workload.places - len(self._runs)))
         seen = Observation(now, queue, self._workload.places, self._unfinished())
         before, (self._state, decision) = self._state, decide(self._state, seen)
@@ -129,12 +128,12 @@ class Drive:
             run.settings = steered(run.settings, bounds, decision, number)
 
     def _admit(self, now: float) -> None:
-        """Submit those who have waited longest, as far as there are places."""
+        """Submit the requests that have waited longest, as far as there are slots."""
         while self._waiting and len(self._runs) < self._workload.places:
             number = self._waiting[0]
             try:
                 self._runs[number] = self._engine.submit(self._request(number))
-            except EngineBusy:  # others have taken the places: they are waited for
+            except EngineBusy:  # other users have taken the slots: try again later
                 return
             except RequestError:
                 self._records[number] = self._records[number].over("refused", now)
@@ -152,7 +151,7 @@ class Drive:
         return Request(ask.prompt_ids, settings, load.max_seconds, owner=load.owner)
 
     def _cut(self, now: float) -> None:
-        """Give up what is going on."""
+        """Cancel all unfinished requests."""
         for run in self._runs.values():
             run.cancel()
         for record in self._unfinished():

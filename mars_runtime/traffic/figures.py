@@ -1,9 +1,9 @@
-"""What became of each request of a load, and figures of it: rates, waits, percentiles, agreement,
-and the saturation curve, what is answered against what is offered.
+"""Records of the requests of a load, and figures computed from them: rates, waits, percentiles,
+agreement and the saturation curve (answered against offered requests).
 
-A record is immutable, folded from the engine's events; a figure is a pure function of records, None
-as long as nothing is known of it. Moments are seconds of real time from the start of the load, as
-whoever reads the engine saw them. Knows no engine, no clock, no text and no drawing.
+A record is immutable and is folded from the engine's events. A figure is a pure function of
+records; None while it is undefined. Times are seconds since the start of the load, as polled from
+the engine.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mars_runtime.events import End, Event, Step
 from mars_runtime.statistics import Spread, spread
 
 State = Literal["waiting", "served", "done", "refused", "failed", "cut"]
-"""``waiting`` for a place; ``served``: read or decoded; ``done``: its text came to an end;
-``refused``: the queue was full; ``failed``: an error ended it; ``cut``: it was stopped, or ran out
-of time."""
+"""``waiting``: for a slot. ``served``: in prefill or decode. ``done``: its answer is complete.
+``refused``: the queue was full. ``failed``: an error ended it. ``cut``: stopped, or out of time.
+"""
 _STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", "error": "failed"}
 
 
@@ -26,11 +26,11 @@ _STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", 
 class Record:
     """One request of a load.
 
-    arrived, admitted, first, ended: when it came, got a place, wrote its first token, was over;
-        None as long as it has not.
-    max_new_tokens: asked for. budget: seconds from arrival within which the answer is wanted, None
-        where any time will do.
-    tokens: written so far, the end of turn included. num_forwards: that it took part in.
+    arrived, admitted, first, ended: times of its arrival, of getting a slot, of its first token and
+    of its end; None if that has not happened.
+    max_new_tokens: its limit. budget: seconds from arrival within which it needs its answer; None
+    for no limit.
+    tokens: generated so far, including EOS. num_forwards: that it took part in.
     """
 
     number: int
@@ -46,51 +46,54 @@ class Record:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens written so far."""
+        """Number of tokens generated so far."""
         return len(self.tokens)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether the request has ended."""
         return self.ended is not None
 
     @property
     def ttft(self) -> float | None:
-        """Time to first token: seconds from arrival, the wait included; None before it."""
+        """Time to first token: seconds from arrival, including the wait; None before it."""
         return None if self.first is None else self.first - self.arrived
 
     @property
     def latency(self) -> float | None:
-        """Seconds from arrival to the whole answer; None where it never came to its end."""
+        """Seconds from arrival to the whole answer; None if it is not complete."""
         if self.state != "done" or self.ended is None:
             return None
         return self.ended - self.arrived
 
     @property
     def tpot(self) -> float | None:
-        """Seconds per output token after the first; None for an answer of one, or not whole."""
+        """Seconds per output token after the first; None for a single token or an incomplete
+        answer.
+        """
         if self.state != "done" or self.ended is None or self.first is None:
             return None
         return (self.ended - self.first) / (self.num_tokens - 1) if self.num_tokens > 1 else None
 
     @property
     def is_in_time(self) -> bool | None:
-        """Whether the whole answer came within the budget; None without one, or as long as that
-        is open."""
+        """Whether the whole answer came within the budget; None without a budget or before the
+        end.
+        """
         if self.budget is None or not self.is_over:
             return None
         return self.latency is not None and self.latency <= self.budget
 
     def admitted_at(self, at: float) -> Record:
-        """The record once the engine has taken its request."""
+        """Return the record after its request got a slot."""
         return replace(self, state="served", admitted=at)
 
     def over(self, state: Literal["refused", "cut"], at: float) -> Record:
-        """The record of a request that nobody took, or that was given up before it had a place."""
+        """Return the record of a request that was refused, or cut before it got a slot."""
         return replace(self, state=state, ended=at)
 
     def after(self, event: Event, at: float) -> Record:
-        """The record after one more event of its run, seen ``at``."""
+        """Return the record after one more event of its run, polled at ``at``."""
         if isinstance(event, End):
             return replace(self, state=_STATES.get(event.reason, "cut"), ended=at)
         if not isinstance(event, Step):
@@ -106,12 +109,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A load up to a moment.
+    """Figures of a load up to a moment.
 
-    tokens_per_second, requests_per_second: written, answered whole, per second up to then.
-    tpf: tokens per forward of a row. queue: requests without a place; rows: with one.
-    ttft, tpot, latency: seconds, over the requests that have them. in_time: the share of requests
-        with a budget that kept it, of those that are over.
+    tokens_per_second, requests_per_second: tokens generated, and whole answers, per second so far.
+    tpf: tokens per forward and row. queue: requests without a slot. rows: requests with one.
+    ttft, tpot, latency: seconds, over the requests that have them. in_time: share of the finished
+    requests with a budget that met it.
     """
 
     num_arrived: int
@@ -129,8 +132,11 @@ class Figures:
 
 
 def figures_of(records: Sequence[Record], now: float) -> Figures:
-    """The figures of what has arrived, ``now`` seconds after the start. Throughput is over the time
-    from the first arrival to the last end, or to now while something goes on."""
+    """Return the figures of the requests that have arrived, ``now`` seconds after the start.
+
+    Throughput is per second from the first arrival to the last end, or to ``now`` while a request
+    is unfinished.
+    """
     seconds = busy_seconds(records, now)
     num_tokens = sum(record.num_tokens for record in records)
     num_forwards = sum(record.num_forwards for record in records)
@@ -153,7 +159,9 @@ def figures_of(records: Sequence[Record], now: float) -> Figures:
 
 
 def busy_seconds(records: Sequence[Record], now: float) -> float:
-    """From the first arrival to the last end, or to ``now`` while something goes on."""
+    """Return the seconds from the first arrival to the last end, or to ``now`` while a request is
+    unfinished.
+    """
     if not records:
         return 0.0
     ends = [now if record.ended is None else record.ended for record in records]
@@ -163,8 +171,11 @@ def busy_seconds(records: Sequence[Record], now: float) -> float:
 def agreement(
     texts: Mapping[int, Sequence[int]], others: Mapping[int, Sequence[int]]
 ) -> float | None:
-    """The share of tokens that both wrote, in the same order, over the requests that both answered:
-    1 where all texts are the same. None where they share no request."""
+    """Return the share of tokens that both texts have in the same order, over the requests that
+    both answered.
+
+    1 if all texts are the same; None if there is no such request.
+    """
     shared = texts.keys() & others.keys()
     total = sum(max(len(texts[one]), len(others[one])) for one in shared)
     if not total:
@@ -173,7 +184,7 @@ def agreement(
 
 
 def num_common(first: Sequence[int], second: Sequence[int]) -> int:
-    """The length of the longest common subsequence."""
+    """Return the length of the longest common subsequence."""
     pairs = zip(first, second, strict=False)
     same = next(
         (place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second))
@@ -188,7 +199,7 @@ def num_common(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def texts_of(records: Iterable[Record]) -> dict[int, tuple[int, ...]]:
-    """The whole answers by the numbers of their requests."""
+    """Return the token ids of whole answers by the number of their request."""
     return {record.number: record.tokens for record in records if record.state == "done"}
 
 
@@ -198,7 +209,9 @@ def _count(records: Sequence[Record], state: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Requests per second that were ``offered`` and ``answered``, and their waits in seconds."""
+    """A point of the saturation curve: requests per second ``offered`` and ``answered``, and their
+    waits in seconds.
+    """
 
     offered: float
     answered: float
@@ -207,8 +220,10 @@ class Point:
 
 
 def point_of(records: Sequence[Record], offered: float, seconds: float) -> Point:
-    """A load whose arrivals came for ``seconds``. What was answered after them counts for waits,
-    not for the rate: by then the machine runs empty."""
+    """Return the point of a load whose arrivals lasted ``seconds``.
+
+    Later answers count for the waits but not for the rate, because the queue is draining by then.
+    """
     return Point(
         offered,
         steady_rate(records, seconds),
@@ -218,7 +233,7 @@ def point_of(records: Sequence[Record], offered: float, seconds: float) -> Point
 
 
 def steady_rate(records: Sequence[Record], until: float) -> float:
-    """Requests answered per second from the first answer on: before it none could be."""
+    """Return the requests answered per second, from the first answer to ``until``."""
     ends = sorted(
         record.ended for record in records if record.state == "done" and record.ended is not None
     )

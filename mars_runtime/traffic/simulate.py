@@ -1,9 +1,8 @@
-"""A simulation of a day of traffic on several machines, from costs measured on one.
+"""Simulation of a day of traffic on several machines, from costs measured on one.
 
-Nothing here runs a model: what it says is computed, and is called a simulation wherever it is
-shown. A machine serves up to ``places`` requests at once, all at the same pace, which falls as they
-get more; who finds no place waits in one queue for all machines. Pure and deterministic by its
-seed; knows no engine.
+No model is run: the results are computed, and are labelled as a simulation. A machine serves up to
+``places`` requests at once, all at the same pace, which falls with their number. Requests without a
+slot wait in one queue for all machines. Pure and deterministic for a given seed.
 """
 
 from __future__ import annotations
@@ -20,19 +19,21 @@ from mars_runtime.traffic.figures import Record
 
 HOURS = 24
 QUIET_HOUR, BUSY_HOUR, QUIET_SHARE = 4, 16, 0.15
-"""The day's traffic is a cosine: least at the quiet hour, where it is this share of the most."""
+"""The day's traffic is a cosine with its minimum at the quiet hour: this share of the busiest
+hour's traffic.
+"""
 MEAN_SHARE = 0.575
-"""Of the busiest hour's traffic, over a whole day."""
+"""Mean traffic of the day as a share of the busiest hour's."""
 BUSIEST = 3.0
-"""Times what one machine answers: the traffic of the busiest hour."""
+"""Traffic of the busiest hour as a multiple of one machine's capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one machine was measured at: seconds of a forward for one request ``alone`` and for as
-    many as there are ``places`` (``full``), reading of prompts and everything else included.
+    """Measured costs of one machine.
 
-    forwards: that measured requests took, to draw from.
+    alone, full: seconds of a forward with one request and with ``places`` requests, including
+    prefill and everything else. forwards: numbers of forwards of measured requests, to sample from.
     """
 
     alone: float
@@ -41,7 +42,9 @@ class Costs:
     forwards: tuple[int, ...]
 
     def pace(self, num_requests: int) -> float:
-        """Seconds of a forward that so many share; between the two that were measured straight."""
+        """Return the seconds of a forward with this many requests, linear between the two measured
+        values.
+        """
         if self.places == 1:
             return self.alone
         share = (num_requests - 1) / (self.places - 1)
@@ -49,14 +52,15 @@ class Costs:
 
     @property
     def capacity(self) -> float:
-        """Requests per second of a machine that is never idle."""
+        """Requests per second of a machine that is always full."""
         mean = sum(self.forwards) / len(self.forwards)
         return self.places / (mean * self.full)
 
 
 def costs_of(alone: Sequence[Record], full: Sequence[Record], places: int) -> Costs | None:
-    """The costs of a machine from two closed loads, one request at a time and ``places`` at once;
-    None where one of them answered nothing."""
+    """Return the costs from two closed loads, one request at a time and ``places`` at once; None if
+    one of them answered nothing.
+    """
     paces = [_seconds_per_forward(alone), _seconds_per_forward(full)]
     forwards = [record.num_forwards for record in full if record.state == "done"]
     if not forwards or None in paces:
@@ -66,8 +70,11 @@ def costs_of(alone: Sequence[Record], full: Sequence[Record], places: int) -> Co
 
 
 def _seconds_per_forward(records: Sequence[Record]) -> float | None:
-    """Of a row, while there are as many as may be: places that ran empty at the end don't count, so
-    the requests that were admitted first stand for all."""
+    """Return the seconds per forward and row while all slots are in use.
+
+    Slots stay empty after the last admission, so only requests that ended before it count, if there
+    are any.
+    """
     done = [record for record in records if record.state == "done"]
     last = max((record.admitted or 0.0 for record in done), default=0.0)
     counted = [record for record in done if (record.ended or 0.0) <= last] or done
@@ -80,7 +87,9 @@ def _seconds_per_forward(records: Sequence[Record]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What ``num_machines`` would make of the day: seconds from arrival to the whole answer."""
+    """Percentiles of the day's latency with ``num_machines``: seconds from arrival to the whole
+    answer.
+    """
 
     num_machines: int
     p50: float
@@ -88,13 +97,18 @@ class Fleet:
 
 
 def hour_seconds(busiest: float, num_requests: int) -> float:
-    """How long an hour is taken to be, so that the day has about so many requests at most."""
+    """Return the simulated length of an hour in seconds, so that the day has at most about
+    ``num_requests``.
+    """
     return min(3600.0, num_requests / (HOURS * MEAN_SHARE * busiest))
 
 
 def day_arrivals(busiest: float, hour_seconds: float, seed: int) -> tuple[float, ...]:
-    """Arrivals of a day whose hours take ``hour_seconds``: Poisson with a rate that follows the
-    day, ``busiest`` per second at most (thinned: Lewis and Shedler 1979)."""
+    """Return the arrivals of a day whose hours last ``hour_seconds``.
+
+    A Poisson process with a rate that follows the day, at most ``busiest`` per second (thinned:
+    Lewis and Shedler 1979).
+    """
     rng, found, now = random.Random(f"day:{seed}"), [], 0.0
     while (now := now + rng.expovariate(busiest)) < HOURS * hour_seconds:
         if rng.random() < day_share(now / hour_seconds):
@@ -103,13 +117,15 @@ def day_arrivals(busiest: float, hour_seconds: float, seed: int) -> tuple[float,
 
 
 def day_share(hour: float) -> float:
-    """The traffic of an hour as a share of the busiest one's."""
+    """Return the traffic of an hour as a share of the busiest hour's."""
     swing = (1 - math.cos(2 * math.pi * (hour - QUIET_HOUR) / HOURS)) / 2
     return QUIET_SHARE + (1 - QUIET_SHARE) * swing
 
 
 def fleets(costs: Costs, arrivals: Sequence[float], most: int, seed: int = 0) -> tuple[Fleet, ...]:
-    """The same day on 1 to ``most`` machines; every request draws its forwards once for all."""
+    """Simulate the same day on 1 to ``most`` machines. Each request has the same number of forwards
+    on all of them.
+    """
     rng = random.Random(f"forwards:{seed}")
     work = [rng.choice(costs.forwards) for _ in arrivals]
     found = []
@@ -120,14 +136,16 @@ def fleets(costs: Costs, arrivals: Sequence[float], most: int, seed: int = 0) ->
 
 
 def enough(found: Sequence[Fleet], seconds: float) -> int | None:
-    """The fewest machines whose p99 is within ``seconds``; None where none is."""
+    """Return the smallest number of machines whose p99 is within ``seconds``; None if there is
+    none.
+    """
     return next((fleet.num_machines for fleet in found if fleet.p99 <= seconds), None)
 
 
 def simulate(
     costs: Costs, arrivals: Sequence[float], work: Sequence[float], num_machines: int
 ) -> list[float]:
-    """Seconds from arrival to end of each request. ``work``: its forwards."""
+    """Return the seconds from arrival to end of each request. ``work``: its number of forwards."""
     machines = [_Machine(costs) for _ in range(num_machines)]
     queue: deque[int] = deque()
     ends = [0.0] * len(arrivals)
@@ -150,13 +168,16 @@ def simulate(
 
 
 class _Machine:
-    """Requests that share one machine: each has done as much as the others since it came, so that
-    one count of forwards serves all, and the next to end is the one with the least of it left."""
+    """A machine and the requests that share it.
+
+    All requests advance at the same pace, so one count of forwards is enough, and the next to end
+    is the one with the fewest forwards left.
+    """
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
-        self._running: list[tuple[float, int]] = []  # forwards at which it ends, its number
-        self._done, self._since = 0.0, 0.0  # forwards up to a moment
+        self._running: list[tuple[float, int]] = []  # (forwards at its end, its number)
+        self._done, self._since = 0.0, 0.0  # count of forwards, and the time of that count
         self.next_end = math.inf
 
     def __len__(self) -> int:
@@ -168,7 +189,7 @@ class _Machine:
         self._look()
 
     def end(self) -> int:
-        """The number of the request that ends at ``next_end``."""
+        """Remove the request that ends at ``next_end`` and return its number."""
         self._advance(self.next_end)
         _, number = heapq.heappop(self._running)
         self._look()

@@ -1,7 +1,7 @@
-"""What is asked, and when: a seeded mix of held-out prompts and lengths, the same for every method,
-and the seconds from the start at which they arrive, in order.
+"""The requests of a load and their arrival times.
 
-Knows the tasks by their families and a tokenizer; knows no engine and no clock.
+The mix of held-out prompts and lengths is seeded and the same for every method. Arrivals are
+sorted, in seconds from the start.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from mars_runtime.traffic.controller import Way
 
 BURST_SIZE = 6
-"""Requests of a burst, on average; they come within ``BURST_SECONDS``."""
+"""Average number of requests in a burst, which lasts ``BURST_SECONDS``."""
 BURST_SECONDS = 0.25
 MAX_RECORDED = 10_000
 SHORTEST = 0.5
-"""Answers are limited to this share of the longest, to all of it, or to something between."""
+"""An answer's limit is drawn between this share of the longest limit and all of it."""
 LONG = frozenset({"summary", "rewriting", "reading", "multiple_choice"})
-"""Families whose prompts hold a text to work on."""
+"""Families whose prompts contain a text to work on."""
 MIXES = {"short": "short prompts", "all": "short and long prompts"}
-"""Mix -> what it is called."""
+"""Titles of the mixes by their names."""
 
 
 class ArrivalsError(ValueError):
-    """Arrivals that make no sense; the message is one sentence that says what to do."""
+    """Invalid arrivals; the message is one sentence that says what to do."""
 
 
 def poisson(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
-    """Arrivals that do not know of each other: ``rate`` per second on average, for ``seconds``."""
+    """Return Poisson arrivals: ``rate`` per second on average, for ``seconds``."""
     rng, found, now = random.Random(seed), [], 0.0
     while (now := now + rng.expovariate(rate)) < seconds:
         found.append(now)
@@ -45,7 +45,9 @@ def poisson(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
 
 
 def bursts(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
-    """The same rate on average, in bursts that arrive as Poisson's requests do."""
+    """Return arrivals in bursts, with the same average rate. The bursts themselves are a Poisson
+    process.
+    """
     rng = random.Random(f"bursts:{seed}")
     found = [
         begin + rng.uniform(0.0, BURST_SECONDS)
@@ -56,9 +58,9 @@ def bursts(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
 
 
 def read_recorded(text: str) -> tuple[float, ...]:
-    """Arrivals that were written down: seconds as a JSON list, or between commas or spaces.
+    """Parse recorded arrivals: seconds as a JSON list, or separated by commas or spaces.
 
-    Raises ArrivalsError for what is no such list.
+    Raises ArrivalsError if the text is neither.
     """
     try:
         listed = json.loads(text) if text.lstrip().startswith("[") else _numbers(text)
@@ -68,7 +70,7 @@ def read_recorded(text: str) -> tuple[float, ...]:
 
 
 def arrivals_of(listed: object) -> tuple[float, ...]:
-    """The seconds of a list, in order. Raises ArrivalsError."""
+    """Return the listed seconds in order. Raises ArrivalsError."""
     given = listed if isinstance(listed, (list, tuple)) else ()
     if not 0 < len(given) <= MAX_RECORDED or not all(_is_moment(each) for each in given):
         raise ArrivalsError(
@@ -78,7 +80,7 @@ def arrivals_of(listed: object) -> tuple[float, ...]:
 
 
 def rate_of(arrivals: Sequence[float]) -> float:
-    """Arrivals per second up to the last one; 0 where there are no two moments."""
+    """Return the arrivals per second up to the last one; 0 if there are no two different times."""
     last = max(arrivals, default=0.0)
     return len(arrivals) / last if last else 0.0
 
@@ -94,7 +96,7 @@ def _is_moment(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request of the mix. budget: seconds within which it wants its answer, None for any."""
+    """A request of the mix. budget: seconds within which it needs its answer; None for no limit."""
 
     prompt: str
     prompt_ids: tuple[int, ...]
@@ -104,11 +106,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is to be driven: a request for each arrival, one way of decoding.
+    """A load: a request for each arrival, decoded with one method.
 
-    places: requests that are with the engine at once; max_queue: that wait behind them, the others
-    are refused. max_seconds: from the start; what goes on then is cut. owner: of the requests to
-    the engine.
+    places: requests submitted to the engine at once. max_queue: requests that wait for a slot;
+    further ones are refused. max_seconds: from the start; unfinished requests are then cut. owner:
+    owner of the engine's requests.
     """
 
     arrivals: Sequence[float]
@@ -130,9 +132,11 @@ def asks_of(
     budget: float | None = None,
     system: str = "",
 ) -> tuple[Ask, ...]:
-    """``count`` requests for a checkpoint of the registry: the families of the mix in turn, limits
-    drawn evenly. ``budget`` is every second request's; ``system`` is the system prompt, empty for
-    the checkpoint's own."""
+    """Return ``count`` requests for a checkpoint of the registry.
+
+    The families of the mix take turns, and limits are drawn evenly. Every second request has the
+    ``budget``. ``system``: the system prompt; empty for the checkpoint's own.
+    """
     families = families_of(checkpoint, mix)
     each = -(-count // len(families))
     drawn = [generate(family, "eval", seed, each) for family in families]
@@ -151,6 +155,6 @@ def asks_of(
 
 
 def families_of(checkpoint: str, mix: str) -> Sequence[str]:
-    """The families that a mix draws from."""
+    """Return the families that a mix draws from."""
     families = families_for(is_chat(checkpoint))
     return [each for each in families if each not in LONG] if mix == "short" else families

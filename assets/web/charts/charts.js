@@ -1,7 +1,7 @@
-// Plotly on nodes that live as long as the component: one newPlot each, then react on the same node. A chart that nobody
-// sees is not drawn, and plotly not loaded before the first is seen.
-// Draws one chart at a time, at most eight per second, less when drawing is slow; never in the way of text. All share one
-// time axis: what is zoomed, pointed at or chosen in one is so in all.
+// Plotly charts on nodes that live as long as the component: one newPlot each, then react on the same node. Charts that
+// are not visible are not drawn, and Plotly is loaded when the first one is visible. Draws one chart at a time, at most
+// eight per second and fewer if drawing is slow, so that it does not delay text. All charts share one time axis, with
+// its zoom, cursor and choice.
 
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put, watchSight } from "../core/dom.js";
@@ -40,7 +40,7 @@ export class Charts {
   /** @type {Playhead} */
   playhead;
   /** @type {Span | null} */
-  zoom = null; // of the axis
+  zoom = null; // of the time axis
   /** @type {Clock} */
   clock = CLOCKS.seconds;
 
@@ -88,7 +88,7 @@ export class Charts {
     this.zoom = null;
     this.selected = null;
     drawLegend(this.legend, run ? run.lanes : []);
-    for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is drawn, in its turn
+    for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is redrawn, in its turn
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const [key, title, isOfOne] of CHARTS) {
       const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
@@ -120,7 +120,7 @@ export class Charts {
     this.timer = setTimeout(() => {
       this.timer = null;
       const key = next();
-      if (!key || !this.element.clientWidth) return; // it comes back when it is in sight again
+      if (!key || !this.element.clientWidth) return; // redrawn when it is visible again
       this.dirty.delete(key);
       const began = performance.now();
       const isFirst = !this.nodes[key].isPlotted;
@@ -184,7 +184,7 @@ export class Charts {
   }
 
   /**
-   * Where a reader stands: what is later is veiled in every chart, behind a line.
+   * Sets the position of the reader: every chart has a line there and a veil over what is later.
    * @param {Playhead} playhead
    */
   place(playhead) {
@@ -214,7 +214,7 @@ export class Charts {
   }
 
   /**
-   * Plotly keeps a zoom only while the page asks for the same range, and ours grows: so it is kept here.
+   * Stores a zoom here: Plotly keeps it only while the requested range stays the same, and ours grows.
    * @param {ChartEntry} entry
    * @param {Json} event
    */
@@ -229,7 +229,7 @@ export class Charts {
     for (const { node, isPlotted } of Object.values(this.nodes))
       if (isPlotted && node !== entry.node) this.plotly?.relayout(node, { "xaxis.range": [from, to] });
     this.report.zoom();
-    this.refresh(); // of what is zoomed more can be seen
+    this.refresh(); // more detail is visible when zoomed
   }
 
   unzoom() {
@@ -240,7 +240,7 @@ export class Charts {
   }
 
   /**
-   * The time of the forward that is pointed at, in every chart; null for none.
+   * Marks the time of the forward that is pointed at, in every chart; null for none.
    * @param {Focus | null} pointed
    */
   cursor(pointed) {
@@ -257,8 +257,8 @@ export class Charts {
   }
 }
 
-// What lies over a chart without being drawn by plotly, so that moving it redraws nothing: the forward pointed at, the
-// chosen one, and a veil over what is later than the place in a replay.
+// Elements over a chart that Plotly does not draw, so that moving them redraws nothing: the forward pointed at, the
+// chosen one, and a veil over what is later than the position in a replay.
 export class Overlay {
   /** @param {PlotNode} node */
   constructor(node) {
@@ -266,12 +266,12 @@ export class Overlay {
     this.cursor = make("div", { class: "rv-cursor", hidden: "" });
     this.chosen = make("div", { class: "rv-cursor rv-cursor-chosen", hidden: "" });
     this.later = make("div", { class: "rv-later", hidden: "" });
-    // Inside the plot: its own offsets place them, so that moving them asks for no layout.
+    // Inside the plot its own offsets position them, so that moving them causes no layout.
     node.append(this.later, this.chosen, this.cursor);
   }
 
   /**
-   * The time of one forward, at least a pixel wide; null hides the mark.
+   * Places a mark at the time of one forward, at least a pixel wide; null hides it.
    * @param {HTMLElement} mark
    * @param {Span | null} span
    */
@@ -290,7 +290,7 @@ export class Overlay {
     mark.hidden = false;
   }
 
-  /** @param {number | null} time null where nothing is later */
+  /** @param {number | null} time null if nothing is later */
   veil(time) {
     const { later, node } = this;
     const full = node._fullLayout;
@@ -308,7 +308,7 @@ export class Overlay {
 const HEIGHTS = { time: (step) => step.first + step.count, latency: (step) => step.seconds * 1000 };
 
 /**
- * The forward that was going on at a time; -1 for none.
+ * Returns the forward in progress at a time; -1 for none.
  * @param {Lane} lane
  * @param {number} time
  * @param {Clock} clock
@@ -319,8 +319,8 @@ function stepAt(lane, time, clock) {
 }
 
 /**
- * The forward under the pointer: its whole column answers, however low its bar is; where all lanes are drawn, that of
- * the nearest. Null beside them.
+ * Returns the forward under the pointer: anywhere in its column, however low its bar; of several drawn lanes, the
+ * nearest. Null outside the plot.
  * @param {string} key
  * @param {PlotNode} node
  * @param {Charts} charts
@@ -360,7 +360,7 @@ function listen(key, node, charts) {
     return report.step(found.lane, found.index, found.anchor);
   });
   node.addEventListener("pointerleave", () => report.leave());
-  // Plotly covers the page while a button is down: a press that ends where it began is a click.
+  // Plotly covers the page while a button is down, so a press that ends where it began counts as a click.
   node.addEventListener(
     "pointerdown",
     (press) => {
@@ -380,7 +380,7 @@ function listen(key, node, charts) {
 }
 
 /**
- * Whose charts these are: a line of its own colour for each run, with its name and settings.
+ * The legend: for each run a line of its colour, its name and its settings.
  * @param {HTMLElement} element
  * @param {Lane[]} lanes
  */

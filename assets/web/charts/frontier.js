@@ -1,4 +1,4 @@
-// Draws the chart of the frontier as SVG: axes, the paper's curves, ways with their intervals, the visitor's run.
+// Draws the chart of the frontier as SVG: axes, the paper's curves, methods with their intervals, the visitor's run.
 
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "./plane.js";
 import { make, shape } from "../core/dom.js";
@@ -16,7 +16,7 @@ export const kindOf = (settings) => (settings.method === "ar" ? "ar" : isVerifie
 
 export class Chart {
   /**
-   * open(point): it was pressed; point(point): it is pointed at, null when no more.
+   * open(point): it was pressed. point(point): it is pointed at, null for none.
    * @param {HTMLElement} element
    * @param {{ open(point: FrontierPoint): void, point(point: FrontierPoint | null): void }} report
    */
@@ -114,7 +114,7 @@ function curveShapes(curve, scale, width) {
 }
 
 /**
- * The names of the best ways, those that have room, from the fastest on.
+ * Names the best methods if there is space, from the fastest on.
  * @param {FrontierMark[]} marks
  * @param {PlaneScale} scale
  * @param {number} width
@@ -134,7 +134,7 @@ function namesOf(marks, { x, y }, width) {
 }
 
 /**
- * A ring where its quality is known, else a line at its tokens per forward.
+ * Draws the visitor's run: a ring if its quality is known, otherwise a line at its tokens per forward.
  * @param {OwnMark} own
  * @param {PlaneScale} scale
  * @param {number} width
@@ -152,11 +152,11 @@ function ownShapes({ x: tpf, y: share }, { x, y }, width) {
   ];
 }
 
-/** The paper's block size that is drawn: the one most of our points have. */
+/** Returns the block size of the paper's curve to draw: the one most of our points have. */
 const PAPER_BLOCK_SIZE = 4;
 
 /**
- * The ways of a set as { x, y, low, high, isBest }: tokens per forward across, quality in percent up.
+ * Returns the methods of a set as { x, y, low, high, isBest }: x is tokens per forward, y quality in percent.
  * @param {FrontierSet} set
  * @returns {FrontierMark[]}
  */
@@ -173,8 +173,8 @@ export function marksOf(set) {
 }
 
 /**
- * The visitor's finished run: { x, y }, y NaN where its quality cannot be told: accuracy of one answer that nobody judges,
- * or no plain AR beside it. Null while there is none. A recorded run is not the visitor's.
+ * Returns the visitor's finished run: { x, y }. y is NaN if its quality is unknown: always for accuracy, and for
+ * agreement without plain AR. Null if there is no run; a recording does not count.
  * @param {Run | undefined} run
  * @param {"accuracy" | "agreement"} quality
  * @returns {OwnMark | null}
@@ -189,10 +189,10 @@ export function ownMark(run, quality) {
   return { x: folds.perForward(main), y: isKnown ? (isSame ? 100 : 0) : NaN, place, isSame, loop: loopText([main]) };
 }
 
-const DRAFTING = ["groups", "lookup"]; // settings of drafts, which are verified
+const DRAFTING = ["groups", "lookup"]; // settings of verified drafts
 
 /**
- * Whether two settings decode alike: what their method does not read tells nothing.
+ * Whether two settings decode alike; settings that the method does not use are ignored.
  * @param {Settings} one
  * @param {Settings} other
  */
@@ -206,7 +206,7 @@ export function isSameWay(one, other) {
 }
 
 /**
- * What the visitor's run is among the ways of a set: one of them, or settings of its own.
+ * Describes the visitor's run: one of a set's methods, or other settings.
  * @param {FrontierSet} set
  * @param {Run | undefined} run
  */
@@ -221,7 +221,7 @@ export function wayWords({ points }, run) {
 /**
  * @param {OwnMark | null} own
  * @param {"accuracy" | "agreement"} quality
- * @param {string} [elsewhere] the checkpoint of the run, where it is not the one on show
+ * @param {string} [elsewhere] the run's checkpoint, if it is not the displayed one
  */
 export function ownWords(own, quality, elsewhere) {
   if (!own) return "Run something on the Live tab, and it stands here too.";
@@ -236,13 +236,13 @@ export function ownWords(own, quality, elsewhere) {
 }
 
 /**
- * The paper's curves that are drawn beside accuracies.
+ * Returns the paper's curves for a chart of accuracy.
  * @param {PaperCurves} paper
  */
 export const curvesOf = (paper) => paper.curves.filter((curve) => curve.block_size === PAPER_BLOCK_SIZE);
 
 /**
- * The ends of both axes.
+ * Returns the ranges of both axes.
  * @param {{ x: number, y: number }[]} marks
  */
 export function rangeOf(marks) {

@@ -1,12 +1,12 @@
-// Pure: the one axis that all charts of a run share (passes, or measured seconds of decoding with each lane on its own
-// clock), and what charts draw in data coordinates on it, as shapes of plotly.
+// Pure: the time axis that all charts of a run share (passes, or measured seconds of decoding with each lane on its own
+// clock), and marks on it in data coordinates, as Plotly shapes.
 
 import { lengthOf, mainLane } from "../core/folds.js";
 
 /**
- * What is drawn in data coordinates is a shape with a path of its own: Plotly would make an element of every bar, and
- * calculate every corner of a trace for longer than a frame. Shapes stay in its uppermost layer, the default: those
- * between the grid and the traces survive react when their number falls (plotly.js 4.1).
+ * Returns a shape with a path. For bars Plotly would create an element each, and for a trace compute every corner,
+ * longer than a frame. Shapes are in the uppermost layer, the default: those between the grid and the traces survive
+ * react when their number falls (plotly.js 4.1).
  * @param {string} path
  * @param {Json} more
  * @returns {Json[]}
@@ -15,17 +15,17 @@ const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 /**
- * What could not be seen if it were finer: of the axis, and what a height is rounded to; 0 where all can be seen.
+ * Smallest visible differences: of time on the axis, and the unit of rounding for heights; 0 for no limit.
  * @typedef {{ time: number, height: number }} Finest
  */
 
-const JOINED = 0.02; // of a forward's time: a gap that no clock made
+const JOINED = 0.02; // of a forward's time: a gap due to rounding only
 
-// Marks at heights, as wide as their forwards took. Of what repeats without a gap one mark is made: a path costs by its
-// numbers, and a run of thousands of forwards would halt the page when it ends.
+// Marks at heights, as wide as their forwards' times. Equal marks without a visible gap are merged: the cost of a path
+// depends on its length, and a run of thousands of forwards would block the page when it ends.
 class Marks {
   /**
-   * @param {number} gap of the axis, that could not be seen
+   * @param {number} gap smallest visible gap on the axis
    * @param {Clock} clock
    */
   constructor(gap, clock) {
@@ -38,7 +38,7 @@ class Marks {
   }
 
   /**
-   * share: of its time that a mark leaves free at either side.
+   * share: of its time that a mark leaves empty on each side.
    * @param {Step} step
    * @param {number} share
    * @param {number} low
@@ -110,11 +110,11 @@ export class Dashes extends Marks {
 /** @param {number} value */
 const round = (value) => Math.round(value * 1e5) / 1e5;
 
-const WINDOW = 240; // forwards shown while running; the whole run is shown at its end
-const LEAST = 24; // forwards that an axis has room for while running, so that the first bars are bars and not walls
+const WINDOW = 240; // forwards shown during a run; at its end the whole run is shown
+const LEAST = 24; // minimum forwards of an axis during a run, so that the first bars are not too wide
 
 /**
- * From where to where the axis goes: all of a run that is over, and no more; of a live one the latest forwards.
+ * Returns the range of the axis: all of a finished run; of a live one the latest forwards.
  * @param {Lane[]} lanes
  * @param {boolean} isLive
  * @param {Clock} clock
@@ -130,7 +130,7 @@ export function timeSpan(lanes, isLive, clock) {
 }
 
 /**
- * The forwards of a lane that such an axis shows.
+ * Returns the forwards of a lane on such an axis.
  * @param {Lane} lane
  * @param {Span} span
  * @param {Clock} clock
@@ -138,10 +138,10 @@ export function timeSpan(lanes, isLive, clock) {
 export const stepsIn = (lane, { from, to }, clock) =>
   lane.steps.filter((step) => clock.end(step) > from && clock.begin(step) < to);
 
-const [WIDE, HIGH] = [900, 150]; // pixels of a chart, about
+const [WIDE, HIGH] = [900, 150]; // approximate pixels of a chart
 
 /**
- * What could not be seen in a chart if it were finer; of few forwards everything can.
+ * Returns the smallest visible differences in a chart; no limit for few forwards.
  * @param {Step[]} steps
  * @param {Span} span
  * @param {number} height
@@ -149,9 +149,9 @@ const [WIDE, HIGH] = [900, 150]; // pixels of a chart, about
 export const finestOf = (steps, { from, to }, height) =>
   steps.length > WINDOW ? { time: (to - from) / WIDE, height: height / HIGH } : { time: 0, height: 0 };
 
-// Confidence on a scale on which 0.9 and 0.99 are as far apart as 0.99 and 0.999: the number of nines.
+// Confidence as a number of nines: 0.9 and 0.99 are as far apart as 0.99 and 0.999.
 export const TICKS = [0, 0.5, 0.9, 0.99, 0.999, 0.9999];
-const MOST = 4; // nines; surer than that is drawn there
+const MOST = 4; // nines; higher confidence is drawn here
 
 /** @param {number} p */
 export const nines = (p) => Math.min(MOST, -Math.log10(Math.max(1 - p, 10 ** -MOST)));

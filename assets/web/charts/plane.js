@@ -1,9 +1,9 @@
-// What two charts of quality against tokens per forward share, as shapes of SVG: marks by the kind of a way, axes, the line
-// through the best, names where they have room.
+// Common parts of two charts of quality against tokens per forward, as SVG: marks by kind of method, axes, the line
+// through the best, names that fit.
 
 import { shape } from "../core/dom.js";
 
-const LETTER = 6.4; // pixels of a letter of a label, near enough to keep labels apart
+const LETTER = 6.4; // approximate pixels of a label's letter
 const LINE = 15;
 
 /** @type {Record<string, string>} */
@@ -14,7 +14,7 @@ export const OUTLINES = {
 };
 
 /**
- * Where values stand in a picture of this size.
+ * Returns the coordinates of values in a picture of this size.
  * @param {{ width: number, height: number, margin: Margin }} picture
  * @param {[from: number, to: number]} x
  * @param {[from: number, to: number]} y
@@ -28,7 +28,7 @@ export function planeScale({ width, height, margin: { left, right, top, bottom }
 }
 
 /**
- * A line through points, in their order.
+ * Draws a line through points, in order.
  * @param {{ x: number, y: number }[]} points
  * @param {PlaneScale} scale
  */
@@ -39,7 +39,7 @@ export const lineThrough = (points, { x, y }) =>
 export const lengthOf = (text) => LETTER * text.length;
 
 /**
- * Whether a label has room beside those that have theirs already; it takes it.
+ * Whether a label fits next to those already placed; if so, reserves its place.
  * @param {LabelBox[]} taken
  * @param {LabelBox} box
  */
@@ -52,7 +52,7 @@ export function takesRoom(taken, box) {
 }
 
 /**
- * Grid lines and ticks of quality, ticks of tokens per forward, and what the axes are called; classes begin with `prefix`.
+ * Draws grid lines and ticks of quality, ticks of tokens per forward, and the axes' titles. prefix: of the CSS classes.
  * @param {{ width: number, height: number, margin: Margin }} picture
  * @param {PlaneScale} scale
  * @param {{ prefix: string, ticks: [number, string][], shares: [number, string][], below: number, title: string }} given

@@ -1,5 +1,5 @@
-// Figures of plotly with their titles: nodes that live as long as their view, drawn again with react, where somebody
-// sees them; where plotly did not load one sentence stands in their place. Knows not what is drawn.
+// Plotly figures with titles: nodes that live as long as their view, redrawn with react if they are visible. If Plotly
+// did not load, a sentence replaces them.
 
 import { make, watchSight } from "../core/dom.js";
 
@@ -7,7 +7,7 @@ import { make, watchSight } from "../core/dom.js";
 let loading = null;
 
 /**
- * One script for all views of the page; failing is a sentence, not an exception.
+ * Loads Plotly once for all views of the page; a failure gives a sentence, not an exception.
  * @param {string} url
  * @returns {Promise<Plotly | null>}
  */
@@ -25,7 +25,7 @@ export function loadPlotly(url) {
 }
 
 /**
- * The frame of a chart: its title above the node that plotly draws on.
+ * The frame of a chart: its title above Plotly's node.
  * @param {string} key
  * @param {(string | Node)[]} title
  */
@@ -36,7 +36,7 @@ export function chartFrame(key, ...title) {
 }
 
 /**
- * @param {string} rest what is complete without charts
+ * @param {string} rest what is complete without charts, for that sentence
  */
 export const noCharts = (rest) =>
   make("p", "rv-noplot", `The charts need plotly.js, which did not load; ${rest} complete without them.`);
@@ -49,7 +49,7 @@ export class Plots {
   inSight = new Set();
 
   /**
-   * figure: of a chart by its key and frame as it is now, null where it is not drawn; rest: what is complete without them.
+   * figure: returns a chart by its key and frame, null if it is not drawn. rest: what is complete without them.
    * @param {HTMLElement} root
    * @param {HTMLElement} element
    * @param {ReturnType<typeof chartFrame>[]} charts
@@ -68,7 +68,7 @@ export class Plots {
   }
 
   /**
-   * Draw where a node is seen that holds charts.
+   * Draws the charts of a node that became visible.
    * @param {Element} holder
    */
   watch(holder) {

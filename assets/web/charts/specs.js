@@ -1,5 +1,5 @@
-// Pure: a lane to plotly traces and layouts: what each forward took, tokens against time, confidence, the time of each
-// forward. No DOM, no Plotly; colours come in as `c`.
+// Pure: Plotly traces and layouts of a lane: tokens of each forward, tokens against time, confidence, the time of each
+// forward. Colours are passed as `c`.
 
 import { runColours } from "../core/colours.js";
 import { folds, lastOf, photoFinish, sourcesOf, thinned } from "../core/folds.js";
@@ -31,7 +31,7 @@ const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from
 
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 56, r: 62, t: 8, b: 40 }, // of all alike, so that one second is as wide in each
+  margin: { l: 56, r: 62, t: 8, b: 40 }, // the same for all, so that a second has the same width in each
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },
@@ -47,7 +47,7 @@ export const layout = (c, xaxis, yaxis, more) => ({
 });
 
 /**
- * A line through the whole height at a moment.
+ * Returns a vertical line at a time.
  * @param {number} time
  * @param {string} color
  */
@@ -63,7 +63,7 @@ const momentLine = (time, color) => ({
 });
 
 /**
- * Vertical lines where τ, B or the mode moved, with what moved written at the top.
+ * Returns vertical lines where τ, B or the mode changed, labelled at the top.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
@@ -76,7 +76,7 @@ function moveMarks(lane, c, span, isNamed, clock) {
   const moves = lane.moves.filter((move) => at(move) >= span.from);
   /** @type {Json[]} */
   const shapes = moves.map((move) => momentLine(at(move), c.warm));
-  // A name needs room before the next one; of a dense row the last is named.
+  // A label needs space before the next one; in a dense row only the last is labelled.
   const room = (span.to - span.from) * 0.1;
   /** @type {(move: Move, i: number) => boolean} */
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
@@ -93,12 +93,12 @@ function moveMarks(lane, c, span, isNamed, clock) {
   return { shapes, annotations };
 }
 
-const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes stand on a trace
+const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes need a trace
 
 const ROOM = 0.35; // of the axis, for a label of two lines
 
 /**
- * Where the faster lane ended, with the other's place at that moment.
+ * Marks where the faster lane ended, with the other's position at that time.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
@@ -111,15 +111,15 @@ function finishMarks(lanes, c, span, clock) {
   const { time, first, other, tokens } = finish;
   const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
   const label = endLabel(`${winner} ended, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
-  const hasRoom = time - span.from > ROOM * (span.to - span.from); // before it
-  // At the foot, where no curve is at the end.
+  const hasRoom = time - span.from > ROOM * (span.to - span.from); // left of the line
+  // At the bottom, where no curve ends.
   const placed = { xanchor: hasRoom ? "right" : "left", xshift: hasRoom ? -4 : 4, yref: "paper" };
   return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
 }
 
 /**
- * Bars as tall as what each forward gave, in the colour of that number; what look-up gave wears its own.
- * seen: the part of the span that is zoomed; what lies outside of it is not drawn.
+ * Returns bars as tall as the tokens of each forward, coloured by that number; prompt lookup's have their own colour.
+ * seen: the zoomed part of the span; what is outside is not drawn.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
@@ -137,7 +137,7 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
   const free = finest.time ? 0 : 0.08;
   for (const step of near) {
-    if (!step.count) continue; // block diffusion: it filled places, and nothing left yet
+    if (!step.count) continue; // block diffusion: it filled places without emitting anything yet
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
     const num = sourcesOf(lane, step).filter((source) => source === "look-up").length;
     if (num) copied.add(step, free, step.count - num, step.count);
@@ -154,12 +154,12 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 
-const NINES = [-0.12, 4.15]; // from where to where confidence is shown
+const NINES = [-0.12, 4.15]; // range of the confidence axis
 const THICK = 2.5; // pixels of a dash
-const BESIDE = { xref: "paper", xshift: 3 }; // of a label: to the right of the chart
+const BESIDE = { xref: "paper", xshift: 3 }; // of a label: right of the chart
 
 /**
- * A dash for each token, in the look of who proposed it.
+ * Returns a dash for each token, in the style of its drafter.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
@@ -212,26 +212,26 @@ export const endLabel = (text, x, y, color, yanchor = "middle") => ({
   font: { size: 12, color },
 });
 
-const LABEL = 0.11; // of a chart's height: what a label beside it takes
+const LABEL = 0.11; // height of a label as a share of the chart's height
 
 /**
- * Heights for labels beside a chart: near their values, in the same order, none over another.
+ * Returns heights for labels next to a chart: near their values, in the same order, without overlap.
  * @param {number[]} values
  * @param {number} top of the chart
  */
 export function apart(values, top) {
-  const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b] || b - a); // of equals the first is upmost
+  const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b] || b - a); // of equal values the first is on top
   const [placed, room] = [[...values], LABEL * top];
   order.forEach((at, k) => {
     if (k) placed[at] = Math.max(placed[at], placed[order[k - 1]] + room);
   });
   const raised = placed.reduce((sum, y, i) => sum + y - values[i], 0) / values.length;
-  const shift = Math.min(raised, Math.min(...placed) - room / 2); // no lower than the foot
+  const shift = Math.min(raised, Math.min(...placed) - room / 2); // not below the bottom
   return placed.map((y) => y - shift);
 }
 
 /**
- * Tokens against passes, or each lane's own measured clock, which starts when the prompt has been read.
+ * Plots tokens against passes, or against each lane's measured clock, which starts after prefill.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
@@ -249,7 +249,7 @@ export function timeFigure(lanes, c, span, clock) {
       x: [0, ...kept.map((step) => clock.end(step))],
       y: [0, ...kept.map((step) => step.first + step.count)],
       line: { shape: "hv", width: 2, color: laneColour(lane, c), dash: isTwin ? "dot" : "solid" },
-      hoverinfo: "skip", // the card of the forward tells it
+      hoverinfo: "skip", // the forward's card has it
     };
   });
   const heights = apart(data.map(({ y }) => lastOf(y)), most * 1.12); // prettier-ignore
@@ -270,7 +270,7 @@ const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
 const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.method !== lanes[0].method);
 
 /**
- * The method, or where that tells two lanes not apart their titles, which plotly must not read as markup.
+ * Returns the method's title, or the lanes' own if it does not distinguish them; escaped for Plotly.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  */
@@ -279,7 +279,7 @@ function lineName(lane, lanes) {
   return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 }
 
-const MOST = 4; // times the middle one: what took longer would press all others to the ground
+const MOST = 4; // times the median: longer forwards are cut off, to keep the others visible
 const THIN = 2; // pixels of a dash here
 
 /** @param {number[]} numbers */

@@ -1,4 +1,4 @@
-// Bytes of a byte-level vocabulary, and how text is shown. Knows no tokens in context and no DOM.
+// Bytes of a byte-level vocabulary, and how text is shown. Pure; no DOM.
 
 // A random id of 32 hexadecimal digits. crypto.randomUUID does not exist on plain http outside localhost.
 export const newId = () =>
@@ -8,7 +8,7 @@ export const newId = () =>
 export const bytesOf = (latin1) => Uint8Array.from(latin1, (c) => c.charCodeAt(0));
 
 /**
- * What is left at the end of `bytes` of a character that is not complete yet.
+ * Returns the bytes at the end of `bytes` that belong to an incomplete character.
  * @param {Uint8Array} bytes
  * @returns {Uint8Array<ArrayBuffer>}
  */
@@ -37,7 +37,7 @@ export function joinBytes(first, second) {
 }
 
 /**
- * One token by itself: its text, or its bytes in hexadecimal when they are a part of a character.
+ * Returns the text of a single token, or its bytes in hexadecimal if they are part of a character.
  * @param {Uint8Array} bytes
  */
 export function aloneText(bytes) {
@@ -50,11 +50,11 @@ export function aloneText(bytes) {
 
 /** @type {Record<string, string>} */
 const NAMES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
-// Controls, joiners and direction marks have no ink of their own and could disturb the card.
+// Controls, joiners and direction marks are invisible and could disturb the card.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 /**
- * Text for a card: white space and other invisible characters made visible.
+ * Returns text for a card, with white space and other invisible characters made visible.
  * @param {string} text
  */
 export function visible(text) {
@@ -72,7 +72,7 @@ const FROM_THE_RIGHT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{S
 export const isRightToLeft = (text) => FROM_THE_RIGHT.test(/\p{L}/u.exec(text)?.[0] ?? "");
 
 /**
- * Text for the page: as written, save characters that would turn the reading direction around.
+ * Returns text for the page, without characters that would change the reading direction around it.
  * @param {string} text
  */
 export const shown = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");

@@ -1,8 +1,8 @@
-// The two clocks of a run, both folds over its trace: measured seconds of decoding, and passes, in which every lane makes
-// one forward at each beat, however long it took. What stands on an axis, on the scrubber or beside it goes by one of them.
+// The two clocks of a run, both folds over its trace: measured seconds of decoding; and passes, in which every lane
+// makes one forward per pass, however long it took. Axes and the scrubber use one of them.
 
 /**
- * begin, end: of a forward on it. axis: its title. finest: of places between which a reader may stop; write: a place in words.
+ * begin, end: of a forward. axis: title. finest: the positions at which a reader can stop. write: a position in words.
  * @type {Record<"passes" | "seconds", Clock>}
  */
 export const CLOCKS = {

@@ -1,11 +1,10 @@
-// The colours of the charts, read from the style sheet where a view stands, so that they follow the theme; and which of
-// the palette a run wears, wherever it is shown: any run wears its method's, and keeps it when it is pinned, but where another
-// pinned run has that. Plain AR is grey.
+// The colours of the charts, read from the style sheet so that they follow the theme, and the colour of each run. A run
+// has its method's colour and keeps it when it is pinned, unless another pinned run has it. Plain AR is grey.
 
 import { isFirst } from "./folds.js";
 import { NUM_METHODS, placeOfMethod } from "./methods.js";
 
-const NUM_RUNS = 6; // colours that tell runs apart, plain AR's grey aside
+const NUM_RUNS = 6; // colours that distinguish runs, without plain AR's grey
 
 /** @param {Element} root */
 export function coloursOf(root) {
@@ -35,7 +34,7 @@ export function coloursOf(root) {
 const known = new WeakMap();
 
 /**
- * What makes a run that run and no other: when, on what, with what and of what it was made.
+ * Returns the identity of a run: when, on what, and with which settings it was made.
  * @param {HeaderEvent} header
  */
 export function identityOf(header) {
@@ -45,7 +44,7 @@ export function identityOf(header) {
 }
 
 /**
- * 53 bits of a text (cyrb53).
+ * Returns a 53-bit hash of a text (cyrb53).
  * @param {string} text
  */
 export function hash(text) {
@@ -63,13 +62,13 @@ export function hash(text) {
 export class RunColours {
   constructor() {
     /** @type {Map<string, number>} */
-    this.kept = new Map(); // identity of a pinned run -> its place in the palette
+    this.kept = new Map(); // identity of a pinned run -> its index in the palette
     /** @type {Set<() => void>} */
     this.listeners = new Set();
   }
 
   /**
-   * The pinned runs as they are now.
+   * Sets the pinned runs.
    * @param {Map<string, number>} kept
    */
   keep(kept) {
@@ -81,18 +80,18 @@ export class RunColours {
   isKept = ({ header }) => Boolean(header && this.kept.has(identityOf(header)));
 
   /**
-   * A place in `runs` of coloursOf; 0 is plain AR's.
+   * Returns an index in `runs` of coloursOf; 0 is plain AR's.
    * @param {Pick<Lane, "header" | "method"> & { name?: string }} run
    */
   placeOf({ header, method, name = "" }) {
     if (method === "ar") return 0;
-    const own = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method); // beside a branch by the same method
+    const own = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method); // next to a branch by the same method
     return (header && this.kept.get(identityOf(header))) ?? own + 1;
   }
 
   /**
-   * The place that a run gets when it is pinned: the one it wears; where a pinned run has that, one that no method has, and at
-   * last the one that the fewest pinned runs have.
+   * Returns the colour index of a run when it is pinned: its present one; if a pinned run has it, one that no method
+   * has; if there is none, the one that the fewest pinned runs have.
    * @param {Pick<Lane, "header" | "method">} run
    */
   placeFor(run) {
@@ -106,5 +105,5 @@ export class RunColours {
   }
 }
 
-// Those of this page.
+// The colours of this page.
 export const runColours = new RunColours();

@@ -1,8 +1,8 @@
-// Words for the document: make an element or a shape, find one, put text where it changed, find a place, follow the keys.
-// Text only, never markup.
+// Helpers for the document: create an element or a shape, find one, change its text, find a position, handle keys. Text
+// only, never markup.
 
 /**
- * An element: its class, or its attributes with the class among them; then what is in it.
+ * Creates an element from its class, or from attributes including the class, and its children.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {string | Attributes} [given]
@@ -12,7 +12,7 @@
 export const make = (tag, given = "", ...content) => filled(document.createElement(tag), given, content);
 
 /**
- * The same of SVG.
+ * Creates an SVG element in the same way.
  * @template {keyof SVGElementTagNameMap} K
  * @param {K} tag
  * @param {string | Attributes} [given]
@@ -36,7 +36,7 @@ function filled(node, given, content) {
 }
 
 /**
- * Writes what is not so already: who watches a node hears of changes alone.
+ * Sets only attributes that differ, so that mutation observers see changes only.
  * @param {Element} node
  * @param {Attributes} attributes
  */
@@ -48,7 +48,7 @@ export function attribute(node, attributes) {
 }
 
 /**
- * A button that does something when it is pressed.
+ * Creates a button that runs an action.
  * @param {string | Attributes} given
  * @param {string | Node[]} content
  * @param {(event: MouseEvent) => void} act
@@ -61,7 +61,7 @@ export function button(given, content, act) {
 }
 
 /**
- * A button that stays pressed until it is pressed again.
+ * Creates a button that stays pressed until it is pressed again.
  * @param {string} text
  * @param {boolean} isOn
  * @param {(isOn: boolean) => void} act
@@ -76,7 +76,7 @@ export function toggle(text, isOn, act) {
 }
 
 /**
- * Something that takes the keyboard as one: the arrow keys move inside of it.
+ * Makes a group of elements one tab stop; arrow keys move inside it.
  * @param {string} className
  * @param {string} label
  * @param {(string | Node)[]} content
@@ -88,7 +88,7 @@ export const group = (className, label, ...content) =>
 export const isModified = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
 /**
- * The place among 0 to `last` that a key leads to, null for a key that leads nowhere. `places`: by key, kept inside.
+ * Returns the index, 0 to `last`, to which a key moves; null for other keys. places: index by key; it is clamped.
  * @param {KeyboardEvent} event
  * @param {Record<string, number>} places
  * @param {number} last
@@ -100,7 +100,7 @@ export function ledTo(event, places, last) {
 }
 
 /**
- * The part of a view that its HTML has for sure.
+ * Finds a part of a view that its HTML always has.
  * @param {ParentNode} root
  * @param {string} selector
  * @returns {HTMLElement}
@@ -112,7 +112,7 @@ export function find(root, selector) {
 }
 
 /**
- * The element that something happened to.
+ * Returns the element of an event.
  * @param {Event} event
  */
 export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
@@ -123,7 +123,7 @@ export const put = (node, text) => {
 };
 
 /**
- * Gives a field of the page a value, as typing would.
+ * Sets the value of a field of the page, as typing would.
  * @param {HTMLInputElement | HTMLTextAreaElement | null} field
  * @param {string | number} value
  */
@@ -133,10 +133,10 @@ export function enter(field, value) {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-const PAUSE = 100; // milliseconds until what is not on the page yet is looked for again
+const PAUSE = 100; // milliseconds between two checks for an element that does not exist yet
 
 /**
- * Gradio builds its page late, and views mount themselves: this does something as soon as all that it is about is there.
+ * Runs an action as soon as what it needs exists: Gradio builds its page late, and views mount themselves.
  * @template T
  * @param {() => T | null | undefined} look
  * @param {(found: T) => void} act
@@ -148,7 +148,7 @@ export function whenThere(look, act) {
 }
 
 /**
- * Gives a list its nodes; those that stand where they should are not touched, so that nobody loses the focus.
+ * Sets the children of a list without moving those that are in place, so that the focus is not lost.
  * @param {Element} list
  * @param {Element[]} nodes
  */
@@ -160,7 +160,7 @@ export function fill(list, nodes) {
 }
 
 /**
- * Colours change with the theme: a view hears of it as long as it stands in the page.
+ * Calls back when the theme changes, while the view is in the page.
  * @param {Element} root
  * @param {() => void} changed
  */
@@ -171,7 +171,7 @@ export function watchTheme(root, changed) {
 }
 
 /**
- * How far a node stands below the top of what its scroller holds, in pixels.
+ * Returns the distance in pixels of a node from the top of its scroller's content.
  * @param {Element} scroller
  * @param {Element} node
  */
@@ -182,7 +182,7 @@ export function placeIn(scroller, node) {
 }
 
 /**
- * The tab of the page that is called so; on a narrow page some stand in a list behind the others.
+ * Returns the page's tab of that name; on a narrow page some are in a menu.
  * @param {string} name
  */
 export function tabOf(name) {
@@ -195,7 +195,7 @@ export function tabOf(name) {
 export const NO_COPY = "This browser lets nothing be copied: allow it for this page and try again.";
 
 /**
- * Where the clipboard is closed (a page without https), the old way through a selection.
+ * Copies by a selection if the clipboard is not available (a page without https).
  * @param {string} text
  */
 export async function copied(text) {
@@ -214,11 +214,11 @@ export async function copied(text) {
 }
 
 /**
- * Whether a node is on the screen, told now and whenever that changes.
+ * Reports whether a node is visible, now and at every change.
  * @param {Element} node
  * @param {(isInSight: boolean) => void} tell
  */
 export function watchSight(node, tell) {
-  // The last word counts, where several came together.
+  // The last entry is the current state.
   new IntersectionObserver((entries) => tell(Boolean(entries.at(-1)?.isIntersecting))).observe(node);
 }

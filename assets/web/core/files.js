@@ -1,9 +1,10 @@
-// Text of a file that the visitor chose.
+// Text of a file chosen by the visitor.
 
 const NOT_TEXT = "This file is not text in UTF-8: save it as UTF-8 and choose it again.";
 
 /**
- * The text of a file in UTF-8, or in UTF-16 with a byte order mark. Throws an error with a `sentence` for other bytes.
+ * Returns the text of a UTF-8 file, or of a UTF-16 file with a byte order mark. Throws an error with a `sentence`
+ * otherwise.
  * @param {Blob} file
  */
 export async function textOf(file) {

@@ -1,4 +1,4 @@
-// What follows from a lane that was read: its figures, who proposed each token, where two texts first differ. Pure.
+// Folds over a lane: its figures, who proposed each token, where two texts first differ. Pure.
 
 import { isVerified } from "./methods.js";
 
@@ -6,7 +6,7 @@ import { loopsAt, upToLoop } from "./loops.js";
 import { FINAL_STOPS } from "./table.js";
 
 /**
- * The tokens that wait for AR's word after a forward, whoever proposed them.
+ * Returns the drafts that wait for verification after a forward, from all drafters.
  * @param {Step} step
  * @returns {number[]}
  */
@@ -16,7 +16,7 @@ export function draftIds(step) {
 }
 
 /**
- * Who proposed a token that waits for AR's word.
+ * Returns the drafter of such a draft.
  * @param {Step} step
  * @param {number} place
  * @returns {Source}
@@ -28,8 +28,8 @@ export function drafterOf(step, place) {
 }
 
 /**
- * Who proposed each token of a forward, as `step_sources` of mars_runtime/folds.py says it. A verified token is a draft
- * that AR confirmed, or AR's own; without verification the first is AR's own; block diffusion reads masks alone.
+ * Returns who proposed each token of a forward, like `step_sources` in mars_runtime/folds.py. A verified token is an
+ * accepted draft or AR's own. Without verification the first token is AR's own. Block diffusion uses only masks.
  * @param {Lane} lane
  * @param {Step} step
  * @returns {Source[]}
@@ -48,8 +48,8 @@ export function sourcesOf({ steps, tokens }, { index, first, count, pending, set
 }
 
 /**
- * How many forwards fewer than one per token, by who proposed what saved them, up to where the text begins to repeat
- * itself. Each forward gives one token that is credited to no drafter: AR's own, or its last where drafts gave all of them.
+ * Returns the number of saved passes by drafter, relative to one pass per token, until the text begins to repeat
+ * itself. Each forward gives one token that counts for no drafter: AR's own, or its last one if all are drafts.
  * @param {Lane} given
  * @returns {Partial<Record<Source, number>>}
  */
@@ -65,14 +65,14 @@ export function passesSaved(given) {
     const found = sourcesOf(lane, step);
     found.forEach((source) => source !== "ar" && add(source, 1));
     if (!found.length)
-      add("masks", -1); // block diffusion: a forward after which nothing could leave yet
+      add("masks", -1); // block diffusion: a forward after which no token could be emitted yet
     else if (!found.includes("ar")) add(lastOf(found), -1);
   }
   return saved;
 }
 
 /**
- * Block diffusion: what was taken in the block behind the text that has left, null where a place is open still.
+ * Block diffusion: returns the filled places of the block after the emitted text, null for an open place.
  * @param {Lane} lane
  * @returns {(number | null)[]}
  */
@@ -92,7 +92,7 @@ export function takenAhead(lane) {
 }
 
 /**
- * The forward that took a token: with block diffusion it may have left later.
+ * Returns the forward that filled the place of a token; in block diffusion it may be emitted later.
  * @param {Lane} lane
  * @param {Token} token
  */
@@ -104,19 +104,19 @@ export function takerOf(lane, { step, position }) {
 }
 
 /** @type {ReadonlySet<string>} */
-export const FINAL = new Set(FINAL_STOPS); // stops that end a text by itself
+export const FINAL = new Set(FINAL_STOPS); // stop reasons of a complete text
 
 /**
- * What has to be said beside tokens per forward; empty where the text does not repeat itself.
+ * Returns a warning to show next to tokens per forward; empty if the text does not repeat itself.
  * @param {Lane} lane
  */
 export const loopRemark = (lane) =>
   loopsAt(lane) < 0 ? "" : `up to token ${loopsAt(lane)}, where it begins to repeat itself`;
 
-const STRETCH = 8; // forwards after which it is no accident
+const STRETCH = 8; // number of forwards from which on it is no coincidence
 
 /**
- * Whether a lane that leaves B to be chosen has taken AR's own steps of late: nothing pays.
+ * Whether a lane with automatic B has made only plain AR steps recently, because drafts do not pay.
  * @param {Lane} lane
  */
 function isPlain({ steps }) {
@@ -125,7 +125,7 @@ function isPlain({ steps }) {
 }
 
 /**
- * What such a lane says of itself.
+ * Describes such a lane.
  * @param {Lane} lane
  */
 export function idleText(lane) {
@@ -134,13 +134,13 @@ export function idleText(lane) {
 }
 
 /**
- * A figure that counts up to where the text begins to repeat itself.
+ * Limits a figure to the part before the text begins to repeat itself.
  * @type {(figure: (lane: Lane) => number) => (lane: Lane) => number}
  */
 const counting = (figure) => (lane) => figure(upToLoop(lane));
 
 /**
- * Figures of a lane, from measured seconds and up to where its text begins to repeat itself; NaN before its first step.
+ * Figures of a lane, from measured seconds, until its text begins to repeat itself. NaN before its first step.
  * @type {Record<"tokens" | "forwards" | "seconds" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
  */
 export const folds = {
@@ -154,7 +154,7 @@ export const folds = {
 };
 
 /**
- * Where two lanes first hold different tokens, looking on from `from`; -1 while they agree.
+ * Returns the first index from `from` on at which two lanes have different tokens; -1 if there is none.
  * @param {Lane} a
  * @param {Lane} b
  * @param {number} from
@@ -166,14 +166,14 @@ export function divergence(a, b, from) {
 }
 
 /**
- * How far a lane has come on a clock.
+ * Returns the position of a lane on a clock.
  * @param {Lane} lane
  * @param {Clock} clock
  */
 export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
 
 /**
- * The other lane's place when the faster one ended, by a clock; null where neither was ahead or the faster one's text
+ * Returns the other lane's position when the faster one ended; null if neither was faster or the faster one's text
  * repeats itself.
  * @param {Lane[]} lanes
  * @param {Clock} clock
@@ -191,7 +191,7 @@ export function photoFinish(lanes, clock) {
 }
 
 /**
- * How many steps of a lane have ended by a time of a clock, which never goes back.
+ * Returns how many steps of a lane have ended at a time of a clock. Both only grow.
  * @param {Lane} lane
  * @param {number} time
  * @param {Clock} clock
@@ -207,8 +207,8 @@ export function numUntil(lane, time, clock) {
 }
 
 /**
- * How the texts of two lanes compare. place: of the first token that differs, or -1; isShown: whether both have come to
- * it; isSame: whether both ended alike.
+ * Compares the texts of two lanes. place: index of the first different token, or -1. isShown: whether both have reached
+ * it. isSame: whether both ended without a difference.
  * @param {Lane[]} lanes
  * @param {number} place
  */
@@ -222,7 +222,7 @@ export function compared(lanes, place) {
 }
 
 /**
- * The lane that the single-lane charts, the figures and the player speak of: the first that is not plain AR.
+ * Returns the main lane, for single-lane charts, figures and the player: the first that is not plain AR.
  * @param {{ lanes: Lane[] }} run
  */
 export function mainLane(run) {
@@ -230,13 +230,13 @@ export function mainLane(run) {
 }
 
 /**
- * Whether a lane goes on as a first run did, beside a branch of it (app/live/order.py).
+ * Whether a lane continues like a first run, next to its branch (app/live/order.py).
  * @param {{ name: string }} lane
  */
 export const isFirst = ({ name }) => name === "first";
 
 /**
- * So many of the steps at most, spread over all of them, and the last.
+ * Returns at most this many of the steps, evenly spread, including the last.
  * @param {Step[]} steps
  * @param {number} most
  */
@@ -246,7 +246,7 @@ export function thinned(steps, most) {
 }
 
 /**
- * The header of a lane of which something was read.
+ * Returns the header of a lane that has one.
  * @param {Lane} lane
  * @returns {HeaderEvent}
  */
@@ -256,7 +256,7 @@ export function headerOf({ header, name }) {
 }
 
 /**
- * The settings that are in force in such a lane.
+ * Returns the current settings of such a lane.
  * @param {Lane} lane
  * @returns {Settings}
  */

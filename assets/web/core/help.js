@@ -1,5 +1,5 @@
-// What a word or a control of the page means, in a few words where it stands: a button, and what it opens. One table.
-// The browser's own popovers: Enter and Space open, Escape closes, and so does a press elsewhere. Knows no view.
+// Short explanations of words and controls, in one table: a button and its popover. Uses the browser's popovers: Enter
+// and Space open them; Escape or a press elsewhere closes them.
 
 import { button, make, tabOf } from "./dom.js";
 import { DEFINITION } from "./speedup.js";
@@ -45,12 +45,12 @@ export const HELP = {
 };
 const WIDTH = 320;
 const GAP = 6;
-const EXPLAINED_IN = "How it works"; // the tab, where the page has it
+const EXPLAINED_IN = "How it works"; // the page's tab, if it has one
 let counted = 0;
 
 /**
- * A button ⓘ and its popover, to stand beside what it explains.
- * @param {string} name of HELP
+ * Creates a button ⓘ and its popover, for what is next to it.
+ * @param {string} name a key of HELP
  */
 export function helpFor(name) {
   const { title, text, place } = HELP[name];
@@ -71,7 +71,7 @@ export function helpFor(name) {
 }
 
 /**
- * Beneath the button, or above it where it stands low on the screen.
+ * Places it below the button, or above if there is no space.
  * @param {HTMLElement} popover
  * @param {DOMRect} opener
  */

@@ -1,10 +1,10 @@
-// What every view of lines has: it reads its value bit by bit, draws once a frame, follows the theme.
+// Base class of all views of lines: it parses its value in portions, draws once a frame and follows the theme.
 
 import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";
 import { Feed } from "./wire.js";
 
-const FRAME_BUDGET = 10; // milliseconds of parsing a frame; the rest waits for the next
+const FRAME_BUDGET = 10; // milliseconds of parsing per frame; the rest waits for the next
 
 export class LineView {
   /**
@@ -21,10 +21,10 @@ export class LineView {
     this.missed = server.missed ?? (async () => "");
     this.feed = new Feed(this);
     /** @type {string | null} */
-    this.wanted = null; // the prompt in the page's box, where there is one
+    this.wanted = null; // text of the page's prompt box, if there is one
   }
 
-  // What a view gives.
+  // Methods of a subclass.
 
   /** @param {Head} _head */
   start(_head) {}
@@ -45,7 +45,7 @@ export class LineView {
 
   recolour() {}
 
-  /** @param {string | null} prompt null where the box is for something else */
+  /** @param {string | null} prompt null if the box is not for this result */
   want(prompt) {
     this.wanted = prompt;
     this.schedule();
@@ -58,7 +58,7 @@ export class LineView {
     if (this.feed.isBehind) this.catchUp();
   }
 
-  // Lets go of a refusal that shows no result; what was decoded stays.
+  // Removes an error message that has no result; decoded content stays.
   dismiss() {
     if (this.root.dataset.state === "error" && this.root.dataset.steps === "0") this.read("");
   }
@@ -73,7 +73,7 @@ export class LineView {
     this.schedule();
   }
 
-  // Values overlap, but a page that was asleep for long has missed lines, and asks for all of the run.
+  // Values overlap, but a page that slept for long has missed lines and requests the whole run.
   async catchUp() {
     if (this.isAsking) return;
     const { run } = this.feed;
@@ -83,7 +83,7 @@ export class LineView {
     if (this.feed.run !== run) return;
     if (whole) {
       this.take(whole);
-      return this.read(this.latest); // it may be the last, and later than the whole
+      return this.read(this.latest); // may be the last value, and newer than the whole
     }
     this.fail("Lines of this run were missed, and it is not known any more: run it again.");
     return this.schedule();
@@ -93,7 +93,7 @@ export class LineView {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawFrame());
   }
 
-  // Reads what came and draws: for whoever is in a frame already, too, and need not ask for the next.
+  // Reads new lines and draws. Can also be called within a frame, which then needs no further one.
   drawFrame() {
     if (this.frame) cancelAnimationFrame(this.frame);
     this.frame = null;
@@ -112,7 +112,7 @@ export class LineView {
     this.fail();
   }
 
-  // Colours change with the theme, and as runs are pinned.
+  // Colours change with the theme and when runs are pinned.
   watchTheme() {
     const changed = () => {
       if (!this.root.isConnected) return void runColours.listeners.delete(changed);
@@ -124,9 +124,10 @@ export class LineView {
   }
 }
 
-// A view whose run is told by sentences: one is its state, and said aloud where it is no empty page and no run that goes on.
+// A view whose run has a status sentence. The sentence defines its state and is announced to screen readers, except for
+// an empty page and a running run.
 export class PhaseView extends LineView {
-  static what = ""; // that cannot be drawn where a line is broken
+  static what = ""; // what cannot be drawn if a line is malformed
 
   /** @param {ConstructorParameters<typeof LineView>} given */
   constructor(...given) {
@@ -149,9 +150,9 @@ export class PhaseView extends LineView {
 }
 
 /**
- * What mounts such a view: called by a component's js_on_load, or by a page of its own. One view on one element, kept
- * there as `lineView`. server: what it may ask, functions by name; missed: run -> promise of the whole of it as one value,
- * "" where it is not known any more.
+ * Returns the function that mounts such a view, for a component's js_on_load or a separate page. An element has one
+ * view, as its property `lineView`. server: functions by name that the view may call. missed: returns a promise of a
+ * whole run as one value, "" if it was dropped.
  * @param {new (...given: ConstructorParameters<typeof LineView>) => LineView} View
  */
 export const mountOf =

@@ -7,14 +7,14 @@ import { LOOPS } from "./table.js";
 import { whole } from "./words.js";
 
 /**
- * Tokens that repeat what stood one period earlier before it counts as a loop.
+ * Number of tokens that must repeat those one period before to count as a loop.
  * @param {number} period
  */
 export const numRepeated = (period) => Math.max(LOOPS.minRepeated, period + Math.floor(period / 2));
 
 /**
- * The first loop that is plain behind the first tokens of a text. kept: tokens up to the end of the first copy of what
- * then repeats; end: tokens up to the one by which that was plain.
+ * Returns the first evident loop among the first tokens of a text. kept: tokens up to the end of the first copy of what
+ * repeats. end: tokens up to the one at which the loop became evident.
  * @param {number[]} ids
  * @param {number} [first]
  * @returns {{ kept: number, end: number } | null}
@@ -32,7 +32,7 @@ export function findLoop(ids, first = 0) {
 }
 
 /**
- * From where on the first tokens repeat what stood one period before them; -1 where they do not.
+ * Returns the index from which the tokens repeat those one period before them; -1 if they do not.
  * @param {number[]} ids
  * @param {number} end
  */
@@ -56,7 +56,7 @@ function isRepeated(ids, from, to, period) {
 }
 
 /**
- * From where on nearly all of the first tokens repeat what stood one period before; -1 where they do not.
+ * Returns the index from which nearly all tokens repeat those one period before; -1 if they do not.
  * @param {number[]} ids
  * @param {number} end
  */
@@ -78,7 +78,7 @@ function nearlyFrom(ids, end) {
 }
 
 /**
- * From where on nearly all phrases of the first tokens stood there before; -1 where they did not.
+ * Returns the index from which nearly all phrases occurred before; -1 if they did not.
  * @param {number[]} ids
  * @param {number} end
  */
@@ -99,8 +99,8 @@ function phrasesFrom(ids, end) {
 const known = new WeakMap();
 
 /**
- * How many tokens a lane had written when it began to repeat itself; -1 where it did not. A cut repeats itself where the
- * lane that it was cut from does, once the cut is long enough to show it.
+ * Returns the number of tokens that a lane had written when it began to repeat itself; -1 if it does not. A cut lane
+ * repeats itself if its whole lane does and the cut is long enough to show it.
  * @param {Lane} lane
  */
 export function loopsAt(lane) {
@@ -115,8 +115,8 @@ export function loopsAt(lane) {
 const parts = new WeakMap();
 
 /**
- * The part of a lane that figures count: up to where its text begins to repeat itself, the whole lane where it does not.
- * A loop is easy to predict and worth nothing. The last step is cut down to the tokens that count.
+ * Returns the part of a lane that figures count: up to where its text begins to repeat itself. A loop is easy to
+ * predict and worthless. The last step is cut to the tokens that count.
  * @param {Lane} lane
  * @returns {Lane}
  */
@@ -136,7 +136,7 @@ export function upToLoop(lane) {
 }
 
 /**
- * What the figures of these lanes have to begin with: "The text repeats itself after token 96". Empty where none does.
+ * Returns the start of these lanes' figures: "The text repeats itself after token 96". Empty for no loop.
  * @param {Lane[]} lanes
  */
 export function loopText(lanes) {
@@ -150,7 +150,7 @@ export function loopText(lanes) {
 }
 
 /**
- * A sentence on figures of these lanes, which begins with the loop where there is one.
+ * Returns a sentence on figures of these lanes, starting with the loop if there is one.
  * @param {Lane[]} lanes
  * @param {string} sentence
  */

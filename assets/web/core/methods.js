@@ -1,10 +1,10 @@
-// Which ways of decoding there are, as the page speaks of them: what follows from their table (core/table.js).
+// The decoding methods as the page names them, from their table (core/table.js).
 
 import { METHODS } from "./table.js";
 
 /**
- * The name in METHODS of what these settings run. Plain AR that verifies drafts of prompt lookup, without masks, has a name of
- * its own.
+ * Returns the name in METHODS for these settings. Plain AR that verifies prompt lookup's drafts, without masks, has its
+ * own name.
  * @param {Partial<Settings>} settings
  */
 export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
@@ -13,13 +13,13 @@ export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
 }
 
 /**
- * What is known of the method that is in force; a trace may come from a later version, with one that is not listed.
+ * Returns the facts about the method in force; a trace of a later version may have an unknown one.
  * @param {Partial<Settings> | null} settings
  */
 export const factsOf = (settings) => METHODS[nameOf(settings ?? {})] ?? METHODS.mars;
 
 /**
- * Whether only tokens leave that AR would have chosen.
+ * Whether every emitted token is one that AR would have chosen.
  * @param {Settings | null} settings
  */
 export function isVerified(settings) {
@@ -27,10 +27,10 @@ export function isVerified(settings) {
   return Boolean(settings && (isExact || (obeys.includes("lossless") && settings.lossless)));
 }
 
-export const NUM_METHODS = Object.keys(METHODS).length - 1; // plain AR aside
+export const NUM_METHODS = Object.keys(METHODS).length - 1; // without plain AR
 
 /**
- * The place of a lane's method among the others: lanes of a race differ in colour by it.
+ * Returns the index of a lane's method among the others, which determines its colour.
  * @param {string} method
  */
 export const placeOfMethod = (method) =>

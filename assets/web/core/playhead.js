@@ -1,6 +1,5 @@
-// Where a reader stands in a run: one number on the clock that was chosen, from which every lane shows the steps that have
-// ended by then. In passes a beat is there once every lane that still runs has made that forward. Knows lanes and time; no
-// DOM and no clock of its own.
+// The position in a run: one number on the chosen clock. Every lane shows the steps that have ended by then. With the
+// clock passes, a pass is available once every running lane has made that forward. No DOM and no time of its own.
 
 import { lengthOf, mainLane, numUntil } from "./folds.js";
 
@@ -12,11 +11,11 @@ export class Playhead {
   constructor(run, clock) {
     this.run = run;
     this.clock = clock;
-    this.time = Infinity; // everything that is there: a live run is followed
-    this.drawn = Infinity; // as far as a run that is followed has been drawn: beats that came together land one by one
+    this.time = Infinity; // everything received: a live run is followed
+    this.drawn = Infinity; // how far a followed run has been drawn: passes that arrived together are shown one by one
   }
 
-  // The latest time of all lanes; in passes no later than the slowest of those that still run.
+  // The latest time of all lanes; in passes, limited by the slowest running lane.
   get length() {
     const { clock, run } = this;
     /** @type {(lanes: Lane[]) => number[]} */
@@ -37,7 +36,7 @@ export class Playhead {
     return this.time === Infinity;
   }
 
-  // Whether nothing of what is there is still to be shown.
+  // Whether everything received is displayed.
   get isAtEnd() {
     return this.now >= this.length;
   }
@@ -47,7 +46,7 @@ export class Playhead {
   }
 
   /**
-   * How many steps of a lane are shown.
+   * Returns the number of displayed steps of a lane.
    * @param {Lane} lane
    */
   shown(lane) {
@@ -56,7 +55,7 @@ export class Playhead {
   }
 
   /**
-   * At the end of what is there the reader follows on, unless told to stay.
+   * Moves to a time. At the end the run is followed again, unless this is disabled.
    * @param {number} time
    */
   seek(time) {
@@ -70,7 +69,7 @@ export class Playhead {
   }
 
   /**
-   * Goes by the other clock from now on, at the same forward of the main lane.
+   * Switches to the other clock, at the same forward of the main lane.
    * @param {Clock} clock
    */
   goBy(clock) {
@@ -81,8 +80,8 @@ export class Playhead {
     this.seek(isAtEnd ? Infinity : step ? clock.end(step) : 0);
   }
 
-  // Places to stop at are beats, or by measured time the forwards of the main lane, which is what a reader counts; behind
-  // its last, the end of all.
+  // Positions to stop at are passes or, on the measured clock, the forwards of the main lane; after its last one, the
+  // end of all lanes.
   next() {
     const main = mainLane(this.run);
     if (this.clock.name === "passes") this.seek(Math.floor(this.now) + 1);

@@ -1,4 +1,4 @@
-// What two runs took, in words that can be compared: totals for the same text, else tokens per pass and per second. Pure.
+// The costs of two runs in comparable words: totals for the same text, otherwise tokens per pass and per second. Pure.
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
@@ -6,7 +6,7 @@ import { laneSpeedup, speedupRemark, speedupText } from "./speedup.js";
 import { counted, figure } from "./words.js";
 
 /**
- * Whether two lanes that have ended wrote the same text, up to where it begins to repeat itself.
+ * Whether two finished lanes have the same text, up to where it begins to repeat itself.
  * @param {Lane} one
  * @param {Lane} other
  */
@@ -30,7 +30,7 @@ export const timeText = (lane, isSame) =>
   isSame ? `${figure(folds.seconds(lane))} s` : `${figure(folds.perSecond(lane))} tokens per second`;
 
 /**
- * The measured time of one lane, or of two compared; empty until all have ended.
+ * Returns the measured time of one lane, or of two in comparison; empty until all have ended.
  * @param {Lane} main
  * @param {Lane | undefined} other
  */
@@ -46,7 +46,7 @@ export function secondsText(main, other) {
 }
 
 /**
- * What the number of passes is worth: where auto follows the machine, another run may take more or fewer.
+ * Warns if automatic B depends on the machine, so that another run may take a different number of passes.
  * @param {Lane} lane
  */
 export const passesNote = ({ end, settings }) =>

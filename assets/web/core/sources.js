@@ -1,11 +1,11 @@
-// Who proposed a token, as the page names and draws it: a colour and a pattern each (core/tokens.css), so that it reads
-// in grey too. Pure.
+// Drafters as the page names and draws them: each has a colour and a pattern (core/tokens.css), to be readable in grey
+// too. Pure.
 
 import { folds, passesSaved } from "./folds.js";
 import { counted } from "./words.js";
 
 /**
- * name: in a legend; by: behind what they proposed; mark: the ending of the classes that draw it.
+ * name: in a legend. by: after their tokens. mark: suffix of the CSS classes.
  * @type {Record<Source, { name: string, by: string, mark: string }>}
  */
 export const SOURCES = {
@@ -20,7 +20,7 @@ export const SOURCES = {
 export const DRAFTERS = ["masks", "look-up", "draft model", "guesses"];
 
 /**
- * 38 passes saved: 26 by masks, 12 by look-up. Empty where nothing was decoded yet.
+ * "38 passes saved: 26 by masks, 12 by look-up". Empty before the first step.
  * @param {Lane} lane
  */
 export function savedText(lane) {

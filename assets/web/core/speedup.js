@@ -1,7 +1,7 @@
-// How many times as fast one lane decodes as another, whether that can be said, and both in words. Pure.
+// How many times as fast one lane decodes as another, whether that can be reported, and both in words. Pure.
 //
-// The function of mars_runtime/speedup.py, for runs that only the browser holds: the ratio of tokens per second of
-// decoding, never above the passes saved. Both are tested on the cases in tests/web/speedups.json.
+// The same function as mars_runtime/speedup.py, for runs that only the browser has: the ratio of tokens per second of
+// decoding, at most the ratio of passes. Both are tested on the cases in tests/web/speedups.json.
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
@@ -10,8 +10,8 @@ import { SPEED } from "./table.js";
 export const DEFINITION =
   "Tokens per second of decoding, divided by the other's; reading the prompt is left out of both. The range is where 19 of 20 further runs should fall, judged by how the time per pass varied in this one.";
 
-const UNQUIET = 0.2; // uncertainty of the other lane, whose passes are alike: beyond it the machine was busy
-const WIDE = 1.5; // upper over lower end of a range that calls for another run
+const UNQUIET = 0.2; // uncertainty of the baseline, whose passes are alike; above it the machine was busy
+const WIDE = 1.5; // ratio of a range's ends above which another run is recommended
 
 /** @param {number[]} values */
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -24,7 +24,7 @@ export const median = (values) => {
 };
 
 /**
- * Relative half width of the interval of a lane's seconds per pass; NaN for fewer than two passes.
+ * Returns the relative half width of the interval of a lane's seconds per pass; NaN for fewer than two passes.
  * @param {number[]} seconds
  */
 function uncertainty(seconds) {
@@ -39,7 +39,7 @@ function uncertainty(seconds) {
 }
 
 /**
- * Compares two runs by the seconds of each of their passes. limit: the ratio that the saved passes allow.
+ * Compares two runs by the seconds of their passes. limit: the ratio of passes.
  * @param {Timed} one
  * @param {Timed} other
  * @param {number} [limit]
@@ -58,7 +58,7 @@ export function speedup(one, other, limit = Infinity) {
 const rateOf = ({ tokens, seconds }) => tokens / seconds.reduce((sum, each) => sum + each, 0);
 
 /**
- * Compares two methods by rounds of [ratio, limit]: the median, and the spread as its range.
+ * Compares two methods by rounds of [ratio, limit]: the median, with the spread as its range.
  * @param {[ratio: number, limit: number][]} rounds
  * @param {boolean} [isShort]
  * @returns {Speedup}
@@ -71,7 +71,7 @@ export function repeated(rounds, isShort = false) {
 }
 
 /**
- * A comparison over rounds as the server found it (mars_runtime/speedup.py, Rounds).
+ * Returns the comparison over rounds that the server computed (mars_runtime/speedup.py, Rounds).
  * @param {RoundsLine} given
  * @returns {Speedup}
  */
@@ -81,8 +81,8 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
 });
 
 /**
- * Decides what may be shown of a measured ratio. No ratio above `limit` ever is: then the machine was busy.
- * kind: none (nothing measured), short, busy, faster or slower where the whole range is on that side of 1, else same.
+ * Decides what is reported of a measured ratio. A ratio above `limit` is never reported: the machine was busy. kind:
+ * none (nothing measured), short, busy; faster or slower if the whole range is on that side of 1; otherwise same.
  * @param {number} ratio
  * @param {number} low
  * @param {number} high
@@ -103,7 +103,8 @@ function judged(ratio, low, high, limit, isShort) {
 }
 
 /**
- * Of a lane over another, as far as both are shown and until a text begins to repeat itself. The passes saved limit the ratio where the other is AR.
+ * Compares two lanes in their displayed state, until a text begins to repeat itself. If the other is AR, the ratio of
+ * passes is the limit.
  * @param {Lane} lane
  * @param {Lane} other
  * @returns {Speedup}
@@ -120,7 +121,7 @@ export function laneSpeedup(lane, other) {
 }
 
 /**
- * The number, or the words in its place, and the words behind it.
+ * Returns the number, or words in its place, and the words after it.
  * @param {Speedup} given
  * @returns {[value: string, unit: string]}
  */
@@ -143,7 +144,7 @@ const isAbout = ({ kind, ratio }) => kind === "same" && Math.abs(Math.log(ratio)
 export const speedupText = (given) => speedupParts(given).filter(Boolean).join(" ");
 
 /**
- * The same in a cell: "1.4×".
+ * The same for a table cell: "1.4×".
  * @param {Speedup} given
  */
 export function speedupShort(given) {
@@ -152,7 +153,7 @@ export function speedupShort(given) {
 }
 
 /**
- * The range, "1.2 to 1.6", or why there is none.
+ * "1.2 to 1.6", or why there is no range.
  * @param {Speedup} given
  */
 export function speedupRange(given) {
@@ -164,7 +165,7 @@ export function speedupRange(given) {
 }
 
 /**
- * Why there is no ratio or why its range is wide, and what to do about it; nothing where it is narrow.
+ * Explains why there is no ratio or why its range is wide, and what to do; empty if it is narrow.
  * @param {Speedup} given
  */
 export function speedupRemark({ kind, low, high, isBusy, rounds }) {
@@ -176,7 +177,7 @@ export function speedupRemark({ kind, low, high, isBusy, rounds }) {
 }
 
 /**
- * "1.4 times as fast (1.2 to 1.6)", with the remark where there is one.
+ * "1.4 times as fast (1.2 to 1.6)", with the explanation if there is one.
  * @param {Speedup} given
  */
 export function speedupSentence(given) {
@@ -186,7 +187,7 @@ export function speedupSentence(given) {
 }
 
 /**
- * As many decimals as the range allows, and never above the limit by rounding.
+ * Rounds to as many decimals as the range allows, and never above the limit.
  * @type {(number: number, range: { low: number, high: number, limit: number }) => string}
  */
 function times(number, { low, high, limit }) {

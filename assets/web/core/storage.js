@@ -1,7 +1,7 @@
-// The browser's storage, which may be forbidden or full: then nothing is stored and the page still works.
+// The browser's storage. If it is forbidden or full, nothing is stored and the page still works.
 
 /**
- * What is stored under a name; empty where nothing is.
+ * Returns the value stored under a name; empty if there is none.
  * @param {"localStorage" | "sessionStorage"} kind
  * @param {string} name
  */
@@ -27,7 +27,7 @@ export function store(kind, name, value) {
 }
 
 /**
- * What this tab stored before it was reloaded; empty for a page that was opened by its address.
+ * Returns what this tab stored before its reload; empty for a page that was opened by its address.
  * @param {string} name
  */
 export function storedBeforeReload(name) {

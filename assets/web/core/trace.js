@@ -1,14 +1,14 @@
-// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; the lane as it was
-// after some steps. No DOM, no time of its own: every second comes from the events. Clocks start when the prompt has
-// been read, as every rate does; its prefill counts for the first token alone.
+// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; and the lane after some of its
+// steps. No DOM and no time of its own: every second comes from the events. Clocks start after prefill, like every
+// rate; prefill only counts for the first token.
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
 import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS } from "./table.js";
 
-const OPEN_PLACE = "\u2591"; // of a block that is filled in any order
-// Settings whose change is a move: those that are steered, and those that only some methods obey.
+const OPEN_PLACE = "\u2591"; // for an open place of a block that is filled in any order
+// Settings whose change is a move: steered ones, and those of some methods only.
 const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
 );
@@ -18,7 +18,7 @@ const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
 
 export class Lane {
   /**
-   * A lane of raw trace lines, its header first.
+   * Returns a lane of raw trace lines, its header first.
    * @param {string[]} lines
    * @param {LaneHead} given
    */
@@ -33,7 +33,7 @@ export class Lane {
     this.name = lane;
     this.title = title;
     /** @type {string[]} */
-    this.lines = []; // as they were received
+    this.lines = []; // as received
     /** @type {HeaderEvent | null} */
     this.header = null;
     /** @type {Settings | null} */
@@ -42,27 +42,27 @@ export class Lane {
     this.vocabulary = new Map();
     /** @type {Token[]} */
     this.tokens = [];
-    this.shortened = -1; // in a cut: the token that ends earlier than it does in the whole
+    this.shortened = -1; // in a cut: index of a token that ends earlier than in the whole
     /** @type {Step[]} */
     this.steps = [];
     /** @type {Move[]} */
     this.moves = [];
     /** @type {number | null} */
     this.prefill = null;
-    this.cacheBytes = 0; // reserved for keys and values, 0 if not told
-    this.reused = 0; // prompt tokens whose keys and values were there before
+    this.cacheBytes = 0; // reserved KV cache, 0 if unknown
+    this.reused = 0; // prompt tokens found in the KV cache
     this.seconds = 0;
     /** @type {End | null} */
     this.end = null;
     /** @type {boolean | null} */
     this.verdict = null;
-    this.given = ""; // text of the output that was given, not generated
+    this.given = ""; // output text that was given, not generated
     this.decoder = new TextDecoder("utf-8");
     this.tail = new Uint8Array(0);
     /** @type {Lane | null} */
     this.cut = null;
     /** @type {Lane | null} */
-    this.whole = null; // in a cut: the lane that it was cut from
+    this.whole = null; // in a cut: the lane from which it was cut
   }
 
   /**
@@ -75,7 +75,7 @@ export class Lane {
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.readEnd(event);
     else throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
-    // A slice would keep the whole value alive that it was cut from: joined and cut again it is a string of its own.
+    // A slice would keep the whole value in memory; joining and cutting it makes a string of its own.
     this.lines.push(` ${line}`.slice(1));
   }
 
@@ -89,21 +89,21 @@ export class Lane {
       .join("");
   }
 
-  // The text of the last of them, as far as it is the end of theirs.
+  // The text of the last given token if the given text ends with it, otherwise empty.
   lastGiven() {
     const last = this.givenIds().at(-1);
     const text = last === undefined ? "" : aloneText(this.bytes(last));
     return this.given.endsWith(text) ? text : "";
   }
 
-  // The tokens of the output that were given: a branch goes on from them.
+  // The ids of the given output tokens, from which a branch continues.
   givenIds() {
     const ids = this.header?.prompt_ids || [];
     return ids.slice(ids.length - (this.header?.num_given || 0));
   }
 
   /**
-   * The text that becomes readable with one more token.
+   * Returns the text that becomes readable with one more token.
    * @param {number} id
    */
   take(id) {
@@ -135,7 +135,7 @@ export class Lane {
       count: row.accepted.length,
       proposals: row.proposals,
       drafted: row.num_drafted || 0,
-      settings: /** @type {Settings} */ (this.settings), // of the header, which comes first
+      settings: /** @type {Settings} */ (this.settings), // from the header, which comes first
       blockSize: row.block_size || 0,
       stop: row.stop,
       seconds: event.seconds,
@@ -143,12 +143,12 @@ export class Lane {
       cursor: row.cursor,
       pending: row.num_pending,
       fed: row.num_fed,
-      groups: row.groups || [], // masks after each of the last pending tokens, where not the last one alone had some
-      lookedUp: row.looked_up || [], // ids that wait to be verified because they stood there before in the text
-      guessed: row.guessed || [], // ids that wait behind those: of a draft model, or guesses of Jacobi's
+      groups: row.groups || [], // masks after each of the last pending tokens, unless only the last one had some
+      lookedUp: row.looked_up || [], // drafts of prompt lookup that wait for verification
+      guessed: row.guessed || [], // drafts after those: of a draft model, or guesses of Jacobi decoding
       draftForwards: row.num_draft_forwards || 0,
-      taken: row.taken || null, // places, from its first token on, that a forward of block diffusion filled
-      tau: row.threshold ?? this.settings?.tau ?? NaN, // in force: where it adapts, the settings name its floor
+      taken: row.taken || null, // places, relative to its first token, that a block diffusion forward filled
+      tau: row.threshold ?? this.settings?.tau ?? NaN, // the threshold in force; if it adapts, the settings have its lower bound
       isCommit: event.commit === true,
     };
     this.steps.push(step);
@@ -158,7 +158,7 @@ export class Lane {
   }
 
   /**
-   * What AR would have chosen at the last places before this forward.
+   * Records what AR would have chosen at the places before this forward.
    * @param {[id: number, p: number][]} checks
    */
   readChecks(checks) {
@@ -192,7 +192,7 @@ export class Lane {
   }
 
   /**
-   * A joiner, accent or variation sign belongs to the character before it: drawn apart it would break it.
+   * A joiner, accent or variation sign is drawn with the character before it.
    * @param {string} text
    */
   joined(text) {
@@ -204,7 +204,7 @@ export class Lane {
   }
 
   /**
-   * A slider dragged over several forwards is one move: it starts where the first change bit.
+   * A slider that is dragged over several forwards is one move, from its first change on.
    * @param {Step} step
    * @param {Settings} before
    */
@@ -242,13 +242,13 @@ export class Lane {
     return bytes ? visible(aloneText(bytes)) : `#${id}`;
   }
 
-  // What was written, as ids.
+  // The ids of the generated tokens.
   get ids() {
     return this.tokens.map(({ id }) => id);
   }
 
   /**
-   * The names of the tokens from one place up to another.
+   * Returns the names of the tokens from one index to another.
    * @param {number} from
    * @param {number} to
    */
@@ -259,7 +259,7 @@ export class Lane {
       .join("");
   }
 
-  // The latest step's unused proposals as text that continues the tokens: drafts first, then refused.
+  // The latest step's unused proposals as text that continues the tokens: drafts first, then rejected ones.
   ghosts() {
     const step = this.steps[this.steps.length - 1];
     if (!step || this.end || FINAL.has(step.stop)) return null;
@@ -279,7 +279,7 @@ export class Lane {
   }
 
   /**
-   * The lane as it was after its first `num` steps, with the same interface; the latest cut is kept.
+   * Returns the lane after its first `num` steps, with the same interface; the latest cut is cached.
    * @param {number} num
    * @returns {Lane}
    */
@@ -291,7 +291,7 @@ export class Lane {
     return /** @type {Lane} */ (this.cut);
   }
 
-  // A lane of a race is called by its method until its header comes.
+  // A race's lane has its method's name until its header arrives.
   get method() {
     if (this.settings) return nameOf(this.settings);
     return this.name in METHODS ? this.name : "mars";
@@ -307,7 +307,7 @@ export class Lane {
 }
 
 /**
- * What a lane held after its first `num` steps.
+ * Returns the lane after its first `num` steps.
  * @param {Lane} lane
  * @param {number} num
  */
@@ -315,7 +315,7 @@ function cutOf(lane, num) {
   const steps = lane.steps.slice(0, num);
   const last = steps[num - 1];
   const tokens = lane.tokens.slice(0, last ? last.first + last.count : 0);
-  if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // known a forward later
+  if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // known one forward later
   const shortened = unjoin(lane, tokens);
   const moves = lane.moves
     .filter((move) => move.step < num)
@@ -327,7 +327,7 @@ function cutOf(lane, num) {
 }
 
 /**
- * Takes from the last token that has text what later tokens joined to it; its place, or -1.
+ * Removes from the last token with text what later tokens added to it. Returns its index, or -1.
  * @param {Lane} lane
  * @param {Token[]} tokens
  */
@@ -342,7 +342,7 @@ function unjoin(lane, tokens) {
 }
 
 /**
- * The bytes of a character that the last of these tokens left incomplete.
+ * Returns the bytes of a character that the last of these tokens left incomplete.
  * @param {Lane} lane
  * @param {Token[]} tokens
  */

@@ -1,13 +1,13 @@
-// The lines that views are sent and send each other: the one place where they are written, and read as they come.
-// First line: the run as JSON, with `from`, the number of the line that follows it (0 if absent). Further lines:
-// `<tag>\t<JSON>`, the tag a lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`.
-// app/run_log.py writes the same.
+// The lines that views receive and exchange: the only place where they are written and read. The first line is the run
+// as JSON, with `from`, the number of the line after it (0 if absent). Further lines are `<tag>\t<JSON>`: the tag is a
+// lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`. app/run_log.py writes the
+// same.
 
 /** @type {(tag: string, text: string) => string} */
 export const lineOf = (tag, text) => `${tag}\t${text}`;
 
 /**
- * [tag, text] of a line.
+ * Returns [tag, text] of a line.
  * @param {string} line
  * @returns {[tag: string, text: string]}
  */
@@ -17,7 +17,7 @@ export function parted(line) {
 }
 
 /**
- * A whole value: its first line and the lines of its lanes in their order, then what was found of their answers.
+ * Returns a whole value: its first line, the lines of its lanes in order, and the verdicts on their answers.
  * @param {RaceHead} head
  * @param {{ name: string, lines: string[], verdict: boolean | null }[]} lanes
  * @param {string[]} [more]
@@ -34,7 +34,7 @@ export function valueOf(head, lanes, more = []) {
 export const statusLine = (note) => lineOf("status", JSON.stringify(note));
 
 /**
- * A whole value read: { head, lines: [[tag, text], ...] }.
+ * Parses a whole value: { head, lines: [[tag, text], ...] }.
  * @param {string} value
  * @returns {{ head: RaceHead, lines: [tag: string, text: string][] }}
  */
@@ -50,10 +50,10 @@ export class Feed {
     /** @type {string | null} */
     this.run = null;
     /** @type {string[]} */
-    this.lines = []; // not worked on yet
+    this.lines = []; // not processed yet
     /** @type {string | null} */
     this.head = null;
-    this.isSame = false; // whether the first line is the one that was read before
+    this.isSame = false; // whether the first line is the same as before
     this.isBehind = false;
     this.begin = 0; // number of the value's first line
     this.taken = 0; // lines of the run
@@ -61,7 +61,7 @@ export class Feed {
   }
 
   /**
-   * A line counts once its newline is there, so a value cut anywhere is never misread.
+   * A line counts only with its newline, so a value can be cut anywhere.
    * @param {unknown} value
    */
   read(value) {
@@ -73,7 +73,7 @@ export class Feed {
     }
     const head = text.slice(0, end);
     if (head !== this.head) this.readHead(head);
-    this.isBehind = this.begin > this.taken; // a part is missing, until a value brings it
+    this.isBehind = this.begin > this.taken; // lines are missing, until a value has them
     if (this.isBehind) return;
     const known = this.isSame ? this.offset : end + 1;
     const last = text.lastIndexOf("\n") + 1;
@@ -82,11 +82,11 @@ export class Feed {
     for (const line of fresh) this.lines.push(line);
     this.taken += fresh.length;
     this.offset = last;
-    this.isSame ||= this.begin + lines.length === this.taken; // not after an older value, read once more
+    this.isSame ||= this.begin + lines.length === this.taken; // not after an older value that is read again
   }
 
   /**
-   * A first line that was not seen before: another run, or another window of this one.
+   * Handles a new first line: another run, or another window of this one.
    * @param {string} head
    */
   readHead(head) {
@@ -108,7 +108,7 @@ export class Feed {
   }
 
   /**
-   * Hands lines to the sink for at most `budget` milliseconds; true when some are left for the next frame.
+   * Passes lines to the sink for at most `budget` milliseconds. Returns whether some are left for the next frame.
    * @param {number} budget
    */
   work(budget) {

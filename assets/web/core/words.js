@@ -1,7 +1,7 @@
-// Numbers in words: how thresholds, figures, counts and sizes are written everywhere on the page. Pure.
+// Numbers in words: the format of thresholds, figures, counts and sizes on the page. Pure.
 
 /**
- * 0.95, 1, 0: a threshold or a share, no longer than it has to be.
+ * 0.95, 1, 0: a threshold or a share, as short as possible.
  * @param {number} number
  * @param {number} [digits]
  */
@@ -17,7 +17,7 @@ export function probability(p) {
 }
 
 /**
- * At most three figures that matter and two decimals: 712, 71.2, 7.12.
+ * At most three significant figures and two decimals: 712, 71.2, 7.12.
  * @param {number} number
  */
 export function figure(number) {
@@ -47,19 +47,19 @@ export function memory(bytes) {
 }
 
 /**
- * Facts in a row, of those that are known.
+ * Joins the known ones of these facts.
  * @param {(string | null | undefined | false)[]} facts
  */
 export const joined = (...facts) => facts.filter(Boolean).join(" · ");
 
 /**
- * Whether an answer is right; empty where nobody knows.
+ * Whether an answer is right; empty if unknown.
  * @param {boolean | null} isRight
  */
 export const verdictText = (isRight) => (isRight === null ? "" : isRight ? "✓ right" : "✗ wrong");
 
 /**
- * When a run was made: its day, and the minute.
+ * The day and minute of a run.
  * @param {Partial<HeaderEvent> | null | undefined} header
  */
 export const dayOf = (header) => (header?.date || "").slice(0, 10);
@@ -68,7 +68,7 @@ export const dayOf = (header) => (header?.date || "").slice(0, 10);
 export const minuteOf = (header) => (header?.date || "").slice(0, 16).replace("T", " ");
 
 /**
- * On what a run was made, from the header of its trace: checkpoint, hardware, arithmetic, threads, versions.
+ * What a run was made on, from its trace header: checkpoint, hardware, dtype, threads, versions.
  * @param {Partial<HeaderEvent> | null | undefined} header
  */
 export function environment(header) {
@@ -82,7 +82,7 @@ export function environment(header) {
 export const threads = (header) => (header.threads ? counted(header.threads, "thread") : "");
 
 /**
- * Where a run left another, and what it took there.
+ * Where a branch left a run, and which token it took.
  * @param {ForkPlace} given
  */
 export const forkText = ({ token, taken, instead }) =>

@@ -1,4 +1,4 @@
-// The tab "How it works": puts the pictures into the places that its page keeps for them.
+// The tab "How it works": inserts the pictures into their places on the page.
 
 import { find, make } from "../core/dom.js";
 import { readValue } from "../core/wire.js";
@@ -16,7 +16,7 @@ export const PICTURES = {
 };
 
 /**
- * A picture of a recorded run, under what was asked and when it was recorded. title: of its lanes, where not their own.
+ * Returns a picture of a recorded run, with its prompt and date. title: of its lanes, if not their own.
  * @param {HTMLElement} element
  * @param {string} name
  * @param {(runs: SlotRun[]) => unknown} draw
@@ -34,7 +34,7 @@ function ofRecording(element, name, draw, title) {
 }
 
 /**
- * Called by the component's js_on_load, or by a page of its own.
+ * Called by the component's js_on_load, or by a separate page.
  * @param {HTMLElement} element
  */
 export function mountExplain(element) {
@@ -53,7 +53,7 @@ const read = new Map();
 /** @type {{ runs: Record<string, string>, frontier?: FrontierSet | null } | null} */
 let shipped = null;
 
-// What came with the page: values by name, and the frontier of the tour.
+// Data of the page: values by name, and the tour's frontier.
 export function came() {
   const element = document.getElementById("mars-recorded");
   shipped ||= element ? JSON.parse(element.textContent || "{}") : { runs: {} };
@@ -61,7 +61,7 @@ export function came() {
 }
 
 /**
- * { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null when it did not come along.
+ * { prompt, note, verdicts, lanes: [{ name, title, lines }] }, or null if the page does not have it.
  * @param {string} name
  * @returns {Recording | null}
  */

@@ -89,7 +89,7 @@ export class MaskView {
   }
 
   /**
-   * Where row or column `i` begins: the noisy stream stands a gap apart.
+   * Returns where row or column `i` begins; there is a gap before the noisy stream.
    * @param {number} i
    */
   offset(i) {
@@ -138,7 +138,7 @@ export class MaskView {
     );
   }
 
-  // The two streams as they are fed, so that a query's keys read as a sentence would.
+  // The two streams as they are fed, so that a query's keys can be read as a sentence.
   drawStrips() {
     const { length, prompt } = this.values;
     this.cells = [];
@@ -226,11 +226,11 @@ function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   return `Mask m${position}, of block ${block}, sees ${clean} and ${span("m", begin, position)}; of its own block nothing in clear. It learns ${learns}.`;
 }
 
-// The mask itself, as mars_runtime/lab/training/masks.py has it, for one row.
+// The mask of one row, as in mars_runtime/lab/training/masks.py.
 //
 /**
- * Everything that asks or is asked: the clean stream, then a mask for each position of the response, with its block: -1
- * in the prompt.
+ * Returns all queries and keys: the clean stream, then a mask for each position of the response, with its block; -1 in
+ * the prompt.
  * @param {number} length
  * @param {number} prompt
  * @param {number} blockSize

@@ -1,9 +1,9 @@
-// What the pictures of How it works share: a slider with its value, and the key to their colours.
+// Common parts of the pictures in How it works: a slider with its value, and the legend.
 
 import { make } from "../core/dom.js";
 
 /**
- * A slider with its name and its value beside it.
+ * Creates a slider with its name and its value.
  * @param {string} label
  * @param {Attributes} attributes
  * @param {(value: number) => void} turned

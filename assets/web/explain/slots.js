@@ -1,6 +1,6 @@
-// Recorded forwards as cache slots, lane under lane: what goes in, what comes out, what becomes of it, and the sentence
-// that says so. Two moments per forward: fed, then read. Drawn once, then only classes and texts change.
-// Places count from the end of the prompt: -1 is its last token, 0 the first token of the output.
+// Recorded forwards as cache slots, lane under lane: input, output, its fate, and a sentence on it. There are two
+// moments per forward: fed, then read. Drawn once; then only classes and texts change. Places count from the end of the
+// prompt: -1 is its last token, 0 the first output token.
 
 import { attribute, button, group, isModified, make, put, targetOf } from "../core/dom.js";
 import { draftIds, headerOf, lastOf } from "../core/folds.js";
@@ -34,7 +34,7 @@ class SlotLane {
     this.build();
   }
 
-  // One column per place; above what is fed there, below what is predicted for it.
+  // One column per place: the input above, the prediction for it below.
   build() {
     const { run } = this;
     this.width = Math.max(...run.forwards.map((f) => Math.max(f.first + f.numFed, lastOf(f.predicted).place + 1))) + 1;
@@ -106,7 +106,7 @@ class SlotLane {
   }
 
   /**
-   * Keeps what the forward feeds in sight; once read, and where there is no room for both, what it predicted.
+   * Scrolls to the forward's input; once it is read, and if not both are visible, to its prediction.
    * @param {{ now: SlotForward | undefined, isRead: boolean }} given
    */
   follow({ now, isRead }) {
@@ -158,7 +158,7 @@ export class SlotPlayer {
     return box;
   }
 
-  // The next one, or the first of all; to the moment at which it is fed.
+  // Moves to the next forward, or back to the first, at the moment when it is fed.
   toMismatch() {
     const from = Math.floor((this.moment + 1) / 2);
     const { index } = this.mismatches.find((forward) => forward.index >= from) ?? this.mismatches[0];
@@ -219,7 +219,7 @@ export class SlotPlayer {
   }
 
   /**
-   * Moment 2k: k forwards are done and the last one read; 2k + 1: what the next one feeds, not read yet.
+   * Moment 2k: k forwards are done and the last is read. Moment 2k + 1: the next one is fed, not read.
    * @param {number} moment
    */
   show(moment) {
@@ -232,8 +232,8 @@ export class SlotPlayer {
   }
 }
 
-// agreed: a draft that AR confirms; replaced: AR's token where a draft was wrong; accepted: emitted now;
-// draft: to be verified by the next forward; refused: below the threshold; dropped: behind a wrong draft.
+// agreed: a draft that AR confirms. replaced: AR's token in place of a wrong draft. accepted: emitted now. draft: to be
+// verified by the next forward. refused: below the threshold. dropped: after a wrong draft.
 /** @type {Record<string, string>} */
 const FATES = {
   own: "accepted",
@@ -249,7 +249,7 @@ const FATES = {
 };
 
 /**
- * lines: a trace's, header first.
+ * lines: of a trace, its header first.
  * @param {string} title
  * @param {string[]} lines
  */
@@ -265,7 +265,7 @@ export function slotRun(title, lines) {
  */
 function readForward(lane, step) {
   const prompt = promptTokens(lane);
-  // Of several groups of masks the last is drawn, for it alone stands behind all that was fed.
+  // Of several groups of masks only the last is drawn, since it follows everything that was fed.
   const numDrawn = step.groups.length ? step.pending + lastOf(step.groups) : step.fed;
   const fed = slotsAt(lane, step.index, 0)
     .slice(0, numDrawn)
@@ -289,7 +289,7 @@ function readForward(lane, step) {
 }
 
 /**
- * What is known of a run after its first `count` forwards, the next one fed but not read when `isFed`.
+ * Returns the state of a run after its first `count` forwards, with the next one fed but not read if `isFed`.
  * @param {SlotRun} run
  * @param {number} count
  * @param {boolean} isFed
@@ -328,7 +328,7 @@ function legendOf(runs) {
 }
 
 /**
- * What a forward of the cursor did, beside the block cache.
+ * Describes a forward with the cursor cache, compared with the block cache.
  * @param {SlotMoment[]} states
  * @param {SlotRun[]} runs
  */
@@ -368,7 +368,7 @@ const took = (f) => {
 const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accepted.length === 1 ? "leaves" : "leave"}`;
 
 /**
- * What a lossless forward fed, found and put right.
+ * Describes what a lossless forward fed, found and corrected.
  * @param {SlotMoment[]} states
  */
 export function losslessWords([state]) {

@@ -6,7 +6,7 @@ import { acceptPrefix } from "../folds/whatif.js";
 import { knob } from "./parts.js";
 
 /**
- * How many proposals of a forward are taken at `tau`.
+ * Returns how many proposals of a forward are accepted at `tau`.
  * @param {SlotForward} given
  * @param {number} tau
  */
@@ -28,7 +28,7 @@ export class TauPicture {
   }
 
   /**
-   * Draws a forward's proposals; `tau` says which of them are taken.
+   * Draws a forward's proposals; `tau` determines which are accepted.
    * @param {number} index
    * @param {number} tau
    */
@@ -104,10 +104,10 @@ export class TauView {
   }
 }
 
-const TRIED = [0.5, 0.8, 0.95, 1]; // what a visitor tries first, and the tour
+const TRIED = [0.5, 0.8, 0.95, 1]; // the first values for a visitor and in the tour
 
 /**
- * The forward on which tau has most to say: the most different counts.
+ * Returns the forward that shows the effect of tau best: with the most different counts.
  * @param {SlotRun} run
  */
 function tellingForward(run) {

@@ -1,5 +1,5 @@
-// A race as a clip of six seconds, WebM or GIF, made by the browser alone: beat by beat every lane makes one forward pass,
-// and the last picture says what came of it in passes and in seconds, by which model, on what, and where.
+// A race as a clip of six seconds, WebM or GIF, made in the browser: in each pass every lane makes one forward, and the
+// last picture has the result in passes and in seconds, the model, the machine and the page's address.
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { coloursOf } from "../core/colours.js";
@@ -16,9 +16,9 @@ const RACE_SECONDS = 4.4;
 const CARD_SECONDS = 1.6;
 const PER_SECOND = { webm: 30, gif: 10 };
 const VIDEO = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
-const BITS_PER_SECOND = 2_500_000; // six seconds of it are below two megabytes
-const SIZES = [34, 28, 22]; // of the text: the largest in which all of it fits, else the last
-const LEADING = 1.5; // times that
+const BITS_PER_SECOND = 2_500_000; // six seconds stay below two megabytes
+const SIZES = [34, 28, 22]; // of the text: the largest at which all of it fits, otherwise the last
+const LEADING = 1.5; // line height as a multiple of the size
 const [TEXT_TOP, TEXT_BOTTOM] = [232, 650];
 const NO_VIDEO = "This browser records no video: take the GIF.";
 
@@ -30,7 +30,7 @@ export const seconds = RACE_SECONDS + CARD_SECONDS;
 class Film {
   /**
    * @param {Run} run
-   * @param {HTMLElement} root where its colours are from
+   * @param {HTMLElement} root from which colours are read
    */
   constructor(run, root) {
     this.colours = coloursOf(root);
@@ -56,8 +56,9 @@ class Film {
   }
 
   /**
-   * The pieces of a lane's text by forward pass, each at its place: from the left, or from the right in a paragraph of a
-   * script that is written so. A piece is as wide as it makes its line longer, since letters may join across pieces.
+   * Returns the pieces of a lane's text by forward pass, each at its position: from the left, or from the right in a
+   * paragraph of a right-to-left script. A piece is as wide as it makes its line longer, since letters may join across
+   * pieces.
    * @param {Lane} lane
    * @param {number} left
    * @param {number} width
@@ -96,7 +97,7 @@ class Film {
     return { lane, pieces, left, width };
   }
 
-  // Of text that there is room for.
+  // The part of the text that fits.
   get numLines() {
     return Math.floor((TEXT_BOTTOM - TEXT_TOP) / (this.size * LEADING));
   }
@@ -110,7 +111,7 @@ class Film {
   }
 
   /**
-   * One line of words, shortened to what fits.
+   * Draws one line of words, shortened to fit.
    * @param {string} words
    * @param {number} x
    * @param {number} y
@@ -125,7 +126,7 @@ class Film {
   }
 
   /**
-   * One line of words in the largest size, down to a third, in which all of it fits.
+   * Draws one line of words in the largest size, down to a third, in which all of it fits.
    * @param {string} words
    * @param {number} largest
    * @param {number} weight
@@ -140,7 +141,7 @@ class Film {
   }
 
   /**
-   * One line of text, from the right where its script is written so.
+   * Draws one line of text, from the right for a right-to-left script.
    * @param {string} text
    * @param {number} x
    * @param {number} y
@@ -168,7 +169,7 @@ class Film {
   }
 
   /**
-   * A lane after so many of its forwards.
+   * Draws a lane after this many of its forwards.
    * @param {Side} side
    * @param {number} numShown
    * @param {number} beat
@@ -207,7 +208,7 @@ class Film {
   }
 
   /**
-   * What is behind a piece: its fill, and a bar below what came in the latest pass.
+   * Draws the background of a piece, and a bar below the latest pass.
    * @param {Word} piece
    * @param {number} left
    * @param {number} line
@@ -229,7 +230,7 @@ class Film {
     pen.fillRect(left + x, y + leading - 6, width, 3);
   }
 
-  // The last picture.
+  // Draws the last picture.
   card() {
     const { colours, header, sides } = this;
     const lanes = sides.map(({ lane }) => lane);
@@ -247,8 +248,8 @@ class Film {
 }
 
 /**
- * What the last picture says: passes, and those of the other lane, or tokens per pass where the texts differ. Where a
- * text repeats itself that comes first, and everything counts up to there.
+ * Returns the text of the last picture: passes of both lanes, or tokens per pass if the texts differ. If a text repeats
+ * itself, that comes first, and all figures count up to there.
  * @param {Lane[]} lanes
  * @returns {[headline: string, rest: string]}
  */
@@ -266,12 +267,12 @@ export function headlineOf(lanes) {
   return said(`${title}: ${theirs}.`);
 }
 
-// Names of this machine, which no other machine can open. A browser writes every form of such an address like this.
+// Names that only this machine can open. Browsers write all forms of such addresses like this.
 const LOOPBACK =
   /^(?:(?:.+\.)?localhost\.?|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:(?:7f[\da-f]{2}:[\da-f]+|0:0)\])$/;
 
 /**
- * The address of the page without its query; empty for a file and for a page that only this machine can open.
+ * Returns the page's address without its query; empty for a file and for a page that only this machine can open.
  * @param {Pick<Location, "protocol" | "host" | "hostname" | "pathname">} given
  */
 export const addressOf = ({ protocol, host, hostname, pathname }) =>
@@ -281,7 +282,7 @@ export const addressOf = ({ protocol, host, hostname, pathname }) =>
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /**
- * A video of the clip, recorded while it plays once.
+ * Returns a video of the clip, recorded while it plays once.
  * @param {Run} run
  * @param {HTMLElement} root
  */
@@ -311,7 +312,7 @@ export async function clipVideo(run, root) {
 }
 
 /**
- * The clip as a GIF; equal pictures are one that is shown longer.
+ * Returns the clip as a GIF; equal pictures are merged into one with a longer duration.
  * @param {Run} run
  * @param {HTMLElement} root
  */
@@ -325,7 +326,7 @@ export async function clipGif(run, root) {
   const num = Math.min(film.beats, Math.floor(RACE_SECONDS * PER_SECOND.gif));
   for (let i = 1; i <= num; i += 1) {
     gif.add(picture(((i - 0.5) / num) * RACE_SECONDS), RACE_SECONDS / num);
-    await pause(0); // others have their turn
+    await pause(0); // lets other work run
   }
   gif.add(picture(seconds), CARD_SECONDS);
   return gif.blob();

@@ -1,5 +1,5 @@
-// Runs as files: their names, the trace's own lines, a table of the forwards, and a page of its own: the one that the
-// server keeps ready for it, with the run's lines in it. Knows lanes; no drawing.
+// Runs as files: their names, the trace's own lines, a table of the forwards, and a page of their own: the server's
+// template with the run's lines in it.
 
 import { make } from "../core/dom.js";
 import { headerOf, settingsOf } from "../core/folds.js";
@@ -34,7 +34,7 @@ export function fileName(lane, extension) {
 export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
 
 /**
- * One row per forward. Several runs share a table that says in its first column which run a row is of.
+ * Returns a table with one row per forward. If it has several runs, the first column names the run.
  * @param {Lane} lane
  */
 export const stepsCsv = (lane) => table([COLUMNS, ...stepRows(lane)]);
@@ -65,7 +65,7 @@ function stepRows(lane) {
 }
 
 /**
- * As RFC 4180 has it, with the mark by which spreadsheets know UTF-8.
+ * As in RFC 4180, with the byte order mark by which spreadsheets recognise UTF-8.
  * @param {(string | number)[][]} rows
  */
 const table = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
@@ -93,7 +93,7 @@ export function download(name, blob) {
 }
 
 /**
- * Only where a server keeps the page, and once the run is over.
+ * Only if a server has the template, and once the run is over.
  * @param {View} given
  */
 export function canSaveReplay({ root, run }) {
@@ -101,7 +101,7 @@ export function canSaveReplay({ root, run }) {
 }
 
 /**
- * The whole page as text, the run in it marked as recorded. Throws where the server does not answer.
+ * Returns the whole page as text, with the run labelled as recorded. Throws if the server does not respond.
  * @param {{ root: HTMLElement, run: Run }} given
  */
 export async function replayHtml({ root, run }) {

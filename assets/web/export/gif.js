@@ -1,9 +1,10 @@
-// Pictures as an animated GIF (89a): one palette for all, of each frame only what changed, packed by LZW. Pure; no DOM.
+// Encodes pictures as an animated GIF (89a): one palette for all, of each frame only the changed part, LZW. Pure; no
+// DOM.
 
-const BITS = 4; // of each channel that tell colours apart
+const BITS = 4; // per channel that distinguish colours
 const SHIFT = 8 - BITS;
 const NUM_BINS = 1 << (3 * BITS);
-const MOST_COLOURS = 255; // and one that lets the frame before show through
+const MOST_COLOURS = 255; // and one for transparency
 const CLEAR = 256;
 const MOST_CODES = 4096;
 const HASHED = 1 << 14;
@@ -14,7 +15,7 @@ export class Gif {
   /**
    * @param {number} width
    * @param {number} height
-   * @param {Picture[]} samples pictures whose colours are those of all frames, nearly
+   * @param {Picture[]} samples pictures with nearly all colours of the frames
    */
   constructor(width, height, samples) {
     this.width = width;
@@ -28,9 +29,9 @@ export class Gif {
   }
 
   /**
-   * One more frame.
+   * Adds a frame.
    * @param {Picture} picture
-   * @param {number} seconds that it is shown
+   * @param {number} seconds duration of the frame
    */
   add({ data }, seconds) {
     const now = new Uint8Array(this.width * this.height);
@@ -60,7 +61,7 @@ const text = (letters) => [...letters].map((letter) => letter.charCodeAt(0));
 /** @param {number} number */
 const short = (number) => [number & 255, number >> 8];
 
-const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // for ever
+const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // repeats forever
 
 /**
  * @param {number} r
@@ -70,7 +71,8 @@ const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // for eve
 const binOf = (r, g, b) => ((r >> SHIFT) << (2 * BITS)) | ((g >> SHIFT) << BITS) | (b >> SHIFT);
 
 /**
- * The colours that occur most, each the mean of its bin, as 256 × 3 bytes; and for each bin the place of the nearest one.
+ * Returns the most frequent colours, each the mean of its bin, as 256 × 3 bytes; and for each bin the index of the
+ * nearest one.
  * @param {Picture[]} samples
  */
 function paletteOf(samples) {
@@ -111,7 +113,7 @@ function nearest(bin, colours, count) {
 }
 
 /**
- * The box outside of which nothing changed; one pixel at least.
+ * Returns the smallest box that contains all changes; at least one pixel.
  * @param {Uint8Array | null} before
  * @param {Uint8Array} now
  * @param {number} width
@@ -134,7 +136,7 @@ function changed(before, now, width, height) {
 }
 
 /**
- * By LZW with codes of 9 to 12 bits, in blocks of at most 255 bytes, each behind its length.
+ * Encodes with LZW, codes of 9 to 12 bits, in blocks of at most 255 bytes, each after its length.
  * @param {Uint8Array} pixels
  */
 function packed(pixels) {

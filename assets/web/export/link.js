@@ -1,17 +1,17 @@
-// A link that replays a run: the run itself in its fragment, which no server sees, where it is short enough; else the name
-// under which the page keeps it. What a link brings is checked by the server's trace reader before it is drawn.
+// Links that replay a run. A short run is in the link's fragment, which is not sent to servers; otherwise the link has
+// the name under which the page's server stores the run. The server's trace reader validates it before it is drawn.
 
 import { LIMITS } from "../core/table.js";
 import { valueOf } from "../core/wire.js";
 
-const MOST_FRAGMENT = 8000; // characters that mail and chat leave whole
+const MOST_FRAGMENT = 8000; // characters that mail and chat do not cut
 const MOST_LONG = 100_000; // that every browser opens
-const DIGITS = 4; // of probabilities; what was decided stands in the trace, and times keep all of theirs
+const DIGITS = 4; // of probabilities; decisions are in the trace, and times keep all digits
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read: ask for the link again.";
 
 /**
- * The run that a link is to bring.
+ * Returns the run for a link.
  * @param {Run} run
  */
 const told = (run) =>
@@ -21,7 +21,7 @@ const told = (run) =>
   );
 
 /**
- * A line of a trace with shorter probabilities.
+ * Returns a trace line with shorter probabilities.
  * @param {string} line
  */
 function slim(line) {
@@ -35,7 +35,7 @@ function slim(line) {
 }
 
 /**
- * [token, probability, ...] with what further such lists it holds; ids are whole and stay.
+ * [token, probability, ...], with further such lists inside it; ids are integers and unchanged.
  * @param {any} value
  * @returns {any}
  */
@@ -43,8 +43,8 @@ const shorter = (value) =>
   Array.isArray(value) ? value.map(shorter) : Number.isInteger(value) ? value : Number(value.toPrecision(DIGITS));
 
 /**
- * The link to a run that is over, and whether it is so long that some programs may cut it; throws an error with a `sentence`
- * where it can have none.
+ * Returns the link to a finished run, and whether it is so long that some programs may cut it. Throws an error with a
+ * `sentence` if the run can have no link.
  * @param {Run} run
  * @param {Server} server
  * @returns {Promise<{ link: string, isLong: boolean }>}
@@ -62,7 +62,7 @@ export async function linkTo(run, server) {
 }
 
 /**
- * What the server is asked for by a fragment, null for one that brings no run; throws for one that is broken.
+ * Returns the server request for a fragment, null for one without a run; throws if it is malformed.
  * @param {string} fragment
  */
 export async function broughtBy(fragment) {
@@ -72,7 +72,7 @@ export async function broughtBy(fragment) {
 }
 
 /**
- * Shows the run that the page's address brings, if it brings one.
+ * Shows the run of the page's address, if it has one.
  * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
  * @param {string} fragment
  */
@@ -87,7 +87,7 @@ export async function openLink(view, fragment) {
 }
 
 /**
- * The query of a link that sets these controls; names and values in the same order.
+ * Returns the query of a link that sets these controls; names and values in the same order.
  * @param {string[]} names
  * @param {unknown[]} values
  */
@@ -95,12 +95,12 @@ export function queryOf(names, values) {
   const chosen = new Map(names.map((name, i) => [name, String(values[i] ?? "")]));
   if (chosen.get("auto") === "true") chosen.set("block_size", "auto");
   chosen.delete("auto");
-  if (!chosen.get("system")) chosen.delete("system"); // the checkpoint's own
+  if (!chosen.get("system")) chosen.delete("system"); // empty means the checkpoint's own
   return new URLSearchParams([...chosen]).toString();
 }
 
 /**
- * A text as letters, digits, - and _.
+ * Encodes a text as letters, digits, - and _.
  * @param {string} text
  */
 export async function pack(text) {
@@ -112,7 +112,7 @@ export async function pack(text) {
 }
 
 /**
- * The text again; throws for what is none, and for what is longer than any run.
+ * Decodes it; throws if it is invalid, or longer than any run.
  * @param {string} packed
  */
 export async function unpack(packed) {

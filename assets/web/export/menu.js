@@ -1,5 +1,5 @@
-// A menu of files: a line for each thing that can be had, a button for each form of it. What is offered
-// is asked for when the menu opens. Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
+// A menu of files: a line for each content, a button for each format. The offers are requested when the menu opens.
+// Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
 
 import { timeSpan } from "../charts/marks.js";
 import { loadPlotly } from "../charts/plots.js";
@@ -59,7 +59,7 @@ function lineOf({ label, files }, said) {
 }
 
 /**
- * A file of an offer: what it is called and what is in it.
+ * Returns a file of an offer: its name and content.
  * @param {string} text
  * @param {string} hint
  * @param {string} name
@@ -69,7 +69,7 @@ function lineOf({ label, files }, said) {
 export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
 
 /**
- * The charts of an offer as a picture.
+ * Returns the charts of an offer as a picture.
  * @param {string} name
  * @param {HTMLElement} root
  * @param {() => { title: string, spec: Figure }[]} figures
@@ -81,7 +81,7 @@ export const picturesOffer = (name, root, figures) => ({
 });
 
 /**
- * Escape closes and stays with the menu; so does looking elsewhere.
+ * Closes the menu on Escape, with the focus on its button, and when the focus moves elsewhere.
  * @param {HTMLDetailsElement} menu
  */
 function closeByItself(menu) {
@@ -108,7 +108,8 @@ function closeByItself(menu) {
 }
 
 /**
- * The files of one lane. root: where it stands, for the colours; found: how its text compares with the other's, if there
+ * Returns the files of one lane. root: element from which colours are read. found: comparison with the other lane's
+ * text, if there is one.
  * is one.
  * @param {Lane} lane
  * @param {string} label
@@ -128,7 +129,7 @@ export const laneOffer = (lane, label, root, found = null) => ({
 });
 
 /**
- * The charts of one lane, and of all of them against time.
+ * Returns the charts of one lane, and of all of them against time.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  * @param {HTMLElement} root
@@ -147,7 +148,7 @@ export const chartsOffer = (lane, lanes, root) =>
   });
 
 /**
- * The menu of a race view: each lane of the run that it shows, its charts, and the run as a page of its own.
+ * Returns the menu of a race view: each displayed lane, its charts, and the run as a page.
  * @param {View} view
  */
 export const runMenu = (view) =>
@@ -170,7 +171,7 @@ export const runMenu = (view) =>
   });
 
 /**
- * A link that replays this run anywhere.
+ * Returns a link that replays this run anywhere.
  * @param {Run} run
  * @param {Server} server
  * @returns {Offer}
@@ -191,7 +192,7 @@ const linkOffer = (run, server) => ({
 });
 
 /**
- * The race in six seconds.
+ * Returns the race as a clip of six seconds.
  * @param {Run} run
  * @param {Lane} main
  * @param {HTMLElement} root

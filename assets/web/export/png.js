@@ -1,5 +1,5 @@
-// Pictures of what a view shows, drawn by the browser itself. The text goes by way of an SVG that holds the
-// elements and their styles, charts by way of plotly. Nothing is fetched; light or dark as the page is.
+// Pictures of a view's content, drawn by the browser: text through an SVG with the elements and their styles, charts by
+// Plotly. Nothing is fetched; light or dark as the page.
 
 import { coloursOf } from "../core/colours.js";
 import { find, make, put } from "../core/dom.js";
@@ -10,14 +10,14 @@ import { Pane } from "../text/panes.js";
 const WIDTH = 880;
 const CHART = { width: 880, height: 260 };
 const CAPTION = 28;
-const MOST_SIDE = 16_000; // pixels that a canvas has on a side, and in all
+const MOST_SIDE = 16_000; // maximum pixels of a canvas's side, and in total
 const MOST_PIXELS = 120_000_000;
 const WHOLE =
   ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }";
-const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // lone halves of characters too
+const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // also unpaired surrogates
 
 /**
- * The pane of a lane as it stands on the page; found: how its text compares with the other's, null for no other.
+ * Returns the displayed pane of a lane. found: comparison with the other lane's text, null for no other.
  * @param {Lane} lane
  * @param {string} title
  * @param {Compared | null} [found]
@@ -32,7 +32,7 @@ export function paneOf(lane, title, found = null) {
 }
 
 /**
- * With the prompt that the text answers.
+ * With the prompt of the text.
  * @param {Lane} lane
  * @param {string} title
  * @param {HTMLElement} root
@@ -47,7 +47,7 @@ export function textPng(lane, title, root, found = null) {
 }
 
 /**
- * Elements of a view, laid out at a width, as a PNG.
+ * Returns elements of a view, laid out at a width, as a PNG.
  * @param {Element[]} elements
  * @param {HTMLElement} root
  * @param {number} width
@@ -80,7 +80,7 @@ function svgOf(host, { width, height, isDark }) {
 }
 
 /**
- * XML has no place for some characters that a text may hold.
+ * Removes characters that XML does not allow.
  * @param {HTMLElement} body
  */
 function dropUnwritable(body) {
@@ -98,14 +98,14 @@ function stylesOfViews() {
     try {
       for (const rule of sheet.cssRules) if (/mars-|rv-|cv-/.test(rule.cssText)) rules.push(rule.cssText);
     } catch {
-      continue; // the sheet of an extension
+      continue; // a browser extension's style sheet
     }
   }
   return rules.join("\n");
 }
 
 /**
- * figures: [{title, spec}] with plotly's data and layout; one below the other, each with its title.
+ * figures: [{title, spec}] with Plotly's data and layout, drawn one below the other with their titles.
  * @param {{ title: string, spec: Figure }[]} figures
  * @param {HTMLElement} root
  * @param {Plotly} plotly

@@ -1,13 +1,13 @@
-// Two lists aligned: what both have, what only one has. Pure; knows values that can be compared, no DOM.
+// Alignment of two lists: the common parts and those of one list only. Pure; no DOM.
 //
-// The common beginning and end first; what is left between is aligned exactly where it is short, and
-// otherwise cut at runs that occur once in both, in order, so that the work stays bounded.
+// Common beginning and end are removed first. The rest is aligned exactly if it is short; otherwise it is cut at runs
+// that occur once in both, in order, so that the work stays bounded.
 
 const EXACT = 160_000; // cells of the exact table
 const RUNS = [8, 4, 2, 1]; // lengths of the runs that anchor a long difference
 
 /**
- * Segments in order: {kind: "both" | "first" | "second", a, b, num}, a and b where it begins in each list.
+ * Returns segments in order: {kind: "both" | "first" | "second", a, b, num}; a and b are where it begins in each list.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @returns {Segment[]}
@@ -47,7 +47,7 @@ function walk(first, second, box, add) {
 }
 
 /**
- * The longest common subsequence by its table, from the end so that reading goes forward.
+ * Returns the longest common subsequence by its table, computed from the end so that it is read forward.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @param {Box} given2
@@ -93,7 +93,7 @@ function oneSided(add, { a, b, endA, endB }) {
 }
 
 /**
- * Between runs that are unique in both and in the same order in both, each piece for itself.
+ * Aligns each piece between runs that are unique in both lists and in the same order in both.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @param {Box} box
@@ -105,7 +105,7 @@ function cut(first, second, box, add) {
     if (!anchors.length) continue;
     let { a, b } = box;
     for (const [x, y] of anchors) {
-      if (x < a || y < b) continue; // inside the run before
+      if (x < a || y < b) continue; // within the previous run
       walk(first, second, { a, b, endA: x, endB: y }, add);
       add("both", x, y, length);
       [a, b] = [x + length, y + length];
@@ -143,7 +143,7 @@ function sharedRuns(first, second, { a, b, endA, endB }, length) {
 }
 
 /**
- * The longest chain of pairs that rises in both (they come sorted by the first).
+ * Returns the longest chain of pairs that increases in both (sorted by the first).
  * @param {[x: number, y: number][]} pairs
  * @returns {[x: number, y: number][]}
  */

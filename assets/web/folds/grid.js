@@ -1,4 +1,4 @@
-// Pure: what a cell of the grid is beside plain AR, which cells are the best, and what a measure makes of them. No DOM.
+// Pure: comparison of the grid's cells with plain AR, the best cells, and the values of the heat map. No DOM.
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
@@ -6,11 +6,11 @@ import { ofRounds, repeated, speedupSentence, speedupShort, speedupText } from "
 import { figure, joined, short, whole } from "../core/words.js";
 import { aligned } from "./diff.js";
 
-export const NUM_LEVELS = 5; // steps of the ramp that a heat map is coloured with
+export const NUM_LEVELS = 5; // steps of the heat map's colour ramp
 
 /**
- * Where a text first differs from AR's: { place } where it does, { isSame } where both ended alike, neither where that is open.
- * As folds.first_divergence on the server: a text that ended by itself also differs where the other goes on.
+ * Returns where a text first differs from AR's: { place } if it does, { isSame } if both ended alike, neither if that
+ * is unknown. As folds.first_divergence on the server: a text that ended also differs if the other continues.
  * @param {Lane} lane
  * @param {Lane} ar
  */
@@ -31,7 +31,8 @@ export const isDone = (lane) => FINAL.has(lane.end?.reason ?? "");
 const agreed = new WeakMap();
 
 /**
- * The share of a whole text that AR's whole text has too, in the same order: 1 where it is AR's own, NaN before both are whole.
+ * Returns the share of a text that AR's text has too, in the same order: 1 if it is AR's own, NaN before both have
+ * ended.
  * @param {Lane} lane
  * @param {Lane} ar
  */
@@ -49,7 +50,7 @@ function shared(...lanes) {
 }
 
 /**
- * The speed of a cell against AR's, by the rounds so far.
+ * Returns the speed of a cell relative to AR's, by the rounds so far.
  * @param {Pick<Cell, "rounds">} cell
  * @returns {Speedup}
  */
@@ -63,7 +64,8 @@ export const MEASURES = {
 };
 
 /**
- * The values between which the ramp runs: up from AR's tokens per forward, down from full agreement, over the speeds there are.
+ * Returns the range of the ramp: from AR's tokens per forward upwards, from full agreement downwards, or the measured
+ * speeds.
  * @param {Measure} measure
  * @param {number[]} values
  * @returns {[low: number, high: number]}
@@ -76,7 +78,7 @@ export function rangeOf(measure, values) {
 }
 
 /**
- * The step of the ramp that a value has, 1 to NUM_LEVELS; 0 for what is not known.
+ * Returns the ramp's step for a value, 1 to NUM_LEVELS; 0 for an unknown one.
  * @param {number} value
  * @param {[low: number, high: number]} range
  */
@@ -87,7 +89,7 @@ export function levelOf(value, [low, high]) {
 }
 
 /**
- * Of points { x, y } those that no other beats: none has as much of both and more of one. In the order of x.
+ * Returns the points { x, y } that no other point dominates, in the order of x.
  * @template {{ x: number, y: number }} P
  * @param {P[]} points
  * @returns {P[]}
@@ -98,8 +100,7 @@ export const frontier = (points) =>
     .sort((a, b) => a.x - b.x);
 
 /**
- * Of cells that ran to their end and do not repeat themselves, the one with the highest speed that may be shown;
- * undefined where there is none.
+ * Returns the finished cell without a loop that has the highest reportable speed; undefined if there is none.
  * @param {Cell[]} cells
  * @returns {Cell | undefined}
  */
@@ -109,7 +110,7 @@ export const fastest = (cells) =>
     .sort((a, b) => speedOf(b).ratio - speedOf(a).ratio)[0];
 
 /**
- * The others whose range overlaps that of a cell: the rounds do not tell them apart.
+ * Returns the other cells whose range overlaps a cell's: the rounds do not distinguish them.
  * @param {Cell} best
  * @param {Cell[]} cells
  */
@@ -117,7 +118,7 @@ export const asFast = (best, cells) =>
   cells.filter((cell) => cell !== best && loopsAt(cell.lane) < 0 && speedOf(cell).high >= speedOf(best).low);
 
 /**
- * Which cell is the fastest, by the numbers that the cells show.
+ * Names the fastest cell, with the numbers that the cells show.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */
@@ -159,7 +160,7 @@ export function stateOf(lane) {
 }
 
 /**
- * A share that is 100 % only where nothing differs.
+ * A share as a percentage, which is 100 % only if nothing differs.
  * @param {number} share
  */
 export const percent = (share) => (Number.isFinite(share) ? String(Math.floor(100 * share)) : "–");
@@ -167,7 +168,7 @@ export const percent = (share) => (Number.isFinite(share) ? String(Math.floor(10
 const NOTHING = { tpf: "", agreement: "", ratio: "", speedup: "", range: "", speed: "", differs: "", kind: "" };
 
 /**
- * What stands in a cell.
+ * Returns the text of a cell.
  * @param {Cell} cell
  * @param {Cell} ar
  */
@@ -201,7 +202,7 @@ export function textsOf(cell, ar) {
 }
 
 /**
- * A cell as it is read aloud.
+ * Returns the description of a cell for screen readers.
  * @param {Cell} cell
  * @param {Cell} ar
  * @param {string} mark

@@ -1,11 +1,11 @@
-// The layers of a forward: what is asked of the server, and its answer as columns to draw. Pure; no DOM.
+// The layers of a forward: the request to the server, and its answer as columns to draw. Pure; no DOM.
 
 import { draftIds } from "../core/folds.js";
 import { proposalRows } from "./proposals.js";
 import { promptTokens } from "./slots.js";
 
 /**
- * What forward `index` of a lane was fed, for the server to run it again (`Fed` in mars_runtime/layers.py).
+ * Returns the input of forward `index` of a lane, for the server to run it again (`Fed` in mars_runtime/layers.py).
  * @param {Lane} lane
  * @param {number} index
  */
@@ -26,8 +26,8 @@ export function fedOf(lane, index) {
 }
 
 /**
- * Why the layers of a forward can't be asked for, "" where they can: a forward sees a block both ways, or nothing shows
- * what it was fed.
+ * Returns why the layers of a forward cannot be requested, "" if they can: a forward whose block attends both ways, or
+ * whose input is unknown.
  * @param {Lane} lane
  * @param {Step} step
  */
@@ -39,10 +39,10 @@ export function whyNot(lane, step) {
 }
 
 /**
- * The columns of a forward, left to right: real tokens, then the masks of the group that counted, each with the real token
- * that the run wrote in its place. {kind: "token" | "mask" | "real", number (of a mask, from 1), id: what was fed (null for
- * a mask), says, settled, proposed: what it proposed, where that is another than it says last (a sampler head or a penalty chose it), else null, fate:
- * what became of that, "" where it proposed nothing}.
+ * Returns the columns of a forward, left to right: real tokens, then the masks of the group that counted, each with the
+ * real token that the run wrote in its place. {kind: "token" | "mask" | "real", number: of a mask, from 1, id: of the
+ * input, null for a mask, says, settled, proposed: the proposed token if it is not the last prediction (chosen by a
+ * sampler head or a penalty), else null, fate: of that proposal, "" if there is none}.
  * @param {Lane} lane
  * @param {number} index
  * @param {ToldLayers} told
@@ -66,7 +66,7 @@ export function columnsOf(lane, index, { columns, real, counted }) {
 }
 
 /**
- * What became of a mask's proposal, in a word.
+ * Returns the fate of a mask's proposal in a word.
  * @param {ProposalRow} row
  */
 function fateOf({ fate, verdict }) {

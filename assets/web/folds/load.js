@@ -1,12 +1,12 @@
-// Pure: what has been told of a load, line by line, and what its charts draw. No DOM.
+// Pure: the state of a load, line by line, and the data of its charts. No DOM.
 
 import { median } from "../core/speedup.js";
 
-const SATURATED = 0.9; // of what is offered: who answers less is saturated
-const WINDOW = 1; // seconds over which throughput is counted
+const SATURATED = 0.9; // a machine that answers less than this share of the offered requests is saturated
+const WINDOW = 1; // seconds of the window for throughput
 
 /**
- * A run of which nothing was told yet.
+ * Returns a load without any line.
  * @param {LoadHead} head
  * @returns {LoadModel}
  */
@@ -18,7 +18,7 @@ export const begun = (head) => ({
 });
 
 /**
- * Takes one line of the feed; one that names no way of the run is an error.
+ * Adds one line; throws for a line that names no method of the run.
  * @param {LoadModel} model
  * @param {string} tag
  * @param {any} data
@@ -52,7 +52,7 @@ const NUMBERS = ["num_arrived", "num_done", "tokens_per_second", "requests_per_s
 const SPREADS = ["ttft", "tpot", "latency"];
 
 /**
- * The figures of a method: medians over the rounds that have ended, before the first has the latest ones.
+ * Returns the figures of a method: medians over the finished rounds; before the first has ended, its latest ones.
  * @param {Pick<LoadWay, "ticks" | "ended">} way
  * @returns {LoadTick | undefined}
  */
@@ -76,7 +76,7 @@ function middle(values) {
 }
 
 /**
- * The lowest and the highest of a figure over the rounds; null with fewer than two.
+ * Returns the lowest and highest value of a figure over the rounds; null for fewer than two.
  * @param {LoadTick[]} ended
  * @param {(tick: LoadTick) => number | null | undefined} of
  * @returns {[low: number, high: number] | null}
@@ -87,7 +87,7 @@ export function rangeOver(ended, of) {
 }
 
 /**
- * The points of a curve: at each rate that was offered the medians over the rounds.
+ * Returns the points of a curve: at each offered rate the medians over the rounds.
  * @param {LoadPoint[]} points
  * @returns {LoadPoint[]}
  */
@@ -103,7 +103,7 @@ export function curveOf(points) {
 }
 
 /**
- * Tokens per second at each tick: written since the last tick that is a window old.
+ * Returns tokens per second at each tick, over the window before it.
  * @param {LoadTick[]} ticks
  * @returns {{ x: number, y: number }[]}
  */
@@ -115,7 +115,7 @@ export const throughput = (ticks) =>
   });
 
 /**
- * What the controller decided as steps: each value holds to the next, the last one to the end.
+ * Returns the controller's decisions as steps: each value lasts to the next one, the last to the end.
  * @param {LoadDecision[]} decisions
  * @param {number} end seconds
  * @returns {{ x: number, y: number }[]}
@@ -127,8 +127,8 @@ export function steps(decisions, end) {
 }
 
 /**
- * The most requests per second that a way answered, 0 for no point; isFound: whether clearly more was offered, so that
- * this was all it could do.
+ * Returns the most requests per second that a method answered, 0 without points. isFound: whether clearly more was
+ * offered, so that this is its maximum.
  * @param {LoadPoint[]} all
  */
 export function saturation(all) {
@@ -138,7 +138,8 @@ export function saturation(all) {
 }
 
 /**
- * The fewest machines whose p99 is at most twice that of the most: more would hardly help. None where there are none.
+ * Returns the smallest number of machines whose p99 is at most twice that of the largest number, above which more help
+ * little; undefined without any.
  * @param {LoadFleet[]} fleets
  * @returns {LoadFleet | undefined}
  */

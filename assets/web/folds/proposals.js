@@ -1,5 +1,5 @@
-// What became of each proposal of a forward, and what the run wrote at its place afterwards. Pure: a lane in,
-// plain values out. Knows no text and no DOM.
+// The fate of each proposal of a forward, and what the run wrote at its place afterwards. Pure: a lane in, plain values
+// out.
 
 import { FINAL, draftIds, lastOf } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
@@ -8,7 +8,7 @@ import { isVerified } from "../core/methods.js";
 export const isLossless = (step) => isVerified(step.settings) && step.settings.method !== "ar";
 
 /**
- * Ids that ended a text of these lanes: the only ones that a trace tells.
+ * Returns the ids that ended a text of these lanes: the only EOS tokens that a trace shows.
  * @param {Lane[]} lanes
  */
 export function endIds(lanes) {
@@ -21,7 +21,7 @@ export function endIds(lanes) {
 }
 
 /**
- * How many drafts of the forward before were fed with this one, to be compared with what AR chooses.
+ * Returns the number of the previous forward's drafts that were fed with this one, to be compared with AR's choice.
  * @param {Lane} lane
  * @param {number} index
  */
@@ -34,11 +34,10 @@ export function numChecked(lane, index) {
 }
 
 /**
- * What became of proposal `i`:
- * own, AR's own choice, taken whatever its confidence; taken; confirmed, a draft that AR agreed with;
- * replaced, AR's own token where the draft was another; drafted, waiting to be checked;
- * refused, the first below the threshold; unseen, behind that one; outbid, for more was found in the text;
- * dropped, behind a wrong draft; past, behind an end.
+ * Returns the fate of proposal `i`: own: AR's own choice, accepted at any confidence. taken: accepted. confirmed: a
+ * draft that AR agreed with. replaced: AR's token in place of another draft. drafted: waits for verification. refused:
+ * the first below the threshold. unseen: after that one. outbid: prompt lookup found more. dropped: after a wrong
+ * draft. past: after EOS.
  * @param {Step} step
  * @param {number} i
  * @param {number} numDrafts
@@ -63,15 +62,15 @@ function fate(step, i, numDrafts, draft, ends) {
 }
 
 /**
- * Whether a wrong draft spoilt what was proposed behind it: the masks after the last good one go on from there.
+ * Whether a wrong draft invalidated the proposals after it, which continue from the masks after the last good one.
  * @param {Step} step
  */
 export const isDropped = (step) =>
-  step.stop === "mismatch" && !step.groups[step.count - 1] && step.settings?.method !== "jacobi"; // there it is guessed next
+  step.stop === "mismatch" && !step.groups[step.count - 1] && step.settings?.method !== "jacobi"; // in Jacobi decoding they are the next guesses
 
 /**
- * Whether the run wrote at a place what was proposed for it. A proposal can be judged while the text before it is
- * the one that it continued: same, other; else unknown; unwritten where nothing stands there yet.
+ * Compares a proposal with what the run wrote at its place. While the text before it is the one that it continued: same
+ * or other; else unknown; unwritten if there is no token yet.
  * @param {Token | undefined} token
  * @param {number} id
  * @param {boolean} isSame
@@ -83,8 +82,8 @@ function judged(token, id, isSame) {
 }
 
 /**
- * Every proposal of a forward, in order: {place, id, confidence, runnersUp, draft, fate, token, verdict}.
- * token: what stands at its place now; draft: the id that AR replaced there; verdict is null for what was emitted.
+ * Returns every proposal of a forward, in order: {place, id, confidence, runnersUp, draft, fate, token, verdict}.
+ * token: the one now at its place. draft: the id that AR replaced there. verdict: null for an emitted token.
  * @param {Lane} lane
  * @param {number} index
  * @param {Set<number>} [ends]

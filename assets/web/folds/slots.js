@@ -1,9 +1,9 @@
-// The slots of a lane's cache at one forward: final, fed again, drafts, masks. Pure; no DOM.
+// The KV cache slots of a lane at one forward: final, fed again, drafts, masks. Pure; no DOM.
 
 import { FINAL, draftIds } from "../core/folds.js";
 
 /**
- * Tokens that were there before the first one was predicted.
+ * Returns the tokens that existed before the first prediction.
  * @param {Lane} lane
  */
 export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor + lane.steps[0].pending : 0);
@@ -12,8 +12,8 @@ export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor 
 export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
 
 /**
- * What forward `index` found and fed. prompt + output are final; pending, drafts and masks were fed.
- * after: the cursor once it was done, so what became final.
+ * Returns the state of forward `index`. prompt + output are final; pending, drafts and masks were fed. after: the
+ * cursor afterwards, so what became final.
  * @param {Lane} lane
  * @param {number} index
  */
@@ -49,10 +49,9 @@ function cursorAfter(lane, index, drafts) {
 }
 
 /**
- * Slots one by one, from `before` ahead of the cursor to the last that was fed.
- * {slot, state: "prompt" | "final" | "pending" | "draft" | "mask", id (null if not known), proposal: what it predicted,
- * group: of a mask, after which draft it stands (0: after the token before them)}; only proposals of the group that
- * was used are known.
+ * Returns the slots one by one, from `before` ahead of the cursor to the last that was fed. {slot, state: "prompt" |
+ * "final" | "pending" | "draft" | "mask", id: null if unknown, proposal: its prediction, group: of a mask, the draft
+ * after which it is (0: after the token before them)}; only proposals of the group that was used are known.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} before
@@ -60,7 +59,7 @@ function cursorAfter(lane, index, drafts) {
 export function slotsAt(lane, index, before) {
   const step = lane.steps[index];
   const { prompt, drafts, cursor, used } = cacheAt(lane, index);
-  const first = cursor + step.pending - drafts - 1; // the slot whose prediction AR would make
+  const first = cursor + step.pending - drafts - 1; // the slot whose prediction AR would use
   const slots = [];
   for (let slot = Math.max(0, cursor - before); slot < used; slot += 1) {
     const state =
@@ -87,7 +86,7 @@ export function slotsAt(lane, index, before) {
 }
 
 /**
- * What the slot `offset` behind the first one that AR reads predicted, and the group of a mask.
+ * Returns the prediction of the slot `offset` after the first one that AR reads, and the group of a mask.
  * @param {Step} step
  * @param {number} offset
  * @param {number} drafts
@@ -123,7 +122,7 @@ function idOf(lane, index, slot, state, first) {
 }
 
 /**
- * What each forward from `from` to `to` fed: {index, cursor, pending, drafts, masks, isCommit}.
+ * Returns the input of each forward from `from` to `to`: {index, cursor, pending, drafts, masks, isCommit}.
  * @param {Lane} lane
  * @param {number} from
  * @param {number} to

@@ -1,25 +1,25 @@
-// What the forwards of a run took, in numbers: agreement with plain AR, acceptance by position, how many tokens each
-// forward took, tokens per forward by kind of text. Pure; no DOM.
+// Statistics of a run's forwards: agreement with plain AR, acceptance by position, tokens per forward, and tokens per
+// forward by kind of text. Pure; no DOM.
 
 import { divergence } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 
 // Agreement with plain AR: what it would have chosen at the place of each token, given the same text before. The first
 // token of a forward is AR's own choice by construction, as is every token of AR and of a lossless run. The others are
-// judged by what the next forward said of them (`token.check`) or, where a trace does not tell that, by the lane of AR up
-// to the first difference.
+// judged by the next forward (`token.check`) or, if a trace does not have that, by the lane of AR up to the first
+// difference.
 //
 const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
 
 /**
- * own: tokens that are AR's by construction. judged: the others of which it is known. open: not known (yet).
- * source: "checks", "lane" or "" where nothing tells.
+ * own: tokens that are AR's by construction. judged: other tokens with a known result. open: unknown (yet). source:
+ * "checks", "lane", or "" for none.
  * @param {Lane} lane
  * @param {Lane | null | undefined} other
  */
 export function judge(lane, other) {
   /** @param {Token} token */
-  const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // by the next forward
+  const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // known from the next forward
   const hasChecks = lane.tokens.some(isTold);
   const source = hasChecks ? "checks" : other && other.tokens.length ? "lane" : "";
   const end = source === "lane" && other ? comparable(lane, other) : 0;
@@ -43,7 +43,7 @@ export function judge(lane, other) {
 const laneSays = (token, choice) => ({ ar: { id: choice.id, p: choice.confidence }, agrees: choice.id === token.id });
 
 /**
- * How many places can be compared: up to the first difference, that place included.
+ * Returns how many places can be compared: up to and including the first difference.
  * @param {Lane} lane
  * @param {Lane} other
  */
@@ -53,7 +53,7 @@ function comparable(lane, other) {
 }
 
 /**
- * What became of the drafts of lossless forwards: up to the first one that AR did not confirm.
+ * Returns the results of a lossless run's drafts, up to the first in each forward that AR did not confirm.
  * @param {Lane} lane
  */
 export function draftsJudged(lane) {
@@ -74,7 +74,7 @@ export function draftsJudged(lane) {
 }
 
 /**
- * Bins of confidence: how many were judged, how many of these agree, their mean confidence.
+ * Bins of confidence: number of judged tokens, number that agree, mean confidence.
  * @param {{ confidence: number, agrees: boolean }[]} pairs
  */
 export function calibration(pairs) {
@@ -90,7 +90,7 @@ export function calibration(pairs) {
 }
 
 /**
- * For each position in a forward: how many forwards proposed there, and how many of these emitted there.
+ * For each position in a forward: number of forwards that proposed there, and of those that emitted there.
  * @param {Pick<Step, "proposals" | "count">[]} steps
  */
 export function acceptance(steps) {
@@ -106,7 +106,7 @@ export function acceptance(steps) {
 }
 
 /**
- * How many forwards took 1, 2, 3 ... tokens, up to the most that one took.
+ * Number of forwards that accepted 1, 2, 3 ... tokens, up to the maximum.
  * @param {Pick<Step, "proposals" | "count">[]} steps
  */
 export function forwardCounts(steps) {
@@ -119,17 +119,17 @@ export function forwardCounts(steps) {
 }
 
 // Kinds of text, by this rule in this order. code: any character between ``` fences, or in a Python block: a line that
-// begins with `def name...:` or `class Name...:` and the indented or empty lines after it. white space: nothing else in
-// the token. words: it has a letter. numbers: it has a digit. punctuation: what is left, signs and emoji included. A piece
-// of a character is of the kind of that character; the mark that ends the text is a kind of its own.
-const END = "end mark"; // which ends the text
+// begins with `def name...:` or `class Name...:` and the indented or empty lines after it. white space: the token has
+// nothing else. words: it has a letter. numbers: it has a digit. punctuation: the rest, including signs and emoji. A
+// piece of a character has the kind of that character; the EOS mark is a kind of its own.
+const END = "end mark"; // EOS
 const KINDS = ["words", "numbers", "punctuation", "code", "white space", END];
 
 const HEAD = /^(?:def|class) \w+.*:\s*$/;
 const INSIDE = /^(?:[ \t]|@|$)/;
 
 /**
- * Where code begins and ends in a text: [from, to) in order, fences before blocks.
+ * Returns where code begins and ends in a text: [from, to) in order, fences before blocks.
  * @param {string} text
  */
 export function codeRanges(text) {
@@ -163,14 +163,14 @@ function plainKind(text) {
 }
 
 /**
- * The kind of each token of a lane, in order; pieces whose character has not come are signs.
+ * Returns the kind of each token of a lane, in order; pieces of an incomplete character are signs.
  * @param {KindToken[]} tokens
  */
 export function kindsOf(tokens) {
   const ranges = codeRanges(tokens.map((token) => token.text).join(""));
   /** @type {string[]} */
   const kinds = new Array(tokens.length).fill("punctuation");
-  let [at, first] = [0, 0]; // first: of the pieces that wait for their character
+  let [at, first] = [0, 0]; // first: index of the first piece that waits for its character
   tokens.forEach((token, i) => {
     const end = at + token.text.length;
     if (token.isEnd) kinds[i] = END;
@@ -186,7 +186,7 @@ export function kindsOf(tokens) {
 }
 
 /**
- * A token carries 1/n of a forward that took n tokens, so the shares of all kinds add up to the forwards.
+ * A token counts 1/n of a forward that accepted n tokens, so the shares of all kinds add up to the forwards.
  * @param {KindToken[]} tokens
  */
 export function byKind(tokens) {

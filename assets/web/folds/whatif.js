@@ -1,17 +1,17 @@
-// Recorded forwards judged again under another threshold. Pure: a lane in, plain values out.
-// A forward by itself can be judged exactly, for all its proposals and confidences were recorded; what follows the
-// first forward that takes another number of tokens would have been predicted from another text: an estimate.
-// The groups in which a finished text would then stand end where another text would have been written.
+// Recorded forwards evaluated with another threshold. Pure: a lane in, plain values out. A single forward can be
+// evaluated exactly, since all its proposals and confidences were recorded. After the first forward that accepts a
+// different number of tokens, the others would have had different text, so the result is an estimate. Groups of a
+// finished text end where other text would have been written.
 
 import { FINAL, draftIds } from "../core/folds.js";
 import { upToLoop } from "../core/loops.js";
 import { factsOf } from "../core/methods.js";
 import { isDropped, isLossless, numChecked, proposalRows } from "./proposals.js";
 
-const REACH = 40; // forwards after which no place that a forward spoke of is still to be written or checked
+const REACH = 40; // forwards after which the places of a forward's proposals have been written and checked
 
 /**
- * How many proposals are taken, from left to right, while confidence >= tau; the first always, NaN never.
+ * Returns how many proposals are accepted, from left to right, while confidence >= tau; the first always; NaN fails.
  * @param {readonly number[]} confidences
  * @param {number} tau
  */
@@ -25,7 +25,8 @@ export function acceptPrefix(confidences, tau) {
 }
 
 /**
- * What a forward hands on under `tau`: tokens that it emits, or in a lossless run drafts for the next one to check.
+ * Returns the result of a forward with `tau`: the number of tokens that it emits or, in a lossless run, drafts for the
+ * next one to verify.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} tau
@@ -33,21 +34,21 @@ export function acceptPrefix(confidences, tau) {
  */
 export function judgeAgain(lane, index, tau, ends) {
   const step = lane.steps[index];
-  if (step.settings?.method === "jacobi") return draftIds(step).length; // guesses, whatever τ is
+  if (step.settings?.method === "jacobi") return draftIds(step).length; // guesses, independent of τ
   if (!isLossless(step)) {
     if (!factsOf(step.settings).obeys.includes("tau")) return step.count;
     return acceptedUntilEnd(step.proposals, tau, ends);
   }
-  if (FINAL.has(step.stop) || isDropped(step)) return step.lookedUp.length; // nothing else is drafted there
+  if (FINAL.has(step.stop) || isDropped(step)) return step.lookedUp.length; // no other drafts there
   const would = maskDrafts(lane, step, tau, ends);
   const allowed = maskDrafts(lane, step, step.settings.tau, ends);
   const looked = step.lookedUp.length;
-  if (looked) return would <= allowed ? looked : Math.max(would, looked); // it was preferred to as many as were allowed
-  return step.drafted < allowed ? Math.min(would, step.drafted) : would; // B auto drafts fewer whatever the threshold is
+  if (looked) return would <= allowed ? looked : Math.max(would, looked); // it was preferred to `allowed` mask drafts
+  return step.drafted < allowed ? Math.min(would, step.drafted) : would; // automatic B drafts fewer at any threshold
 }
 
 /**
- * The drafts that masks propose under `tau`, behind AR's own token.
+ * Returns the number of drafts that masks propose with `tau`, after AR's own token.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} tau
@@ -72,9 +73,10 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
 }
 
 /**
- * One forward, judged again: then and now are tokens taken, or drafted where it is lossless; same, other, unknown say
- * of proposals that only the other threshold takes whether the run wrote them; of tokens that only the run took,
- * checked could be compared with AR's choice and wrong were not it; gain is what the forward brings more.
+ * Evaluates one forward again. then, now: number of tokens accepted, or drafted in a lossless run. same, other,
+ * unknown: of proposals that only the other threshold accepts, how many the run wrote, did not write, or unknown. Of
+ * tokens that only the run accepted, checked were compared with AR's choice and wrong differ from it. gain: additional
+ * tokens of the forward.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} tau
@@ -95,7 +97,7 @@ export function cellOf(lane, index, tau, ends) {
 }
 
 /**
- * What was found in the text is drafted under any threshold, unless masks then propose more: how far is known of it alone.
+ * Prompt lookup's drafts are used at any threshold, unless masks then propose more; only their own result is known.
  * @param {WhatIfCell} cell
  * @param {Lane} lane
  * @param {Step} step
@@ -109,7 +111,7 @@ function weighLookedUp(cell, lane, step) {
 }
 
 /**
- * Drafts agree up to the first that the run, which writes AR's text, wrote otherwise.
+ * Drafts are right up to the first that differs from what the run wrote, since its text is AR's.
  * @param {WhatIfCell} cell
  * @param {ProposalRow[]} rows
  */
@@ -148,10 +150,10 @@ function check(cell, tokens) {
 const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell), 0);
 
 /**
- * The whole run under `tau`. first: the first forward that takes or drafts another number, -1 if none does.
- * exact: forwards whose tokens are known for certain, with the tokens that they took and would have taken;
- * whole: the same over all forwards before the text repeats itself, each judged by itself. taken: proposals that only the other threshold takes.
- * known: cells of the same lane and threshold, found when the run was shorter; the settled ones are kept.
+ * Evaluates the whole run with `tau`. first: the first forward that accepts or drafts a different number, -1 if there
+ * is none. exact: forwards whose tokens are certain, with the tokens that they accepted and would accept. whole: the
+ * same over all forwards before the text repeats itself, each evaluated on its own. taken: proposals that only the
+ * other threshold accepts. known: cells of the same lane and threshold from an earlier call; final ones are reused.
  * @param {Lane} lane
  * @param {number} tau
  * @param {Set<number>} ends
@@ -162,7 +164,7 @@ export function whatIf(lane, tau, ends, known = []) {
   for (let index = cells.length; index < lane.steps.length; index += 1) cells.push(cellOf(lane, index, tau, ends));
   const first = cells.findIndex((cell) => cell.then !== cell.now);
   const num = cells.length;
-  // A draft more or less shows in what the next forward emits.
+  // One draft more or less changes what the next forward emits.
   const exact = first < 0 ? num : Math.min(num, first + (cells[first].isLossless ? 2 : 1));
   /** @type {(upTo: number, steps?: Step[]) => { forwards: number, then: number, now: number }} */
   const span = (upTo, steps = lane.steps) => {
@@ -196,7 +198,7 @@ function takenLess(cells) {
 }
 
 /**
- * Drafts of a lossless run and how many of them AR agreed with, then and now; null where nothing was drafted.
+ * Returns drafts of a lossless run and how many of them AR agreed with, before and after; null if nothing was drafted.
  * @param {WhatIfCell[]} cells
  */
 function draftsOf(cells) {
@@ -210,8 +212,8 @@ function draftsOf(cells) {
 }
 
 /**
- * Groups in order, which hold every token once. isGuess: behind the first difference; isFirst: the group of that
- * difference, the last that is exact.
+ * Returns groups in order that contain every token once. isGuess: after the first difference. isFirst: the group of
+ * that difference, the last exact one.
  * @param {Lane} lane
  * @param {WhatIf} found
  * @param {number} tau
@@ -234,7 +236,7 @@ export function regrouped(lane, found, tau) {
 }
 
 /**
- * How many tokens, at least one, a forward pass would have accepted if it had begun at number `from` of its tokens.
+ * Returns how many tokens, at least one, a forward would have accepted if it had begun at number `from` of its tokens.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from
@@ -251,7 +253,7 @@ function reach(lane, step, from, cells, tau) {
 }
 
 /**
- * In a lossless run: the drafts that would have been made and that AR confirms, and AR's own token behind them.
+ * For a lossless run: returns how many drafts would have been made and confirmed by AR, plus AR's own token.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from

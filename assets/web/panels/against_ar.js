@@ -1,5 +1,5 @@
-// The panel "Against AR": how many tokens AR would have chosen too, where not, and both texts aligned.
-// Folds in, text out; the aligned texts wait for a pause of half a second while a run goes on.
+// The panel "Against AR": how many tokens AR would have chosen too, where it would not, and both texts aligned. During
+// a run the texts are aligned at most every half second.
 
 import { shown, visible } from "../core/bytes.js";
 import { button, group, make, put } from "../core/dom.js";
@@ -71,7 +71,7 @@ export class AgainstArPanel {
   }
 
   /**
-   * The share of tokens that AR would have chosen, and what it is made of.
+   * Draws the share of tokens that AR would have chosen, and its parts.
    * @param {Lane | null} lane
    * @param {Lane | undefined} other
    * @param {string} sentence
@@ -175,7 +175,7 @@ export class AgainstArPanel {
   }
 
   /**
-   * The first difference between the two texts, with what stands around it in both.
+   * Draws the first difference between the two texts, with the text around it.
    * @param {Lane | null} lane
    * @param {Lane | undefined} other
    */
@@ -216,7 +216,7 @@ function nothing(lane) {
 }
 
 /**
- * A place where AR chose otherwise: `ar`, and how sure it was.
+ * Returns an entry for a place where AR chose otherwise. ar: AR's token and its confidence.
  * @param {Lane} lane
  * @param {number} place
  * @param {Token} token
@@ -261,14 +261,14 @@ function around(lane, place) {
   return make("p", "", make("b", lane.isAr ? "rv-ag-ar" : "", lane.isAr ? "AR" : lane.facts.title), words);
 }
 
-const CONTEXT = 16; // tokens of a folded part that stay on each side
+const CONTEXT = 16; // tokens of a folded part shown at each end
 const FOLD = 48; // parts longer than this are folded
 
-// Two texts as one, aligned token by token: what both have, what only one has. Long equal parts are folded;
-// colour, line and a word say whose a part is.
+// Two texts merged, aligned token by token: the common parts and those of one text only. Long common parts are folded.
+// Colour, line and a word show the owner of a part.
 class DiffText {
   /**
-   * names: what to call the first and the second text.
+   * names: of the first and the second text.
    * @param {[string, string]} names
    */
   constructor(names) {
@@ -332,7 +332,7 @@ class DiffText {
 const textOf = (token) => (token.isEnd ? " ■" : token.text);
 
 /**
- * White space alone, and bytes that are no character, would not be seen.
+ * White space and incomplete characters would be invisible without a sign.
  * @param {Lane} lane
  * @param {number} from
  * @param {number} num
@@ -347,7 +347,7 @@ function oneText(lane, from, num) {
 }
 
 /**
- * While a run is not over, what the other has more at its end is no difference yet.
+ * During a run, the longer end of the other text is not a difference yet.
  * @param {Segment[]} segments
  * @param {Lane} lane
  * @param {Lane} other

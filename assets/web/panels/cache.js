@@ -1,12 +1,12 @@
-// The panel "Cache": the slots of the shown forward, what each forward fed, and bytes.
-// Draws folds/slots.js; nodes are kept and updated, so that pointing survives a new forward.
+// The panel "Cache": the slots at the displayed forward, the input of each forward, and bytes. Draws folds/slots.js.
+// Nodes are updated in place, so that pointing continues after a new forward.
 
 import { attribute, group, ledTo, make, put, shape, targetOf } from "../core/dom.js";
 import { lastOf, thinned } from "../core/folds.js";
 import { counted, memory, probability, whole } from "../core/words.js";
 import { cacheAt, fedBy, isBlockwise, promptTokens, slotsAt } from "../folds/slots.js";
 
-const BEFORE = 14; // final slots drawn one by one ahead of the cursor
+const BEFORE = 14; // final slots drawn one by one before the cursor
 const NUMBERS = [
   ["final", "final"],
   ["again", "fed again as real tokens"],
@@ -113,7 +113,7 @@ export class CachePanel {
 }
 
 /**
- * Slots that the run may come to use: its prompt and all tokens that it may write.
+ * Returns the number of slots that the run can use: its prompt and its token limit.
  * @param {Lane} lane
  */
 function room(lane) {
@@ -168,16 +168,16 @@ function slotSay(lane, slot) {
   return `${parts.join("; ")}.`;
 }
 
-const COLUMNS = 60; // forwards in sight, the shown one among them
-const POINTS = 200; // of the line of the cursor
+const COLUMNS = 60; // visible forwards, including the displayed one
+const POINTS = 200; // points of the cursor's line
 /** @type {("pending" | "drafts" | "masks")[]} */
-const PARTS = ["masks", "drafts", "pending"]; // from the top
+const PARTS = ["masks", "drafts", "pending"]; // from top to bottom
 
 /** @param {Fed} given */
 const fedText = ({ index, pending, drafts, masks }) =>
   `forward ${index + 1}: ${pending} fed again${drafts ? `, ${counted(drafts, "draft")}` : ""}, ${counted(masks, "mask")}`;
 
-// What each forward fed, as stacked columns, and the cursor over the whole run: two thin charts of one lane.
+// The input of each forward as stacked columns, and the cursor over the whole run: two small charts of one lane.
 class FedChart {
   /** @type {HTMLElement[]} */
   nodes = [];
@@ -270,7 +270,7 @@ class FedChart {
   }
 
   /**
-   * The cursor of every forward, thinned out for long runs.
+   * Draws the cursor of every forward, thinned for long runs.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -323,7 +323,7 @@ class FedChart {
   }
 
   /**
-   * Kept at once: a key pressed before the next frame is drawn goes on from here.
+   * Set at once, so that a key before the next frame continues from here.
    * @param {number} index
    */
   goTo(index) {
@@ -340,8 +340,8 @@ const LEGEND = [
   ["mask", "mask: scratch, overwritten"],
 ];
 
-// The cache as a strip of slots: long final parts in one piece, then slot by slot, the cursor between.
-// One tab stop, arrow keys read the slots; state is said by colour, line and a word.
+// The cache as a strip of slots: long final parts as one piece, then slot by slot with the cursor. One tab stop; arrow
+// keys read the slots. Colour, line and a word show a slot's state.
 class SlotStrip {
   /** @type {HTMLElement[]} */
   nodes = [];
@@ -369,7 +369,7 @@ class SlotStrip {
   }
 
   /**
-   * hidden: slots that are drawn as one piece each; slots: with text and say; free: slots behind.
+   * hidden: number of slots in each merged piece. slots: with text and description. free: number of slots after them.
    * @param {{ hidden: { prompt: number, output: number }, slots: (Slot & { text: string, say: string })[], cursor: number, free: number }} cache
    */
   draw({ hidden, slots, cursor, free }) {

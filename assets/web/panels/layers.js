@@ -1,13 +1,13 @@
-// The panel "Layers": what each token of a forward would say after every layer, masks beside the real tokens that were
-// written in their places. The server works it out with the model itself, so it is asked for one forward at a time, once
-// the reader has come to rest there. Draws folds/layers.js.
+// The panel "Layers": what each token of a forward would predict after every layer, with masks next to the tokens that
+// were written in their places. The server computes it with the model, so it is requested for one forward at a time,
+// once the reader has stopped there. Draws folds/layers.js.
 
 import { make, put } from "../core/dom.js";
 import { counted, probability, whole } from "../core/words.js";
 import { columnsOf, fedOf, whyNot } from "../folds/layers.js";
 
-const PAUSE = 250; // milliseconds at one forward before it is asked for
-const MOST_KEPT = 40; // answers
+const PAUSE = 250; // milliseconds at one forward before the request
+const MOST_KEPT = 40; // stored answers
 const AWAY = "The layers are read in the model itself: open this run on a page that runs it.";
 const GOING = "While text streams, click a token: the layers of its forward are read.";
 const HOW =
@@ -29,8 +29,8 @@ export class LayersPanel {
     element.classList.add("rv-la");
     /** @type {Map<string, LayersAnswer>} */
     this.answers = new Map();
-    this.wanted = ""; // the forward that is shown, or is to be
-    this.asked = ""; // the one whose answer is on its way
+    this.wanted = ""; // the forward to show
+    this.asked = ""; // the forward of the request in progress
     this.built = "";
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
@@ -61,7 +61,7 @@ export class LayersPanel {
   }
 
   /**
-   * One forward at a time: what is wanted when an answer comes is asked for next.
+   * Sends one request at a time; when its answer arrives, the wanted forward is requested next.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -73,7 +73,7 @@ export class LayersPanel {
     if (this.answers.size >= MOST_KEPT) this.answers.delete([...this.answers.keys()][0]);
     this.answers.set(key, answer ?? { error: "The server does not answer: choose the forward again in a moment." });
     this.draw();
-    if ("error" in (answer ?? { error: "" })) this.answers.delete(key); // another time it may be read
+    if ("error" in (answer ?? { error: "" })) this.answers.delete(key); // a retry may succeed
   }
 
   /** @param {string} sentence */
@@ -109,7 +109,7 @@ export class LayersPanel {
 }
 
 /**
- * In words what a column of a mask shows.
+ * Describes what a mask's column shows.
  * @param {Lane} lane
  * @param {LayerColumn} mask
  * @param {LayerColumn[]} columns
@@ -128,7 +128,7 @@ function maskText(lane, mask, columns, last) {
 const KINDS = { token: "rv-la-token", mask: "rv-la-mask", real: "rv-la-real" };
 
 /**
- * The three lines above the layers: what was fed, what it says in the end, what became of that.
+ * The three lines above the layers: the input, the final prediction, and its fate.
  * @param {Lane} lane
  * @param {string} name
  * @param {number} row

@@ -1,9 +1,9 @@
-// What panels speak of: a lane and plain AR beside it, as far as they are shown.
+// The lanes that panels show: one lane and plain AR, in their displayed state.
 
 import { mainLane } from "../core/folds.js";
 
 /**
- * The lane that panels speak of: the main one, or another MARS lane of which a forward is chosen.
+ * Returns the main lane, or another MARS lane if one of its forwards is chosen.
  * @param {View} view
  */
 export function subject(view) {
@@ -12,7 +12,7 @@ export function subject(view) {
 }
 
 /**
- * That lane and plain AR beside it, if there is one, as far as they are shown.
+ * Returns that lane and plain AR, if there is one, in their displayed state.
  * @param {View} view
  */
 export function shownLanes(view) {
@@ -23,7 +23,7 @@ export function shownLanes(view) {
 }
 
 /**
- * Changes whenever `shownLanes` does.
+ * A key that changes whenever `shownLanes` does.
  * @param {View} view
  */
 export function shownKey(view) {

@@ -1,4 +1,4 @@
-// The panel "Statistics": four pictures of the run so far. Folds in, bars out; memoised on what is shown.
+// The panel "Statistics": four charts of the displayed part of the run. Folds in, bars out; cached.
 
 import { group, ledTo, make, put, targetOf } from "../core/dom.js";
 import { loopText, upToLoop } from "../core/loops.js";
@@ -191,19 +191,19 @@ function calibrationText(pairs, source, numDrafts, metric) {
   return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${what} that came after a forward's first${how}.${by}`;
 }
 
-const CROWDED = 16; // bars that have room for a label each
+const CROWDED = 16; // maximum number of bars that each have a label
 
-// A small picture of bars: one tab stop, arrow keys read the values, a table says the same to screen readers.
-// Draws items, updates them in place; knows nothing of what they mean.
+// A small bar chart: one tab stop, arrow keys read the values, a table has the same for screen readers. Updates its
+// items in place.
 class Picture {
   /** @type {BarItem[]} */
   items = [];
   /** @type {Bar[]} */
   bars = [];
-  rest = ""; // what is said while no bar is pointed at
+  rest = ""; // text while no bar is pointed at
 
   /**
-   * names: {key, title, label, value} where label and value head the table; isAcross: bars lie on their side.
+   * names: {key, title, label, value}; label and value are the table's heads. isAcross: horizontal bars.
    * @param {{ key: string, title: string, label: string, value: string, isAcross?: boolean }} given
    */
   constructor({ key, title, label, value, isAcross }) {
@@ -227,7 +227,8 @@ class Picture {
   }
 
   /**
-   * items: {label, share (0..1 of the room, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null), say, value, isVoid}
+   * items: {label, share (0..1 of the space, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null),
+   * say, value, isVoid}
    * @param {BarItem[]} items
    * @param {string} rest
    */
@@ -244,7 +245,7 @@ class Picture {
   }
 
   /**
-   * One sentence in the place of the bars.
+   * Shows a sentence instead of the bars.
    * @param {string} sentence
    */
   say(sentence) {

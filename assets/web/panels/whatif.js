@@ -1,5 +1,5 @@
-// The panel "Another τ": every recorded forward judged again under a threshold of the visitor's choice; exact up to the
-// first forward that differs, an estimate behind it; one press runs it for real.
+// The panel "Another τ": every recorded forward evaluated with another threshold. Exact up to the first forward that
+// differs, an estimate after it. A button runs it.
 
 import { button, group, isModified, ledTo, make, put, targetOf } from "../core/dom.js";
 import { settingsOf } from "../core/folds.js";
@@ -34,7 +34,7 @@ export class WhatIfPanel {
    */
   constructor(element, view) {
     this.view = view;
-    this.tau = NaN; // until a lane is there
+    this.tau = NaN; // until there is a lane
     element.classList.add("rv-wi");
     numKnobs += 1;
     const id = `rv-wi-${numKnobs}`;
@@ -42,7 +42,7 @@ export class WhatIfPanel {
     this.slider.addEventListener("input", () => {
       this.tau = Number(this.slider.value);
       this.isOwn = true;
-      view.lens.set(this.tau); // the text above is seen through it, once the run is over
+      view.lens.set(this.tau); // after the run, the text above is shown through it
       this.later();
     });
     this.output = make("output", "rv-num");
@@ -68,7 +68,7 @@ export class WhatIfPanel {
     element.append(this.none, this.body);
   }
 
-  // Once a frame, however fast the slider is dragged.
+  // Draws once a frame, however fast the slider is dragged.
   later() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -95,7 +95,7 @@ export class WhatIfPanel {
   }
 
   /**
-   * Another lane: begin with a threshold that says something, until the visitor has chosen one.
+   * Starts another lane with an informative threshold, unless the visitor has chosen one.
    * @param {Lane} lane
    */
   take(lane) {
@@ -108,7 +108,7 @@ export class WhatIfPanel {
   }
 
   /**
-   * The threshold through which the text is seen, wherever it was set.
+   * Sets the threshold of the lens, wherever it was changed.
    * @param {number} tau
    */
   follow(tau) {
@@ -156,7 +156,7 @@ export class WhatIfPanel {
   }
 
   /**
-   * The forward under the pointer or the arrow keys, else the one that the panels speak of.
+   * Returns the forward under the pointer or the arrow keys, otherwise the one that panels show.
    * @param {number} index
    */
   point(index) {
@@ -176,7 +176,8 @@ export class WhatIfPanel {
 }
 
 /**
- * A threshold to begin with: the next bolder one (or more careful, after a bold run) that would have changed anything.
+ * Returns a threshold to start with: the next lower one that would have changed anything (or a higher one, after a run
+ * with a low τ).
  * @param {Lane} lane
  * @param {Set<number>} ends
  */
@@ -215,14 +216,14 @@ function fillRow(row, tag, texts) {
 }
 
 const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
-const SIGHT = 236; // pixels of height at most
-const MARGIN = 1; // rows kept above and below those in sight
+const SIGHT = 236; // maximum height in pixels
+const MARGIN = 1; // rows drawn above and below the visible ones
 
 /** @type {(cell: WhatIfCell, num: number) => number} */
 const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 
-// One cell per forward: above what it took, below what it would take. One tab stop, arrow keys inside. Only the rows in
-// sight are in the document, so that dragging a threshold over thousands of forwards costs no more than over a hundred.
+// One cell per forward: above, the tokens it accepted; below, those it would accept. One tab stop; arrow keys move
+// inside. Only visible rows are in the document, so that dragging costs the same for thousands of forwards.
 class WhatIfStrip {
   /** @type {WhatIfCell[]} */
   cells = [];
@@ -237,10 +238,10 @@ class WhatIfStrip {
   /** @type {number} */
   at;
   /** @type {Map<number, HTMLElement>} */
-  nodes = new Map(); // index -> element, those near the rows in sight
+  nodes = new Map(); // elements near the visible rows, by index
 
   /**
-   * point(index): a forward is looked at, -1 for none; choose(index): it is chosen.
+   * point(index): a forward is pointed at, -1 for none. choose(index): it is chosen.
    * @param {{ point(index: number): void, choose(index: number): void }} given
    */
   constructor({ point, choose }) {
@@ -260,7 +261,7 @@ class WhatIfStrip {
   }
 
   /**
-   * first: of the cells that differ; chosen: the forward that the panels speak of.
+   * first: the first cell that differs. chosen: the forward that panels show.
    * @param {WhatIfCell[]} cells
    * @param {number} first
    * @param {number} chosen
@@ -290,7 +291,7 @@ class WhatIfStrip {
   }
 
   /**
-   * Brings a cell into sight, without moving the page.
+   * Scrolls a cell into view without moving the page.
    * @param {number} index
    */
   reveal(index) {
@@ -299,7 +300,7 @@ class WhatIfStrip {
     this.element.scrollTop = this.top;
   }
 
-  // Puts the cells near the rows in sight in their places and takes the others out.
+  // Adds the cells near the visible rows and removes the others.
   show() {
     const from = Math.max(0, Math.floor(this.top / HIGH) - MARGIN) * this.columns;
     const until = Math.min(this.cells.length, (Math.ceil((this.top + SIGHT) / HIGH) + MARGIN) * this.columns);
@@ -351,7 +352,7 @@ class WhatIfStrip {
       },
       { passive: true },
     );
-    // Not pointerover: cells that scroll below a resting pointer are not pointed at.
+    // Not pointerover: cells that scroll under a resting pointer are not pointed at.
     element.addEventListener("pointermove", (event) => this.point(indexOf(event)));
     element.addEventListener("pointerleave", () => this.point(-1));
     element.addEventListener("blur", () => this.point(-1));
@@ -400,7 +401,7 @@ class WhatIfStrip {
 const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
 
 /**
- * [what, as run, with the other τ] rows of the table.
+ * [label, in the run, with the other τ] rows of the table.
  * @param {WhatIf} found
  */
 function tableRows(found) {
@@ -430,7 +431,7 @@ function tableRows(found) {
 }
 
 /**
- * Where the first difference is, and what may be believed from there on.
+ * Describes where the first difference is, and what is exact and what an estimate.
  * @param {WhatIf} found
  * @param {number} tau
  */
@@ -456,7 +457,7 @@ function losslessText(found) {
 }
 
 /**
- * What would have been taken besides, and whether the run wrote it anyway.
+ * Describes what would have been accepted in addition, and whether the run wrote it anyway.
  * @param {WhatIf} given
  */
 function takenText({ taken, drafts }) {
@@ -481,7 +482,7 @@ function leftText({ left, drafts }) {
 }
 
 /**
- * One forward: what it took, what it would take, and what the run wrote in the place of the difference.
+ * Describes one forward: what it accepted, what it would accept, and what the run wrote at the difference.
  * @param {Lane} lane
  * @param {WhatIfCell} cell
  * @param {ProposalRow[]} rows

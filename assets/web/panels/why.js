@@ -1,5 +1,5 @@
-// The panel "Why here?": every proposal of one forward, why no more of them were taken, what the run wrote in their
-// place, and a way to go on from there with another token. Speaks of the chosen forward, else of the last one shown.
+// The panel "Why here?": every proposal of one forward, why no more of them were accepted, what the run wrote in their
+// place, and a way to branch there with another token. Shows the chosen forward, otherwise the latest displayed one.
 
 import { attribute, button, make, put } from "../core/dom.js";
 import { factsOf } from "../core/methods.js";
@@ -45,7 +45,7 @@ export class WhyPanel {
     this.hold();
   }
 
-  // While somebody points at a row or stands in the table it keeps its forward, for a live run would change it under the hand.
+  // Keeps its forward while the pointer or the focus is in the table; a live run would replace it under the pointer.
   hold() {
     const { element } = this.table;
     const keep = () => {
@@ -60,7 +60,7 @@ export class WhyPanel {
     for (const name of ["pointerleave", "focusout"]) element.addEventListener(name, () => setTimeout(release));
   }
 
-  // The forward to speak of. What is held gives way to a choice and to another run.
+  // Returns the forward to show. A choice or another run replaces a kept forward.
   focus() {
     const { view, held } = this;
     const focus = view.focus;
@@ -92,7 +92,7 @@ export class WhyPanel {
   }
 
   /**
-   * One can go on from a place if the text before it is the one that its proposals continued.
+   * A branch is possible if the text before the place is the one that its proposals continued.
    * @param {ProposalRow} row
    */
   canBranch(row) {
@@ -131,8 +131,8 @@ const HEADS = [
   ["chips", "runners-up, probability"],
 ];
 
-// The proposals of one forward as a table: bars on one scale with the threshold drawn through them, what became of
-// each, its runners-up. Rows are built once for a forward; what comes afterwards is filled in as the run goes on.
+// The proposals of one forward as a table: bars on one scale with the threshold drawn through them, their fate and
+// their runners-up. Rows are built once per forward; later results are filled in during the run.
 class WhyTable {
   /** @type {{ node: HTMLElement, cells: Record<string, HTMLTableCellElement>, canBranch: boolean | null }[]} */
   rows = [];
@@ -140,7 +140,7 @@ class WhyTable {
   ends;
 
   /**
-   * branch: can(row), whether one can go on from a place; go(place, id) does, with any token but one of `ends`.
+   * branch: can(row): whether a branch is possible at a place. go(place, id): starts it with any token except `ends`.
    * @param {{ can(row: ProposalRow): boolean, go(place: number, id: number): void }} branch
    */
   constructor(branch) {
@@ -191,7 +191,7 @@ class WhyTable {
   }
 
   /**
-   * What may change while the run goes on: what stands there now, and whether one can go on from there.
+   * Updates what may change during the run: the token at the place, and whether a branch is possible.
    * @param {Lane} lane
    * @param {ProposalRow[]} rows
    */
@@ -248,7 +248,7 @@ function heading(key, text, settings, hasTau) {
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 /**
- * What stands at the place of a proposal whose verdict is same or other.
+ * Returns the token at the place of a proposal whose verdict is same or other.
  * @param {ProposalRow} row
  */
 const written = (row) => /** @type {Token} */ (row.token);
@@ -276,7 +276,7 @@ function fateText(lane, row) {
 }
 
 /**
- * [kind, text] of what came afterwards: kind is same, other or none.
+ * [kind, text] of the token at the place; kind is same, other or none.
  * @param {Lane} lane
  * @param {ProposalRow} row
  * @returns {[kind: string, text: string]}
@@ -295,7 +295,7 @@ function laterText(lane, row) {
 }
 
 /**
- * The next forward fed this token as a real one, and so says what AR would have chosen.
+ * The next forward was fed this token as a real one, so it reports AR's choice.
  * @param {Lane} lane
  * @param {number} id
  * @param {{ id: number, p: number }} check
@@ -307,7 +307,7 @@ function checkText(lane, id, check) {
 }
 
 /**
- * What came in the place of the proposals that were not taken, in one sentence; empty where that cannot be said.
+ * Describes what was written in place of the rejected proposals; empty if that is unknown.
  * @param {Lane} lane
  * @param {ProposalRow[]} rows
  */

@@ -1,6 +1,5 @@
-// What a result answers: its own prompt, with the settings that no lane's head names, and the conversation that it
-// belongs to. Where the page has another prompt in its box by now that is said, so that nobody takes the one for the
-// other's answer. Text only.
+// What a result answers: its own prompt, the settings that no lane's head shows, and its conversation. If the page's
+// prompt box has another prompt by now, this says so, to avoid confusion. Text only.
 
 import { joinBytes, shown } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
@@ -9,7 +8,7 @@ import { counted, joined, short } from "../core/words.js";
 const FOREIGN = "Not the prompt in the box: press Run.";
 
 /**
- * What was chosen once for the whole run.
+ * Describes the settings that apply to the whole run.
  * @param {Settings} settings
  */
 export function onceText(settings) {
@@ -18,10 +17,10 @@ export function onceText(settings) {
   return parts.join(" · ");
 }
 
-const MOST_CHARACTERS = 120; // of a system prompt on one line
+const MOST_CHARACTERS = 120; // of a system prompt in one line
 
 /**
- * The settings of a run and its system prompt.
+ * Describes the settings of a run and its system prompt.
  * @param {HeaderEvent} header
  */
 function runText({ settings, system }) {
@@ -33,7 +32,7 @@ export class Asked {
   /** @param {HTMLElement} element */
   constructor(element) {
     this.element = element;
-    const place = { tabindex: 0, role: "group", "aria-label": "Prompt of this result" }; // a long one scrolls, by the keyboard too
+    const place = { tabindex: 0, role: "group", "aria-label": "Prompt of this result" }; // scrollable by keyboard if it is long
     this.prompt = make("p", { class: "rv-prompt", ...place });
     this.settings = make("p", "rv-once rv-num");
     this.foreign = make("p", "rv-foreign");
@@ -43,7 +42,7 @@ export class Asked {
   }
 
   /**
-   * prompt: of the result, null while there is none; settings: in words; wanted: what the box holds, null for no box.
+   * prompt: the result's, null if there is none. settings: in words. wanted: text of the box, null for no box.
    * @param {string | null} prompt
    * @param {string} [settings]
    * @param {string | null} [wanted]
@@ -58,7 +57,7 @@ export class Asked {
   }
 
   /**
-   * As a race tells it: by the first header that came; until then its room is kept, so that nothing jumps.
+   * Draws the prompt of a race from the first header. Before it, space is reserved so that nothing jumps.
    * @param {Lane[]} lanes
    * @param {string | null} wanted
    */
@@ -71,7 +70,7 @@ export class Asked {
 }
 
 /**
- * Empty for a question that stands by itself.
+ * Describes the conversation of a result; empty for a question without one.
  * @param {HeaderEvent | null | undefined} header
  */
 export function contextText(header) {
@@ -82,7 +81,7 @@ export function contextText(header) {
   return `Turn ${num + out + 1} of a conversation.${missing}`;
 }
 
-// The conversation that a result belongs to: which turn it is, what was said before, what had no room.
+// The conversation of a result: the number of the turn, the earlier turns, and those that did not fit.
 class Context {
   constructor() {
     this.summary = make("summary");
@@ -103,7 +102,7 @@ class Context {
     put(this.summary, text);
   }
 
-  // What was said stands in the header as tokens, and is spelled only for who wants to read it.
+  // The header has the earlier answers as tokens; they are converted to text only when opened.
   fill() {
     const { lane } = this;
     const turns = (this.element.open && lane?.header?.history) || [];

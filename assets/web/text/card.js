@@ -1,4 +1,4 @@
-// The card of a token or of a forward: what was proposed, how sure, and why the forward stopped there.
+// The card of a token or a forward: what was proposed, with which confidence, and why the forward stopped there.
 
 import { button, make } from "../core/dom.js";
 import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
@@ -12,7 +12,7 @@ const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seven
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
 /**
- * B in force: a number, or what was chosen for a forward, if it is known which.
+ * B in force: a number, or the one chosen for a forward, if known.
  * @param {Settings} settings
  * @param {number} [chosen]
  */
@@ -22,7 +22,7 @@ function blockText(settings, chosen) {
 }
 
 /**
- * The threshold, or how it is held where it adapts.
+ * Describes the threshold, and how it adapts if it does.
  * @param {Settings} settings
  */
 function tauText({ tau, threshold, target, lossless }) {
@@ -43,7 +43,7 @@ export function settingsText(settings, chosen) {
   const parts = [tauText(settings), blockText(settings, chosen)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
-  // Where B is chosen for each forward, so is behind which drafts masks stand.
+  // If B is chosen for each forward, the positions of masks are chosen too.
   const hasAll = settings.groups === "every" && settings.block_size !== "auto";
   if (settings.lossless && hasAll) parts.push("masks after every draft");
   if (settings.lossless && settings.lookup) parts.push("look-up");
@@ -51,14 +51,14 @@ export function settingsText(settings, chosen) {
 }
 
 /**
- * The settings in force in a lane, as far as it goes.
+ * Describes the latest settings of a lane.
  * @param {Lane} lane
  */
 export const laneText = ({ settings, steps }) =>
   joined(settingsText(settings, steps.at(-1)?.blockSize), penaltyText(settings));
 
 /**
- * What is held against repetition; empty where nothing is, as in traces of before there was such a setting.
+ * Describes the repetition penalty; empty for none, and for traces from before this setting existed.
  * @param {Settings | null} settings
  */
 export function penaltyText(settings) {
@@ -67,7 +67,7 @@ export function penaltyText(settings) {
 }
 
 /**
- * How a lane decodes, in words that need no legend; `chosen`: B of its latest forward, where that is left to be chosen.
+ * Describes how a lane decodes, without abbreviations. chosen: B of its latest forward, if B is automatic.
  * @param {Settings | null} settings
  * @param {number} [chosen]
  */
@@ -84,7 +84,7 @@ export function laneWords(settings, chosen) {
 }
 
 /**
- * How many tokens a draft model drafts, and which of the two models is fed masks.
+ * Describes how many tokens a draft model drafts, and which of the two models gets masks.
  * @param {Settings} settings
  */
 function draftText({ draft, masked, block_size, tau }) {
@@ -95,7 +95,7 @@ function draftText({ draft, masked, block_size, tau }) {
 }
 
 /**
- * What a move changed, as short as a margin allows.
+ * Describes what a move changed, short enough for a margin.
  * @param {{ settings: Settings, before: Settings }} given
  */
 export function moveText({ settings, before }) {
@@ -142,7 +142,7 @@ export function whyText(lane, step) {
 }
 
 /**
- * What became of the guesses of a forward of Jacobi decoding.
+ * Describes what happened to the guesses of a Jacobi forward.
  * @param {Step} step
  */
 function guessText(step) {
@@ -153,7 +153,7 @@ function guessText(step) {
 }
 
 /**
- * What a forward of block diffusion filled, and what left for having nothing open before it.
+ * Describes what a block diffusion forward filled, and what it emitted because nothing before it was open.
  * @param {Step} step
  * @param {number} filled
  */
@@ -166,7 +166,7 @@ function fillText(step, filled) {
 }
 
 /**
- * Who proposed a token and when; empty for plain AR, whose all are its own.
+ * Describes who proposed a token and when; empty for plain AR, which has no drafts.
  * @param {Lane} lane
  * @param {Token} token
  */
@@ -187,7 +187,7 @@ export function sourceText(lane, token) {
 }
 
 /**
- * [token, share] rows with small bars, the chosen one first. `others`: of runners-up that can be gone on with.
+ * [token, share] rows with small bars, the chosen one first. others: runners-up with which a branch can start.
  * @param {Lane} lane
  * @param {Proposal} proposal
  * @param {Others | null} others
@@ -229,7 +229,7 @@ export class Card {
    * @param {number} index
    * @param {Anchor} anchor
    * @param {Others | null} [others]
-   * @param {string} [hint] what a press is good for
+   * @param {string} [hint] what pressing it does
    */
   token(lane, index, anchor, others = null, hint = "") {
     const token = lane.tokens[index];
@@ -283,7 +283,7 @@ export class Card {
   }
 
   /**
-   * Below the anchor, or above it where the window ends; always inside the view.
+   * Places the card below the anchor, or above it at the end of the window; always inside the view.
    * @param {Anchor} anchor
    * @param {HTMLElement[]} parts
    */

@@ -1,5 +1,5 @@
-// An answer as Markdown: its text as a tree of blocks, every piece with its place in the text. Headings, lists, tables,
-// quotes, fenced and inline code, emphasis; no HTML, no pictures, no links that lead anywhere. Pure; no DOM.
+// Parses an answer as Markdown into a tree of blocks; every piece has its position in the text. Headings, lists,
+// tables, quotes, fenced and inline code, emphasis; no HTML, no images, no working links. Pure; no DOM.
 
 /** @typedef {{ from: number, to: number, text: string }} Line a line without its line end */
 
@@ -10,7 +10,7 @@ const NUMBERED = /^[ \t]*\d/;
 const QUOTE = /^ {0,3}>[ \t]?/;
 const RULE = /^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$/;
 const DIVIDER = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
-// Code, strong, emphasis, struck out, links and pictures, of which the words alone are shown.
+// Code, strong, emphasis, strikethrough, links and images; only their text is shown.
 const INLINE =
   /(`+)(?!`)(.+?)(?<!`)\1(?!`)|(\*\*|__)(?=\S)(.+?\S?)\3|(?<![\w*])([*_])(?=[^\s*_])(.+?)(?<=\S)\5(?![\w*])|~~(?=\S)(.+?)~~|!?\[([^\]\n]*)\]\(([^()\s]*)\)/s;
 const MOST_DEEP = 8;
@@ -19,7 +19,7 @@ const MOST_DEEP = 8;
 const node = (tag, children, kind) => (kind ? { tag, kind, children } : { tag, children });
 
 /**
- * The blocks of a text.
+ * Returns the blocks of a text.
  * @param {string} text
  * @returns {MarkdownNode[]}
  */
@@ -36,7 +36,7 @@ export function markdown(text) {
 }
 
 /**
- * A line without so many of its first characters.
+ * Returns a line without its first characters.
  * @param {Line} line
  * @param {number} num
  * @returns {Line}
@@ -65,7 +65,7 @@ function blocks(lines, text, depth) {
     if (!line.text.trim()) at += 1;
     else if (fence) {
       const inner = until((each) => !each.text.trimStart().startsWith(fence[1])).slice(1);
-      at += 1; // the closing one, if it has come
+      at += 1; // the closing fence, if it has arrived
       /** @type {Piece[]} */
       const pieces = inner.map(({ from, to }) => [from, Math.min(to + 1, text.length)]);
       found.push(node("pre", [node("code", pieces)], fence[2]));
@@ -96,7 +96,7 @@ function blocks(lines, text, depth) {
 }
 
 /**
- * Whether a line goes on with a paragraph.
+ * Whether a line continues a paragraph.
  * @param {Line} line
  */
 const isProse = ({ text }) =>
@@ -106,12 +106,12 @@ const isProse = ({ text }) =>
 const indent = (text) => /^[ \t]*/.exec(text)?.[0].length ?? 0;
 
 /**
- * Whether a line is still of the list that begins with `first`: another item, or what is set in under one.
+ * Whether a line belongs to the list that begins with `first`: another item, or text indented below one.
  * @param {Line} first
  */
 function belongs(first) {
   const [depth, isNumbered] = [indent(first.text), NUMBERED.test(first.text)];
-  let isOpen = true; // nothing blank lies between
+  let isOpen = true; // no blank line in between
   /** @param {Line} line */
   return (line) => {
     const { text } = line;
@@ -146,7 +146,7 @@ function list(lines, text, depth) {
 }
 
 /**
- * @param {Line[]} lines the second of them divides
+ * @param {Line[]} lines the second one is the divider
  * @param {string} text
  */
 function table(lines, text) {
@@ -160,7 +160,7 @@ function table(lines, text) {
 }
 
 /**
- * The cells of a row of a table, without the blanks around them.
+ * Returns the cells of a table row without surrounding spaces.
  * @param {Line} line
  * @returns {Piece[]}
  */
@@ -194,7 +194,7 @@ function paragraph(lines, text) {
 }
 
 /**
- * The pieces of a line, in what they are set.
+ * Returns the pieces of a line with their inline elements.
  * @param {string} text
  * @param {number} from
  * @param {number} to

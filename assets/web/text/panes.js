@@ -16,7 +16,7 @@ export class Pane {
    */
   constructor(lane, isFollowing, report) {
     this.lane = lane;
-    this.differs = -1; // from the lane that it is held against, where there are more than two
+    this.differs = -1; // token of the first difference from the compared lane, if there are more than two
     this.checked = 0;
     this.number = make("b");
     this.unit = make("span");
@@ -43,7 +43,7 @@ export class Pane {
   }
 
   /**
-   * Draws what is new of the lane, and of it what is shown. isBeat: whether forwards land as they are shown.
+   * Draws what is new of the lane, up to the displayed step. isBeat: whether passes are drawn one by one.
    * @param {Lane} shown
    * @param {boolean} isBeat
    */
@@ -64,14 +64,14 @@ export class Pane {
     put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
     put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
     put(parts.idle, idleText(shown));
-    put(parts.forwards, lane.steps.length && !lane.isAr ? `in ${counted(shown.steps.length, "forward")}` : ""); // AR's are its tokens
+    put(parts.forwards, lane.steps.length && !lane.isAr ? `in ${counted(shown.steps.length, "forward")}` : ""); // for AR the number of tokens says it
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, verdictText(shown.verdict));
   }
 
   /**
-   * Looks on for the first difference from a lane beside it.
+   * Continues the search for the first difference from another lane.
    * @param {Lane} other
    * @param {(lane: Lane) => Lane} shown
    */
@@ -83,7 +83,7 @@ export class Pane {
   }
 
   /**
-   * How its text compares with the other's; see `compared` of core/trace.js.
+   * Shows how its text compares with the other lane's; see `compared` in core/trace.js.
    * @param {Compared} given
    */
   compared({ place, isShown, isSame }) {

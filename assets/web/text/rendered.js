@@ -1,6 +1,6 @@
-// An answer as it is meant to be read, in the place of its tokens: Markdown, in which the forward under the pointer is
-// marked all the same; or, where the answer is a page of HTML, that page in a frame that runs and loads nothing, below the
-// tokens. Live. All words come by textContent; what a frame gets is untrusted and can do nothing.
+// A rendered answer in place of its tokens: Markdown, in which the forward under the pointer is still highlighted; or,
+// if the answer is an HTML page, that page in a frame without scripts or requests, below the tokens. Also works during
+// a run. All text is set as textContent; the frame's content is untrusted.
 
 import { attribute, make, targetOf, toggle } from "../core/dom.js";
 import { markdown } from "./markdown.js";
@@ -25,7 +25,7 @@ export class Rendered {
     this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "The answer as it reads" });
     const given = { class: "rv-md-frame", sandbox: "", title: "The answer as a page", tabindex: -1, referrerpolicy: "no-referrer" }; // prettier-ignore
     this.frame = make("iframe", given);
-    this.element = make("div", { class: "rv-rendered", hidden: "" }); // empty until it is wanted: no second tab stop
+    this.element = make("div", { class: "rv-rendered", hidden: "" }); // filled on demand: no second tab stop
     this.button = toggle("Rendered", false, (isOn) => this.turn(isOn));
     attribute(this.button, { class: "rv-md-toggle", title: "Show the answer as it is meant to be read" });
     this.body.addEventListener("pointerover", (event) => this.point(targetOf(event)));
@@ -45,7 +45,7 @@ export class Rendered {
   }
 
   /**
-   * What is shown of the lane, if anybody wants to see it.
+   * Draws the displayed part of the lane, if rendering is on.
    * @param {Lane} shown
    */
   draw(shown) {
@@ -56,7 +56,7 @@ export class Rendered {
     this.drawn = state;
     const text = shown.given + shown.tokens.map((token) => token.text).join("");
     const page = pageIn(text);
-    this.raw.hidden = !page; // the marks of a page stand in its tokens
+    this.raw.hidden = !page; // a page's highlights are in its tokens
     this.body.hidden = Boolean(page);
     this.frame.hidden = !page;
     if (page) this.frame.srcdoc = POLICY + page;
@@ -71,7 +71,7 @@ export class Rendered {
   }
 
   /**
-   * Marks all that one forward wrote.
+   * Highlights what one forward wrote.
    * @param {number} step
    */
   light(step) {
@@ -86,7 +86,7 @@ export class Rendered {
 const stepOf = (target) => Number(target.dataset.forward ?? -1);
 
 /**
- * The page of HTML that an answer is, "" where it is none.
+ * Returns the HTML page that an answer consists of; "" if it is not one.
  * @param {string} text
  */
 export function pageIn(text) {
@@ -97,7 +97,7 @@ export function pageIn(text) {
 /** @typedef {{ to: number, step: Step | null }} Stretch */
 
 /**
- * Up to where in the text each forward wrote, the given part before them all.
+ * Returns the end in the text of each forward, after the given part.
  * @param {Lane} lane
  * @returns {Stretch[]}
  */
@@ -115,7 +115,7 @@ export function endsOf(lane) {
 }
 
 /**
- * A block of the answer, in the direction of its first letter; code is always written from left to right.
+ * Returns a block of the answer, in the direction of its first letter; code is always left to right.
  * @param {MarkdownNode} given
  * @param {string} text
  * @param {Stretch[]} ends
@@ -143,7 +143,7 @@ function elementOf({ tag, kind, children }, text, ends) {
 }
 
 /**
- * A piece of text, cut where one forward ends and the next begins.
+ * Returns a piece of text, split at the boundaries of forwards.
  * @param {Piece} piece
  * @param {string} text
  * @param {Stretch[]} ends

@@ -1,5 +1,5 @@
-// The token view of one lane: appends spans, never rebuilds, hides what is later than the step shown; one tab stop,
-// arrows inside. Knows a Lane and its own element; what a card says or a chart shows is told to `report`.
+// The token view of one lane. It appends spans, never rebuilds them, and hides what is later than the displayed step.
+// It has one tab stop; arrow keys move inside. Cards and charts are notified through `report`.
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
@@ -41,18 +41,18 @@ export class TokenView {
   constructor(element, lane, isFollowing, report) {
     this.element = element;
     this.lane = lane;
-    this.shown = lane; // the lane as it was after the step shown
+    this.shown = lane; // the lane at the displayed step
     this.report = report;
     this.at = -1;
     this.marks = new MoveMarks(lane);
     this.range = new TextRange(this);
-    this.isWhole = true; // all that is to be shown is: a leap over thousands of forwards takes some frames
+    this.isWhole = true; // all of `shown` is visible: after a jump over thousands of forwards this takes some frames
     this.isStuck = isFollowing;
     this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
-    this.counted = -1; // the latest token with a count beneath it
-    this.judged = 0; // tokens of which it is known what AR would have chosen in their place
+    this.counted = -1; // the latest token with a count below it
+    this.judged = 0; // tokens that were compared with AR's choice
     this.listen();
   }
 
@@ -61,15 +61,15 @@ export class TokenView {
   }
 
   /**
-   * Draws what the lane has learnt since the last call, and of it what is shown.
+   * Draws what is new in the lane, up to the displayed step.
    * @param {Lane} now
    */
   append(now) {
     const { lane } = this;
     const before = this.tokens.length;
-    if (before === 0 && lane.end) this.isStuck = false; // it came whole: reading starts at the top
+    if (before === 0 && lane.end) this.isStuck = false; // a complete run: reading starts at the top
     if (before === 0 && lane.given && !this.given) {
-      const last = lane.lastGiven(); // a branch begins with it
+      const last = lane.lastGiven(); // the beginning of a branch
       this.given = span("rv-given", shown(lane.given.slice(0, lane.given.length - last.length)));
       if (last) this.given.append(span("rv-fork", shown(last)));
       this.given.title = "given: decoding began behind it";
@@ -91,14 +91,14 @@ export class TokenView {
     this.isBehind = isReplay ? hasMoved : this.isStuck && !this.lit;
   }
 
-  // Scrolls to the end of what is shown. Asks for a layout: call it when all is drawn.
+  // Scrolls to the end of the visible text. Causes a layout, so call it after all drawing.
   follow() {
     if (!this.isBehind) return;
     this.isBehind = false;
     const { element } = this;
     const before = element.scrollTop;
     element.scrollTop = element.scrollHeight;
-    if (element.scrollTop === before) return; // no scroll event comes
+    if (element.scrollTop === before) return; // no scroll event will follow
     this.isOwnScroll = true;
     this.isStuck = true;
   }
@@ -146,7 +146,7 @@ export class TokenView {
   }
 
   /**
-   * Shows a token again whose last character was completed by a later token.
+   * Redraws a token whose last character was completed by a later token.
    * @param {number} place
    */
   complete(place) {
@@ -156,7 +156,7 @@ export class TokenView {
   }
 
   /**
-   * The forward shown last: where beats are drawn it lands as one and stands out until the next.
+   * Highlights the last displayed forward until the next one, if passes are drawn one by one.
    * @param {boolean} isBeat
    */
   land(isBeat) {
@@ -181,7 +181,8 @@ export class TokenView {
   }
 
   /**
-   * Code is set in a monospaced face: a fence or a definition at the start of a line, here or in the prompt.
+   * Sets the text in a monospaced font if it has code: a line that starts with a fence or a definition, here or in the
+   * prompt.
    * @param {number} from
    */
   lookForCode(from) {
@@ -201,7 +202,7 @@ export class TokenView {
     if (this.tokens[index]) this.tokens[index].classList.add("rv-mark");
   }
 
-  // Marks the tokens in whose place AR would have chosen another, which the next forward tells.
+  // Marks the tokens for which AR would have chosen another one, as the next forward reports.
   markDamage() {
     const { tokens, steps } = this.lane;
     const end = Math.min(this.tokens.length, steps.at(-1)?.first ?? 0);
@@ -218,13 +219,13 @@ export class TokenView {
       () => {
         const { isOwnScroll } = this;
         this.isOwnScroll = false;
-        if (isOwnScroll) return; // it is at the end; asking where would ask for another layout
+        if (isOwnScroll) return; // already at the end; measuring would cause another layout
         this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
       },
       { passive: true },
     );
     new ResizeObserver(() => {
-      this.isBehind ||= this.isStuck; // a line that is wrapped anew has moved the end
+      this.isBehind ||= this.isStuck; // rewrapping has moved the end
       this.follow();
     }).observe(element);
     element.addEventListener("click", (event) => {
@@ -238,7 +239,7 @@ export class TokenView {
   }
 
   /**
-   * Chooses the forward of a token, and keeps its card.
+   * Chooses the forward of a token and pins the token's card.
    * @param {number} index
    * @param {HTMLElement} node
    */
@@ -275,7 +276,7 @@ export class TokenView {
   }
 
   /**
-   * The chosen forward stays marked until another is chosen or none.
+   * Marks the chosen forward until another one, or none, is chosen.
    * @param {number} step
    */
   choose(step) {
@@ -292,7 +293,7 @@ export class TokenView {
   }
 
   /**
-   * Arrows move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape lets go.
+   * Arrow keys move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape deselects it.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -331,7 +332,7 @@ export class TokenView {
   }
 
   /**
-   * Brings a node into sight, without moving the page.
+   * Scrolls a node into view without moving the page.
    * @param {HTMLElement} node
    */
   reveal(node) {
@@ -344,9 +345,9 @@ export class TokenView {
 }
 
 const GROUP = 48; // forwards in a group
-const AT_ONCE = 4; // hidden groups that one call shows again: laying out thousands of tokens would halt the page
+const AT_ONCE = 4; // hidden groups shown per call: laying out thousands of tokens at once would block the page
 
-// The forwards of a text in groups, so that hundreds of them are hidden and shown at once. Knows nodes only.
+// The forwards of a text in groups, so that hundreds of them can be hidden or shown at once.
 class Groups {
   /** @type {HTMLElement[]} */
   chunks = [];
@@ -363,15 +364,15 @@ class Groups {
    */
   constructor(element, tail) {
     this.element = element;
-    this.tail = tail; // stands after the last forward shown
+    this.tail = tail; // follows the last displayed forward
     /** @type {HTMLElement[]} */
-    this.whole = []; // segments that got their last forward since the last call of show
+    this.whole = []; // segments completed since the last call of show
     /** @type {HTMLElement[]} */
-    this.drawn = []; // those that had it by then, and so were laid out whole
+    this.drawn = []; // those completed before it, which are laid out
     this.newSegment();
   }
 
-  // A block of its own, so that layout stays local.
+  // A block of its own, to keep layout local.
   newSegment() {
     if (this.segment) this.whole.push(this.segment);
     this.segment = span("rv-seg");
@@ -386,7 +387,7 @@ class Groups {
   }
 
   /**
-   * The nodes of one forward, its text the last of them.
+   * Adds the nodes of one forward, its text last.
    * @param {HTMLElement[]} nodes
    */
   add(nodes) {
@@ -398,8 +399,8 @@ class Groups {
   }
 
   /**
-   * Shows the first `num` forwards, the end of them first, which is where a reader looks. Says whether they are all
-   * shown now: after a long leap it takes several calls.
+   * Shows the first `num` forwards, starting at the end, where a reader looks. Returns whether all are shown now: after
+   * a long jump this takes several calls.
    * @param {number} num
    */
   show(num) {
@@ -419,7 +420,7 @@ class Groups {
     return left >= 0;
   }
 
-  // What was drawn whole in an earlier frame is drawn again only where it is in sight, and keeps its height elsewhere.
+  // Segments that were laid out in an earlier frame are rendered only while in view; they keep their height.
   rest() {
     for (const segment of this.drawn) segment.classList.add("rv-laid");
     this.drawn = this.whole;
@@ -436,7 +437,7 @@ class Groups {
 }
 
 /**
- * Marks a group that is written from right to left, so that its gap and its count are drawn on the other side.
+ * Marks a group that is written from right to left, so that its gap and count are drawn on the other side.
  * @param {HTMLElement} group
  */
 function markDirection(group) {
@@ -513,17 +514,17 @@ class TextRange {
 /** @type {(step: Step, span: Span | null, clock: Clock) => boolean} */
 const isOut = (step, span, clock) => Boolean(span && (clock.end(step) <= span.from || clock.begin(step) >= span.to));
 
-// Ticks in the margin of a text, where a slider bit.
+// Ticks in the margin of a text, where a setting was changed.
 class MoveMarks {
   /** @param {Lane} lane */
   constructor(lane) {
     this.lane = lane;
-    this.num = 0; // moves that have their tick
+    this.num = 0; // moves with a tick
     this.node = make("span");
   }
 
   /**
-   * The tick that stands before a step, if there is one. The same move may still grow while a slider is dragged.
+   * Returns the tick before a step, if any. A move can still grow while a slider is dragged.
    * @param {Step} step
    */
   upTo(step) {
@@ -542,11 +543,11 @@ class MoveMarks {
 const INKED = /\S$/;
 
 /**
- * The place of that token; -1 where none has ink, or the text since the count before is too narrow for another.
+ * Returns the token for the count; -1 if none is visible, or the text since the previous count is too narrow.
  * @param {Token[]} tokens
  * @param {number} first
  * @param {number} count
- * @param {number} [before] the token that has the count before, -1 for none
+ * @param {number} [before] the token with the previous count, -1 for none
  */
 export function countPlace(tokens, first, count, before = -1) {
   let place = first + count - 1;
@@ -557,7 +558,7 @@ export function countPlace(tokens, first, count, before = -1) {
 }
 
 /**
- * Whether a group begins with a space, whose room its gap may take: behind a line end it would hide the letter that follows.
+ * Whether a group begins with a space, which its gap can replace: after a line break it would hide the next letter.
  * @param {Token} token
  */
 export const beginsWithSpace = (token) => /^[^\S\n]/.test(token.text);

@@ -1,4 +1,4 @@
-// The stop of the tour that shows what was measured: the frontier of ways to decode. It comes along as data.
+// The tour's stop with measured results: the frontier of methods, from the page's data.
 
 import { find, make } from "../core/dom.js";
 import { came } from "../explain/explain.js";
@@ -6,7 +6,7 @@ import { Chart, marksOf } from "../charts/frontier.js";
 
 const MISSING = "What was measured for this stop did not come with the page.";
 
-// The frontier: each way that was measured, by tokens per pass and by how often its answers are plain AR's own.
+// The frontier: each measured method by tokens per pass and by how often its answers are plain AR's own.
 export class FrontierScene {
   /** @type {Beat[]} */
   beats = [{}];

@@ -1,7 +1,6 @@
-// A race at large type: text grows pass by pass, or by the recorded seconds, slowed down alike in all lanes, or as a live run
-// sends it.
-// A live run that fails or does not begin is replaced by the recording, and that is said. Two scenes more are such races:
-// a dial that turns τ over recordings of one request, and the audience's own prompt.
+// A race in large type: its text grows pass by pass, by the recorded seconds (slowed down equally in all lanes), or as
+// a live run sends it. If a live run fails or does not start, the recording replaces it, with a message. Two more
+// scenes are such races: a dial for τ over recordings of one request, and the audience's own prompt.
 
 import { button, make, put, targetOf } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
@@ -15,12 +14,13 @@ import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau.js";
 import { TokenView } from "../text/text.js";
 
-const PLAYED_IN = 8; // seconds that the slowest lane of a recording takes on the screen
+const PLAYED_IN = 8; // seconds on the screen for the slowest lane of a recording
 const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.9, 0.75, 0.65];
 const SILENT = { token() {}, leave() {}, choose() {} };
 
 /**
- * The first forward (from 1) that was stopped after more than one token, or at all: where a run was not sure.
+ * Returns the first forward (from 1) that stopped after more than one token, or at all, because the model was not
+ * confident.
  * @param {Step[]} steps
  */
 function refusal(steps) {
@@ -117,7 +117,7 @@ export class RaceScene {
     this.draw();
   }
 
-  // The largest type at which the whole text of every lane has room.
+  // Finds the largest type at which the whole text of every lane fits.
   fit() {
     for (const column of this.columns) column.draw(column.lane);
     for (const size of SIZES) {
@@ -134,7 +134,7 @@ export class RaceScene {
   }
 
   /**
-   * Shows a beat: played from where it stands, or at once (going back, reduced motion).
+   * Shows a beat: played from the current position, or at once (when going back, or with reduced motion).
    * @param {number} index
    * @param {boolean} isPlayed
    */
@@ -180,12 +180,12 @@ export class RaceScene {
       const count = numUntil(lane, this.time, this.clock);
       column.draw(isOver ? lane : lane.at(count));
     }
-    const isWhole = this.columns.every(({ view }) => view.isWhole); // a leap over many passes takes some frames
+    const isWhole = this.columns.every(({ view }) => view.isWhole); // a jump over many passes takes some frames
     if (!isWhole && this.panes.isConnected) requestAnimationFrame(() => this.draw());
   }
 
   /**
-   * The proposals of forward `number` (from 1), beside the text they belong to.
+   * Shows the proposals of forward `number` (from 1) next to their text.
    * @param {number} number
    */
   explain(number) {
@@ -228,7 +228,7 @@ export class RaceScene {
   }
 
   /**
-   * Has the page run a prompt by the recording's model and settings.
+   * Runs a prompt on the page with the recording's model and settings.
    * @param {string} prompt
    */
   ask(prompt) {
@@ -242,7 +242,7 @@ export class RaceScene {
     });
   }
 
-  // What is on show: its lanes, and whether it was recorded.
+  // The displayed lanes, and whether they are recorded.
   get told() {
     return {
       lanes: this.columns?.map((column) => column.lane) || [],
@@ -277,8 +277,8 @@ export class RaceScene {
   }
 }
 
-// One request at several τ, and lossless at the end: beats turn the dial, and so does a hand. The text stands there whole,
-// with the mark where it first leaves AR's.
+// One request at several τ, and lossless at the end: beats, or the presenter, turn the dial. The whole text is visible,
+// with a mark where it first differs from AR's.
 export class DialScene extends RaceScene {
   /**
    * @param {HTMLElement} element
@@ -323,7 +323,7 @@ export class DialScene extends RaceScene {
   }
 }
 
-// A prompt that somebody in the room names: run live; the recording of another stands there until then, and where that fails.
+// A prompt from the audience: run live. A recording of another prompt is shown until then, and if the run fails.
 export class AskScene extends RaceScene {
   /**
    * @param {HTMLElement} element
@@ -342,11 +342,11 @@ export class AskScene extends RaceScene {
     );
     if (LiveRun.isPossible()) element.insertBefore(form, this.prompt);
     if (!this.recorded) return;
-    this.fit(); // beside the box
+    this.fit(); // next to the box
     this.beat(0, false);
   }
 
-  // Typed into the box: the talk goes on by its keys once the run has begun.
+  // For typing in the box: the tour's keys work again once the run has begun.
   get canLive() {
     return false;
   }
@@ -372,11 +372,11 @@ export class AskScene extends RaceScene {
   }
 }
 
-const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown instead
-const LONGEST = 100; // that a frame may count: a browser that hangs does not say that the server does
+const PATIENCE = 3000; // milliseconds without a first token after which the recording is shown
+const LONGEST = 100; // milliseconds that a frame may count: a browser that hangs is not a server that hangs
 
-// A run on the page behind the tour: asks the page for it as any view does, and follows its lanes. Where the controls stood
-// before is kept by the page, which gives it back when the tour is left.
+// A run on the page behind the tour: requested like any view's, then its lanes are followed. The page stores the
+// previous values of its controls and restores them when the tour is left.
 class LiveRun {
   /** @type {boolean} */
   hasBegun;
@@ -391,13 +391,13 @@ class LiveRun {
   }
 
   /**
-   * report: begin(lanes) at the first token, draw(isOver) once a frame, fail(sentence).
+   * report: begin(lanes) at the first token; draw(isOver) once a frame; fail(sentence).
    * @param {Omit<WayDetail, "kind">} way
    * @param {LiveReport} report
    */
   constructor(way, report) {
     this.report = report;
-    this.view = /** @type {View} */ (LiveRun.view()); // asked for where it is possible
+    this.view = /** @type {View} */ (LiveRun.view()); // only requested where there is one
     this.before = this.view.run;
     const detail = { kind: "way", isKept: true, ...way };
     this.view.root.dispatchEvent(new CustomEvent("mars-ask", { bubbles: true, detail }));
@@ -432,7 +432,7 @@ class LiveRun {
     this.report.fail(sentence);
   }
 
-  // A run that nobody watches any more is stopped.
+  // Stops a run that is no longer displayed.
   leave() {
     cancelAnimationFrame(this.frame);
     const { run } = this.view;

@@ -1,9 +1,9 @@
-// What each stop of the tour says and shows. Figures are not written here: they come from recordings, and
-// tests/app/test_talk.py checks that each recording shows what its stop says. A race's beats: play until a number of passes
-// of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that pass. Races play pass by pass
-// unless `clock` says seconds.
+// Texts and content of each stop of the tour. Figures are not written here: they come from recordings, and
+// tests/app/test_talk.py checks that each recording shows what its stop says. A race's beats: play until a number of
+// passes of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that pass. Races play
+// pass by pass unless `clock` says seconds.
 
-export const MODEL = "mars-smollm2"; // whose talk it is, where a stop shows none of its runs
+export const MODEL = "mars-smollm2"; // the tour's model, for stops without a run
 /** @type {Stop[]} */
 export const TOUR = [
   {
@@ -16,8 +16,7 @@ export const TOUR = [
   {
     headline: "What that means in seconds",
     says: "Passes first, then seconds, for the run just shown. A pass that also drafts and verifies takes longer than a plain one. Reading the prompt is not counted in either.",
-    notes:
-      "These figures are of the run that the audience has just seen, live or recorded.",
+    notes: "These figures are of the run that the audience has just seen, live or recorded.",
     scene: { kind: "figure", recording: "palindrome" },
   },
   {

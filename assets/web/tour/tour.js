@@ -1,5 +1,5 @@
-// The tour in a dialog over the page (presenter mode), one stop at a time, driven by the space bar.
-// The browser's own modal dialog keeps the focus in, the page inert, and gives the focus back.
+// The tour in a dialog over the page (presenter mode), one stop at a time, driven by the space bar. The browser's modal
+// dialog traps the focus, makes the page inert and restores the focus.
 
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
@@ -32,7 +32,7 @@ class Presenter {
     this.model = make("span", "pr-model");
     this.notes = make("aside", { class: "pr-notes", "aria-label": "Notes", hidden: "" });
     /** @type {ShownRun | null} */
-    this.told = null; // the latest run that was shown
+    this.told = null; // the latest displayed run
     this.live = this.button("Run it live", "L key", () => this.goLive(), "pr-golive");
     this.dialog = make(
       "dialog",
@@ -73,7 +73,7 @@ class Presenter {
   button(text, key, act, className = "") {
     return button({ class: className, title: key }, text, () => {
       act();
-      this.dialog.focus(); // so that the space bar goes on
+      this.dialog.focus(); // so that the space bar works
     });
   }
 
@@ -95,7 +95,7 @@ class Presenter {
   }
 
   /**
-   * Shows a stop at a beat; `isPlayed` when going on, so that it moves as far as motion is wanted.
+   * Shows a stop at a beat. isPlayed: when moving forward, so that it is animated if motion is allowed.
    * @param {number} stop
    * @param {number} beat
    * @param {boolean} [isPlayed]
@@ -108,7 +108,7 @@ class Presenter {
       this.stage.replaceChildren();
       this.stage.dataset.kind = scene.kind;
       put(this.headline, headline);
-      put(this.says, says); // first the words: a scene takes the room that they leave
+      put(this.says, says); // words first: a scene gets the remaining space
       put(this.notes, notes);
       this.scene = new SCENES[scene.kind](this.stage, scene, this.told);
     }
@@ -165,7 +165,7 @@ class Presenter {
     if (!targetOf(event).matches("input"))
       Object.assign(acts, { ArrowRight: () => this.next(), ArrowLeft: () => this.back() });
     const act = acts[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    event.stopPropagation(); // the keys of the page behind are not meant
+    event.stopPropagation(); // not for the page behind
     if (!act) return;
     event.preventDefault();
     act();
@@ -178,7 +178,7 @@ export function mountPresenter() {
   new Presenter(TOUR).open();
 }
 
-// One that has one beat, and stands still.
+// A stop with one beat and no animation.
 class StillScene {
   /** @type {Beat[]} */
   beats = [{}];
@@ -189,7 +189,7 @@ class StillScene {
   leave() {}
 }
 
-// Passes and seconds of the run that was shown before, or of the recording where none was.
+// Passes and seconds of the run that was shown before, or of the recording if there was none.
 class FigureScene extends StillScene {
   /**
    * @param {HTMLElement} element

@@ -1,5 +1,5 @@
-// The fold of a batch's trace lines into rows: what each forward did for each row, its cache, its text.
-// No DOM, no time of its own.
+// The fold of a batch's trace lines into rows: the result of each forward for each row, its cache, its text. No DOM and
+// no time of its own.
 
 import { bytesOf, shown } from "../../core/bytes.js";
 import { FINAL } from "../../core/folds.js";
@@ -26,7 +26,7 @@ export class Row {
     this.decoder = new TextDecoder("utf-8");
   }
 
-  // Tokens of the prompt: all that was known when the row's first token was predicted.
+  // Prompt tokens: the input of the row's first prediction.
   get promptTokens() {
     const [first] = this.cells;
     return first ? first.committed + first.filling : 0;
@@ -109,7 +109,7 @@ export class Side {
 }
 
 /**
- * Whether a row wrote what AR wrote for the same prompt, as far as both have come; empty while that is open.
+ * Whether a row wrote the same as AR for the same prompt, as far as both have come; empty while unknown.
  * @param {Pick<Row, "ids" | "end">} row
  * @param {Pick<Row, "ids" | "end">} ar
  * @returns {{ text: string, differs: boolean }}
@@ -135,7 +135,7 @@ const WAITS = {
 };
 
 /**
- * One forward of a row in words.
+ * Describes one forward of a row.
  * @param {Side} side
  * @param {Row} row
  * @param {RowCell} cell

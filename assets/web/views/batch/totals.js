@@ -1,5 +1,5 @@
-// The figures of a batch: the first method large, the second beneath; hardware and legend.
-// Every number was folded from the events by the server.
+// The figures of a batch: the first method large, the second below; hardware and legend. The server folded every number
+// from the events.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";
@@ -94,7 +94,7 @@ export class Totals {
 const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
 
 /**
- * Tokens per second: the median once there are rounds.
+ * Returns tokens per second: the median once there are rounds.
  * @param {Side} side
  */
 const rateText = ({ rounds, totals }) => figure(rounds ? rounds.rate[0] : (totals?.tokens_per_second ?? NaN));
@@ -113,7 +113,7 @@ const brief = (side) => side.title.replace("MARS, ", "");
 const percent = (share) => (share ? figure(100 * share) : "0");
 
 /**
- * What the colours and marks of the lanes mean.
+ * The legend of the lanes' colours and marks.
  * @param {HTMLElement} element
  * @param {(isOn: boolean) => void} onTexts
  */
@@ -178,7 +178,7 @@ export class BatchPlots extends Plots {
 }
 
 /**
- * A figure of the server in the colours of the view.
+ * Returns a figure of the server in the view's colours.
  * @param {Figure} figure
  * @param {HTMLElement} root
  * @returns {Figure}
@@ -193,7 +193,7 @@ function themed(figure, root) {
 }
 
 /**
- * Every text that is "@name" becomes the value of the style sheet's variable of that name.
+ * Replaces every text "@name" by the value of the style sheet's variable of that name.
  * @param {any} value
  * @param {CSSStyleDeclaration} style
  * @returns {any}

@@ -1,4 +1,4 @@
-// The batch view: binds the feed to sides, lanes, totals and figures; draws once a frame.
+// The batch view: passes the feed to sides, lanes, totals and figures; draws once a frame.
 
 import { find, group, make, put, targetOf } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
@@ -7,7 +7,7 @@ import { counted, verdictText, whole } from "../../core/words.js";
 import { Side, besideAr, cacheText, cellText } from "./side.js";
 import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
-const SCALE_STEP = 16; // strips change their scale now and then, not with every forward
+const SCALE_STEP = 16; // strips change their scale in steps, not with every forward
 const EMPTY =
   "Press Run to decode all prompts as one batch with each method in turn, in several rounds. Each prompt gets a lane that shows how many tokens every forward pass gave it, and where it idled; plain AR writes one per pass.";
 
@@ -81,14 +81,14 @@ class BatchView extends PhaseView {
     this.totals.update();
   }
 
-  // Sides that stand beside each other: one where they are stacked.
+  // Number of sides next to each other: one if they are stacked.
   shownBeside() {
     const [first, second] = this.lanes.map((lanes) => lanes.element.offsetTop);
     return second !== undefined && first === second ? 2 : 1;
   }
 
   /**
-   * Positions of a full block: what a forward of the block method feeds, its first one apart.
+   * Positions of a full block: the input of a forward of the block method, except its first one.
    * @param {Side} side
    */
   cacheBlock(side) {
@@ -110,7 +110,7 @@ class BatchView extends PhaseView {
 export const mountBatchView = mountOf(BatchView);
 
 /**
- * The nodes of a row.
+ * Returns the nodes of a row.
  * @param {Row} row
  * @returns {RowLane}
  */
@@ -136,8 +136,8 @@ function laneOf(row) {
 
 const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
 
-// One method's lanes: for each row a strip of forwards, the state of its cache, its text.
-// One tab stop a side: the arrow keys move between forwards and rows.
+// One method's lanes: for each row a strip of forwards, the state of its cache, its text. One tab stop per side; arrow
+// keys move between forwards and rows.
 class Lanes {
   /** @type {{ row: Row, forward: number } | null} */
   at = null; // the row and forward that are pointed at
@@ -167,7 +167,7 @@ class Lanes {
   }
 
   /**
-   * `scale`: forwards that a strip's width stands for, the same for both sides.
+   * scale: forwards for a strip's full width, the same for both sides.
    * @param {number} scale
    * @param {number} cacheBlock
    * @param {number} limit
@@ -184,7 +184,7 @@ class Lanes {
   }
 
   /**
-   * Says of each row whether it is what AR wrote.
+   * Shows for each row whether it equals AR's.
    * @param {Side} ar
    */
   compare(ar) {
@@ -236,7 +236,7 @@ class Lanes {
   }
 
   /**
-   * The cache of a row as a bar: the prompt as a stub, then the positions of the answer.
+   * Draws the cache of a row as a bar: the prompt as a stub, then the positions of the answer.
    * @param {RowLane} lane
    * @param {RowCell | undefined} cell
    * @param {number} limit

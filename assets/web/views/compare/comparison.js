@@ -1,4 +1,4 @@
-// The runs that are ticked, compared: figures in a table, texts aligned, charts over each other.
+// The comparison of the ticked runs: figures in a table, aligned texts, overlaid charts.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, endLabel, layout } from "../../charts/specs.js";
@@ -11,7 +11,7 @@ import { Card } from "../../text/card.js";
 import { FACTS, FIGURES, LETTERS, best, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
 
-const PANE = 640; // width of a text in a picture
+const PANE = 640; // width of a text in an exported picture
 
 export class Comparison {
   /** @type {Pin[]} */
@@ -38,7 +38,7 @@ export class Comparison {
   }
 
   /**
-   * Nothing to do where the same runs are shown already; `isNamed`: only a name has changed.
+   * Does nothing if the same runs are already shown. isNamed: only a name has changed.
    * @param {Pin[]} pins
    * @param {boolean} [isNamed]
    */
@@ -74,7 +74,7 @@ export class Comparison {
     return [{ label: "Texts", files: [texts] }, picturesOffer(name("charts"), this.root, figures)];
   }
 
-  // The panes anew, whole, with what is marked on the page.
+  // New panes with the whole texts, including the marks on the page.
   textsPng() {
     const panes = this.texts.panes.map((shown, i) => {
       const { element, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
@@ -100,7 +100,7 @@ function drawTable(element, pins) {
     ),
   );
   const table = make("table", "cv-table rv-num", head(pins), ...figureRows(lanes), ...facts);
-  const scroll = group("cv-scroll", "Figures of the compared runs", table); // wider than a phone: the keyboard scrolls it too
+  const scroll = group("cv-scroll", "Figures of the compared runs", table); // wider than a phone, so it can be scrolled by keyboard
   element.replaceChildren(scroll, ...remarks(lanes).map((sentence) => make("p", "cv-remark", sentence)));
 }
 
@@ -140,15 +140,15 @@ function figureRows(lanes) {
 const row = (name, cells) =>
   make("tr", "", make("th", { scope: "row" }, name), ...cells.map((parts) => make("td", "", ...parts)));
 
-// Overlaid: runs are told apart by letter and by the kind of line; each wears the colour that it has everywhere.
+// Runs are distinguished by letter and line style; each has the same colour as everywhere.
 const PLOTS = [
   ["time", "Tokens against measured time, each run on its own clock"],
   ["forwards", "Tokens against forwards"],
 ];
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-const POINTS = 400; // a line is drawn through so many forwards at most
-const NEAR = 0.06; // of the height: labels closer than that stand one above the other
+const POINTS = 400; // maximum forwards of a line
+const NEAR = 0.06; // of the height: closer labels are placed one above the other
 
 /** @type {Record<string, { title: string, of: (step: Step) => number, unit: string }>} */
 const AXES = {

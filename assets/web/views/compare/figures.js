@@ -1,5 +1,5 @@
-// What is compared of several lanes: figures, which of them is best, and what makes them not comparable.
-// Pure: lanes in, numbers and sentences out.
+// Compared figures of several lanes: their values, the best ones, and reasons why they are not comparable. Pure: lanes
+// in, numbers and sentences out.
 
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { dayOf, figure, milliseconds, minuteOf, threads, verdictText, whole } from "../../core/words.js";
@@ -7,7 +7,7 @@ import { laneText } from "../../text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 
-// better: 1 more is better, -1 less is, 0 neither. isTimed: it depends on the machine.
+// better: 1 if more is better, -1 if less is, 0 for neither. isTimed: whether it depends on the machine.
 /** @type {{ name: string, unit: string, of: (lane: Lane) => number, show: (value: number) => string, better: number, isTimed?: boolean }[]} */
 export const FIGURES = [
   { name: "tokens per forward", unit: "TPF", of: folds.perForward, show: figure, better: 1 },
@@ -48,7 +48,7 @@ export const FACTS = [
 ];
 
 /**
- * The places of the best values: none where all are alike or fewer than two are known.
+ * Returns the indices of the best values: none if all are equal or fewer than two are known.
  * @param {number[]} values
  * @param {number} better
  */
@@ -63,12 +63,12 @@ export function best(values, better) {
 /** @param {Lane[]} lanes */
 export const isOneMachine = (lanes) => new Set(lanes.map((lane) => headerOf(lane).hardware || "")).size === 1;
 
-// Whether all computed their prompts as far: how soon the first token comes depends on it.
+// Whether all computed equally much of their prompts, on which the time to the first token depends.
 /** @param {Lane[]} lanes */
 export const isReadAlike = (lanes) => new Set(lanes.map((lane) => lane.reused)).size === 1;
 
 /**
- * What a reader has to know before comparing, each one sentence.
+ * Returns what a reader has to know before comparing, one sentence each.
  * @param {Lane[]} lanes
  */
 export function remarks(lanes) {

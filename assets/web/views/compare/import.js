@@ -1,5 +1,5 @@
-// Files into the tray: a file is read as text, cut into runs, each judged by the server. Either all runs
-// of a file come in or none of them, and a file that is refused gets one sentence.
+// Files into the tray: a file is read as text and cut into runs, and the server validates each. Either all runs of a
+// file are added or none, and a rejected file gets one sentence.
 
 import { textOf } from "../../core/files.js";
 import { lastOf } from "../../core/folds.js";
@@ -10,13 +10,13 @@ const UNREAD = "this file could not be read; it may be gone, or the server did n
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
 
 /**
- * The runs of a text: a run begins with its header, or with what its owner said of it.
+ * Returns the runs of a text: a run begins with its header, or with its owner's notes.
  * @param {string} text
  */
 export function runsOf(text) {
   /** @type {string[][]} */
   const runs = [];
-  let isFresh = false; // only a pin's line so far
+  let isFresh = false; // so far only the owner's notes
   for (const line of text.split(/\r?\n/)) {
     if (!line.trim()) continue;
     const [, kind] = START.exec(line) || [];
@@ -28,7 +28,7 @@ export function runsOf(text) {
 }
 
 /**
- * What a whole tray is as a file: before each trace a line with what its owner said of it.
+ * Returns the whole tray as a file: before each trace a line with its owner's notes.
  * @param {Pin[]} pins
  */
 export const trayText = (pins) =>
@@ -40,7 +40,7 @@ export const trayText = (pins) =>
   );
 
 /**
- * judge(text) -> {lines, pin} or {error}. Answers {added, sentences}.
+ * judge(text) -> {lines, pin} or {error}. Returns {added, sentences}.
  * @param {File[]} files
  * @param {Judge} judge
  * @param {Tray} tray

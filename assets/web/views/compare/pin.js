@@ -1,15 +1,15 @@
-// Pins a lane of a race view into the tray, opens a pinned run in the race view of the Compare tab, and answers what pages ask: "pin" and "open". A page that has a
-// Compare tab says so (views/page/page.js); elsewhere nobody asks.
+// Pins a lane of a race view into the tray, opens a pinned run in the race view of the Compare tab, and handles the
+// requests "pin" and "open". Only a page with a Compare tab supports them (views/page/page.js).
 
 import { attribute, button, put, tabOf } from "../../core/dom.js";
 import { valueOf } from "../../core/wire.js";
 import { dayOf, joined } from "../../core/words.js";
 import { remember, tray } from "./tray.js";
 
-export const PINS = ["pin", "open"]; // what is answered here
+export const PINS = ["pin", "open"]; // the requests handled here
 
 /**
- * A button for the head of a pane: it says whether the lane, as it was then, is in the tray.
+ * Returns a button for a pane's head that shows whether the lane, in its present state, is in the tray.
  * @param {View} view
  * @param {Lane} lane
  */
@@ -26,7 +26,7 @@ export function pinButton(view, lane) {
 }
 
 /**
- * lane: any lane of trace lines; report(sentence): called when it is in the tray, "" where all is well.
+ * lane: any lane of trace lines. report(sentence): called when it is in the tray; "" if there is no problem.
  * @param {{ lane: Lane, report?: (sentence: string) => void }} given
  */
 async function pin({ lane, report = () => {} }) {
@@ -36,7 +36,7 @@ async function pin({ lane, report = () => {} }) {
 }
 
 export function mountPins() {
-  tray().begin(); // pinned runs wear their colours in every tab
+  tray().begin(); // pinned runs have their colours in every tab
   document.addEventListener("mars-ask", ({ detail, target }) => {
     if (detail.kind === "pin") pin(detail);
     else if (detail.kind === "branch") remember((target instanceof Element && target.lineView?.run?.lanes) || []);
@@ -46,13 +46,13 @@ export function mountPins() {
 
 const TAB = "Compare";
 const VIEW = "#opened .mars-race";
-const PATIENCE = 5000; // milliseconds for the tab to appear
+const PATIENCE = 5000; // milliseconds to wait for the tab
 
 /** @type {string | null} */
-let shown = null; // the pin whose run is open
+let shown = null; // the pin of the opened run
 
 /**
- * What the race view reads of a pinned run.
+ * Returns a pinned run as the race view's value.
  * @param {Pin} given
  */
 export function pinnedRun({ id, lane, name }) {

@@ -1,5 +1,5 @@
-// One pinned run in the tray: its name, rating and note to edit, its figures, what can be done with it.
-// Names and notes are values of inputs, never markup. What is changed is told to `report`.
+// One pinned run in the tray: its editable name, rating and note, its figures and its actions. Names and notes are
+// values of inputs, never markup. Changes are passed to `report`.
 
 import { attribute, button, fill, find, make, put } from "../../core/dom.js";
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
@@ -8,10 +8,10 @@ import { figure, joined, minuteOf } from "../../core/words.js";
 import { chartsOffer, exportMenu, laneOffer } from "../../export/menu.js";
 import { laneText } from "../../text/card.js";
 
-const PAUSE = 400; // milliseconds without a key before what was typed is kept
+const PAUSE = 400; // milliseconds without a key press before typed text is stored
 
 /**
- * By which method a run was made, and with what.
+ * Describes the method and settings of a run.
  * @param {Lane} lane
  */
 const methodText = (lane) => [lane.facts.title, laneText(lane)].join(" · ");
@@ -60,7 +60,7 @@ export class Row {
     );
   }
 
-  // What another window has changed, save in the field that is being written in.
+  // Shows changes of another window, except in the field that has the focus.
   renew() {
     const { name, note, rating } = this.pin.record;
     if (document.activeElement !== this.name) this.name.value = name;
@@ -68,7 +68,7 @@ export class Row {
     /** @type {HTMLInputElement} */ (find(this.element, `.cv-rating input[value="${rating}"]`)).checked = true;
   }
 
-  // 1 to 5, or none: radio buttons, so that the arrow keys choose.
+  // 1 to 5, or none: radio buttons, so that arrow keys choose.
   rating() {
     const labels = Array.from({ length: LIMITS.pin.rating + 1 }, (_, rating) => {
       const label = rating ? `${rating} of ${LIMITS.pin.rating}` : "no rating";
@@ -81,7 +81,7 @@ export class Row {
   }
 
   /**
-   * A field of the record: what is typed is kept a moment after the last key, and at once when the field is left.
+   * A field of the record: typed text is stored shortly after the last key press, and at once when the field is left.
    * @template {HTMLInputElement | HTMLTextAreaElement} I
    * @param {I} input
    * @param {"name" | "note"} field
@@ -106,7 +106,7 @@ export class Row {
     return [laneOffer(lane, this.pin.name, this.root), chartsOffer(lane, [lane], this.root)];
   }
 
-  // What the trace says of the run; folding a long one takes a moment, so the view asks one row at a time.
+  // Draws the trace's figures. Folding a long trace takes a moment, so the view calls this for one row at a time.
   describe() {
     const { lane } = this.pin;
     const header = headerOf(lane);
@@ -135,7 +135,7 @@ function tickBox(tick) {
 }
 
 /**
- * Pins in their order, those of one text together where the first of them stands.
+ * Groups pins in their order; those with the same text are at the place of the first.
  * @param {Pin[]} pins
  */
 export function groupsOf(pins) {
@@ -148,8 +148,8 @@ export function groupsOf(pins) {
   return groups;
 }
 
-// Runs of the tray that wrote the same text, as one row: how many they are, the settings of each, one tick for all of
-// them. Opened, it shows the rows themselves.
+// Runs of the tray with the same text, as one row: their number, the settings of each, one tick for all. Opened, it
+// shows the rows themselves.
 export class Fold {
   /** @param {(pin: Pin, isOn: boolean) => void} tick */
   constructor(tick) {

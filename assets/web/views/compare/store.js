@@ -1,7 +1,7 @@
-// Records kept in the visitor's browser (IndexedDB), by their `id`. Where the browser forbids that they
-// are kept in memory until the page is closed, and `why` says so. Knows nothing of what is in a record.
+// Records in the visitor's browser (IndexedDB), by their `id`. If the browser forbids that, they are stored in memory
+// until the page is closed, and `why` explains it.
 
-/** What is kept by default: pinned runs. Each kind of record has a database of its own. */
+/** The default kind of record: pinned runs. Each kind has a database of its own. */
 const PINS = {
   name: "mars-live",
   records: "pins",
@@ -21,7 +21,7 @@ const settled = (request) =>
   });
 
 /**
- * Other windows of this browser; none where it lets the page have no channel, as in a frame without storage.
+ * Channel to other windows of this browser; null if there can be none, as in a frame without storage.
  * @param {string} name
  */
 function channelTo(name) {
@@ -35,13 +35,13 @@ function channelTo(name) {
 /** @template {{ id: string }} R */
 export class Store {
   /** @type {Map<string, R>} */
-  memory = new Map(); // what the browser did not take
+  memory = new Map(); // what the browser did not store
   /** @type {Promise<IDBDatabase | null> | undefined} */
   opened;
 
   /**
    * @param {() => IDBFactory} [database]
-   * @param {typeof PINS} [kind] names, and sentences for where nothing can be kept
+   * @param {typeof PINS} [kind] names, and sentences for when nothing can be stored
    */
   constructor(database = () => window.indexedDB, kind = PINS) {
     this.database = database;
@@ -51,7 +51,7 @@ export class Store {
   }
 
   /**
-   * listener(): called when another window of this browser has changed what is kept.
+   * listener(): called when another window of this browser has changed the records.
    * @param {() => void} listener
    */
   watch(listener) {
@@ -70,7 +70,7 @@ export class Store {
     const request = this.database().open(this.kind.name, 1);
     request.onupgradeneeded = () => request.result.createObjectStore(this.kind.records, { keyPath: "id" });
     const opened = await settled(request);
-    opened.onversionchange = () => opened.close(); // another page of a later version wants to go on
+    opened.onversionchange = () => opened.close(); // a later version of the page needs to upgrade
     return opened;
   }
 
@@ -91,7 +91,7 @@ export class Store {
   }
 
   /**
-   * "" when the record is kept, otherwise the sentence that says why it is only in memory.
+   * Returns "" when the record is stored, otherwise a sentence why it is only in memory.
    * @param {R} record
    */
   async put(record) {
@@ -111,11 +111,11 @@ export class Store {
   async remove(id) {
     this.memory.delete(id);
     const database = await this.open();
-    if (database) await this.write(database, (records) => records.delete(id)).catch(() => {}); // it is still stored
+    if (database) await this.write(database, (records) => records.delete(id)).catch(() => {}); // still stored
   }
 
   /**
-   * Done when it is on the disk: a full disk says so only as the transaction ends.
+   * Resolves when it is on the disk: a full disk is only reported as the transaction ends.
    * @param {IDBDatabase} database
    * @param {(records: IDBObjectStore) => void} change
    */

@@ -1,5 +1,5 @@
-// The compared texts beside each other, tokens grouped by forward, each aligned with the reference.
-// What differs is marked; pointing at a token shows where it stands in the others; they scroll together.
+// The compared texts side by side, tokens grouped by forward, each aligned with the reference. Differences are marked,
+// a token that is pointed at is outlined in the other texts, and the texts scroll together.
 
 import { find, make, placeIn, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
@@ -65,7 +65,7 @@ export class Texts {
   }
 
   /**
-   * Marks in every text what it does not share with the reference, and in the reference what some text lacks.
+   * Marks in every text what the reference lacks, and in the reference what any text lacks.
    * @param {number} reference
    */
   align(reference) {
@@ -113,7 +113,7 @@ export class Texts {
   }
 
   /**
-   * Outlines where a token of the reference stands in the other texts.
+   * Outlines the place of a reference's token in the other texts.
    * @param {number} place
    * @param {TextPane} [from]
    */
@@ -126,7 +126,7 @@ export class Texts {
   }
 
   /**
-   * The text that the visitor scrolls leads; the others bring the same place to the same height.
+   * The text that the visitor scrolls leads; the others follow to the same place.
    * @param {TextPane} pane
    */
   scrolled(pane) {
@@ -146,7 +146,7 @@ export class Texts {
 }
 
 /**
- * Tokens as what they write, given ones first, so that runs of different vocabularies can be laid beside each other too.
+ * Returns tokens as their text, given ones first, so that runs of different vocabularies can be aligned too.
  * @param {Lane} lane
  */
 const keys = (lane) => [
@@ -155,8 +155,8 @@ const keys = (lane) => [
 ];
 
 /**
- * Two lanes aligned with what each was given of its text: a branch shares with its parent what it kept. whole: with the
- * given tokens; pairs: of what each wrote itself, which is what is drawn.
+ * Aligns two lanes including their given tokens, which a branch shares with its parent. whole: with the given tokens.
+ * pairs: of what each generated, which is what is drawn.
  * @param {Lane} base
  * @param {Lane} lane
  */
@@ -184,8 +184,8 @@ const identity = (length) => {
 };
 
 /**
- * own: places that the reference lacks; missing: places of the reference that this text lacks;
- * toBase: the same token in the reference or -1; near and fromBase: the same or the place before, both ways.
+ * own: places that the reference lacks. missing: places of the reference that this text lacks. toBase: the same token
+ * in the reference, or -1. near, fromBase: the same or the place before, in either direction.
  * @param {string[]} base
  * @param {string[]} words
  * @returns {Alignment}
@@ -237,7 +237,7 @@ export function differenceText({ own, missing, toBase }, letter) {
 }
 
 /**
- * The first token that is not above the upper edge.
+ * Returns the first token below the upper edge.
  * @param {TextPane} given
  */
 function firstInSight({ text, view }) {

@@ -1,5 +1,5 @@
-// The pinned runs of this visitor: what they are, and how they change. A pin is one lane, so one trace.
-// Knows the store and the fold of a trace; no DOM. The lines of a pin are the trace's own and never change.
+// The pinned runs of this visitor and their changes. A pin is one lane, so one trace. The lines of a pin are the
+// trace's own and never change. No DOM.
 
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
@@ -37,13 +37,13 @@ export class Pin {
     return this.record.lines;
   }
 
-  // What other runs call it, whatever its owner does.
+  // The name for other runs, whatever its owner's.
   get label() {
     return `Run ${this.record.number}`;
   }
 
   /**
-   * Words that were changed elsewhere; the lines are the same.
+   * Takes notes that were changed in another window; the lines are the same.
    * @param {PinRecord} given
    */
   renew({ name, note, rating }) {
@@ -60,7 +60,7 @@ export class Pin {
     return this.folded;
   }
 
-  // The same for runs that wrote the same text to the same prompt; "" until the lane was folded.
+  // A key that runs with the same text and prompt share; "" before the lane was folded.
   get textKey() {
     if (!this.folded) return "";
     const { header, ids } = this.folded;
@@ -70,7 +70,7 @@ export class Pin {
 }
 
 /**
- * What a run is called until its owner calls it otherwise.
+ * Returns the default name of a run.
  * @param {Lane} lane
  */
 function nameOf(lane) {
@@ -99,7 +99,7 @@ export class Tray {
     return (this.loading ||= this.load());
   }
 
-  // Newest first. What is known already keeps its object, so that nothing being typed is lost.
+  // Newest first. Known pins keep their objects, so that typed text is not lost.
   async load() {
     const records = await this.store.all();
     const known = new Map(this.pins.map((pin) => [pin.id, pin]));
@@ -110,7 +110,7 @@ export class Tray {
     this.tell();
   }
 
-  // A run keeps its number, and its colour.
+  // A run keeps its number and its colour.
   /** @param {Pin} pin */
   complete({ record, header, method, identity }) {
     record.number ??= 1 + Math.max(0, ...this.pins.map((pin) => pin.record.number ?? 0));
@@ -119,8 +119,8 @@ export class Tray {
   }
 
   /**
-   * A run into the tray; `words` (name, note, rating, verdict) and isImported where they are known.
-   * Answers {pin, isNew, sentence}: the sentence says what is not as it should be.
+   * Adds a run to the tray, with `words` (name, note, rating, verdict) and isImported if known. Returns {pin, isNew,
+   * sentence}; the sentence names a problem.
    * @param {string[]} lines
    * @param {Partial<PinRecord>} [words]
    */
@@ -147,7 +147,7 @@ export class Tray {
     return { pin, isNew: true, sentence };
   }
 
-  // A branch is called after its parent, any other run by what it is.
+  // A branch is named after its parent, any other run after its method and settings.
   /** @param {Lane} lane */
   nameOf(lane) {
     const branch = headerOf(lane).num_given ? branchOf(lane, this.pins.map((pin) => pin.lane)) : null; // prettier-ignore
@@ -194,16 +194,16 @@ export class Tray {
 /** @type {Tray | null} */
 let kept = null;
 
-// The one tray of this page.
+// The tray of this page.
 export const tray = () => (kept ||= new Tray());
 
-const MOST = 6; // lanes that are remembered
+const MOST = 6; // number of remembered lanes
 
 /** @type {Lane[]} */
 let remembered = [];
 
-// A branch is a run that was made to go on from a token of another. A lane of the page that was branched from is remembered,
-// for it need not be pinned.
+// A branch is a run that continues from a token of another. The page's latest branched lanes are remembered, since they
+// need not be pinned.
 //
 /** @param {Lane[]} lanes */
 export function remember(lanes) {
@@ -211,7 +211,7 @@ export function remember(lanes) {
 }
 
 /**
- * Null for a run that is no branch, or whose parent nobody knows: neither the page nor `lanes`.
+ * Returns the parent; null if the run is not a branch, or its parent is neither on the page nor in `lanes`.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  * @returns {Branch | null}
@@ -232,7 +232,7 @@ export function branchOf(lane, lanes) {
 }
 
 /**
- * Whether a run goes with `ids` up to their last one, and there another way.
+ * Whether a run has `ids` up to their last one, and a different token there.
  * @param {Lane} lane
  * @param {number[]} ids
  */

@@ -1,4 +1,4 @@
-// The Compare tab: the tray, what is compared of it, and files in and out. Binds; draws little itself.
+// The Compare tab: the tray, the comparison, and import and export of files.
 
 import { fill, find, make, put, watchTheme } from "../../core/dom.js";
 import { allStepsCsv, textBlob } from "../../export/files.js";
@@ -14,7 +14,7 @@ const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick 
 
 export class CompareView {
   /** @type {PinRow[]} */
-  bare = []; // rows that do not show their figures yet
+  bare = []; // rows without their figures so far
   /** @type {Map<Pin, PinRow>} */
   rows = new Map();
   /** @type {Set<Pin>} */
@@ -25,7 +25,7 @@ export class CompareView {
   timer;
 
   /**
-   * judge(text): the server's answer on a trace that somebody brings
+   * judge(text): the server's answer to an imported trace
    * @param {HTMLElement} root
    * @param {Judge} judge
    */
@@ -69,11 +69,11 @@ export class CompareView {
     this.drawTicks();
   }
 
-  // Rows in their order; those of runs with the same text stand in a fold.
+  // Rows in order; those of runs with the same text are folded into one.
   arrange() {
     const before = this.folds;
     this.folds = new Map();
-    const pins = tray().pins.filter((pin) => this.rows.has(pin)); // one that is being kept has no row yet
+    const pins = tray().pins.filter((pin) => this.rows.has(pin)); // a pin that is still being stored has no row yet
     const nodes = [...groupsOf(pins)].map(([key, group]) => {
       const rows = group.map((pin) => this.rowOf(pin).element);
       if (group.length < 2) return rows[0];
@@ -93,7 +93,7 @@ export class CompareView {
     return /** @type {PinRow} */ (this.rows.get(pin));
   }
 
-  // To fold a long trace takes a moment: one row at a time, the page stays alive between them.
+  // Folding a long trace takes a moment: one row at a time, so that the page stays responsive.
   describe() {
     if (this.timer || !this.bare.length) return;
     this.timer = setTimeout(() => {

@@ -1,5 +1,5 @@
-// The turns of a conversation as a tree: an edited question or another answer is a branch beside the first one, and what
-// came after either stays. Pure; knows no page.
+// The turns of a conversation as a tree: an edited question or another answer becomes a sibling branch; the turns after
+// each stay. Pure; no page.
 
 import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
@@ -8,20 +8,20 @@ import { LIMITS } from "../../core/table.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
 
-const MOST_BYTES = 0.75 * LIMITS.body; // of earlier turns: the rest of a request is for the prompt and the settings
-const MOST_KEPT = 60; // runs that can be shown again
-const QUESTION = 32; // tokens that a question may take, roughly
+const MOST_BYTES = 0.75 * LIMITS.body; // earlier turns; the rest of a request is for the prompt and settings
+const MOST_KEPT = 60; // runs that can be displayed again
+const QUESTION = 32; // estimated tokens of a question
 
 export class Tree {
   constructor() {
     /** @type {Turn[]} */
-    this.turns = []; // as they were asked
+    this.turns = []; // in the order of the questions
     /** @type {Turn | null} */
-    this.first = null; // of the branch in force
+    this.first = null; // first turn of the current branch
   }
 
   /**
-   * Another answer after `parent`, null for a first question; its branch is in force from now on.
+   * Adds another answer after `parent` (null for a first question) and makes its branch current.
    * @param {Turn | null} parent
    * @param {string} prompt
    * @param {string} run
@@ -37,7 +37,7 @@ export class Tree {
   }
 
   /**
-   * A turn of which nothing came.
+   * Removes a turn without an answer.
    * @param {Turn} turn
    */
   remove(turn) {
@@ -49,7 +49,7 @@ export class Tree {
   }
 
   /**
-   * The turns that answer at the same place, in the order in which they were asked.
+   * Returns the siblings of a turn, including itself, in the order of the questions.
    * @param {Turn} turn
    */
   besides(turn) {
@@ -57,7 +57,7 @@ export class Tree {
   }
 
   /**
-   * Puts the branch of a turn in force.
+   * Makes the branch of a turn current.
    * @param {Turn} turn
    */
   choose(turn) {
@@ -67,7 +67,7 @@ export class Tree {
     } else this.first = turn;
   }
 
-  // The branch in force, oldest turn first.
+  // The current branch, oldest turn first.
   get path() {
     const found = [];
     for (let turn = this.first; turn; turn = turn.next) found.push(turn);
@@ -80,8 +80,8 @@ export class Tree {
 }
 
 /**
- * What was tried in the place of a turn, as trees: runs of the same question, each with what branched from it at a token.
- * Nothing where nothing branched.
+ * Returns the runs tried in place of a turn as trees: runs of the same question, each with its branches. Empty if there
+ * are no branches.
  * @param {Turn[]} besides
  * @param {Turn} turn
  * @returns {Tried[]}
@@ -95,14 +95,14 @@ export function triedIn(besides, turn) {
 }
 
 /**
- * A turn and those before it, oldest first.
+ * Returns a turn and those before it, oldest first.
  * @param {Turn | null} turn
  * @returns {Turn[]}
  */
 export const upTo = (turn) => (turn ? [...upTo(turn.parent), turn] : []);
 
 /**
- * What is told of a run of which something was read: for each lane the ids and the text of its answer, a given beginning included.
+ * Returns what later turns need from a run: ids and text of the answer by lane, including a given beginning.
  * @param {Run} run
  * @returns {Told}
  */
@@ -136,28 +136,28 @@ export function toldOf(run) {
 }
 
 /**
- * The value by which a race view shows the run again.
+ * Returns the value with which a race view can display the run again.
  * @param {Run} run
  */
 export const valueOfRun = (run) => valueOf({ ...run.head, from: 0 }, run.lanes);
 
 /**
- * The answer that the conversation goes on from.
+ * Returns the answer from which the conversation continues.
  * @param {Told} told
- * @param {boolean} isOwn whether each lane goes on from its own; else both from AR's, where it ran
+ * @param {boolean} isOwn whether each lane continues from its own; otherwise both continue from AR's, if it ran
  */
 export const answerOf = ({ texts }, isOwn) =>
   (isOwn ? (texts.mars ?? texts.ar) : (texts.ar ?? texts.mars)) ?? Object.values(texts)[0];
 
 /**
- * The size of earlier turns in a request, which carries them as JSON inside JSON.
+ * Returns the size of earlier turns in a request, which has them as JSON inside JSON.
  * @param {{ prompt: string, tokens: number[] }[]} turns
  */
 const bytesOfPosted = (turns) => new TextEncoder().encode(JSON.stringify(JSON.stringify(turns))).length;
 
 /**
- * What is posted of earlier turns: a list for all lanes, or one for each that has answered. Turns without an answer say nothing, and what
- * is too much for a request is left out from the oldest on.
+ * Returns the earlier turns to post: one list for all lanes, or one by lane. Turns without an answer are left out, and
+ * the oldest ones if a request would be too large.
  * @param {Turn[]} turns
  * @param {boolean} isOwn
  */
@@ -179,8 +179,8 @@ export function historyOf(turns, isOwn) {
 }
 
 /**
- * How much more the conversation holds, before the next question.
- * @param {Told | null} told of its last turn
+ * Describes how many tokens are left for the next question.
+ * @param {Told | null} told the last turn's
  */
 export function roomText(told) {
   if (!told?.room) return "";
@@ -191,13 +191,13 @@ export function roomText(told) {
 }
 
 const KEY = "mars-conversation";
-const MOST_STORED = 2_000_000; // of runs that can be shown again; a tab may store some five million
+const MOST_STORED = 2_000_000; // characters of runs that can be displayed again; a tab can store some five million
 
-// The conversation over a reload of its page: kept as text when the page goes, read when the same tab comes back. A page
-// that is opened anew, by a link for instance, begins anew.
+// Stores the conversation over a reload: written when the page is left, read when the same tab returns. A page that is
+// opened by a link starts without it.
 //
 /**
- * The tree as text. Of a run that goes on what it has written counts; of runs to be shown again the latest that fit.
+ * Returns the tree as text. A running answer is stored as it is now; of the runs to display again, the latest that fit.
  * @param {Tree} tree
  */
 export function written(tree) {
@@ -213,7 +213,7 @@ export function written(tree) {
 }
 
 /**
- * The tree that such a text says; one without turns where it says none.
+ * Parses that text; returns a tree without turns if it is invalid.
  * @param {string} text
  */
 export function readTree(text) {
@@ -237,7 +237,7 @@ export function readTree(text) {
   }
 }
 
-// The tree of this tab before it was loaded again.
+// The tree of this tab before its reload.
 export const restored = () => readTree(storedBeforeReload(KEY));
 
 /** @param {Tree} tree */

@@ -1,5 +1,6 @@
-// The conversation on the page: its turns and the box for the next question, below the answers of the race view. What
-// stands in the prompt's box begins a new one. It lives in the page alone, and over its reload. Knows the page by its ids; whether a conversation fits is the server's affair.
+// The conversation on the page: its turns and the box for the next question, below the answers of the race view. The
+// prompt's box starts a new conversation. It is stored only in the page, and survives a reload. The server checks
+// whether it fits.
 
 import { shown } from "../../core/bytes.js";
 import { attribute, button, find, make, placeIn, put, whenThere } from "../../core/dom.js";
@@ -26,19 +27,19 @@ class ConversationView {
   constructor(root) {
     this.root = root;
     /** @type {string | null} */
-    this.holder = null; // the checkpoint to speak with; "" for one that holds no conversation
+    this.holder = null; // the checkpoint of the conversation; "" if it cannot have one
     this.tree = restored();
     /** @type {{ parent: Turn | null, prompt?: string } | null} */
-    this.wanted = null; // what the next press of Run is for, where that is not what the box says
-    this.before = ""; // what stood in the prompt's box when the latest turn began
+    this.wanted = null; // the turn that the next press of Run starts, if not the prompt box's
+    this.before = ""; // text of the prompt's box when the latest turn began
     /** @type {Expected | null} */
-    this.expected = null; // the turn whose run is to begin
+    this.expected = null; // the turn whose run will begin
     /** @type {Going | null} */
     this.going = null;
     /** @type {Turn | null} */
     this.edited = null;
     /** @type {string | undefined} */
-    this.key = undefined; // what in the rows has the keyboard
+    this.key = undefined; // key of the focused element in the rows
     this.turns = find(root, ".ct-turns");
     this.ask = /** @type {HTMLTextAreaElement} */ (find(root, ".ct-ask textarea"));
     find(root, ".ct-ask").addEventListener("submit", (event) => this.send(event));
@@ -55,19 +56,19 @@ class ConversationView {
     return this.lanes.value === "own";
   }
 
-  // The turn whose run is on show.
+  // The turn whose run is displayed.
   get shown() {
     return this.tree.turns.find((turn) => turn.run === race()?.run?.id) || null;
   }
 
   /** @param {string} holder */
   hold(holder) {
-    if (this.holder === "" && holder) this.tree = new Tree(); // what was tried with a model of single tasks
+    if (this.holder === "" && holder) this.tree = new Tree(); // drop the runs of a single-task model
     this.holder = holder;
     this.draw();
   }
 
-  // The race view says by its attributes what it shows and how far that is.
+  // The race view's attributes show which run it displays, and its progress.
   watch() {
     const attributeFilter = ["data-run", "data-state"];
     const observer = new MutationObserver(() => this.look());
@@ -106,7 +107,7 @@ class ConversationView {
     showAnswer();
   }
 
-  // What the run that goes on has written so far is what a question asked meanwhile goes on from, even if more follows.
+  // A question that is sent while a run is in progress continues from what the run has written so far.
   tell() {
     const { turn, run } = this.going || {};
     if (turn && !turn.next && run?.lanes.some((lane) => lane.header)) turn.told = toldOf(run);
@@ -126,7 +127,7 @@ class ConversationView {
   }
 
   /**
-   * What Run posts: the turn that it begins, with the turns before it.
+   * Returns the values that Run posts, with the earlier turns of the turn that it begins.
    * @param {string[]} names
    * @param {unknown[]} values
    */
@@ -146,8 +147,9 @@ class ConversationView {
   }
 
   /**
-   * A view runs once more what it shows, or goes on from a token of it: beside that turn, and where it is none yet, as a
-   * recording is, it becomes one.
+   * Prepares the turn of a run that a view starts: another run of the displayed one, or a branch from one of its
+   * tokens. It becomes a sibling of that turn. A branch of a run without a turn, such as a recording, adds
+   * one for it first.
    * @param {Run} run
    * @param {ForkPlace | null} fork
    */
@@ -168,7 +170,7 @@ class ConversationView {
 
   /**
    * @param {Turn | null} parent
-   * @param {string} [prompt] where not the box has it
+   * @param {string} [prompt] if it is not the box's
    */
   run(parent, prompt) {
     this.wanted = { parent, prompt };
@@ -182,7 +184,7 @@ class ConversationView {
   }
 
   /**
-   * As in every chat Enter sends, and with Shift begins a line.
+   * Enter sends; Shift+Enter starts a new line, as in every chat.
    * @param {KeyboardEvent} event
    */
   typed(event) {
@@ -200,7 +202,7 @@ class ConversationView {
   /** @param {Turn | null} turn */
   edit(turn) {
     this.edited = turn;
-    this.turns.replaceChildren(); // what was typed elsewhere is no draft of this
+    this.turns.replaceChildren(); // drop a draft of another turn
     this.draw();
     this.turns.querySelector("textarea")?.focus();
   }
@@ -225,7 +227,7 @@ class ConversationView {
     this.root.dataset.turns = String(path.length);
     this.ask.placeholder = path.length ? FOLLOW_UP : FIRST;
     const wanted = wantedOf(box()?.value ?? "");
-    if (path.length && race()?.wanted !== wanted) race()?.want(wanted); // it is drawn, which is heard here
+    if (path.length && race()?.wanted !== wanted) race()?.want(wanted); // set by the last draw, which triggers this method
     this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
@@ -253,7 +255,7 @@ class ConversationView {
     if (row) this.turns.scrollTop = placeIn(this.turns, row) - this.turns.clientHeight / 2;
   }
 
-  // Below the turns, what was tried in the place of the one on show, each run pressed to see it.
+  // Lists the runs tried in place of the displayed turn, below the turns. Pressing one shows it.
   drawTried() {
     const { shown } = this;
     const trees = shown ? triedIn(this.tree.besides(shown), shown) : [];
@@ -285,7 +287,7 @@ class ConversationView {
     return node;
   }
 
-  // The keyboard stays where it was: rows are made anew, and their buttons rest while a run goes on.
+  // Remembers the focused element: the rows are rebuilt, and their buttons are disabled during a run.
   rememberKey() {
     const active = /** @type {HTMLElement} */ (document.activeElement);
     if (this.turns.contains(active)) this.key = active.dataset.key;
@@ -306,21 +308,21 @@ export function mountConversationView(element, props, watch) {
 }
 
 /**
- * Called by Run: the values that it sends.
+ * Called by Run. Returns the values that it sends.
  * @param {string[]} names
  * @param {unknown[]} values
  */
 export const turn = (names, values) => (current ? current.turn(names, values) : values);
 
-// Runs the prompt in the box as the first question of a conversation.
+// Runs the prompt in the box as the first question of a new conversation.
 export const runFirst = () => (current ? current.run(null) : press("run"));
 
 /** @type {(run: Run, fork: ForkPlace | null) => void} */
 export const branch = (run, fork) => current?.branch(run, fork);
 
 /**
- * The prompt that the answers on show are expected to be of, or null: a question of the conversation is in its place.
- * @param {string} prompt what stands in the box
+ * Returns the prompt that the displayed answers should belong to; null while a conversation's question replaces it.
+ * @param {string} prompt text of the box
  */
 export function wantedOf(prompt) {
   const path = current?.holder ? current.tree.path : [];
@@ -330,7 +332,7 @@ export function wantedOf(prompt) {
 
 export const questionOnShow = () => current?.shown?.prompt || "";
 
-// Scrolls to the answer where its upper edge is above the window, as it is when the visitor writes a follow-up below it.
+// Scrolls to the answer if its upper edge is above the window, as after writing a follow-up below it.
 function showAnswer() {
   const root = race()?.root;
   if (root && find(root, ".rv-panes").getBoundingClientRect().top < 0) root.scrollIntoView({ block: "start" });
@@ -338,7 +340,7 @@ function showAnswer() {
 
 const GONE = "Too long ago to be shown again; it still is part of the conversation.";
 
-// The row of a turn: its question and answer, or an editor of the question.
+// The row of a turn: its question and answer, or an editor for the question.
 class TurnRow {
   /**
    * @param {Turn} turn
@@ -357,7 +359,7 @@ class TurnRow {
   }
 
   /**
-   * @param {string} key the same in every drawing, so that the keyboard stays where it was
+   * @param {string} key the same at every draw, so that the focus can be restored
    * @param {string} text
    * @param {string} label
    * @param {() => void} pressed
@@ -370,7 +372,7 @@ class TurnRow {
     return made;
   }
 
-  // The question and its answer, pressed to see the run.
+  // Draws the question and its answer; pressing them shows the run.
   shower() {
     const { turn, number, act } = this;
     const { isOwn, isBusy, isShown } = this.state;
@@ -435,7 +437,7 @@ class TurnRow {
       if (event.key === "Escape") act.edit(null);
       else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
       else return;
-      event.preventDefault(); // Escape would stop the run, too
+      event.preventDefault(); // otherwise Escape would also stop the run
     });
     const buttons = [
       this.button("send", "Send", `Send question ${number} as it is now; what followed the old one stays`, send),
@@ -446,7 +448,7 @@ class TurnRow {
 }
 
 /**
- * What the figures of an answer begin with where its text repeats itself.
+ * Start of an answer's figures if its text repeats itself.
  * @param {Told} told
  */
 const loopWords = ({ loop }) => (loop ? `${loop}. Up to there: ` : "");

@@ -1,4 +1,4 @@
-// The Frontier tab: which results are on show, the chart and the table of them, and what a press on either opens.
+// The Frontier tab: the choice of results, their chart and table, and the actions of both.
 
 import { button, find, make, put } from "../../core/dom.js";
 import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords, wayWords } from "../../charts/frontier.js";
@@ -21,7 +21,7 @@ class FrontierView {
   paper = null;
 
   /**
-   * told(): everything there is to draw, as JSON
+   * told(): everything to draw, as JSON
    * @param {HTMLElement} root
    * @param {() => Promise<string>} told
    */
@@ -40,7 +40,7 @@ class FrontierView {
     new ResizeObserver(() => this.shown()).observe(find(root, ".fv-chart"));
   }
 
-  // A tab that is not on show has no width: results are asked for when it first has one.
+  // A hidden tab has no width: results are requested when it first has one.
   async shown() {
     if (!this.chart.element.clientWidth) return;
     if (this.isAsked) return this.draw();
@@ -156,7 +156,7 @@ class FrontierView {
       : own;
   }
 
-  // The prompt is that of the visitor's run on the same checkpoint, else the set's own.
+  // Uses the prompt of the visitor's run on the same checkpoint, otherwise the set's own.
   /** @param {FrontierPoint} point */
   open(point) {
     const { set, run, header } = this;
@@ -173,7 +173,7 @@ class FrontierView {
 }
 
 /**
- * Called by the component's js_on_load; `server.told` answers with what FrontierView in Python was given.
+ * Called by the component's js_on_load; `server.told` is the function given to FrontierView in Python.
  * @param {HTMLElement} element
  * @param {{ told(nothing: string): Promise<string> }} server
  */

@@ -1,5 +1,5 @@
-// The heat map: one row per threshold, one column per B, plain AR above them. One tab stop: the arrow keys move
-// between cells, Enter opens one. Every cell says its numbers; the colour repeats the one that was chosen.
+// The heat map: one row per threshold, one column per B, plain AR above them. One tab stop: the arrow keys move between
+// cells, Enter opens one. Every cell shows its numbers; the colour repeats the chosen one.
 
 import { attribute, isModified, make, put, targetOf } from "../../core/dom.js";
 import { verdictText } from "../../core/words.js";
@@ -26,7 +26,7 @@ export class Cells {
   }
 
   /**
-   * `rows` of cells, the reference first: [[ar], [cell, cell], ...]
+   * rows: of cells, the reference first: [[ar], [cell, cell], ...]
    * @param {Cell[][]} rows
    * @param {number[]} columns
    * @param {string} prompt
@@ -175,7 +175,7 @@ export class Cells {
   }
 
   /**
-   * A row's end is not the next one's beginning; the column is kept on the way over the reference.
+   * Keys stop at the ends of a row; the column is kept when passing the reference.
    * @param {[number, number]} given
    */
   go([row, column]) {

@@ -1,5 +1,5 @@
-// The chart beside the heat map: every cell as a point, agreement with AR against tokens per forward, and the line
-// through those that no other cell beats. One tab stop: arrow keys move along the line of tokens, Enter opens a run.
+// The chart next to the heat map: every cell as a point, agreement with AR against tokens per forward, and the line
+// through those that no other cell dominates. One tab stop: arrow keys move along the tokens, Enter opens a run.
 
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { isModified, ledTo, make, put, shape, targetOf } from "../../core/dom.js";
@@ -18,7 +18,7 @@ export class Frontier {
   drawn;
 
   /**
-   * open(cell): shows it as a run; point(cell): it is pointed at, null when no more.
+   * open(cell): shows it as a run. point(cell): it is pointed at, null for none.
    * @param {HTMLElement} element
    * @param {{ open(cell: Cell): void, point(cell: Cell | null): void }} report
    */
@@ -144,7 +144,7 @@ const HEIGHT = 340;
 const MARGIN = { left: 46, right: 18, top: 28, bottom: 42 };
 
 /**
- * Tokens per forward from AR's one to what the boldest cell takes; agreement from the quarter below the least up to all.
+ * Ranges: tokens per forward from AR's one to the largest; agreement from the quarter below the lowest up to all.
  * @param {GridPoint[]} points
  * @param {number} width
  */
@@ -166,7 +166,7 @@ export function scaleOf(points, width) {
 }
 
 /**
- * A point that is not shown before it has its place.
+ * A point is hidden until it has a position.
  * @param {Cell} cell
  */
 function pointOf({ name, row }) {
@@ -181,7 +181,7 @@ function pointOf({ name, row }) {
 }
 
 /**
- * The names of the points on the frontier, those that have room: above to the right, or to the left where the chart ends.
+ * Names the points on the frontier that have space: to the upper right, or to the left at the chart's end.
  * @param {GridPoint[]} points
  * @param {GridScale} scale
  */

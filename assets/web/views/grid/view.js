@@ -1,5 +1,5 @@
-// The grid view: binds the feed to the heat map and the chart beside it, says what is best, opens a cell as a run in
-// the race view below.
+// The grid view: passes the feed to the heat map and its chart, names the best cells, and opens a cell as a run in the
+// race view below.
 
 import { runColours } from "../../core/colours.js";
 import { find, make, put } from "../../core/dom.js";
@@ -26,7 +26,7 @@ import { Frontier } from "./frontier.js";
 
 const EMPTY =
   "Press Run to decode the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass), in several rounds. Any cell can be opened as a run.";
-const RACE = "#grid-race .mars-race"; // the race view that shows the opened cell
+const RACE = "#grid-race .mars-race"; // the race view for the opened cell
 
 class GridView extends PhaseView {
   static what = "This grid";
@@ -134,7 +134,7 @@ class GridView extends PhaseView {
     this.schedule();
   }
 
-  // How every cell is to be drawn; a run that another view shows too wears its colour here.
+  // Returns the style of every cell; a run that is also shown elsewhere has its colour.
   looks() {
     const { measure, opened, reference } = this;
     const cells = this.rows.flat();
@@ -151,7 +151,7 @@ class GridView extends PhaseView {
     return new Map([look(reference, NaN), ...cells.map((cell, i) => look(cell, values[i]))]);
   }
 
-  // The best of a row once the row has run, the best of all at the end.
+  // Marks the best of a row once the row has ended, and the best of all at the end.
   marks() {
     const marks = new Map();
     for (const cells of this.rows) {
@@ -191,7 +191,7 @@ class GridView extends PhaseView {
     document.querySelector(RACE)?.lineView?.read("");
   }
 
-  // The opened cell as the value of a race; a running one grows there as it does here.
+  // Returns the opened cell as a race's value; a running one grows there too.
   show() {
     const { opened, reference } = this;
     const race = document.querySelector(RACE)?.lineView;
@@ -205,7 +205,7 @@ class GridView extends PhaseView {
       lanes: cells.map(({ lane }) => ({ lane: lane.name, title: lane.title })),
       pace: 0,
     };
-    const order = cells.map(({ lane }) => lane).reverse(); // the reference ran first, so that the value only grows
+    const order = cells.map(({ lane }) => lane).reverse(); // the reference ran first, so the value only grows
     race.read(valueOf(head, order));
   }
 }
@@ -255,7 +255,7 @@ class Legend {
   }
 
   /**
-   * Each key says from where on it is used.
+   * The legend: each colour with its lower bound.
    * @param {Measure} measure
    * @param {[low: number, high: number]} range
    */

@@ -1,4 +1,4 @@
-// The charts of a load: plotly on nodes that live as long as the view, redrawn with react.
+// The charts of a load: Plotly on nodes that live as long as the view, redrawn with react.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
@@ -18,7 +18,7 @@ export class LoadPlots extends Plots {
     const charts = CHARTS.map(([key, , title]) => chartFrame(key, title));
     super(root, element, charts, { figure: (key, frame) => this.figureOf(key, frame), rest: "the figures are" });
     this.day = chartFrame("day", "Simulated: 99 of 100 answers within so many seconds, by the number of machines");
-    this.charts.push(this.day); // it stands beside them, in a place of its own
+    this.charts.push(this.day); // next to the others, in its own place
     this.watch(this.day.frame);
   }
 
@@ -41,7 +41,7 @@ export class LoadPlots extends Plots {
   }
 }
 
-const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by the place of a way in LOAD_ORDER
+const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by a method's index in LOAD_ORDER
 
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
@@ -55,7 +55,7 @@ export const CHARTS = [
 ];
 
 /**
- * Whether there is anything for a chart to show.
+ * Whether a chart has data.
  * @param {LoadModel} model
  * @param {string} question
  */
@@ -101,7 +101,7 @@ function figureOf(model, c, title, of, shape, end = endOf(model)) {
 }
 
 /**
- * A line of decisions says at each of them what it saw.
+ * A line of decisions shows the observed queue at each of them.
  * @param {Json} line
  * @param {LoadDecision[]} decisions
  */
@@ -135,7 +135,7 @@ function curveFigure(key, model, c) {
 }
 
 /**
- * Where all that is offered is answered.
+ * The line where all offered requests are answered.
  * @param {number} most
  * @param {Colours} c
  */
@@ -149,7 +149,7 @@ const diagonal = (most, c) => ({
 });
 
 /**
- * The simulated day: p99 for each number of machines, on a scale of tens.
+ * The simulated day: p99 for each number of machines, on a logarithmic scale.
  * @param {LoadDay} day
  * @param {Colours} c
  * @returns {Figure}

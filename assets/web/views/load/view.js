@@ -1,4 +1,4 @@
-// The load view: binds the feed to the table, the charts and the simulated day; draws once a frame.
+// The load view: passes the feed to the table, the charts and the simulated day; draws once a frame.
 
 import { fill, find, make, put, shape } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
@@ -66,7 +66,7 @@ class LoadView extends PhaseView {
     this.plots.renew(model);
   }
 
-  // On what it runs, with what arrivals; of a curve where the machine is saturated.
+  // Describes the machine and the arrivals; for a curve, where the machine is saturated.
   place() {
     const { about, head, ways } = this.model;
     if (!about) return "";
@@ -128,7 +128,7 @@ const WORDS = [
 ];
 
 /**
- * of: the figure whose lowest and highest value over the rounds is shown beneath.
+ * of: the figure whose range over the rounds is shown below.
  * @type {[head: string, unit: string, cell: (way: LoadWay, tick: LoadTick) => string, of?: (tick: LoadTick) => number | undefined, scale?: number][]}
  */
 const COLUMNS = [

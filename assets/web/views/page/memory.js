@@ -1,6 +1,6 @@
-// What a tab remembers over a reload: the controls of the Live tab and the run on show. Gradio reloads the page by itself
-// after a lost connection, so without this a visitor would lose the prompt and the answer. A page that was opened by an
-// address starts fresh.
+// State of a tab that survives a reload: the controls of the Live tab and the displayed run. Gradio reloads the page
+// after a lost connection; without this the visitor would lose prompt and answer. A page that is opened by its address
+// starts fresh.
 
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { queryOf } from "../../export/link.js";
@@ -22,7 +22,7 @@ export function remember(names, values) {
 export const remembered = () => storedBeforeReload(CONTROLS);
 
 /**
- * Shows the run again that was on show before the reload, and follows it to its end while the server still decodes it.
+ * Shows the run from before the reload and follows it to its end if the server is still decoding it.
  * @param {NonNullable<Element["lineView"]>} view
  */
 export function mountMemory(view) {

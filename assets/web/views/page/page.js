@@ -1,5 +1,5 @@
-// What the page has and a component alone has not: answers to what views ask, links, keys.
-// Ctrl or Cmd with Enter in a prompt runs, Escape anywhere stops; on a phone, running scrolls to what it draws.
+// Page-level behaviour that no single component has: requests from views, links and keyboard shortcuts. Ctrl or Cmd
+// with Enter in a prompt runs; Escape anywhere stops. On a phone, running scrolls to the results.
 
 import { NO_COPY, attribute, button, copied, find, ledTo, tabOf, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
@@ -13,11 +13,11 @@ import { mountMemory, remember, remembered } from "./memory.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
-const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage", "load-run": "load-stage" }; // button -> what it draws into
+const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage", "load-run": "load-stage" }; // button -> the stage of its results
 /** @type {Record<string, string>} */
 const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
 
-// Called in the document's head; what the page's own scripts call stands in `mars` afterwards.
+// Called in the document's head. The functions that the page's own scripts call become part of `mars`.
 export function mountPage() {
   mountApi();
   mountAsks();
@@ -44,10 +44,10 @@ export function mountPage() {
   });
 }
 
-const SETTLES = 10_000; // milliseconds at most until what stands above a stage is folded, the answer of a server included
+const SETTLES = 10_000; // milliseconds until what is above a stage has folded, including a server response
 const ACTS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
-// A stage stays at the upper edge while what stands above it folds away, unless the visitor does something.
+// Keeps a stage at the upper edge of the window while what is above it folds, until the visitor does something.
 /** @param {Element} stage */
 function bringIntoSight(stage) {
   const place = () => stage.scrollIntoView();
@@ -65,14 +65,14 @@ function mountKeys() {
   const around = (event, ids) =>
     Object.keys(ids).find((id) => event.target instanceof Element && targetOf(event).closest(`#${id}`));
 
-  // Where the lanes stand below the controls, running brings them into sight.
+  // Running scrolls to the lanes if they are below the controls.
   document.addEventListener("click", (event) => {
     const pressed = around(event, RUNS);
     const stage = pressed && document.getElementById(RUNS[pressed]);
     if (stage && window.innerWidth < 900) bringIntoSight(stage);
   });
 
-  // On a phone the box shows one line of a prompt where nobody writes in it: its first.
+  // On a phone the prompt's box shows one line, the first, while it does not have the focus.
   document.addEventListener("focusout", ({ target }) => {
     if (target instanceof HTMLTextAreaElement && target.closest("#bar")) target.scrollTop = 0;
   });
@@ -84,7 +84,7 @@ function mountKeys() {
       press(PROMPTS[prompt]);
     }
     const isListOpen = event.target instanceof Element && targetOf(event).getAttribute("aria-expanded") === "true";
-    // Gradio leaves a list open that is tabbed past, over what comes next; its Escape closes it.
+    // Gradio leaves a list open after Tab, on top of what follows; Escape closes it.
     if (event.key === "Tab" && isListOpen)
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
@@ -92,7 +92,7 @@ function mountKeys() {
   });
 }
 
-// The tabs of the page are one stop of the keyboard, as lists of tabs are: arrows go from one to the next.
+// The page's tabs are one tab stop, as in any tab list: arrow keys move between them.
 /** @param {Element} list */
 function mountTabs(list) {
   const tabs = () => /** @type {HTMLElement[]} */ ([...list.querySelectorAll("[role=tab]")]);
@@ -112,22 +112,22 @@ function mountTabs(list) {
   });
 }
 
-const MOST_CHARACTERS = 8000; // what servers on the way take for sure
+const MOST_CHARACTERS = 8000; // maximum length of a URL that all servers on the way accept
 
 /**
- * base: the page without a query, "" for this one. Names and values of controls, in the same order.
+ * Returns the link. base: the page without a query, "" for this one. Names and values of controls in the same order.
  * @param {string} base
  * @param {string[]} names
  * @param {unknown[]} values
  */
 function linkFor(base, names, values) {
   const place = names.indexOf("prompt");
-  const chosen = values.map((value, i) => (i === place ? value || questionOnShow() : value)); // a conversation empties the box
+  const chosen = values.map((value, i) => (i === place ? value || questionOnShow() : value)); // in a conversation the box is empty
   return `${base || location.origin + location.pathname}?${queryOf(names, chosen)}`;
 }
 
 /**
- * Called by the button; the sentence that it shows.
+ * Called by the button. Returns the sentence that it shows.
  * @param {string} base
  * @param {string[]} names
  * @param {unknown[]} values
@@ -142,11 +142,11 @@ async function share(base, names, values) {
 
 /** @type {Record<string, string>} */
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
-const DESK = "#desk"; // the controls beside the race view
+const DESK = "#desk"; // the controls next to the race view
 
-// Answers the function that the page calls whenever a box changes, whoever changed it.
-// Tells the views that show results what visitors do beside them: what stands in the prompt's box, so that they can say
-// when it is another prompt, and that something else was chosen, so that a refusal does not outlive what it was about.
+// Returns the function that the page calls whenever a prompt's box changes. Tells the views with results what the box
+// contains, so that they can show when it is another prompt; and that a control was used, so that they remove an old
+// error message.
 function mountPrompt() {
   /** @type {Record<string, string>} */
   const wanted = {};
@@ -171,8 +171,8 @@ function mountPrompt() {
   };
 }
 
-// On a phone the knobs stand in a bar at the bottom edge, of which only Run and Stop are open; a button opens the rest,
-// and running folds it again. Wider pages show everything and have no such button (page.css).
+// On a phone the controls are in a bar at the bottom edge, folded except Run and Stop. A button opens the rest, and
+// running folds it again. Wider pages show everything and have no such button (page.css).
 /** @param {HTMLElement} row */
 function fold(row) {
   const live = /** @type {HTMLElement} */ (document.getElementById("live"));
@@ -190,7 +190,7 @@ function fold(row) {
   row.append(opener);
 }
 
-// What runs, by the row with its Run and Stop.
+// Selectors of running views, by the row with their Run and Stop.
 const RUNNING = {
   go: "#race .mars-race:is([data-state=running], [data-state=slow], [data-state=waiting])",
   "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
@@ -199,7 +199,7 @@ const RUNNING = {
 };
 const OPENING = "#race .mars-race[data-opening=true]";
 
-// Writes where style asks for it how the views stand: what runs, and whether the page still opens.
+// Writes the views' state as data attributes for the style sheet: what is running, and whether the page still opens.
 function mountStates() {
   /** @type {(id: string, name: string, selector: string) => void} */
   const mark = (id, name, selector) => {
@@ -215,10 +215,10 @@ function mountStates() {
   new MutationObserver(look).observe(document.body, { subtree: true, attributeFilter: told });
 }
 
-const PLACES = ["tau", "block_size", "aim", "lossless", "pace", "presets"]; // what is explained: ids of controls
+const PLACES = ["tau", "block_size", "aim", "lossless", "pace", "presets"]; // ids of controls with a help button
 
-// Puts the ⓘ of each control beside it. Gradio builds its controls late, and some anew (B, where a checkpoint has a
-// choice of it), so the desk is looked over again whenever it changes.
+// Adds a help button ⓘ to each control. Gradio builds its controls late and rebuilds some (B, when the checkpoint
+// changes), so this checks the controls again at each change.
 function mountHelp() {
   whenThere(
     () => document.querySelector(DESK),
@@ -240,7 +240,7 @@ function place(desk) {
   }
 }
 
-// A link may bring a run: it is shown as soon as the view stands. One that names a set to review opens its tab.
+// Opens what the page's link contains: a run is shown as soon as the view exists; a review set opens its tab.
 function mountLink() {
   if (!location.hash) return;
   if (location.hash.startsWith("#review="))
@@ -254,7 +254,7 @@ function mountLink() {
   );
 }
 
-// The τ of the Live tab as a lens: moving it is told to the race view, which looks through it while no run is going on.
+// The τ slider of the Live tab also sets the race view's lens, which applies while no run is in progress.
 function mountLens() {
   document.addEventListener("input", (event) => {
     if (!(event.target instanceof HTMLInputElement) || !targetOf(event).closest("#tau")) return;
@@ -263,8 +263,8 @@ function mountLens() {
   });
 }
 
-// Opens the page of the API where the address asks for it. Gradio 6 takes ?view=api for an open page, but loads that page
-// only when the button in its footer is pressed: pressed once it closes what is not there, pressed again it opens.
+// Opens the API page if the address has ?view=api. Gradio 6 then treats that page as open, but only loads it when the
+// footer button is pressed: the first press closes it, the second opens it.
 function mountApi() {
   if (new URLSearchParams(location.search).get("view") !== "api") return;
   const look = () => /** @type {HTMLElement | null} */ (document.querySelector("footer button.show-api"));
@@ -274,20 +274,20 @@ function mountApi() {
   });
 }
 
-// What a view asks of the page: another run of what it shows, or one that goes on from a token of it. Knows the names of the
-// controls; whether their values make sense is the server's affair.
+// Requests from a view: another run of what it shows, or a branch from one of its tokens. The server validates the
+// settings.
 //
 const ANSWERED = ["run", "branch"];
 const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].label && name !== "max_new_tokens",
 );
-const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // which act on all methods
+const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // they apply to all methods
 
 /** @type {Order | null} */
 let ordered = null;
 
 /**
- * The run that is asked for: prompt, checkpoint and given tokens of the run on show, settings, lanes.
+ * Returns the requested run: prompt, checkpoint and given tokens of the displayed run, settings, lanes.
  * @param {AskDetail} given
  * @param {Run} run
  */
@@ -310,7 +310,7 @@ function orderOf({ kind, lane, token, id, settings }, run) {
 }
 
 /**
- * Where a branch leaves a run, in words.
+ * Describes where a branch leaves a run.
  * @param {Run} run
  * @param {AskDetail} given
  */
@@ -325,7 +325,7 @@ function forkOf(run, { lane, token, id }) {
 }
 
 /**
- * The lane of a run that is meant, else its main one.
+ * Returns the requested lane of a run, or its main one.
  * @param {Run} run
  * @param {AskDetail["lane"]} lane
  */
@@ -335,7 +335,7 @@ function laneOf(run, lane) {
 }
 
 /**
- * A branch is raced by the run's main method, against the token that stood there: a text that ended there cannot go on.
+ * A branch by the run's main method is compared with the token that it replaces, unless that token ended the text.
  * @param {Lane} from
  * @param {Lane} main
  * @param {number} place
@@ -348,7 +348,7 @@ function raced(from, main, place) {
 }
 
 /**
- * The settings that a lane obeys: those that do not act on it are not told to the page's controls.
+ * Returns the settings that the lane's method uses; the other controls of the page do not change.
  * @param {Lane} lane
  */
 function obeyed({ settings, facts }) {
@@ -357,7 +357,7 @@ function obeyed({ settings, facts }) {
 }
 
 /**
- * The run of a way that was measured elsewhere: a prompt and a checkpoint, none of the run on show.
+ * Returns the run of a method that was measured elsewhere: it has its own prompt and checkpoint.
  * @param {WayDetail} given
  * @returns {Order}
  */
@@ -370,7 +370,7 @@ const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
 });
 
 /**
- * The new values of the page's controls, in the order of their names; what nobody chose stays as it is.
+ * Returns the new values of the page's controls, in the order of their names; the others stay as they are.
  * @param {Order} given
  * @param {string[]} names
  * @param {unknown[]} now
@@ -385,7 +385,7 @@ function filled({ checkpoint, settings, view }, names, now) {
 }
 
 /**
- * The race view stands in the first tab; what is asked elsewhere is shown there.
+ * Shows the race view, which is in the first tab.
  * @param {Element} target
  */
 function showLive(target) {
@@ -396,7 +396,7 @@ function showLive(target) {
 }
 
 /**
- * Called by the hidden button: what it sends, then the values of the controls.
+ * Called by the hidden button. Returns the request and the values of the controls.
  * @param {string[]} names
  * @param {unknown[]} now
  */
@@ -411,9 +411,9 @@ function asked(names, now) {
 }
 
 /** @type {unknown[] | null} */
-let kept = null; // the controls as they were before the tour moved them
+let kept = null; // the controls before the tour changed them
 
-// Moves the controls back to where they were, and runs nothing.
+// Sets the controls back to these values, without running anything.
 function giveBack() {
   if (!kept) return;
   ordered = null;
@@ -434,7 +434,7 @@ function mountAsks() {
 }
 
 /**
- * A run that is there already, shown with everything that Live shows of one.
+ * Shows a finished run in the Live tab, with all its panels.
  * @param {string} value
  * @param {Element} target
  */

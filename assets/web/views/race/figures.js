@@ -1,5 +1,5 @@
-// The row of figures, the line of hardware, the status sentence, the legend, the heads of the panes.
-// Text only; every number is a fold of the lanes.
+// The row of figures, the line about hardware, the status sentence, the legend. Text only; every number is a fold of
+// the lanes.
 
 import { find, make, put, toggle } from "../../core/dom.js";
 import { folds, loopRemark } from "../../core/folds.js";
@@ -20,7 +20,7 @@ const SMALL = [
 ];
 
 /**
- * A large number with its name above it, its unit and a remark beneath.
+ * A large number with its name above, its unit, and a remark below.
  * @param {string} key
  * @param {string} name
  * @param {string} unit
@@ -39,7 +39,7 @@ export function bigFigure(key, name, unit) {
 }
 
 /**
- * A speedup as a large number: its words, and beneath them its range and what to do about it.
+ * Draws a speedup as a large number, with its range and a recommendation below.
  * @param {ReturnType<typeof bigFigure>} cell
  * @param {Speedup} found
  * @param {string} name
@@ -52,7 +52,7 @@ export function drawSpeedup({ list, title, number, unit, sub }, found, name) {
   put(unit, words);
   const said = [speedupRange(found), speedupRemark(found)].filter(Boolean).join("; ");
   put(sub, said);
-  sub.title = said; // narrow pages cut it
+  sub.title = said; // narrow pages truncate it
 }
 
 export class Figures {
@@ -128,7 +128,7 @@ const ENDS = {
 };
 
 /**
- * How soon the first token came, and how much of the prompt did not have to be computed for it.
+ * Describes how soon the first token came, and how much of the prompt came from the KV cache.
  * @param {Lane} main
  * @param {Lane | undefined} beside
  */
@@ -145,9 +145,9 @@ const ALONE = "Running: the clock counts its passes.";
 const TURNS = "Running in turns: each clock counts its own passes.";
 
 /**
- * [state, sentence] of the whole run; states are what data-state of the root says.
+ * Returns [state, sentence] of the whole run; states are the values of the root's data-state.
  * @param {Run | null} run
- * @param {Playhead} playhead how much of it is shown
+ * @param {Playhead} playhead position in the run
  * @returns {[state: string, sentence: string]}
  */
 export function statusOf(run, playhead) {
@@ -163,7 +163,7 @@ export function statusOf(run, playhead) {
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || "Waiting for the first forward."];
   if (run.pace > 0) {
-    const times = short(run.pace + 1, 1); // a rest of N forwards after each makes it N + 1 times slower
+    const times = short(run.pace + 1, 1); // a pause of N forwards after each makes it N + 1 times slower
     const rests = "the engine rests between passes while the clocks stand still";
     return ["slow", `Slow motion, ${times} times slower: ${rests}.`];
   }
@@ -214,7 +214,7 @@ export function buildLegend(element, onCounts, isOn) {
 
 const PAUSE = 1000; // milliseconds
 
-// What a race tells screen readers: at most one polite sentence per second.
+// Messages of a race for screen readers: at most one polite sentence per second.
 export class Voice {
   /** @param {HTMLElement} element */
   constructor(element) {
@@ -225,7 +225,7 @@ export class Voice {
   /**
    * @param {string} state
    * @param {string} sentence
-   * @param {Lane} main as it is shown
+   * @param {Lane} main in its displayed state
    * @param {Playhead} playhead
    */
   say(state, sentence, main, playhead) {

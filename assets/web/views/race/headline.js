@@ -1,5 +1,5 @@
-// What a race by passes comes to, in one sentence, and beneath it whom that is owed to and how it was in seconds. Words
-// alone; every number is a fold of the lanes as they are shown.
+// The result of a race in passes, in one sentence, with who saved the passes and the result in seconds below. Words
+// only; every number is a fold of the lanes in their displayed state.
 
 import { button, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
@@ -16,12 +16,12 @@ const passes = (number) => counted(number, "pass", "passes");
 const titled = ({ title }) => `${title[0].toUpperCase()}${title.slice(1)}`;
 
 /**
- * What comes first is the main lane's; then what the others needed, or where they are while they still run. Passes of the
- * same text are compared as totals, those of different texts per token. Where a text repeats itself that comes first, and
- * everything counts up to there.
+ * Returns the main lane's result, then that of the others, or their state while they run. Passes for the same text are
+ * compared as totals, otherwise per token. If a text repeats itself, that comes first, and all figures count up to
+ * there.
  * @param {Lane} main
  * @param {Lane[]} others
- * @param {Compared | null} found of the two texts, where there are two
+ * @param {Compared | null} found comparison of the texts, if there are two
  * @returns {[first: string, rest: string]}
  */
 export function headlineOf(main, others, found) {
@@ -51,7 +51,8 @@ export function headlineOf(main, others, found) {
 export const paceText = (main) => (main.steps.length ? `${figure(folds.perForward(main))} tokens per pass` : "");
 
 /**
- * Whether the page around can run a lane again: there is one, and no conversation or given text came before the prompt.
+ * Whether the page can run the lane again: it has a form, and neither a conversation nor given text preceded the
+ * prompt.
  * @param {Lane} main
  */
 const canRepeat = ({ end, header }) =>
@@ -69,7 +70,7 @@ export class Headline {
     this.main = null;
   }
 
-  // Asks the page to run the prompt again with the same settings.
+  // Requests another run of the prompt with the same settings.
   measureAgain() {
     if (!this.main) return;
     const { prompt, checkpoint, settings } = headerOf(this.main);

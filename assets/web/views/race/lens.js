@@ -1,5 +1,6 @@
-// τ as a lens: while no run is going on, a threshold shows the finished text in the groups that it would have made.
-// Recolours the MARS text and says in a caption what of it is exact. While text streams τ steers, and the lens is off.
+// τ as a lens: while no run is in progress, shows the finished text in the groups that another threshold would have
+// made. Recolours the MARS text and explains in a caption which part is exact. During a run τ steers instead, and the
+// lens is off.
 
 import { button, make, put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -39,7 +40,7 @@ export class Lens {
     this.view.schedule();
   }
 
-  // For another run.
+  // Resets for another run.
   clear() {
     this.text = null;
     this.tau = NaN;
@@ -65,20 +66,20 @@ export class Lens {
   }
 }
 
-// A text in other groups than those in which it was written: classes on its tokens, so that nothing moves.
+// Shows a text in other groups than it was written in: only classes of tokens change, so nothing moves.
 class LensText {
   /** @param {TokenView} view */
   constructor(view) {
     this.view = view;
     /** @type {string[]} */
-    this.drawn = []; // class of each token, so that dragging touches only what changes
+    this.drawn = []; // class of each token, so that dragging changes only what is different
   }
 
   /** @param {LensGroup[]} groups */
   draw(groups) {
     const { element, lane, tokens } = this.view;
     element.classList.add("rv-lens");
-    let before = -1; // the latest token with a count beneath it
+    let before = -1; // the latest token with a count below it
     for (const { first, count, isGuess, isFirst } of groups) {
       const fill = count > 1 ? `rv-l${Math.min(count, 5)}` : "";
       const place = count > 1 ? countPlace(lane.tokens, first, count, before) : -1;

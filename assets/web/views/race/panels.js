@@ -1,5 +1,5 @@
-// The panels below the charts: a list of tabs, of which one is open. Knows when a panel has to draw again, not what.
-// A panel is a class of assets/web/panels/: static id, static title, constructor(element, view), draw().
+// The panels below the charts: tabs of which one is open. Decides when a panel has to redraw. A panel is a class of
+// assets/web/panels/: static id, static title, constructor(element, view), draw().
 
 import { attribute, button, isModified, make, watchSight } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
@@ -12,7 +12,7 @@ import { WhyPanel } from "../../panels/why.js";
 const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel, LayersPanel];
 /** @type {Record<string, number>} */
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-let opened = ""; // the tab chosen last, for every view as long as the page lives
+let opened = ""; // the tab chosen last, for all views until the page is closed
 let counted = 0;
 
 export class Panels {
@@ -88,7 +88,7 @@ export class Panels {
     tab.button.focus();
   }
 
-  // Draws after the frame that asked: text and panel together would hold the page up for longer than is felt.
+  // Draws after the frame that requested it: drawing text and panel together would block the page noticeably.
   later() {
     this.timer ??= setTimeout(() => {
       this.timer = null;
@@ -96,7 +96,8 @@ export class Panels {
     });
   }
 
-  // Draws the open panel if something changed that it may speak of; out of sight, as a run begins and once it stands still.
+  // Redraws the open panel if its data may have changed; while it is not visible, only at the start and the end of a
+  // run.
   draw() {
     const { view, current } = this;
     if (!current || !view.run || !view.run.lanes.length) return;

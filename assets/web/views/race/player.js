@@ -1,7 +1,7 @@
-// The bar that moves through a run: play and pause, step, to either end, a scrubber, which in passes stands on their skyline,
-// and how fast it goes: passes per second, or speeds of the measured clock. Moves one number (playhead.js) and tells `moved`
-// where a reader or a replay did, and `landed`, in a frame, that the next place is to be drawn; draws itself from it. Knows no
-// text, figures or charts.
+// The player's bar: play and pause, single steps, first and last position, a scrubber (with the skyline if the clock is
+// passes), and the speed: passes per second, or a factor of the measured clock. It changes one number (playhead.js). It
+// calls `moved` when the reader or a replay changed it, and `landed`, within a frame, when the next position has to be
+// drawn.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -16,7 +16,7 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
-export const SLOWEST = 0.05; // of the measured speed: slow enough to see each forward of a small model
+export const SLOWEST = 0.05; // factor of the measured speed: slow enough to see each forward of a small model
 /** @type {Record<"passes" | "seconds", [name: string, speed: number, title: string][]>} */
 const SPEEDS = {
   passes: [
@@ -33,18 +33,18 @@ const SPEEDS = {
     ["2×", 2, "twice the measured speed"],
   ],
 };
-const CATCH_UP = 2; // of the beats that wait, so many times per second: a live run is half a second behind at most
-const RUSH = 3; // in passes: so many times faster once the main lane has ended, for what is left is known
-const HURRY = 20; // passes per second beyond which nobody sees a single one land
-const FRAME = 45; // milliseconds at least between two beats that are drawn: the machine that draws them decodes too
-const AHEAD = 10; // milliseconds before one is due that its frame is asked for
-const REST = 0.7; // seconds that a forward is shown, by step
-const LONGEST = 0.25; // seconds a frame may count for: a page that was hidden does not leap
+const CATCH_UP = 2; // passes per second for each waiting pass: a live run is at most half a second behind
+const RUSH = 3; // speed-up in passes after the main lane has ended
+const HURRY = 20; // passes per second above which single ones cannot be seen
+const FRAME = 45; // minimum milliseconds between two drawn passes: the same machine also decodes
+const AHEAD = 10; // milliseconds before a pass is due to request its frame
+const REST = 0.7; // seconds that a forward is shown when stepping automatically
+const LONGEST = 0.25; // maximum seconds that a frame may count, so that a hidden page does not jump
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
 
 export class Player {
   /** @type {Playhead} */
-  playhead; // shown only while there is one
+  playhead; // the bar is shown only while there is one
   /** @type {number} */
   frame;
   /** @type {number} */
@@ -64,8 +64,8 @@ export class Player {
     this.landed = landed;
     this.isPlaying = false;
     this.isShown = false;
-    this.rate = 0; // passes per second of late, 0 by step
-    this.drawnAt = -1; // the place that was drawn last
+    this.rate = 0; // recent passes per second, 0 when stepping
+    this.drawnAt = -1; // the position drawn last
     this.speeds = { passes: 8, seconds: 1 };
     this.skyline = new Skyline();
     attribute(element, { role: "group", "aria-label": "Replay" });
@@ -115,7 +115,7 @@ export class Player {
   }
 
   /**
-   * A span of time on the scrubber: what is zoomed or chosen in the charts, where the faster lane ended.
+   * Marks a span of time on the scrubber: the zoom, the chosen forward, or where the faster lane ended.
    * @param {string} kind
    * @param {Span | null | undefined} span
    */
@@ -139,7 +139,7 @@ export class Player {
     this.element.hidden = !playhead;
   }
 
-  // How fast it goes by the clock in force.
+  // The speed on the current clock.
   get speed() {
     return this.speeds[this.playhead.clock.name];
   }
@@ -148,19 +148,19 @@ export class Player {
     this.speeds[this.playhead.clock.name] = speed;
   }
 
-  // How far the scrubber goes.
+  // The end of the scrubber.
   get extent() {
     const { clock, length } = this.playhead;
     return clock.name === "passes" && length ? Math.max(length, this.skyline.columns) : length;
   }
 
-  // Whether the run moves on as it is: played, or followed while more of it comes or is still to land.
+  // Whether the run moves by itself: it is played, or followed while more of it arrives.
   get isMoving() {
     const { isAtEnd, isFollowing, isLive } = this.playhead;
     return this.isPlaying || (isFollowing && (isLive || !isAtEnd));
   }
 
-  // A run that is followed comes on beat by beat, however many came together.
+  // A followed run is shown pass by pass, however many arrived together.
   land() {
     if (this.stillness.matches) return;
     this.playhead.drawn = 0;
@@ -197,12 +197,12 @@ export class Player {
     this.moved();
   }
 
-  // Whether beats come faster than they can be told apart.
+  // Whether passes are too fast to be seen one by one.
   get isHurried() {
     return this.rate > HURRY;
   }
 
-  // In passes nothing moves between two beats, so that no frame is asked for before the next is due.
+  // With the clock passes nothing changes between two passes, so no frame is requested before the next is due.
   nextTick() {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
@@ -230,12 +230,12 @@ export class Player {
     this.nextTick();
   }
 
-  // The beat that is there, a half further where nothing of what came is left to land.
+  // The current pass, and a half more if all received passes are shown.
   get place() {
     return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }
 
-  // A run that comes on by itself leaves alone what a reader chose.
+  // A run that moves by itself does not change what the reader chose.
   /** @param {boolean} isLanding */
   comeTo(isLanding) {
     if (!isLanding) this.moved();
@@ -268,7 +268,8 @@ export class Player {
   }
 
   /**
-   * Space plays from anywhere in the view that has no use for it; arrows, Home and End move where this bar has focus.
+   * Space plays from anywhere in the view that does not use it; arrow keys, Home and End work while this bar has the
+   * focus.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -322,7 +323,7 @@ export class Player {
   }
 
   /**
-   * While the run moves by itself, a reader of the screen hears of it at most once a second.
+   * While the run moves by itself, screen readers are updated at most once a second.
    * @param {string} text
    */
   describe(text) {

@@ -1,4 +1,4 @@
-// What happens where a reader points, in a text or a chart: the card, the line in the charts, the lit forward.
+// Actions when the reader points at a text or a chart: the card, the line in the charts, the highlighted forward.
 
 import { make, put, targetOf } from "../../core/dom.js";
 import { endIds, proposalRows } from "../../folds/proposals.js";
@@ -15,14 +15,14 @@ export class Pointing {
     /** @type {TokenView | undefined} */
     this.lit = undefined;
     /** @type {TokenView | null} */
-    this.held = null; // the text whose card stays where it is
+    this.held = null; // the text whose card is pinned
     view.root.ownerDocument.addEventListener("pointerdown", ({ target }) => {
       if (this.held && target instanceof Element && !view.card.element.contains(target)) this.leave();
     });
   }
 
   /**
-   * What the pointer comes over changes no card that is held.
+   * Shows a token's card, unless a card is pinned.
    * @param {TokenView} text
    * @param {number} index
    * @param {Element} anchor
@@ -36,7 +36,7 @@ export class Pointing {
   }
 
   /**
-   * The card of a token stays, and its other tokens are buttons, until something else is pressed.
+   * Pins the card of a token; its runners-up become buttons. Another press releases it.
    * @param {TokenView} text
    * @param {number} index
    * @param {Element} anchor
@@ -51,7 +51,7 @@ export class Pointing {
   }
 
   /**
-   * The runners-up of a token, where the page lets one go on with them.
+   * Returns the runners-up of a token if the page supports branches.
    * @param {Lane} lane
    * @param {number} index
    * @returns {Others | null}
@@ -76,7 +76,7 @@ export class Pointing {
   }
 
   /**
-   * Tab goes from a text into the card that is held for it and back, Escape lets go of it.
+   * Tab moves from a text into its pinned card and back; Escape releases the card.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -129,7 +129,7 @@ export class Pointing {
   }
 
   /**
-   * A forward chosen in a chart; its text takes the focus, so that the keyboard goes on from there.
+   * Chooses a forward in a chart and focuses its text, so that the keyboard continues there.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -149,17 +149,17 @@ export class Pointing {
 }
 
 const SPACE = "␣";
-const WIDEST = 140; // pixels of the last ghost in a line
+const WIDEST = 140; // pixels of a line's last ghost
 
-// What the masks of a forward had proposed, as ghosts under the places they were for: the tokens that were then written
-// stand above them. Lies over the text and moves nothing.
+// Shows the proposals of a forward's masks as ghosts below the tokens that were written at their places. The layer
+// covers the text and moves nothing.
 class Masks {
   constructor() {
-    this.layer = make("div", { class: "rv-masks", "aria-hidden": true }); // the card and "Why here?" say it
+    this.layer = make("div", { class: "rv-masks", "aria-hidden": true }); // the card and "Why here?" have the same content
   }
 
   /**
-   * Shows what forward `index` proposed and did not take at once; gives the lowest line of it on the page, if there is any.
+   * Shows what forward `index` proposed without accepting it at once. Returns the lowest such line on the page, if any.
    * @param {TokenView} view
    * @param {number} index
    * @param {Set<number>} ends
@@ -190,7 +190,7 @@ class Masks {
 }
 
 /**
- * What was proposed and not taken at once, or was a draft that AR replaced.
+ * Whether it was proposed and not accepted at once, or was a draft that AR replaced.
  * @param {ProposalRow} row
  */
 const isGhost = (row) => row.draft !== undefined || (row.verdict !== null && row.verdict !== "unwritten");

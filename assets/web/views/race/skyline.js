@@ -1,20 +1,20 @@
-// The skyline of passes: a column for each, MARS above the line and the other lanes below it, a square for each token in the
-// colour and pattern of whoever proposed it. Stands behind the scrubber, so that a place in it is a place in the run.
+// The skyline of passes: a column for each pass, MARS above the line and the other lanes below, a square for each token
+// in the colour and pattern of its proposer. It is behind the scrubber, at the same scale.
 
 import { attribute, make, shape } from "../../core/dom.js";
 import { mainLane, sourcesOf } from "../../core/folds.js";
 import { SOURCES } from "../../core/sources.js";
 
-const LEAST = 40; // columns that there is room for while a run is short
-const TALLEST = 6; // squares of a lane below the line, at most
-const GAP = 0.12; // of a square, at each side
-const FEW = 400; // columns above which no gap could be seen
+const LEAST = 40; // minimum number of columns, for short runs
+const TALLEST = 6; // maximum squares of a lane below the line
+const GAP = 0.12; // of a square, on each side
+const FEW = 400; // columns above which gaps are not visible
 const DENSE = 120; // columns above which outlines are thin
-const LINE = 0.7; // squares of room for the line
-const ROW = 13; // pixels of a square in height, where there is room for all
+const LINE = 0.7; // height of the line in squares
+const ROW = 13; // pixels of a square's height, if there is enough space
 
 /**
- * Squares of each kind as the path of an SVG, in columns and rows: x to the right by passes, y down from the top.
+ * Returns the squares of each kind as an SVG path, in columns and rows: x to the right by passes, y down from the top.
  * @param {Lane[]} lanes the main one first
  * @returns {{ columns: number, rows: number, line: number, paths: Record<string, string> }}
  */
@@ -29,7 +29,7 @@ export function skylineOf([main, ...others]) {
   /** @type {(lane: Lane, place: (i: number) => number, most: number) => void} */
   const add = (lane, place, most) => {
     for (const step of lane.steps) {
-      // AR's own stands nearest to the line, and what was given beside it above.
+      // AR's own token is nearest to the line, drafted ones follow outwards.
       const own = sourcesOf(lane, step).sort((a, b) => Number(b === "ar") - Number(a === "ar"));
       own.slice(0, most).forEach((source, i) => {
         const [x, y, side] = [step.index + gap, place(i) + gap, 1 - 2 * gap];
@@ -76,6 +76,6 @@ export class Skyline {
     this.columns = columns;
   }
 
-  // Which columns there are: the scrubber goes as far.
+  // Number of columns; the scrubber has the same range.
   columns = LEAST;
 }

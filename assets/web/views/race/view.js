@@ -1,5 +1,5 @@
-// The race view: binds the feed to lanes, panes, figures, charts, cards and panels; draws once a frame.
-// One number says where a reader stands (playhead.js); everything is drawn for it.
+// The race view: passes the feed to lanes, panes, figures, charts, cards and panels; draws once a frame. One number is
+// the position in the run (playhead.js); everything is drawn for it.
 
 import { Charts } from "../../charts/charts.js";
 import { CLOCKS } from "../../core/clocks.js";
@@ -21,7 +21,7 @@ import { Player } from "./player.js";
 import { Pointing } from "./pointing.js";
 
 /**
- * A race view as its parts see it: they are drawn only while there is a run.
+ * The race view's type for its parts, which are drawn only while there is a run.
  * @param {RaceView} view
  */
 const asView = (view) => /** @type {View} */ (/** @type {unknown} */ (view));
@@ -30,7 +30,7 @@ export class RaceView extends LineView {
   /** @type {Run | null} */
   run = null;
   /** @type {Focus | null} */
-  selected = null; // { lane, step }: the forward that was chosen, by its index
+  selected = null; // { lane, step }: the chosen forward, by its index
   /** @type {Pane[]} */
   entries;
   /** @type {Playhead} */
@@ -64,11 +64,11 @@ export class RaceView extends LineView {
       () => this.moved(),
       () => this.drawFrame(),
     );
-    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // "passes": of a file, which opens no page
+    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // "passes" in a file, which opens no page
     this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
     this.beat = new Beat(find(root, ".rv-beat"));
     this.headline = new Headline(find(root, ".rv-headline"));
-    this.isFresh = false; // of the run on show nothing has been drawn yet
+    this.isFresh = false; // nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.panels = new Panels(find(root, ".rv-panels"), asView(this));
     find(root, ".rv-top").append(runMenu(asView(this)));
@@ -83,7 +83,7 @@ export class RaceView extends LineView {
     this.now.fault = sentence;
   }
 
-  // The run on show, where there is one for sure.
+  // The current run; only called when there is one.
   get now() {
     return /** @type {Run} */ (this.run);
   }
@@ -137,7 +137,7 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Draws by the other clock from now on, this run and those that follow.
+   * Switches to the other clock, for this run and those that follow.
    * @param {Clock} clock
    */
   goBy(clock) {
@@ -149,20 +149,20 @@ export class RaceView extends LineView {
     return this.moved();
   }
 
-  // How many forwards of the main lane are shown: all of them, or up to the place in a replay.
+  // The number of displayed forwards of the main lane: all of them, or up to the position in a replay.
   get at() {
     return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.now)) : 0;
   }
 
   /**
-   * A lane as it is shown now.
+   * Returns a lane at its displayed state.
    * @param {Lane} lane
    */
   shown(lane) {
     return lane.at(this.playhead.shown(lane));
   }
 
-  // The forward that panels speak of: the chosen one, else the last one shown. `step` is its index, -1 before the first.
+  // The forward for panels: the chosen one, otherwise the last displayed one. `step` is its index, -1 before the first.
   get focus() {
     const { selected } = this;
     if (selected && selected.step < this.playhead.shown(selected.lane)) return selected;
@@ -171,7 +171,7 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Chooses a forward (its index), and brings it into sight where a replay has not come to it; null lets go.
+   * Chooses a forward by its index, and moves a replay to it if necessary; null deselects.
    * @param {Lane | null} lane
    * @param {number} [step]
    */
@@ -199,7 +199,7 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Asks the page for what a trace cannot give; whether somebody answers. The page lists in `mars.answers` what it answers.
+   * Sends the page a request for what a trace cannot provide; returns whether the page supports it (`mars.answers`).
    * @param {string} kind
    * @param {object} data
    */
@@ -238,7 +238,7 @@ export class RaceView extends LineView {
 
   draw() {
     const { root, run } = this;
-    this.opening.follow(); // it may move the playhead, of which all below speaks
+    this.opening.follow(); // may move the playhead, on which everything below depends
     const [state, sentence] = statusOf(run, this.playhead);
     attribute(root, {
       "data-run": run ? run.id : "",
@@ -255,7 +255,7 @@ export class RaceView extends LineView {
     const main = mainLane(run);
     if (this.isFresh && !this.feed.lines.length) {
       this.isFresh = false;
-      if (!this.playhead.isLive) this.playhead.drawn = Infinity; // it came whole: nothing lands
+      if (!this.playhead.isLive) this.playhead.drawn = Infinity; // a complete run is shown at once
     }
     attribute(root, { "data-at": this.at });
     const { isHurried, isMoving, stillness } = this.player;
@@ -280,8 +280,8 @@ export class RaceView extends LineView {
     if (!isHeard && !this.opening.sentence) this.voice.say(state, sentence, this.shown(main), this.playhead);
   }
 
-  // The one time axis: what is zoomed or chosen anywhere is so in the charts, on the scrubber and in the text, and where the
-  // faster lane ended the other's place is kept. The charts hold the zoom.
+  // Synchronises the time axis: a zoom or a chosen forward is shown in the charts, on the scrubber and in the text; the
+  // other lane's position when the faster one ended is marked. The charts store the zoom.
   drawAxis() {
     const { charts, entries, now, player, selected } = this;
     const { zoom } = charts;
@@ -304,7 +304,7 @@ export class RaceView extends LineView {
     this.schedule();
   }
 
-  // Charts are drawn again for new forwards, not for another place among them.
+  // Charts are redrawn for new forwards, not for another position.
   refreshCharts() {
     const state = this.now.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
     if (state !== this.charted) this.charts.refresh();
@@ -312,8 +312,8 @@ export class RaceView extends LineView {
     this.charts.place(this.playhead);
   }
 
-  // The first difference between two texts is marked in both; of more lanes each is held against plain AR, or the first.
-  // What two have in common, where there are two.
+  // Marks the first difference between two texts in both; with more lanes, that from plain AR or the first lane.
+  // Returns the comparison of two lanes, otherwise null.
   compare() {
     const run = this.now;
     if (run.lanes.length > 2) {
@@ -321,7 +321,7 @@ export class RaceView extends LineView {
       for (const pane of this.entries)
         if (pane.lane !== reference) pane.comparedWith(reference, (lane) => this.shown(lane));
     }
-    if (run.lanes.length !== 2 || run.lanes.some(isFirst)) return null; // two ways from a token differ by design
+    if (run.lanes.length !== 2 || run.lanes.some(isFirst)) return null; // both lanes of a branch differ by design
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
     const shown = run.lanes.map((lane) => this.shown(lane));
@@ -330,7 +330,7 @@ export class RaceView extends LineView {
     return found;
   }
 
-  // The reader went to another place: what was chosen or pointed at elsewhere is let go.
+  // The position was changed: deselects what was chosen or pointed at.
   moved() {
     if (this.selected) this.choose(null);
     this.pointing.leave();
@@ -338,7 +338,7 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Escape lets go of the chosen forward before it does anything else.
+   * Escape first deselects the chosen forward.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -356,7 +356,7 @@ export class RaceView extends LineView {
 
 export const mountRaceView = mountOf(RaceView);
 
-// Which clock the lanes are drawn by: a pair of buttons, of which one is pressed.
+// Two buttons that choose the clock by which lanes are drawn.
 class ClockSwitch {
   /**
    * @param {HTMLElement} element
@@ -379,7 +379,7 @@ class ClockSwitch {
   }
 }
 
-// The beat: a dot that pulses with each pass, and its number.
+// A dot that pulses with each pass, and the pass's number.
 class Beat {
   /** @param {HTMLElement} element */
   constructor(element) {
@@ -394,18 +394,18 @@ class Beat {
    * @param {number} numLanes
    */
   draw(pass, numLanes) {
-    this.dot.dataset.tick = String(pass % 2); // the same pulse under two names: each pass begins it anew
+    this.dot.dataset.tick = String(pass % 2); // the same animation under two names, to restart it at each pass
     put(this.pass, `Pass ${pass}`);
     put(this.says, numLanes > 1 ? `each beat is one forward pass for ${numLanes > 2 ? "all" : "both"}` : "");
   }
 }
 
 const SENTENCE = "A recording, pass by pass.";
-const BREAK = 2500; // milliseconds between the end of the recording and its beginning anew
+const BREAK = 2500; // milliseconds between the end of the recording and its next start
 
-// The recording that a page opens with: its mark, the caption that says what is seen, and that it plays pass by pass, again
-// and again, as soon as it was read and is in sight. It ends with whatever a visitor does about it: another prompt, another
-// run, the player. Until then the page shows little else (data-opening). Knows the view, not the page around it.
+// The recording that a page opens with: its label and caption. It plays pass by pass, repeatedly, once it is loaded and
+// visible, until the visitor changes the prompt, runs something or uses the player. Until then the page shows little
+// else (data-opening).
 class Opening {
   /** @param {RaceView} view */
   constructor(view) {
@@ -426,7 +426,7 @@ class Opening {
   }
 
   /**
-   * A run comes on show. Only the first one opens the page, and only where things may move does it play.
+   * Called when a run is displayed. Only the first one opens the page, and it plays only if motion is allowed.
    * @param {Run} run
    */
   meet({ recorded, lanes }) {
@@ -450,7 +450,7 @@ class Opening {
     }).observe(panes);
   }
 
-  // What the view says of its state meanwhile.
+  // The view's sentence during the opening.
   get sentence() {
     return this.isDue ? SENTENCE : "";
   }
@@ -458,7 +458,7 @@ class Opening {
   // Called at each draw.
   follow() {
     const { root, run, player, playhead, wanted } = this.view;
-    if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // going on, or refused
+    if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // still running, or rejected
     const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
     if (!isWanted) root.dataset.opening = "false";
     if (!this.isDue) return;
@@ -478,7 +478,7 @@ class Opening {
     this.view.player.toggle();
   }
 
-  // It stays at its end for a moment, and as long as somebody reads in it or another tab is open.
+  // Waits at its end for a moment, and as long as the visitor reads in it or another tab is open.
   again() {
     if (this.rest) return;
     this.rest = setTimeout(() => {
@@ -493,7 +493,7 @@ class Opening {
 }
 
 /**
- * A run of which nothing was read yet.
+ * Returns a run without lines.
  * @param {RaceHead} head
  * @returns {Run}
  */

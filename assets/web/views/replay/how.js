@@ -1,4 +1,4 @@
-// How it works as a page of its own in a replay site, and the tour over it; how.html#present begins with the tour.
+// How it works as a separate page of a replay site, with the tour; how.html#present opens the tour.
 
 import { find } from "../../core/dom.js";
 import { mountExplain } from "../../explain/explain.js";

@@ -1,5 +1,5 @@
-// Pages of their own, whose data stand in the document: one around a race view, and the list of a replay site, a
-// recording per line with what it measured. Nothing is fetched.
+// Separate pages with their data in the document: a race view, and the list of a replay site with a recording and its
+// figures per line. Nothing is fetched.
 
 import { find, make, put } from "../../core/dom.js";
 import { store, stored } from "../../core/storage.js";
@@ -7,7 +7,7 @@ import { counted, figure } from "../../core/words.js";
 import { settingsText } from "../../text/card.js";
 import { mountRaceView } from "../race/view.js";
 
-// What the document carries as JSON.
+// The document's data as JSON.
 export const pageData = () => JSON.parse(document.getElementById("data")?.textContent || "{}");
 
 export function mountReplay() {
@@ -18,7 +18,7 @@ export function mountReplay() {
 }
 
 /**
- * What every page has: its title, the way back to the list, the theme.
+ * Parts of every page: its title, the link back to the list, the theme.
  * @param {string} title
  * @param {boolean} isListed
  */
@@ -39,7 +39,7 @@ function show(element, text) {
 }
 
 /**
- * Light or dark as the system is, until somebody chooses; then as chosen, here and on the next page.
+ * Light or dark as the system, until the visitor chooses; then as chosen, also on the next page.
  * @param {HTMLElement} button
  */
 function switchTheme(button) {
@@ -64,14 +64,14 @@ function switchTheme(button) {
 
 const KEY = "mars-theme";
 
-const MOST = 8; // tokens per forward that fill the height of a bar
+const MOST = 8; // tokens per forward at a bar's full height
 
 export function mountSite() {
   /** @type {{ title: string, recordings: ListedRun[] }} */
   const { title, recordings } = pageData();
   frame(title, false);
   const kinds = new Set(recordings.map((recording) => recording.circumstances));
-  const isCommon = kinds.size === 1; // said once for all of them
+  const isCommon = kinds.size === 1; // shown once for all of them
   if (isCommon) find(document, ".rp-on").textContent = [...kinds][0];
   find(document, ".rp-list").append(...recordings.map((recording) => item(recording, isCommon)));
 }
@@ -87,7 +87,7 @@ function item(recording, isCommon) {
 }
 
 /**
- * Tokens that each forward took, one bar per forward.
+ * Draws the tokens of each forward, one bar per forward.
  * @param {number[]} counts
  */
 function bars(counts) {

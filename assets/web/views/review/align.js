@@ -1,5 +1,5 @@
-// Two texts aligned by words, and a text cut into pieces that are drawn alike: by forward, by difference, by what AR
-// would have said. Pure.
+// Alignment of two texts by words, and division of a text into pieces with the same look: by forward, by difference, by
+// what AR would have chosen. Pure.
 
 import { aligned } from "../../folds/diff.js";
 
@@ -15,7 +15,7 @@ export const wordsOf = (text) =>
   }));
 
 /**
- * Where two texts differ, in order. A word that stands twice where the other has it once is called doubled.
+ * Returns where two texts differ, in order. A word that occurs twice instead of once is called doubled.
  * @param {ReviewWord[]} first
  * @param {ReviewWord[]} second
  * @returns {ReviewPlace[]}
@@ -60,7 +60,7 @@ function kindOf({ a, numA, b, numB }, first, second) {
 }
 
 /**
- * A text in pieces that are drawn alike, joined they are the text.
+ * Returns the pieces of a text; joined they are the text.
  * @param {string} text
  * @param {Pick<ReviewAnswer, "pieces" | "groups" | "otherwise"> | null} answer null for a text that has no trace, or shows none
  * @param {ReviewWord[]} words
@@ -128,7 +128,7 @@ function tokensOf({ pieces, groups, otherwise }) {
 }
 
 /**
- * The forwards of an answer as they stand in its strip: tokens of each, and whether AR would have said otherwise in it.
+ * Returns the forwards of an answer for its strip: the number of tokens, and whether AR would have chosen otherwise.
  * @param {Pick<ReviewAnswer, "groups" | "otherwise">} answer
  */
 export function stripOf({ groups, otherwise }) {

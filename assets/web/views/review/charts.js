@@ -1,5 +1,5 @@
-// What the judgements say together, as the server reckons it: charts with intervals, how reviewers agree, and how much so
-// few judgements allow to say. Automatic marks stand in a table of their own above.
+// Summary of the judgements, computed by the server: charts with intervals, agreement of reviewers, and what so few
+// judgements allow to conclude. Automatic marks are in a table of their own above.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
@@ -18,7 +18,7 @@ const CHARTS = [
 const MOST_TAGS = 5;
 
 /**
- * Plotly reads a little HTML in its texts: what people wrote is none.
+ * Escapes text for Plotly, which interprets some HTML.
  * @param {string} text
  */
 export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
@@ -34,7 +34,7 @@ const bounds = (found) => ({
 });
 
 /**
- * The ways in the order of how boldly they take tokens: AR and verified ones first, then by falling τ.
+ * Sorts the methods by how aggressively they accept tokens: AR and verified ones first, then by falling τ.
  * @param {ReviewWay[]} ways
  */
 export function byBoldness(ways) {
@@ -45,7 +45,7 @@ export function byBoldness(ways) {
 }
 
 /**
- * How far reviewers agree, in a sentence.
+ * Describes how far reviewers agree.
  * @param {ReviewFigures["agreement"]} agreement
  */
 export function agreementText({ num_reviewers, num_shared, preference, rating }) {
@@ -120,7 +120,7 @@ export class Charts {
     this.plots.show();
   }
 
-  // Nothing of it stays.
+  // Removes everything.
   clear() {
     Object.assign(this, { about: null, figures: null });
     for (const node of [this.machine, this.people, this.caution, this.agreement]) node.replaceChildren();
@@ -141,7 +141,7 @@ export class Charts {
 }
 
 /**
- * A chart as plotly takes it; null where there is nothing to draw.
+ * Returns a chart for Plotly; null if there is nothing to draw.
  * @param {string} key
  * @param {ReviewAbout} about
  * @param {ReviewFigures} figures

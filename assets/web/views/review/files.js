@@ -1,4 +1,4 @@
-// Files out and in, and an answer as a run that Live shows: what a view asks of the server for them.
+// Import and export of files, and an answer as a run for the Live tab, through the server.
 
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
@@ -16,12 +16,12 @@ const KINDS = {
 };
 
 /**
- * Saves the set and its judgements in one of the forms.
+ * Saves the set and its judgements in one of the formats.
  * @param {ReviewServer} server
  * @param {ReviewAbout} about
  * @param {Iterable<JudgementRow>} rows
  * @param {string} form
- * @param {number} way beside the reference, for a form that is about a pair
+ * @param {number} way the method compared with the reference, for a format about a pair
  */
 export async function saveFile(server, about, rows, form, way) {
   const posted = { form, rows: [...rows].map(sendable), way };
@@ -32,7 +32,7 @@ export async function saveFile(server, about, rows, form, way) {
 }
 
 /**
- * The rows of a file that are new here, and how many conflicts there were.
+ * Returns the new rows of a file and the number of conflicts.
  * @param {ReviewServer} server
  * @param {ReviewAbout} about
  * @param {JudgementRow[]} own
@@ -49,7 +49,7 @@ export async function mergedRows(server, about, own, text) {
 }
 
 /**
- * An answer as the race view reads a run, AR's own beside it where the set has that.
+ * Returns an answer as a race view's value, with AR's answer if the set has it.
  * @param {ReviewServer} server
  * @param {ReviewAbout} about
  * @param {number} number

@@ -1,5 +1,5 @@
-// What stands around the answers: the bar with set, pair and sides, and below them who judges, where that is kept and the
-// way out with it. Builds and reports; knows no set.
+// The bar above the answers (set, pair, sides), and the section below them (reviewer, storage, export). Builds and
+// reports; has no state of the set.
 
 import { newId } from "../../core/bytes.js";
 import { button, make, put } from "../../core/dom.js";
@@ -66,7 +66,7 @@ export class Bar {
     this.sets.select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
   }
 
-  /** @param {{ id: string, name: string }} own a set that this browser keeps */
+  /** @param {{ id: string, name: string }} own a set that this browser stores */
   listOwn({ id, name }) {
     const { select } = this.sets;
     if (![...select.options].some(({ value }) => value === id))
@@ -147,7 +147,7 @@ export function details(title, content, opened) {
 }
 
 /**
- * What a set is, in a line.
+ * Describes a set in a line.
  * @param {ReviewAbout} about
  */
 export function originText({ name, items, ways, made: { hardware, date = "" } }) {
@@ -162,9 +162,9 @@ export function originText({ name, items, ways, made: { hardware, date = "" } })
 }
 
 /**
- * Where judgements are.
+ * Describes where judgements are stored.
  * @param {boolean} hasKey
- * @param {boolean} canKeep whether the server would keep them for who has the key
+ * @param {boolean} canKeep whether the server would store them for a reviewer with the key
  * @param {number} unsent
  */
 export function keptText(hasKey, canKeep, unsent) {

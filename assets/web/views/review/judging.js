@@ -1,5 +1,5 @@
-// What a person says of the pair on show: preference, ratings, tags, a note. Draws what it is told and reports what is
-// pressed; keeps nothing.
+// Form for a judgement of the current pair: preference, ratings, tags, a note. Draws what it is given, reports what is
+// pressed and stores nothing.
 
 import { attribute, button, find, make, put } from "../../core/dom.js";
 import { MOST, NOTHING, TAGS, tagOf, toggled } from "./rows.js";
@@ -17,7 +17,7 @@ export class Judging {
   said = NOTHING;
 
   /**
-   * say(said): something was pressed; note(text, isDone): the note changed, or was left
+   * say(said): something was pressed. note(text, isDone): the note changed, or its field was left.
    * @param {HTMLElement} element
    * @param {{ say(said: Said): void, note(text: string, isDone: boolean): void }} report
    */
@@ -69,7 +69,7 @@ export class Judging {
   }
 
   /**
-   * names: of the answers as they stand; what was typed and is not a part of `said` yet stays in its field.
+   * names: of the answers in their present order. Typed text that is not yet part of `said` stays in its field.
    * @param {Said} said
    * @param {string[]} names
    * @param {string | undefined} draft

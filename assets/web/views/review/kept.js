@@ -1,6 +1,6 @@
-// Where judgements are: in this browser, all of them, and on the server those that it has acknowledged. A row is kept
-// here before anything else, so that reloads, crashes and other windows lose nothing; what the server has not
-// acknowledged is sent again. Notes are kept at each key while they are written.
+// Storage of judgements: all of them in this browser, and on the server those that it has acknowledged. A row is first
+// stored here, so that reloads, crashes and other windows lose nothing; rows that the server has not acknowledged are
+// sent again. Notes are stored at each key press.
 
 import { newId } from "../../core/bytes.js";
 import { store, stored } from "../../core/storage.js";
@@ -9,7 +9,7 @@ import { current, keepable, sendable, without } from "./rows.js";
 import { pathOf } from "./server.js";
 
 const SEEN = "mars-review-seen-";
-const AGAIN = 5000; // milliseconds until what could not be sent is sent again
+const AGAIN = 5000; // milliseconds before a failed request is repeated
 const HERE = "This browser does not let the page keep anything: export before you close it.";
 const FULL = "This browser has no room left: export, and judge on elsewhere.";
 
@@ -18,7 +18,7 @@ const kindOf = (what) => ({ name: `mars-review-${what}`, records: what, forbidde
 
 export class Judgements {
   /** @type {Map<string, JudgementRow>} */
-  rows = new Map(); // of the set on show
+  rows = new Map(); // of the current set
   /** @type {Map<string, JudgementRow>} */
   counting = new Map(); // by unit
   set = "";
@@ -28,7 +28,7 @@ export class Judgements {
   why = "";
 
   /**
-   * changed(): rows have come or changed, perhaps in another window.
+   * changed(): called when rows were added or changed, also in another window.
    * @param {ReviewServer} server
    * @param {() => void} changed
    */
@@ -48,7 +48,7 @@ export class Judgements {
   }
 
   /**
-   * The rows of a set. isMasked: whether the server may tell sides.
+   * Opens a set: loads its rows and exchanges them with the server. isMasked: whether the server must not reveal sides.
    * @param {{ id: string, address: string }} set
    * @param {boolean} isMasked
    */
@@ -74,7 +74,7 @@ export class Judgements {
     this.changed();
   }
 
-  // What others and other browsers have said to the server.
+  // Fetches rows that the server has from other reviewers and browsers.
   async pull() {
     if (!this.server.key) return;
     const { set } = this;
@@ -84,7 +84,7 @@ export class Judgements {
   }
 
   /**
-   * A row as the server has it, with what is known here of its sides by now.
+   * Returns a server's row with what is known here of its sides.
    * @param {Json} told
    * @param {string} set
    * @param {string[]} pair
@@ -94,7 +94,7 @@ export class Judgements {
   }
 
   /**
-   * Rows from elsewhere, as they are.
+   * Stores rows from elsewhere unchanged.
    * @param {JudgementRow[]} rows
    */
   async take(rows) {
@@ -106,7 +106,7 @@ export class Judgements {
   }
 
   /**
-   * A new row: kept here when this is done, then on its way to the server.
+   * Stores a new row, then sends it to the server.
    * @param {Omit<JudgementRow, "id" | "set" | "isSent" | "time">} said
    */
   async add(said) {
@@ -118,7 +118,7 @@ export class Judgements {
     return row;
   }
 
-  // The time, later than that of every row that is known: the order of rows is that of their times.
+  // Returns a time later than that of all known rows, since rows are ordered by time.
   now() {
     const after = this.last ? Date.parse(this.last) + 1 : 0;
     this.last = new Date(Math.max(Date.now(), after)).toISOString().replace("Z", "+00:00");
@@ -129,7 +129,7 @@ export class Judgements {
     return [...this.rows.values()].filter(({ isSent }) => !isSent).sort((a, b) => (a.time < b.time ? -1 : 1));
   }
 
-  // One after the other in their order, also those that come meanwhile; what fails stays and is sent again.
+  // Sends rows one after the other in order, including those added meanwhile. A failed row stays and is sent again.
   async send() {
     if (this.isSending || !this.server.key || !this.unsent.length) return;
     this.isSending = true;
@@ -139,7 +139,7 @@ export class Judgements {
         for (const row of rows) {
           const { row: told } = await this.server.json(`${pathOf(address)}/judgements`, { row: sendable(row) });
           const kept = this.acknowledged(told, set, row.pair);
-          if (set === this.set) this.rows.set(row.id, kept); // at once: sides may be told while it is put away
+          if (set === this.set) this.rows.set(row.id, kept); // at once: sides may be revealed while it is being stored
           await this.store.put(kept);
         }
       }
@@ -151,7 +151,7 @@ export class Judgements {
   }
 
   /**
-   * Which side was which, for masked rows: told by the server, kept from now on.
+   * Fetches the sides of masked rows from the server and stores them.
    * @param {JudgementRow[]} rows
    */
   async reveal(rows) {
@@ -166,7 +166,7 @@ export class Judgements {
   }
 
   /**
-   * A note as it stands while it is written; kept until it is a part of a row.
+   * Stores an unfinished note until it becomes part of a row.
    * @param {string} unit
    * @param {string} note
    */
@@ -183,7 +183,7 @@ export class Judgements {
 }
 
 /**
- * What is known of the sides by now.
+ * Returns what is known of a row's sides.
  * @param {JudgementRow | undefined} row
  */
 function sidesOf(row) {
@@ -192,7 +192,7 @@ function sidesOf(row) {
 }
 
 /**
- * The prompts that a stored text lists; none for a damaged one.
+ * Returns the prompts in a stored text; none if it is damaged.
  * @param {string} text
  * @returns {Set<string>}
  */
@@ -204,7 +204,7 @@ function itemsOf(text) {
   }
 }
 
-// Which prompts of a set were read with their sides in sight, ever, in this browser: masking them makes that no less.
+// Prompts of a set that were ever read in this browser with their sides visible; masking them later does not undo that.
 export class Seen {
   set = "";
   /** @type {Set<string>} */

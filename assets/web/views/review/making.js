@@ -1,5 +1,6 @@
-// New sets: prompts that are typed or brought, ways of decoding, how far the answers are. What is made stays in this
-// browser, sealed by the server, from the first answers on; pinned runs and samples of lm_eval become sets without any decoding.
+// New sets: prompts that are typed or loaded, methods, and the progress of the answers. Results are stored in this
+// browser, sealed by the server, from the first answers on. Pinned runs and lm_eval samples become sets without
+// decoding.
 
 import { button, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
@@ -10,14 +11,14 @@ import { Refusal } from "./server.js";
 import { Unfinished } from "./unfinished.js";
 
 const PROMPT_FILES = ".txt,.csv,.tsv,.json,.jsonl,.ndjson";
-const LOOK = 500; // milliseconds between two looks at how far a set is
-const AWAY = 3000; // the same while the server does not answer
+const LOOK = 500; // milliseconds between two requests for the progress
+const AWAY = 3000; // the same while the server does not respond
 const NOBODY = "The server does not answer: what it has made so far is kept, and this page goes on asking.";
 const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
 const OVER = ["done", "stopped", "failed", "gone"];
 
 /**
- * How far a set is, in words.
+ * Describes the progress of a set.
  * @param {ReviewProgress} progress
  */
 export function progressText({ state, error, num_done, num_all, refused, seconds_left }) {
@@ -43,7 +44,7 @@ export const timeText = (seconds) =>
   seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute");
 
 /**
- * Whether it is worth asking again: nobody answered, or the server is about to start or has much to do.
+ * Whether a retry makes sense: no response, or the server is starting or busy.
  * @param {unknown} error
  */
 const isAway = (error) => error instanceof Refusal && (!error.status || error.status === 429 || error.status >= 500);
@@ -52,7 +53,7 @@ export class Making {
   job = "";
 
   /**
-   * made(name, title): a set is there, under a name of the server
+   * made(name, title): a set is complete, under its name on the server
    * @param {ReviewServer} server
    * @param {ReviewSets} sets
    * @param {{ made(name: string, title: string): Promise<unknown> }} report
@@ -76,7 +77,7 @@ export class Making {
     this.file.addEventListener("change", () => this.readPrompts());
     this.firstLine = "";
     this.prompts.addEventListener("input", () => {
-      if (firstLine(this.prompts.value) !== this.firstLine) this.fileName = ""; // not the file's text any more
+      if (firstLine(this.prompts.value) !== this.firstLine) this.fileName = ""; // no longer the file's text
     });
     this.samples = make("input", { type: "file", accept: ".json,.jsonl", multiple: "", class: "rw-samples" });
     this.samples.addEventListener("change", () => this.bringSamples());
@@ -130,7 +131,7 @@ export class Making {
     const [file] = this.file.files || [];
     if (!file) return undefined;
     return this.trying(async () => {
-      this.file.value = ""; // so that the same file can be chosen again
+      this.file.value = ""; // allows choosing the same file again
       this.prompts.value = await textOf(file);
       this.fileName = file.name;
       this.firstLine = firstLine(this.prompts.value);
@@ -160,7 +161,7 @@ export class Making {
     await this.follow(name, faults);
   }
 
-  // One that an earlier visit left: still in the making, or not.
+  // Follows the unfinished set of an earlier visit, if there is one.
   resume() {
     return this.trying(async () => {
       const left = this.job ? null : await this.unfinished.last();
@@ -169,9 +170,9 @@ export class Making {
   }
 
   /**
-   * Until it is over.
+   * Follows the progress to its end.
    * @param {string} name
-   * @param {string[]} faults of the prompts' lines
+   * @param {string[]} faults in the lines of prompts
    */
   async follow(name, faults) {
     this.job = name;
@@ -191,7 +192,7 @@ export class Making {
   }
 
   /**
-   * How far it is; null while nobody answers.
+   * Returns the progress; null while the server does not respond.
    * @param {string[]} faults
    * @returns {Promise<ReviewProgress | null>}
    */
@@ -212,7 +213,7 @@ export class Making {
 
   /** @param {ReviewProgress} progress */
   async end({ state }) {
-    if (state === "gone") put(this.said, ""); // what is offered says it
+    if (state === "gone") put(this.said, ""); // the offer says it
     if (state !== "done") return this.unfinished.offer(state);
     const { id, name } = this.unfinished.set || { id: this.job, name: this.name.value };
     await this.report.made(id, name);

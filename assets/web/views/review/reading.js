@@ -1,5 +1,5 @@
-// Answers side by side: each text with what it does not share with the other, the tokens that came together, and a strip
-// of all its forwards. What is masked has its words and their differences alone, on both sides alike.
+// Answers side by side: each text with its differences from the other, its tokens grouped by forward, and a strip of
+// all its forwards. Masked answers show only their words and differences, alike on both sides.
 
 import { attribute, make, shape } from "../../core/dom.js";
 import { counted, figure, joined } from "../../core/words.js";
@@ -19,8 +19,8 @@ export const LEGEND = {
 };
 
 /**
- * What masking cannot undo.
- * @param {number} num prompts of the set that were read with their sides in sight
+ * Warns of what masking cannot undo.
+ * @param {number} num prompts of the set that were read with their sides visible
  */
 export const seenText = (num) =>
   num
@@ -32,7 +32,7 @@ export const nothingText = (isMasked) =>
   isMasked ? "The two ways wrote the same texts: all count as equal unasked." : "No prompt is in this set.";
 
 /**
- * The texts of a masked pair, and nothing else of them.
+ * Returns the texts of a masked pair, without anything else about them.
  * @param {MaskedPrompt} hidden
  * @returns {ReviewShown[]}
  */
@@ -47,8 +47,8 @@ export function maskedColumns({ left, right }) {
 /**
  * @param {ReviewAbout} about
  * @param {ReviewPrompt} prompt
- * @param {number} left a way
- * @param {number} right another
+ * @param {number} left index of a method
+ * @param {number} right index of another method
  */
 export const pairColumns = (about, prompt, left, right) => [
   columnOf(about, prompt, left, "left"),
@@ -56,10 +56,10 @@ export const pairColumns = (about, prompt, left, right) => [
 ];
 
 /**
- * The reference, and all other ways beside it.
+ * Returns the reference and all other methods.
  * @param {ReviewAbout} about
  * @param {ReviewPrompt} prompt
- * @param {number} other the one that is judged beside the reference
+ * @param {number} other the method that is compared with the reference
  */
 export function allColumns(about, prompt, other) {
   const others = about.ways.flatMap((_, way) => (way === about.reference ? [] : [way]));
@@ -81,7 +81,7 @@ function columnOf({ ways, reference }, { answers, marks }, way, side) {
 }
 
 /**
- * What was asked: what stood before it, the prompt, and an answer that came with it.
+ * Returns the nodes of the question: earlier turns, the prompt, and an answer that came with it.
  * @param {ReviewAsked} asked
  * @param {boolean} isMasked
  */
@@ -98,10 +98,10 @@ export function askedNodes({ id, prompt, system, category, turns, reference }, i
 export class Reading {
   /** @type {ReviewPlace[]} */
   places = [];
-  at = -1; // the difference that is looked at
+  at = -1; // index of the current difference
 
   /**
-   * open(way): an answer is to be shown with all panels
+   * open(way): show an answer with all panels
    * @param {HTMLElement} element
    * @param {{ open(way: number): void }} report
    */
@@ -111,7 +111,7 @@ export class Reading {
   }
 
   /**
-   * The first text is what the others are aligned with, symmetrically: each pair marks both.
+   * Aligns the other texts with the first one; each pair marks its differences in both.
    * @param {ReviewShown[]} shown
    */
   show(shown) {
@@ -159,7 +159,7 @@ export class Reading {
     return length ? `${counted(length, "difference")}: N goes to the next.` : "The words are the same.";
   }
 
-  // The next difference, or the one before: in sight in both texts.
+  // Scrolls both texts to the next or previous difference.
   /** @param {number} by */
   step(by) {
     const { length } = this.places;
@@ -176,7 +176,7 @@ export class Reading {
 }
 
 /**
- * Into the middle of the text that scrolls, without moving the page more than it must.
+ * Scrolls a node to the middle of its text, moving the page as little as possible.
  * @param {Element} node
  */
 function inSight(node) {
@@ -237,7 +237,8 @@ function pieces({ text, place, gap, otherwise }, places, isFirst) {
 }
 
 /**
- * A bar for each forward, as wide as it gave tokens; a tick where AR would have said otherwise. A press goes there.
+ * Draws a bar for each forward, as wide as its number of tokens, with a tick where AR would have chosen otherwise.
+ * Pressing a bar scrolls to it.
  * @param {ReviewAnswer} answer
  * @param {string} name
  * @param {HTMLElement} text
@@ -278,7 +279,7 @@ function stripFor(answer, name, text) {
 }
 
 /**
- * What a machine marks, in a line.
+ * Describes the automatic marks in a line.
  * @param {ReviewMark & { isReference: boolean }} mark
  */
 export function marksText(mark) {

@@ -1,4 +1,5 @@
-// Judgements as rows that are only ever added, and what of them counts: as mars_runtime/review/judgements.py has it. Pure.
+// Judgements as rows in an append-only list, and which of them count: the same rules as
+// mars_runtime/review/judgements.py. Pure.
 
 import { JUDGED } from "../../core/table.js";
 
@@ -9,7 +10,7 @@ export const MOST = JUDGED.most;
 export const NOTHING = { preference: "", ratings: [0, 0], tags: [[], []], note: "" };
 
 /**
- * What a row is about: reviewer, prompt and the two ways, whatever side they stood on.
+ * Returns the key of what a row is about: reviewer, prompt and the two methods, whatever their sides.
  * @param {Pick<JudgementRow, "reviewer" | "item" | "pair">} row
  */
 export const unitOf = ({ reviewer, item, pair }) => JSON.stringify([reviewer, item, pair]);
@@ -18,7 +19,7 @@ export const unitOf = ({ reviewer, item, pair }) => JSON.stringify([reviewer, it
 export const pairOf = (one, other) => [one, other].sort();
 
 /**
- * The latest row of each unit that was not undone.
+ * Returns the latest row of each key that was not undone.
  * @param {Iterable<JudgementRow>} rows
  * @returns {Map<string, JudgementRow>}
  */
@@ -33,7 +34,7 @@ export function current(rows) {
 }
 
 /**
- * The latest row of a reviewer that counts or did before another came over it: what undo takes away.
+ * Returns the row that undo removes: the reviewer's latest row that was not undone.
  * @param {Iterable<JudgementRow>} rows
  * @param {string} reviewer
  */
@@ -48,10 +49,10 @@ export function lastOfReviewer(rows, reviewer) {
 }
 
 /**
- * What a row says of two answers as they stand now: with its sides turned where they stood the other way round; null
- * where nobody here knows how they stood.
+ * Returns what a row says about two answers at their present sides: swapped if they were the other way round; null if
+ * their sides are unknown.
  * @param {JudgementRow} row
- * @param {{ left: string, right: string } | null} shown null: masked, where sides never change
+ * @param {{ left: string, right: string } | null} shown null: masked, then sides never change
  * @returns {Said | null}
  */
 export function saidOf(row, shown) {
@@ -70,7 +71,7 @@ export const isSaidAlike = (one, other) => JSON.stringify(bare(one)) === JSON.st
 const bare = ({ preference, ratings, tags, note }) => [preference, ratings, tags, note];
 
 /**
- * A tag as it is kept: one of the list where what was typed begins only that.
+ * Returns a tag as it is stored: the listed tag, if what was typed is the beginning of only one.
  * @param {string} typed
  */
 export function tagOf(typed) {
@@ -84,7 +85,7 @@ export const toggled = (tags, tag) =>
   tags.includes(tag) ? tags.filter((each) => each !== tag) : [...tags, tag].slice(0, MOST.tags);
 
 /**
- * A row without some of what it tells.
+ * Returns a row without some of its fields.
  * @template {keyof JudgementRow} K
  * @param {JudgementRow} row
  * @param {K[]} names
@@ -95,13 +96,13 @@ export const without = (row, ...names) =>
   );
 
 /**
- * A row as the server takes it.
+ * Returns a row as the server accepts it.
  * @param {JudgementRow} row
  */
 export const sendable = (row) => without(row, "set", "pair", "isSent");
 
 /**
- * A row of the server as the browser keeps it. pair: of a sealed one, whose sides nobody knows here.
+ * Returns a server's row as the browser stores it. pair: of a masked row, whose sides are unknown here.
  * @param {Json} told
  * @param {string} set
  * @param {string[]} pair
@@ -113,7 +114,7 @@ export function keepable(told, set, pair) {
 }
 
 /**
- * The ways that a row prefers or calls equal, as a reader of a list sees them.
+ * Describes the methods that a row prefers or calls equal, for a list.
  * @param {JudgementRow} row
  */
 export function preferredOf(row) {

@@ -1,4 +1,4 @@
-// What the Review tab asks of its server: JSON over plain routes, refusals as sentences.
+// Requests of the Review tab to its server: JSON over plain routes; errors are sentences.
 
 import { MAX_SEALED } from "../../core/table.js";
 
@@ -8,7 +8,7 @@ const AWAY = "The server does not answer: see that it runs, and try again.";
 export class Refusal extends Error {
   /**
    * @param {string} sentence
-   * @param {number} status 0 where nobody answered
+   * @param {number} status 0 if there was no response
    */
   constructor(sentence, status) {
     super(sentence);
@@ -64,7 +64,7 @@ export class Server {
   }
 
   /**
-   * A visitor's own set, sealed for the browser to keep; "" and why for one that is too large.
+   * Returns a visitor's own set, sealed for storage in the browser; if it is too large, "" and the reason.
    * @param {string} name
    * @returns {Promise<{ sealed: string, why: string }>}
    */
@@ -79,8 +79,8 @@ export class Server {
   }
 
   /**
-   * Sends a set that this browser kept. One that is too large was kept by an earlier version, and is not sent: the server
-   * may still have it.
+   * Sends a set that this browser stored. A set that is too large was stored by an earlier version and is not sent: the
+   * server may still have it.
    * @param {string} sealed
    */
   async bring(sealed) {
@@ -92,7 +92,7 @@ export class Server {
 export const pathOf = (name) => `sets/${encodeURIComponent(name)}`;
 
 /**
- * Prompts of a set, asked for once each, those beside the one on show ahead.
+ * Prompts of a set, each requested once; those next to the current one are fetched ahead.
  * @template P
  */
 export class Ahead {

@@ -1,25 +1,25 @@
-// All prompts of a set as a table that holds only the rows in sight: what a machine marks of the pair, and beside it, in
-// columns of their own, what the reviewer said. Sorted and filtered; which prompts are left is told to the view.
+// All prompts of a set as a table: automatic marks of the pair and, in columns of their own, the reviewer's judgements.
+// Only visible rows are in the document. Reports to the view which prompts are left after filtering.
 
 import { attribute, button, make, put } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
 import { TAGS, preferredOf } from "./rows.js";
 
-const HEIGHT = 32; // of a row, in pixels
-const SPARE = 8; // rows above and below those in sight
+const HEIGHT = 32; // pixels of a row
+const SPARE = 8; // rows above and below the visible ones
 
 /** @type {ReviewFilter} */
 export const ALL = { category: "", agreement: "", judged: "", tag: "", rating: "", tpf: "", text: "", sort: "" };
 
 /**
- * A prompt as the table has it. mark: of the other way; row: what the reviewer said of the pair.
+ * A row of the table. mark: of the other method. row: the reviewer's judgement of the pair.
  * @typedef {{ number: number, id: string, category: string, head: string, mark: ReviewMark | null, row: JudgementRow | null }} Line
  */
 
 /**
- * A line for each prompt that is read: not for those of a masked pair whose texts are the same.
+ * Returns a line for each prompt to read, without those of a masked pair whose texts are the same.
  * @param {ReviewListed[]} items
- * @param {number} other the way beside the reference
+ * @param {number} other the method compared with the reference
  * @param {(item: string) => JudgementRow | undefined} rowOf
  * @returns {Line[]}
  */
@@ -39,7 +39,7 @@ const SORTS = {
 };
 
 /**
- * Those that a filter leaves, in its order.
+ * Returns the lines that pass a filter, sorted.
  * @param {Line[]} lines
  * @param {ReviewFilter} filter
  */
@@ -141,7 +141,7 @@ export class Table {
   }
 
   /**
-   * The fields of the filter, with what there is to choose.
+   * Builds the fields of the filter with their choices.
    * @param {ReviewListed[]} items
    * @param {Iterable<JudgementRow>} rows
    */
@@ -195,7 +195,7 @@ export class Table {
   }
 
   /**
-   * @param {Line[]} lines those that are left, in their order
+   * @param {Line[]} lines the lines that are left, in order
    * @param {number} all
    * @param {ReviewFilter} filter
    */
@@ -213,7 +213,7 @@ export class Table {
   }
 
   /**
-   * Says anew what was judged, with no other prompts and in no other order: a row does not leave while it is looked at.
+   * Updates judgements without filtering or sorting again: a row does not move while it is being viewed.
    * @param {Line[]} lines
    */
   renew(lines) {
@@ -222,7 +222,7 @@ export class Table {
     this.draw(true);
   }
 
-  // The rows in sight alone are in the document.
+  // Draws only the visible rows.
   draw(isFresh = false) {
     if (!this.lines.length) this.body.replaceChildren();
     if (!this.scroll.clientHeight) return;

@@ -1,15 +1,15 @@
-// A set in the making as this browser keeps it, so that neither a reload nor a server that is started again costs what
-// was made: what was asked, and the answers that have come, sealed by the server. Draws what is left to do of it.
+// An unfinished set stored in this browser, so that a reload or a server restart loses nothing: the request, and the
+// answers so far, sealed by the server. Offers to continue it.
 
 import { button, make, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
 import { Refusal } from "./server.js";
 
-const LEAST = 5000; // milliseconds between two times that answers are fetched to be kept
-const LARGE = 200; // answers of a set that is too large to be fetched again and again
+const LEAST = 5000; // milliseconds between two fetches of answers for storage
+const LARGE = 200; // answers of a set that is too large to be fetched repeatedly
 
 /**
- * What became of it and what can be done, in a sentence.
+ * Describes its state and what can be done.
  * @param {OwnSet} set
  * @param {ReviewProgress["state"]} state
  */
@@ -28,12 +28,12 @@ const nameOf = ({ sealed }) => (sealed ? "Make the rest" : "Make it anew");
 export class Unfinished {
   /** @type {OwnSet | null} */
   set = null;
-  kept = -LEAST; // when answers were fetched last
+  kept = -LEAST; // time of the latest fetch
 
   /**
    * @param {ReviewServer} server
    * @param {ReviewSets} store
-   * @param {(asked: MakingAsked | { set: string }) => void} begin begins to make what was asked
+   * @param {(asked: MakingAsked | { set: string }) => void} begin starts decoding the request
    */
   constructor(server, store, begin) {
     this.server = server;
@@ -45,14 +45,14 @@ export class Unfinished {
     this.element = make("div", { class: "rw-unfinished", hidden: "" }, this.said, this.rest, this.drop);
   }
 
-  /** The one that was left, of an earlier visit. */
+  /** Loads the unfinished set of an earlier visit, if any. */
   async last() {
     this.set ||= (await this.store.all()).find(({ asked }) => asked) || null;
     return this.set;
   }
 
   /**
-   * It is being made, anew or from where it was; one that was left before it goes.
+   * Stores a set that is being made, new or continued; replaces an earlier unfinished one.
    * @param {string} id the server's name for it
    * @param {MakingAsked | { set: string }} asked
    */
@@ -84,7 +84,7 @@ export class Unfinished {
     this.element.hidden = false;
   }
 
-  // What came is brought back to a server that has lost it; where it can't open that, all of it is made anew.
+  // Sends stored answers back to a server that has lost them. If it cannot open them, they are dropped.
   async goOn() {
     const { set } = this;
     if (!set?.asked) return;
@@ -100,7 +100,7 @@ export class Unfinished {
     this.begin(set.sealed ? { set: set.id } : set.asked);
   }
 
-  // It is there, kept as a set like any other.
+  // Stores the complete set like any other.
   done() {
     this.set = null;
   }

@@ -1,4 +1,4 @@
-// The Review tab: which set, which prompt, which pair is on show, masked or not; the keys; where judgements are kept.
+// The Review tab: the current set, prompt and pair, masked or not; the keys; and the storage of judgements.
 
 import { find, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
@@ -25,24 +25,24 @@ import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf,
 import { Ahead, Server, pathOf } from "./server.js";
 import { ALL, Table, filterOf, filtered, linesOf, linkOf } from "./table.js";
 
-const NEAR = [1, -1, 2, 3]; // prompts that are fetched ahead, beside the one on show
+const NEAR = [1, -1, 2, 3]; // prompts to fetch ahead, relative to the current one
 const KEY = "mars-review-key";
 const NO_SETS = "There is no set here.";
 const STUDY = "study";
-const PAUSE = 300; // milliseconds without a judgement before charts are drawn anew
+const PAUSE = 300; // milliseconds without a judgement before charts are redrawn
 
 export class ReviewView {
   /** @type {ReviewAbout} */
   about;
   /** @type {number[]} */
-  order = []; // prompts in the order in which they are read
-  at = 0; // place in it
-  other = 0; // the way beside the reference
-  isWide = false; // all ways, not the pair alone
+  order = []; // prompts in reading order
+  at = 0; // index in it
+  other = 0; // the method compared with the reference
+  isWide = false; // all methods instead of the pair
   masked = /** @type {"" | "each" | "end"} */ ("");
   filter = ALL;
   timer = 0;
-  token = 0; // of the latest prompt that was asked for
+  token = 0; // of the latest request for a prompt
   /** @type {ReviewPrompt | null} */
   prompt = null;
   /** @type {MaskedPrompt | null} */
@@ -133,7 +133,7 @@ export class ReviewView {
   }
 
   /**
-   * A set of one's own: this browser keeps it sealed, and it is opened.
+   * Stores a set of the visitor in this browser, sealed, and opens it.
    * @param {string} name
    * @param {string} title
    */
@@ -146,12 +146,12 @@ export class ReviewView {
     if (why && this.root.dataset.phase === "open") put(this.status, why);
   }
 
-  // What the address says: a set, a prompt, a pair, whether sides are masked.
+  // Reads the address: a set, a prompt, a pair, and whether sides are masked.
   async follow(isFirst = false) {
     const told = new URLSearchParams(location.hash.slice(1));
     if (!isFirst && (!told.has("review") || location.hash === this.hash)) return;
     const masked = told.get("masked");
-    // A tab that no link opened hides the labels; a link shows what its sender saw.
+    // Without a link the labels are hidden; a link shows what its sender saw.
     this.masked = masked === "each" || masked === "end" ? masked : told.has("review") ? "" : "each";
     this.other = Number(told.get("beside")) || 0;
     this.isWide = told.has("all");
@@ -162,7 +162,7 @@ export class ReviewView {
 
   /**
    * @param {string} address
-   * @param {string} [item] the prompt to begin with
+   * @param {string} [item] the first prompt to show
    */
   async open(address, item = "") {
     put(this.status, "Opening…");
@@ -194,14 +194,14 @@ export class ReviewView {
     }
   }
 
-  // A visitor's own set may not be on the server any more: the browser has it sealed.
+  // If the server no longer has the visitor's set, sends the sealed copy of this browser.
   /** @param {string} address */
   async bring(address) {
     const own = (await this.judgements.sets.all()).find(({ id }) => id === address);
     if (own) await this.server.bring(own.sealed);
   }
 
-  // A pair as the server names it, in whatever order: its sides are the server's affair.
+  // The server's name of a pair, in a fixed order: the server assigns the sides.
   /** @param {string} path */
   maskedPair(path) {
     const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
@@ -223,7 +223,7 @@ export class ReviewView {
     this.root.dataset.masked = this.masked;
   }
 
-  // Which prompts are read, in their order: those that the filter leaves, of a masked pair those whose texts differ.
+  // Prompts to read, in order: those that pass the filter; of a masked pair only those whose texts differ.
   arrange(item = "") {
     const { items } = this.about;
     const before = item || items[this.order[this.at]]?.id || "";
@@ -254,7 +254,7 @@ export class ReviewView {
     this.root.scrollIntoView({ block: "start" });
   }
 
-  // Once nothing was judged for a moment: all rows travel, and the server reckons with each.
+  // After a pause without judgements, sends all rows; the server computes the charts from them.
   drawCharts() {
     clearTimeout(this.timer);
     if (!this.charted.open || this.masked) return;
@@ -313,7 +313,7 @@ export class ReviewView {
     return this.draw();
   }
 
-  // Masks sides, or tells them all: what was judged masked is revealed then.
+  // Masks the sides, or shows them all; showing reveals what was judged masked.
   /** @param {"" | "each" | "end"} masked */
   async mask(masked) {
     this.leaveNote();
@@ -328,7 +328,7 @@ export class ReviewView {
     await this.open(this.about.address, item);
   }
 
-  // What was received and drawn goes at once, also what is still on its way; the browser keeps none of it.
+  // Removes received and drawn content at once, including pending requests; the browser stores none of it.
   forget() {
     this.token += 1;
     Object.assign(this, { prompt: null, hidden: null, prompts: null, maskeds: null });
@@ -379,7 +379,7 @@ export class ReviewView {
     this.drawJudgement();
   }
 
-  // The texts of a masked pair; once its judgement is revealed the same texts with all that is known of them.
+  // The texts of a masked pair; after its judgement is revealed, the same texts with all that is known of them.
   async drawMasked() {
     const { hidden, about } = this;
     if (!hidden) return;
@@ -406,7 +406,7 @@ export class ReviewView {
     put(this.legend, this.masked ? `${LEGEND.masked}${seenText(seen)}` : LEGEND.shown);
   }
 
-  // The names of the two answers as they stand: null while that is masked.
+  // The names of the two answers in their present order; null while masked.
   get sidesShown() {
     if (this.masked) return null;
     const { ways, reference } = this.about;
@@ -419,7 +419,8 @@ export class ReviewView {
   }
 
   /**
-   * What the reviewer said of a prompt and the pair on show. Masked, what was said with the sides in sight does not count.
+   * Returns the reviewer's judgement of a prompt and the current pair. While masked, judgements with visible sides do
+   * not count.
    * @param {string} item
    */
   rowOf(item) {
@@ -452,7 +453,7 @@ export class ReviewView {
     return [...this.judgements.counting.values()].filter((row) => row.reviewer === reviewer && row.preference).length;
   }
 
-  // Rows have changed: here, in another window, or by what the server knows.
+  // Called when rows have changed: here, in another window, or on the server.
   renew() {
     if (!this.about) return;
     this.drawJudgement();
@@ -499,7 +500,7 @@ export class ReviewView {
     if (isDone) this.leaveNote();
   }
 
-  // What was typed becomes a part of the judgement, if it says anything new.
+  // Adds the typed note to the judgement if it changes it.
   leaveNote() {
     const text = this.judgements.notes.get(this.draftOf);
     if (text === undefined) return;
@@ -509,7 +510,7 @@ export class ReviewView {
     else this.say({ ...said, note: text });
   }
 
-  // Takes back what was said last, and goes there.
+  // Undoes the latest judgement and shows its prompt.
   undo() {
     const last = lastOfReviewer(this.judgements.rows.values(), this.reviewer);
     if (!last) return put(this.said, "There is nothing to undo.");
@@ -566,7 +567,7 @@ export class ReviewView {
   }
 
   /**
-   * Does something that may be refused: then its sentence is said.
+   * Runs an action that may be rejected, and shows the error message.
    * @param {() => Promise<unknown>} act
    */
   async trying(act) {
@@ -582,7 +583,7 @@ export class ReviewView {
     }
   }
 
-  // The address brings back what is on show.
+  // Writes the current state into the address.
   link() {
     /** @type {Record<string, string>} */
     const told = { review: this.about.address, at: this.item, beside: String(this.other) };
@@ -595,7 +596,7 @@ export class ReviewView {
 }
 
 /**
- * Called once the tab is opened and this script has come.
+ * Called when the tab was opened and this script is loaded.
  * @param {HTMLElement} root
  */
 export function mountReview(root) {
