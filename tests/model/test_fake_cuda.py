@@ -187,11 +187,10 @@ BASES = (
     DecodeSettings(tau=0.0, block_size=4, max_new_tokens=12, lossless=True, lookup=True),
     DecodeSettings(block_size=3, max_new_tokens=12, temperature=0.8, top_p=0.9),
 )
+CHANGES = [(name, value) for name, values in VALUES.items() for value in values]
 WAYS = [
-    replace(base, **{name: value})
-    for name, values in VALUES.items()
-    for value in values
-    for base in BASES
+    replace(BASES[number % len(BASES)], **{name: value})
+    for number, (name, value) in enumerate(CHANGES)
 ]
 COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3)})
 

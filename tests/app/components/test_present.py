@@ -88,8 +88,8 @@ def test_the_space_bar_drives_the_tour_to_its_end_offline(tour: Open) -> None:
 
 def test_the_first_stop_says_what_a_token_and_a_forward_pass_are(tour: Open) -> None:
     said = tour().inner_text(".pr-says")
-    assert "A token is a word or a piece of one" in said
-    assert "a forward pass is one evaluation of the whole model" in said
+    assert "A token is a word or a part of one" in said
+    assert "A forward pass is one evaluation of the whole model" in said
 
 
 def test_a_figure_is_folded_from_the_recording(tour: Open) -> None:
@@ -163,7 +163,7 @@ def test_notes_are_behind_a_key(tour: Open) -> None:
     assert page.locator(".pr-notes").is_hidden()
     page.keyboard.press("n")
     first = page.inner_text(".pr-notes")
-    assert "Ask the room" in first
+    assert "Ask the audience" in first
     page.keyboard.press("PageDown")
     page.keyboard.press("PageDown")
     assert page.inner_text(".pr-notes") not in ("", first)
