@@ -163,6 +163,7 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
 
 def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
+    page.evaluate("sessionStorage.clear()")  # else the reload brings the last run back
     page.reload()
     wait_loaded(page)
 
