@@ -149,7 +149,6 @@ def test_two_windows_of_a_visitor_show_the_same_tray_and_a_reload_keeps_it(
     playwright.expect(there.locator(".cv-rating input[value='4']")).to_be_checked()
 
     page.bring_to_front()  # a page behind another is drawn once a second
-    page.evaluate("sessionStorage.clear()")  # else the reload brings the last run back
     page.reload()
     wait_loaded(page)
     open_tab(page, 3)
