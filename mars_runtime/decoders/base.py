@@ -6,7 +6,6 @@ A model is any object that implements ``CausalModel``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -152,18 +151,17 @@ def decode_on(
 
 
 class Decoding(EventStream):
-    """The events of prompts on a batch that ``lend`` provides from the first event to the end; see
-    ``decode_on``."""
+    """The events of prompts on a batch that ``make`` allocates at the first; see ``decode_on``."""
 
     def __init__(
         self,
-        lend: Callable[[], AbstractContextManager[Batch]],
+        make: Callable[[], Batch],
         prompts: Sequence[Sequence[int]],
         settings: SettingsSource,
         hit: PrefixHit | None = None,
     ) -> None:
         self._held: list[Batch] = []
-        super().__init__(_events(lend, self._held, prompts, settings), hit)
+        super().__init__(_events(make, self._held, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
         """Return the latest step with its ``checks``."""
@@ -171,7 +169,7 @@ class Decoding(EventStream):
 
 
 def _events(
-    lend: Callable[[], AbstractContextManager[Batch]],
+    make: Callable[[], Batch],
     held: list[Batch],
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
@@ -180,9 +178,9 @@ def _events(
 
     This does not refer to a Decoding, so that one is freed as soon as it is unused.
     """
-    with lend() as batch:
-        held.append(batch)
-        yield from decode_on(batch, prompts, settings)
+    batch = make()
+    held.append(batch)
+    yield from decode_on(batch, prompts, settings)
 
 
 def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:

@@ -1,13 +1,11 @@
-"""Factory of batches and decodings for every device; only this module makes a ``CursorBatch``."""
+"""Decode prompts on a batch of their own, on any device."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 
 from mars_runtime.decoders.base import (
-    Batch,
     CausalModel,
     Decoding,
     SettingsSource,
@@ -18,24 +16,7 @@ from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forced import ForcedAcceptance, ForcedModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.prefix_cache import PrefixCache, PrefixHit
-
-
-def new_batch(
-    model: CausalModel,
-    vocabulary: Vocabulary,
-    num_rows: int,
-    capacity: int,
-    costs: ForwardCosts | None = None,
-    *,
-    prefix_cache: PrefixCache | None = None,
-    draft_models: DraftModels | None = None,
-) -> Batch:
-    """Return a batch of ``num_rows`` rows of ``capacity`` tokens each, prompt and answer together.
-
-    costs: of forwards on this device; required by ``block_size="auto"``.
-    """
-    return CursorBatch(model, vocabulary, num_rows, capacity, costs, prefix_cache, draft_models)
+from mars_runtime.prefix_cache import PrefixHit
 
 
 def decode(
@@ -62,10 +43,6 @@ def decode(
     assert hit is None or num_rows == 1, "a hit is of one prompt"
     if forced is not None:
         model = ForcedModel(model, forced, vocabulary.mask_id)
-    exact = partial(new_batch, model, vocabulary, num_rows, capacity, costs)
-    return Decoding(
-        lambda: nullcontext(exact(prefix_cache=hit, draft_models=draft_models)),
-        prompts,
-        settings,
-        hit,
-    )
+    shape = (num_rows, capacity, costs)
+    make = partial(CursorBatch, model, vocabulary, *shape, hit, draft_models)
+    return Decoding(make, prompts, settings, hit)

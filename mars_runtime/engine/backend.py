@@ -229,11 +229,11 @@ class CheckpointBackend(Backend):
         """Return the batch of runs that share forwards; its memory is allocated at the first
         call."""
         if self._batch is None:
-            from mars_runtime.decoders import new_batch
+            from mars_runtime.decoders import CursorBatch
 
             model, tokenizer = self._checkpoint.model, self._checkpoint.tokenizer
             room = self._room
-            self._batch = new_batch(
+            self._batch = CursorBatch(
                 *(model, tokenizer, room.num_rows, room.capacity, self.costs),
                 prefix_cache=self._store,
                 draft_models=self._drafts,

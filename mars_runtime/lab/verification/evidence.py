@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_runtime.decoders import new_batch
+from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.engine.memory import CPU_BYTES, store_for
 from mars_runtime.lab.benchmark.elsewhere import loader
@@ -234,7 +234,7 @@ def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> 
     capacity = len(prompt) + way.max_new_tokens
     prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws begin with the same prompt
     model, vocabulary = checkpoint.model, checkpoint.tokenizer
-    batch = new_batch(model, vocabulary, DRAW_BATCH, capacity, prefix_cache=prefix_cache)
+    batch = CursorBatch(model, vocabulary, DRAW_BATCH, capacity, prefix_cache=prefix_cache)
     for first in range(0, NUM_DRAWS, DRAW_BATCH):
         for seed in range(first, min(first + DRAW_BATCH, NUM_DRAWS)):
             own = replace(way, seed=seed)
