@@ -317,7 +317,7 @@ def read(
     """
     table = logits.to(torch.float32, copy=True)
     if any(penalties):
-        table = _penalised(table, penalties)
+        _penalise(table, penalties)
     table.index_fill_(-1, forbidden, -math.inf)
     probabilities = table.softmax(-1)
     count = min(NUM_BEST, table.shape[-1])
@@ -359,18 +359,13 @@ def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return best, which.gather(-1, at // strip) * strip + at % strip
 
 
-def _penalised(table: Tensor, penalties: Sequence[Penalty | None]) -> Tensor:
+def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
     if any(each.first_at is not None for each in penalties if each):
         penalise(table, penalties)
     for logits, penalty in zip(table, penalties, strict=True):
         for slot, addition in zip(logits, penalty.additions if penalty else (), strict=False):
-            ids, amounts = (to_device(part, slot.device) for part in _parts(addition))
-            slot.index_add_(0, ids, amounts)
-    return table
-
-
-def _parts(addition: Addition) -> tuple[Tensor, Tensor]:
-    return addition.ids, addition.amounts
+            ids = to_device(addition.ids, slot.device)
+            slot.index_add_(0, ids, to_device(addition.amounts, slot.device))
 
 
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
@@ -408,12 +403,9 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
                 ids, places = occurring, first_at[occurring]
         found.append((ids, places))
     length = max(len(ids) for ids, _ in found)
-    at = [np.arange(length) % len(ids) for ids, _ in found]  # repeated tokens are harmless
-    columns = zip(
-        *[(ids[some], places[some]) for (ids, places), some in zip(found, at, strict=True)],
-        strict=True,
-    )
-    ids, places = map(np.stack, columns)
+    # ``np.resize`` repeats a row up to the length; repeated tokens are harmless.
+    ids = np.stack([np.resize(ids, length) for ids, _ in found])
+    places = np.stack([np.resize(places, length) for _, places in found])
     return torch.from_numpy(ids), torch.from_numpy(places)
 
 
