@@ -361,6 +361,6 @@ class _Kept:
 
 
 def _said(rows: Iterable[Judgement]) -> str:
-    """What rows of one unit say, whoever said it when."""
+    """Return the judgements of one unit as text, without ids, times and reviewers."""
     told = [replace(row, id="", time="", reviewer="").as_json() for row in current(rows).values()]
     return json.dumps(told)

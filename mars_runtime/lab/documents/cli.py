@@ -40,7 +40,7 @@ VIEWS: dict[str, Callable[[views.Content], Table]] = {
 
 
 PENDING = "Not measured yet."
-"""Stands in for a table of a GPU until its result exists."""
+"""Shown in place of a GPU table until its result exists."""
 
 
 class DocumentError(ValueError):
