@@ -150,7 +150,7 @@ def test_two_windows_of_a_visitor_show_the_same_tray_and_a_reload_keeps_it(
 
     page.bring_to_front()  # a page behind another is drawn once a second
     page.reload()
-    wait_loaded(page)
+    wait_state(page, "finished")  # the reload brings the last run back
     open_tab(page, 3)
     unfold(page)
     assert mars.locator(".cv-name").input_value() == "My <b>run</b>"
