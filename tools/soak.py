@@ -69,6 +69,8 @@ PAUSE_AT, CUT_AT = 0.4, 0.6  # shares of the test's duration
 REVIEW = ".mars-review"
 NUM_IN_SET = 100  # prompts of the bundled set
 STAY = 3  # actions of a visitor per checkpoint
+NUM_LONG, LONG = 12, 7000
+"""Prompts that fill the prefix cache before memory is measured, and the characters of each."""
 NO_ROOM = ("no more fit", "choose a smaller one", "found no memory")
 """Parts of messages about checkpoints that do not fit into memory."""
 BOUNDED = """
@@ -456,6 +458,19 @@ def growth(samples: Sequence[int], num_checkpoints: int = 1) -> float:
     return level(samples[-quarter:]) / level(samples[quarter : 2 * quarter]) - 1
 
 
+def fill_prefix_cache(address: str, checkpoint: str) -> None:
+    """Complete long prompts with different beginnings, so that the prefix cache reaches its limit.
+
+    Otherwise the filling of that cache, which is bounded, would be measured as growth.
+    """
+    for number in range(NUM_LONG):
+        words = random.Random(number)
+        prompt = " ".join(str(words.randrange(10**6)) for _ in range(LONG // 7))
+        body = {"model": checkpoint, "prompt": prompt[:LONG], "max_tokens": 1}
+        answer = httpx.post(f"{address}v1/completions", json=body, timeout=RUN_SECONDS)
+        answer.raise_for_status()
+
+
 def soak(
     address: str, process: int, checkpoints: Sequence[str], seconds: float, num_visitors: int
 ) -> tuple[Tally, list[int]]:
@@ -464,6 +479,7 @@ def soak(
     guests = [Guest(address, checkpoints, seed, tally) for seed in range(num_visitors)]
     for deed in guests[0].deeds:  # each at least once, and the model loaded, before the time starts
         deed()
+    fill_prefix_cache(address, checkpoints[0])
     began = time.monotonic()
     until = began + seconds
 
