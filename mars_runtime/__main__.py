@@ -33,7 +33,6 @@ COMMANDS = {
     "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
     "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
     "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
-    "scale": ("mars_runtime.lab.scaling", "what a second replica brings"),
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
     "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
     "length": ("mars_runtime.lab.profiling.length", "what a growing text costs"),

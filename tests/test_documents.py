@@ -309,10 +309,6 @@ def speed_of_the_chat_table() -> str:
     return f"{speed} tokens per second there, {share.replace('%', ' %')} of what"
 
 
-def ratio_of_replicas() -> str:
-    return interval(result("scaling.json")["ratio"])
-
-
 def fetched() -> str:
     gguf = registry()["mars-smollm2"].gguf
     assert gguf is not None
@@ -328,7 +324,6 @@ SAID: list[tuple[str, Callable[[], str]]] = [
     ("README.md", speed_of_the_chat_table),
     ("docs/commands.md", lambda: f"({fetched()}, Apache-2.0)"),
     ("checkpoints/registry.json", lambda: f"{fetched()} to fetch"),
-    ("docs/scale.md", ratio_of_replicas),
     (MEASURED, lambda: "of {} lossless answers".format(*lossless_answers())),
     (MEASURED, lambda: "{1} tokens".format(*lossless_answers())),
     (CARD, lambda: "of {} greedy answers".format(*lossless_answers())),

@@ -50,8 +50,6 @@ RANKS = {
     "lab.evaluation": 6,
     "lab.benchmark": 6,
     "lab.verification": 6,
-    "lab.profiling": 6,
-    "lab.scaling": 6,
     "lab.harness": 6,
     "lab.documents": 6,
     "terminal": 6,

@@ -78,7 +78,6 @@ def test_the_way_from_run_to_the_acceptance_rule_exists() -> None:
 PROGRAMS = [
     *(["-m", "mars_runtime", name] for name in COMMANDS),
     *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "sampling", "logits")),
-    ["-m", "mars_runtime", "verify", "published"],
     *(["-m", "mars_runtime", "review", name] for name in ("make", "show", "export", "merge")),
     ["-m", "app.deploy"],
     ["-m", "app.site"],

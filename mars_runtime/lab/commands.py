@@ -1,23 +1,46 @@
-"""What the commands of the lab share: how they fail in a sentence."""
+"""What the commands of the lab share: validation of arguments and the report of mistakes."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
+from typing import Any
 
-from mars_runtime.lab.evaluation.prompts import PromptError
 from mars_runtime.outputs import OutputError
 from mars_runtime.settings import SettingsError
 
+HIDDEN = {"command", "out", "restart", "llama_cpp"}
+"""Arguments that are not stored with a result: they name paths of one machine."""
 
-def run_or_say(work: Callable[[], int]) -> int:
-    """The exit code of ``work``, or 2 and one sentence on standard error for a mistake in what was
-    asked, which its type tells from a fault of the program."""
+
+class UsageError(ValueError):
+    """Invalid arguments of a command; the message is one sentence that says what to do."""
+
+
+def run_or_report(work: Callable[[], int]) -> int:
+    """Return the exit code of ``work``; for a mistake in the arguments print its sentence on
+    standard error and return 2."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.model.config import CheckpointError
 
     try:
         return work()
-    except (SettingsError, PromptError, CheckpointError, DecodeError, OutputError) as error:
+    except (SettingsError, UsageError, CheckpointError, DecodeError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def at_least_one(args: argparse.Namespace, *names: str) -> None:
+    """Raise UsageError if an argument is below 1, or has a value below 1."""
+    for name in names:
+        value = getattr(args, name)
+        values = value if isinstance(value, list | tuple) else [value]
+        if any(number is not None and number < 1 for number in values):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} must be at least 1, got {min(values)}.")
+
+
+def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the plain arguments that are stored with a result."""
+    return {k: v for k, v in vars(args).items() if k not in HIDDEN and not callable(v)}

@@ -1,5 +1,5 @@
 """Replicas without Ray: what ``serve --ray`` is asked for and what Ray would be told, what stands
-in Ray's proxies over replicas that are written by hand, a closed loop of clients.
+in Ray's proxies over replicas that are written by hand.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 import scripted_replicas
-from scripted_server import NAME, Oracle, serving
+from scripted_server import NAME
 
 from mars_runtime.__main__ import main
-from mars_runtime.lab.scaling import Pair, Span, Traffic, TrafficError, drive, tokens_within
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.serving import replicas, retry
 from mars_runtime.serving.replicas import Replica, ReplicaError
@@ -38,11 +37,9 @@ def test_without_ray_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(replicas, "is_there", lambda: False)
-    monkeypatch.setattr(replicas, "is_there", lambda: False)
     assert main(["serve", "--ray", "--checkpoint", "mars-tiny"]) == 2
-    assert main(["scale", "--checkpoint", "mars-tiny"]) == 2
-    (told, again) = capsys.readouterr().err.splitlines()
-    assert told == again == replicas.NO_RAY
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told == replicas.NO_RAY
     assert "pip install -r requirements-serve.txt" in told
     assert "ray[serve]>=2.60" in (ROOT / "requirements-serve.txt").read_text(encoding="utf-8")
 
@@ -220,23 +217,3 @@ def test_our_own_refusals_pass() -> None:
 def test_what_is_not_ours_passes() -> None:
     theirs = replica(start(500, TEXT), part(b"as it is", False))
     assert asked(theirs, path="/-/healthz")[::2] == (500, b"as it is")
-
-
-def test_an_answer_counts_by_its_share_in_the_window() -> None:
-    spans = [Span(0.0, 4.0, 8), Span(2.0, 3.0, 5), Span(4.0, 8.0, 4), Span(9.0, 10.0, 100)]
-    assert tokens_within(spans, 2.0, 6.0) == pytest.approx(4 + 5 + 2)
-
-
-def test_the_ratio_of_a_pair() -> None:
-    assert Pair(Traffic(10.0, 1, 0), Traffic(17.0, 1, 0)).ratio == pytest.approx(1.7)
-
-
-def test_clients_ask_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mars_runtime.lab.scaling.RAMP_SECONDS", 0.1)
-    with serving(tmp_path, Oracle(forward_seconds=0.001), max_runs=2, max_waiting=0) as place:
-        found = drive(place.address, NAME, ["one", "two"], 3, 0.8, 8)
-        assert found.num_answers > 3
-        assert found.tokens_per_second > 0
-        assert found.num_refused > 0  # a third client has no place
-        with pytest.raises(TrafficError, match="failed"):
-            drive(place.address, "absent", ["one"], 1, 0.1, 8)
