@@ -32,10 +32,10 @@ COMMANDS = {
     "evaluate": ("mars_runtime.lab.evaluation.cli", "accuracy and tokens per forward over τ and B"),
     "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
     "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
-    "profile": ("mars_runtime.lab.profiling.cli", "where the time of a step goes"),
+    "profile": ("mars_runtime.lab.benchmark.profile_cli", "where the time of a step goes"),
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
     "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
-    "length": ("mars_runtime.lab.profiling.length", "what a growing text costs"),
+    "length": ("mars_runtime.lab.benchmark.length", "what a growing text costs"),
     "tables": ("mars_runtime.lab.documents.cli", "write the documents' tables from their results"),
 }
 

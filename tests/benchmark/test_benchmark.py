@@ -140,7 +140,7 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     threads, printed = torch.get_num_threads(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
         patch.setattr(run, "NUM_CURVE_ROUNDS", 2)
-        patch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+        patch.setattr("mars_runtime.lab.benchmark.forward.SECONDS", 0.01)
         code = cli.run(arguments(*given))
     torch.set_num_threads(threads)
     found = json.loads(out.read_text(encoding="utf-8"))
@@ -203,7 +203,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
-    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.benchmark.forward.SECONDS", 0.01)
     out = tmp_path / "b.json"
     given = ["--checkpoint", str(random_folder), "--families", "chat", "maths", "code"]
     given += ["--prompts", "3", "--max-new-tokens", "6", "--threads", "1", "--out", str(out)]
@@ -306,7 +306,7 @@ def test_every_table_and_file_says_what_it_is(
     monkeypatch.setitem(shapes.SHAPES, "qwen2.5-0.5b", TINY)  # type: ignore[arg-type]
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
     monkeypatch.setattr(run, "WIDTHS", (1, 3))
-    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.benchmark.forward.SECONDS", 0.01)
     out = tmp_path / "b.json"
     given = [
         *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
@@ -350,7 +350,7 @@ def test_a_shape_in_whole_numbers_is_timed_beside_llama_cpp(
     monkeypatch.setitem(shapes.SHAPES, "qwen2.5-0.5b", wide)  # type: ignore[arg-type]
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)
     monkeypatch.setattr(run, "WIDTHS", (1, 3))
-    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.benchmark.forward.SECONDS", 0.01)
     given: list[GgufWeights] = []
 
     def start(interpreter: str, path: Path, num_tokens: int) -> StandIn:

@@ -14,7 +14,7 @@ from mars_runtime.lab.benchmark.figures import (
     counts_of,
     figures_of,
 )
-from mars_runtime.lab.profiling.forward import Rho
+from mars_runtime.lab.benchmark.forward import Rho
 from mars_runtime.statistics import Estimate
 
 PEERS = [

@@ -31,7 +31,7 @@ from mars_runtime.lab.benchmark.paired import (
     TimedRow,
     one_row,
 )
-from mars_runtime.lab.profiling.forward import now
+from mars_runtime.lab.benchmark.forward import now
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint
 

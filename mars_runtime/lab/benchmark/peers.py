@@ -29,7 +29,7 @@ from mars_runtime.lab.benchmark.elsewhere import (
 from mars_runtime.lab.benchmark.paired import Ask, Chunk, Question, TimedAnswer, TimedRow
 from mars_runtime.lab.benchmark.targets import Target
 from mars_runtime.lab.evaluation.measure import Decode, num_offered
-from mars_runtime.lab.profiling.forward import now
+from mars_runtime.lab.benchmark.forward import now
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.settings import DecodeSettings
 

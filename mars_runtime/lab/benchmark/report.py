@@ -16,7 +16,7 @@ from mars_runtime.lab.benchmark.figures import (
     figures_of,
 )
 from mars_runtime.lab.benchmark.paired import Sample
-from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork, MachineLimits, Rho
+from mars_runtime.lab.benchmark.forward import CONTEXT, ForwardWork, MachineLimits, Rho
 from mars_runtime.lab.tables import NONE, Table, number, share
 from mars_runtime.provenance import Quiet
 from mars_runtime.statistics import Spread

@@ -31,7 +31,7 @@ from mars_runtime.lab.benchmark.peers import Peers
 from mars_runtime.lab.benchmark.plan import BenchmarkPlan
 from mars_runtime.lab.benchmark.report import Findings
 from mars_runtime.lab.benchmark.targets import Target, load_target
-from mars_runtime.lab.profiling.forward import (
+from mars_runtime.lab.benchmark.forward import (
     CONTEXT,
     WIDTHS,
     forward_times,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mars_runtime.lab.documents.views import Content, estimate
-from mars_runtime.lab.profiling.forward import CONTEXT, ForwardWork
+from mars_runtime.lab.benchmark.forward import CONTEXT, ForwardWork
 from mars_runtime.lab.tables import NONE, Table
 
 PREFIX = "gpu_"

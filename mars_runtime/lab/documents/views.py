@@ -19,7 +19,7 @@ from mars_runtime.lab.ablation.report import (
 )
 from mars_runtime.lab.evaluation.report import Average, Summary, averages_table, families_table
 from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
-from mars_runtime.lab.profiling.forward import CONTEXT
+from mars_runtime.lab.benchmark.forward import CONTEXT
 from mars_runtime.lab.tables import (
     NONE,
     Table,

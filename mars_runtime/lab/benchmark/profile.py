@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
 from mars_runtime.events import Step
-from mars_runtime.lab.profiling.forward import ForwardWork, MachineLimits, now
+from mars_runtime.lab.benchmark.forward import ForwardWork, MachineLimits, now
 from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mars_runtime.lab.profiling import length
-from mars_runtime.lab.profiling.length import Forward, stretches_of
+from mars_runtime.lab.benchmark import length
+from mars_runtime.lab.benchmark.length import Forward, stretches_of
 from mars_runtime.provenance import shipped
 
 

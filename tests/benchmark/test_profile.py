@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mars_runtime.lab.profiling import cli
-from mars_runtime.lab.profiling.forward import (
+from mars_runtime.lab.benchmark import cli
+from mars_runtime.lab.benchmark.forward import (
     ForwardWork,
     MachineLimits,
     best_seconds,
@@ -24,7 +24,7 @@ from mars_runtime.lab.profiling.forward import (
     rho_curve,
     work_of,
 )
-from mars_runtime.lab.profiling.steps import (
+from mars_runtime.lab.benchmark.profile import (
     FORWARD,
     HEAD,
     STEP,
@@ -126,7 +126,7 @@ def test_kernels_of_steps_are_counted_without_prefill():
 
 @pytest.fixture
 def done(random_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.benchmark.forward.SECONDS", 0.01)
     assert run("--checkpoint", str(random_folder), "--steps", "12", "--out", str(tmp_path)) == 0
     return tmp_path
 
@@ -222,13 +222,13 @@ def test_a_product_of_whole_numbers_slower_than_fp32_is_no_limit(
     def seconds(work: Callable[[], torch.Tensor], _: torch.device) -> float:
         return whole if work().dtype == torch.int32 else 1.0
 
-    monkeypatch.setattr("mars_runtime.lab.profiling.forward.best_seconds", seconds)
+    monkeypatch.setattr("mars_runtime.lab.benchmark.forward.best_seconds", seconds)
     found = measure_limits(torch.device("cpu"), torch.int8, 1 << 12)
     assert found.operations_per_second == expected
 
 
 def test_limits_are_measured(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mars_runtime.lab.profiling.forward.SECONDS", 0.01)
+    monkeypatch.setattr("mars_runtime.lab.benchmark.forward.SECONDS", 0.01)
     found = measure_limits(torch.device("cpu"), torch.float32, 1 << 20)
     assert found.working_set == 1 << 20
     assert found.bytes_per_second > 1e8

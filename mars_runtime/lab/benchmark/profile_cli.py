@@ -56,8 +56,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     import torch
 
     from mars_runtime.engine.backend import num_threads
-    from mars_runtime.lab.profiling.forward import measure_limits, work_of
-    from mars_runtime.lab.profiling.steps import lines_of, record, split_table
+    from mars_runtime.lab.benchmark.forward import measure_limits, work_of
+    from mars_runtime.lab.benchmark.profile import lines_of, record, split_table
     from mars_runtime.model.load import load_checkpoint
     from mars_runtime.provenance import fingerprint, provenance
 
