@@ -36,7 +36,7 @@ COMMANDS = {
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
     "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
     "length": ("mars_runtime.lab.benchmark.length", "what a growing text costs"),
-    "tables": ("mars_runtime.lab.documents.cli", "write the documents' tables from their results"),
+    "tables": ("mars_runtime.lab.documents", "write the documents' tables from their results"),
 }
 
 

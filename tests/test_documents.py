@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.examples.measure import Answers, grid
-from mars_runtime.lab.documents.cli import (
+from mars_runtime.lab.documents import (
     MARKED,
     PENDING,
     ROOT,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.lab.documents.cli import MARKED, PENDING, ROOT, VIEWS, documents
+from mars_runtime.lab.documents import MARKED, PENDING, ROOT, VIEWS, documents
 from mars_runtime.outputs import write_text
 from tools import measure_gpu
 from tools.measure_gpu import NO_CHAT, NO_TEXTS, NO_TIME, Runner, Step, join_parts, plan

@@ -1,6 +1,4 @@
-"""Figures as text, and tables of them: for a terminal (rich) or a document (Markdown). Measures
-nothing.
-"""
+"""Figures as text, and tables for a terminal (rich) or a document (Markdown)."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ from mars_runtime.statistics import Estimate
 
 Row = TypeVar("Row")
 NONE = "–"
-"""What is written where there is no figure."""
+"""Shown where there is no figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title, a line of column names, lines of cells: plain text."""
+    """A title, column names and rows of cells, all plain text."""
 
     title: str
     columns: tuple[str, ...]
@@ -30,71 +28,69 @@ class Table:
 
     @classmethod
     def of(
-        cls, title: str, found: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
+        cls, title: str, records: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
     ) -> Table:
-        """A line for each of ``found``; columns: what each says of it."""
-        lines = tuple(tuple(cell(one) for cell in columns.values()) for one in found)
+        """Return a table with a row per record; ``columns`` maps names to cells of a record."""
+        lines = tuple(tuple(cell(record) for cell in columns.values()) for record in records)
         return cls(title, tuple(columns), lines)
 
     def to_markdown(self) -> str:
-        """A GitHub-flavoured table under its title in bold."""
+        """Return a GitHub-flavoured table below its title in bold."""
         return f"**{self.title}**\n\n{self.rows_to_markdown()}"
 
-    def rows_to_markdown(self, num_words: int = 1) -> str:
-        """The same without its title. The first ``num_words`` columns hold words, the others
-        figures."""
-        marks = [*[":--"] * num_words, *["--:"] * (len(self.columns) - num_words)]
-        body = [self.columns, tuple(marks), *self.lines]
+    def rows_to_markdown(self) -> str:
+        """Return the table without its title. All columns but the first hold figures."""
+        marks = (":--", *["--:"] * (len(self.columns) - 1))
         rows = [
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in body
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+            for line in (self.columns, marks, *self.lines)
         ]
         return "\n".join(rows)
 
     def to_rich(self) -> Group:
-        """The same table for a terminal: two lines per cell, so that 80 columns are enough."""
+        """Return the table for a terminal, with two lines per cell so that it fits 80 columns."""
         table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for index, column in enumerate(self.columns):
-            side: Literal["left", "right"] = "left" if index == 0 else "right"
-            cells = [_in_two_lines(line[index]) for line in self.lines]
+            justify: Literal["left", "right"] = "left" if index == 0 else "right"
             header = column.replace("_", " ")
-            # Whole words and whole intervals: a table wider than the terminal is easier to read
-            # than one cut within its figures.
-            width = max(map(len, [*header.split(), *(x for cell in cells for x in _parts(cell))]))
-            table.add_column(header, justify=side, min_width=width)
+            parts = [part for line in self.lines for part in _parts(_in_two_lines(line[index]))]
+            # A table wider than the terminal is easier to read than one with broken figures.
+            width = max(map(len, [*header.split(), *parts]))
+            table.add_column(header, justify=justify, min_width=width)
         for line in self.lines:
             table.add_row(*(Text(_in_two_lines(cell)) for cell in line))
         return Group(Text(self.title, style="bold"), table)
 
 
-def percent(found: Estimate | None) -> str:
-    """``93.1 [88.0, 96.2]``, or a dash."""
-    return _interval(found.scaled(100), ".1f") if found else NONE
+def percent(estimate: Estimate | None) -> str:
+    """Return ``93.1 [88.0, 96.2]``, or a dash."""
+    return _interval(estimate.scaled(100), ".1f") if estimate else NONE
 
 
-def points(found: Estimate | None) -> str:
-    """A difference of shares in points, signed."""
-    return _interval(found.scaled(100), "+.1f") if found else NONE
+def points(estimate: Estimate | None) -> str:
+    """Return a signed difference of shares in points, or a dash."""
+    return _interval(estimate.scaled(100), "+.1f") if estimate else NONE
 
 
-def number(found: Estimate | None) -> str:
-    """``1.93 [1.88, 1.99]``, or a dash."""
-    return _interval(found, ".2f") if found else NONE
+def number(estimate: Estimate | None) -> str:
+    """Return ``1.93 [1.88, 1.99]``, or a dash."""
+    return _interval(estimate, ".2f") if estimate else NONE
 
 
-def share(found: float | None) -> str:
-    """``100 %`` only when it is all of them."""
-    if found is None:
+def share(value: float | None) -> str:
+    """Return a percentage that is ``100 %`` or ``0 %`` only if it is exact, or a dash."""
+    if value is None:
         return NONE
-    return f"{found * 100:.0f} %" if found in (0.0, 1.0) else f"{found * 100:.1f} %"
+    return f"{value * 100:.0f} %" if value in (0.0, 1.0) else f"{value * 100:.1f} %"
 
 
 def _in_two_lines(cell: str) -> str:
-    """An interval below its value, a way below its checkpoint."""
+    """Return a cell with the interval below its value and the method below its checkpoint."""
     return cell.replace(" [", "\n[").replace(" · ", "\n").replace("_", " ")
 
 
 def _parts(cell: str) -> list[str]:
-    """What must not be broken: intervals, and words elsewhere."""
+    """Return what must not be broken: intervals and single words."""
     return [
         part
         for line in cell.split("\n")
@@ -102,5 +98,5 @@ def _parts(cell: str) -> list[str]:
     ]
 
 
-def _interval(found: Estimate, form: str) -> str:
-    return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
+def _interval(estimate: Estimate, form: str) -> str:
+    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"

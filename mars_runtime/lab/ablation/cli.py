@@ -29,8 +29,7 @@ from mars_runtime.lab.ablation.variants import (
     VARIANTS,
     AblationPlan,
 )
-from mars_runtime.lab.commands import run_or_say
-from mars_runtime.lab.evaluation.prompts import PromptError
+from mars_runtime.lab.commands import UsageError, run_or_report
 from mars_runtime.machine import num_cores
 from mars_runtime.outputs import check_folder, in_words, only_writer, path_of
 
@@ -65,7 +64,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train and measure what is asked for; returns the exit code."""
     until = time.monotonic() + 60 * args.minutes
-    return run_or_say(lambda: _run(args, until))
+    return run_or_report(lambda: _run(args, until))
 
 
 def _run(args: argparse.Namespace, until: float) -> int:
@@ -76,20 +75,20 @@ def _run(args: argparse.Namespace, until: float) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises PromptError."""
+    """Raises UsageError."""
     if not args.data.is_dir():
-        raise PromptError(
+        raise UsageError(
             f"No folder {args.data}: give --data the folder that holds the training texts."
         )
     for name in ("workers", "budget_tokens", "seeds", "prompts", "shards"):
         if getattr(args, name) < 1:
-            raise PromptError(f"Ask for at least 1 of {name.replace('_', ' ')}.")
+            raise UsageError(f"Ask for at least 1 of {name.replace('_', ' ')}.")
     for name in ("minutes", "budget_seconds"):
         if not getattr(args, name) > 0:
-            raise PromptError(f"Ask for more than 0 {name.replace('_', ' ')}.")
+            raise UsageError(f"Ask for more than 0 {name.replace('_', ' ')}.")
     unknown = [name for name in args.only or () if name not in NAMES]
     if unknown:
-        raise PromptError(f"There is no variant {unknown[0]!r}; choose among {', '.join(NAMES)}.")
+        raise UsageError(f"There is no variant {unknown[0]!r}; choose among {', '.join(NAMES)}.")
 
 
 def _work(args: argparse.Namespace, until: float) -> int:

@@ -1,12 +1,11 @@
-"""Peers from elsewhere on the same weights: transformers and llama.cpp.
+"""Other programs on the same weights: transformers and llama.cpp.
 
 transformers: ``generate`` with its dynamic cache, with a static cache (compiled by transformers on
-CUDA), with prompt lookup, and the continuous batching behind ``generate_batch``, kept warm between
-questions. Greedy, same dtype and device, no penalties; remote code is never run.
+CUDA), with prompt lookup, and the continuous batching of ``generate_batch``, whose worker is kept
+between questions. Greedy, same dtype and device, no penalties; remote code is never run.
 
-llama.cpp: a child process on the same GGUF file, asked over a pipe. It lives in an environment of
-its own, because its Python package compiles for many minutes and is needed by nobody else. The
-child takes the times, so the pipe is in no figure.
+llama.cpp: a child process on the same GGUF file. It has an environment of its own, because its
+Python package compiles for many minutes. The child measures the times, so they exclude the pipe.
 """
 
 from __future__ import annotations
@@ -24,33 +23,27 @@ from typing import Any
 
 import torch
 
-from mars_runtime.lab.benchmark.paired import (
-    Ask,
-    Question,
-    TimedAnswer,
-    TimedRow,
-    one_row,
-)
 from mars_runtime.lab.benchmark.forward import now
+from mars_runtime.lab.benchmark.paired import Ask, Question, TimedAnswer, TimedRow, one_row
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint
 
 PAGE = 256
 LOOKUP_TOKENS = 10
-"""What transformers' documentation proposes for ``prompt_lookup_num_tokens``."""
+"""The value of ``prompt_lookup_num_tokens`` in transformers' documentation."""
 CHILD = Path(__file__).with_name("llama_child.py")
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """What ``generate`` is told: where an answer ends. No EOS: every row runs to its limit."""
+    """Where an answer ends. Without EOS ids every row has ``max_new_tokens`` tokens."""
 
     eos_ids: tuple[int, ...]
     max_new_tokens: int
 
     def config(self, **more: Any) -> Any:
-        """A GenerationConfig: greedy, without the penalties that a card's defaults may hold."""
-        import transformers  # which takes a second
+        """Return a greedy GenerationConfig without the penalties of a checkpoint's defaults."""
+        import transformers
 
         return transformers.GenerationConfig(
             do_sample=False,
@@ -62,7 +55,7 @@ class Decoding:
 
 
 class _Moments:
-    """A streamer for ``generate`` that notes when tokens were there, and how many of each row."""
+    """A streamer for ``generate`` that records when tokens arrived, and how many per row."""
 
     def __init__(self, start: float) -> None:
         self.start = start
@@ -71,19 +64,19 @@ class _Moments:
         self._has_prompt = False
 
     def put(self, value: torch.Tensor) -> None:
-        """The first call brings the prompts, each later one the tokens of a forward: [rows], or
-        [1, n] where several were drafted."""
+        """Record a call: first the prompts, then the tokens of each forward pass, [rows] or, with
+        drafts, [1, n]."""
         if self._has_prompt:
             self.moments.append(now(torch.device("cpu")) - self.start)
             self.counts.append(value.shape[-1] if value.dim() == 2 else 1)
         self._has_prompt = True
 
     def end(self) -> None:
-        """Nothing is left to do."""
+        """Required by ``generate``; nothing to do."""
 
 
 def generate_ask(model: Any, decoding: Decoding, **more: Any) -> Ask:
-    """``model.generate`` on left-padded prompts; ``more`` goes into its GenerationConfig."""
+    """Return ``model.generate`` on left-padded prompts; ``more`` are fields of its config."""
     config = decoding.config(**more)
 
     def ask(question: Question) -> TimedAnswer:
@@ -102,10 +95,10 @@ def generate_ask(model: Any, decoding: Decoding, **more: Any) -> Ask:
 
 
 class ContinuousBatching:
-    """transformers' continuous batching with its worker kept between questions.
+    """transformers' continuous batching; ``close`` ends its worker thread.
 
-    Pages of the cache are reserved for ``num_rows`` prompts of ``max_prompt`` tokens; prefixes are
-    not shared, so that a prompt seen in an earlier round is read again. ``close`` ends the worker.
+    Its cache fits ``num_rows`` prompts of ``max_prompt`` tokens. Prefixes are not shared, so a
+    prompt of an earlier round is prefilled again.
     """
 
     def __init__(self, model: Any, decoding: Decoding, num_rows: int, max_prompt: int) -> None:
@@ -129,7 +122,7 @@ class ContinuousBatching:
         self._manager.start()
 
     def ask(self, question: Question) -> TimedAnswer:
-        """All prompts at once. Raises RuntimeError when the worker has failed."""
+        """Answer all prompts at once. Raises RuntimeError if the worker fails."""
         start = now(self._model.device)
         prompts = [list(prompt) for prompt in question.prompts]
         waiting = self._manager.add_requests(prompts, record_timestamps=True)
@@ -150,12 +143,12 @@ class ContinuousBatching:
         return TimedAnswer(tuple(rows), seconds, max(len(row.chunks) for row in rows))
 
     def close(self) -> None:
-        """End the worker thread, which would keep the process alive."""
+        """End the worker thread, which would otherwise keep the process alive."""
         self._manager.destroy()
 
 
 def has_continuous_batching() -> bool:
-    """Whether this transformers has it with what is asked of it here."""
+    """Whether this version of transformers has continuous batching with the options used here."""
     import transformers
 
     config = getattr(transformers, "ContinuousBatchingConfig", None)
@@ -165,24 +158,26 @@ def has_continuous_batching() -> bool:
 
 
 def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
-    """Loads the same weights in transformers' own class, anew at each call; those of a GGUF file
-    as transformers itself makes them, in fp32 where ours are whole numbers."""
+    """Return a function that loads the same weights in transformers' class.
+
+    Quantised weights of a GGUF file become fp32.
+    """
 
     def load() -> Any:
         import transformers
 
-        transformers.utils.logging.disable_progress_bar()  # it would write into tables
+        transformers.utils.logging.disable_progress_bar()
         is_llama = checkpoint.model.config.model_type == "llama"
         kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
         gguf = gguf_of(checkpoint)
         if gguf is None:
             model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
         else:
-            with redirect_stderr(io.StringIO()):  # it draws a bar of its own
+            with redirect_stderr(io.StringIO()):  # a progress bar
                 model = kind.from_pretrained(
                     gguf.parent, gguf_file=gguf.name, dtype=checkpoint.model.dtype
                 )
-        # The card's defaults (sampling, penalties) would change greedy output.
+        # The checkpoint's defaults (sampling, penalties) would change greedy output.
         model.generation_config = transformers.GenerationConfig()
         return model.to(checkpoint.model.device).eval()
 
@@ -190,41 +185,33 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
 
 
 def gguf_of(checkpoint: Checkpoint) -> Path | None:
-    """The GGUF file that a checkpoint was loaded from, None for a folder."""
+    """Return the GGUF file that a checkpoint was loaded from; None for a folder."""
     return checkpoint.path if checkpoint.path.suffix == ".gguf" else None
 
 
 def _padded(
     prompts: Sequence[Sequence[int]], pad: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [R, longest], padded on the left; made before the clock starts."""
+    """Return ids and attention mask [R, longest], padded on the left."""
     longest = max(map(len, prompts))
     ids = [[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
-def _row(output: list[int], eos_ids: Sequence[int], streamer: _Moments) -> TimedRow:
-    """The row up to its first EOS; what follows is padding while other rows go on."""
-    counts = [count for count in _shares(streamer.counts, _length(output, eos_ids)) if count]
+def _row(output: list[int], eos_ids: Container[int], streamer: _Moments) -> TimedRow:
+    """Return a row up to its first EOS; padding follows while other rows continue."""
+    length = next((i + 1 for i, token in enumerate(output) if token in eos_ids), len(output))
+    ends = [0, *(min(end, length) for end in accumulate(streamer.counts))]
+    counts = [count for start, end in pairwise(ends) if (count := end - start)]
     return one_row(output, streamer.moments[: len(counts)], counts)
 
 
-def _length(tokens: Sequence[int], eos_ids: Container[int]) -> int:
-    """How many there are up to the first EOS."""
-    return next((i + 1 for i, token in enumerate(tokens) if token in eos_ids), len(tokens))
-
-
-def _shares(counts: Sequence[int], total: int) -> list[int]:
-    """What each of ``counts`` has of ``total``, in turn."""
-    ends = [0, *(min(end, total) for end in accumulate(counts))]
-    return [end - start for start, end in pairwise(ends)]
-
-
 class LlamaCpp:
-    """A running child on ``gguf`` with room for ``num_tokens`` of prompt and answer; close it.
+    """A child process that decodes ``gguf``; ``close`` ends it.
 
-    interpreter: a Python that has llama-cpp-python. Raises CheckpointError.
+    interpreter: a Python with llama-cpp-python. num_tokens: of prompt and answer together. Raises
+    CheckpointError.
     """
 
     def __init__(self, interpreter: str, gguf: Path, num_tokens: int, child: Path = CHILD) -> None:
@@ -242,17 +229,17 @@ class LlamaCpp:
         about = self._read()
         if "version" not in about:
             self.close()
-            why = about.get("error", "it has no llama-cpp-python")
+            reason = about.get("error", "it has no llama-cpp-python")
             raise CheckpointError(
-                f"{interpreter} can't serve {gguf.name} ({why}): give --llama-cpp the Python of an "
-                "environment where `pip install llama-cpp-python` has worked."
+                f"{interpreter} can't decode {gguf.name} ({reason}): give --llama-cpp the Python of "
+                "an environment where `pip install llama-cpp-python` has worked."
             )
         self.version: str = about["version"]
         self.system: str = about["system"]
 
     def ask(self, question: Question, decoding: Decoding) -> TimedAnswer:
-        """One prompt, on as many threads as torch has. Raises RuntimeError when the child has
-        ended."""
+        """Answer one prompt with as many threads as torch uses. Raises RuntimeError if the child
+        has ended."""
         (prompt,) = question.prompts
         request = {
             "prompt": list(prompt),
@@ -278,7 +265,7 @@ class LlamaCpp:
         self._child.communicate()
 
     def _read(self) -> dict[str, Any]:
-        """The next line of the child, empty when it has ended."""
+        """Return the child's next line, or an empty dictionary if it has ended."""
         assert self._child.stdout is not None, "the child was started with a pipe"
         line = self._child.stdout.readline()
         found: dict[str, Any] = json.loads(line) if line else {}

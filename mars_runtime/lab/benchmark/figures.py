@@ -1,44 +1,29 @@
-"""Figures of a measured series: of each peer, and of peers compared, with intervals.
-
-Pure folds over samples; measures and draws nothing.
-"""
+"""Figures of a measured series: of each peer, and of peers compared, with intervals."""
 
 from __future__ import annotations
 
 import statistics as plain
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.paired import (
-    Sample,
-    agreement,
-    fastest,
-    fingerprint,
-    ratio,
-    survival,
-)
+from mars_runtime.lab.benchmark.paired import Sample, agreement, fastest, fingerprint, ratio
 from mars_runtime.statistics import Estimate, Spread, spread
 from mars_runtime.tasks import NATURAL
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a series gave. threads: each peer's best. first_seconds: medians, to the first token of
-    a prompt of ``first_length`` tokens.
+    """The samples of a series.
 
-    tuning: the samples by which the threads were chosen, in no figure. left_out: a sentence for
-    each peer that could not run here.
+    threads: the best number for each peer. left_out: a sentence for each peer that cannot run here.
     """
 
     batch_size: int
     samples: tuple[Sample, ...]
     threads: Mapping[str, int]
-    tuning: tuple[Sample, ...] = ()
     left_out: tuple[str, ...] = ()
-    first_length: int = 0
-    first_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def peers(self) -> list[str]:
@@ -46,35 +31,33 @@ class Measured:
 
     @property
     def families(self) -> list[str]:
-        """In order, natural text among them."""
+        """All families in order, natural text included."""
         return list(dict.fromkeys(one.family for one in self.samples))
 
     @property
+    def tasks(self) -> list[str]:
+        """The families without natural text."""
+        return [family for family in self.families if family != NATURAL]
+
+    @property
     def heading(self) -> str:
-        """How the series is called."""
         return "One prompt at a time" if self.batch_size == 1 else f"Batches of {self.batch_size}"
 
     def of(self, *families: str) -> list[Sample]:
-        """The samples of some families."""
+        """Return the samples of some families."""
         return [one for one in self.samples if one.family in families]
-
-    @property
-    def tasks(self) -> list[str]:
-        """The families but natural text."""
-        return [family for family in self.families if family != NATURAL]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerFigures:
-    """One peer over some questions.
+    """Figures of a peer over some questions.
 
-    decode_rate, whole_rate: median tokens/s of a question, prefill apart or with it.
-    ttft, tpot, gap: seconds over rows: to the first tokens, a token after them, from chunk to chunk
-        of a row; None where nothing came after the first tokens.
-    tpf: mean over rows, to EOS. effective_tpf: over whole batches, rows that wait or ended too.
-    draft_forwards: of a draft model, for each forward of the rows.
-    forward_seconds: median time of a forward after the first; None as above.
-    output_id: of all tokens of the first round. is_repeatable: later rounds gave the same.
+    decode_rate, whole_rate: median tokens per second of a question, without and with prefill.
+    ttft: seconds to the first tokens, over rows. tpf: mean over rows, up to EOS. effective_tpf:
+    over whole batches, rows that wait or have ended included. draft_forwards: forward passes of a
+    draft model per forward pass of the rows. forward_seconds: median time of a forward pass after
+    the first; None if there is none. output_id: a hash of the tokens of the first round.
+    is_repeatable: whether later rounds gave the same tokens.
     """
 
     peer: str
@@ -83,19 +66,16 @@ class PeerFigures:
     decode_rate: float | None
     whole_rate: float
     ttft: Spread | None
-    tpot: Spread | None
-    gap: Spread | None
     tpf: float
     effective_tpf: float
     draft_forwards: float
     forward_seconds: float | None
-    survival: tuple[float, ...]
     output_id: str
     is_repeatable: bool
 
 
 def figures_of(samples: Sequence[Sample], peers: Sequence[str]) -> dict[str, PeerFigures]:
-    """The figures of those ``peers`` that have samples."""
+    """Return the figures of those ``peers`` that have samples."""
     own = {peer: [one for one in samples if one.peer == peer] for peer in peers}
     return {peer: _figures(peer, found) for peer, found in own.items() if found}
 
@@ -118,22 +98,19 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
         decode_rate=plain.median(rates) if rates else None,
         whole_rate=plain.median(answer.num_tokens / answer.seconds for answer in answers),
         ttft=spread(row.ttft for row in rows),
-        tpot=spread(row.tpot for row in rows),
-        gap=spread(gap for row in rows for gap in row.gaps),
         tpf=plain.mean(row.tpf for row in rows),
         effective_tpf=plain.mean(answer.effective_tpf() or 0.0 for answer in answers),
         draft_forwards=sum(row.num_draft_forwards for row in rows)
         / sum(len(row.chunks) for row in rows),
         forward_seconds=plain.median(forwards) if forwards else None,
-        survival=tuple(survival(rows)),
         output_id=fingerprint([row.tokens for key in sorted(first) for row in first[key].rows]),
         is_repeatable=len(outputs) == len({question for question, _ in outputs}),
     )
 
 
 def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
-    """Tokens taken by a forward of a row -> how many forwards took so many: what a shape without
-    real weights can be forced to (``--shape``)."""
+    """Return how many forward passes of a row accepted how many tokens: the histogram that a shape
+    with random weights can be forced to (``--shape``)."""
     chunks = (
         chunk.num_tokens
         for one in samples
@@ -146,10 +123,10 @@ def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How many times the tokens/s of the baseline, prefill apart unless it says ``whole``.
+    """The ratio of tokens per second to a baseline, without prefill except for ``whole``.
 
-    overall: families count alike, natural text left out. by_family: each, natural text too.
-    eta: speedup over tokens saved, for this runtime's ways. agreement: rows with the same tokens.
+    overall: families have equal weight, natural text is left out. by_family: natural text included.
+    eta: speedup over tokens saved, for methods of this runtime. agreement: rows with equal tokens.
     """
 
     batch_size: int
@@ -165,24 +142,9 @@ class Compared:
     def name(self) -> str:
         return f"{self.peer} / {self.baseline}"
 
-    @property
-    def natural(self) -> Estimate | None:
-        return self.by_family.get(NATURAL)
-
-    @property
-    def least(self) -> tuple[str, Estimate] | None:
-        """The family with the smallest ratio."""
-        known = [
-            (family, found)
-            for family, found in self.by_family.items()
-            if found is not None and family != NATURAL
-        ]
-        return min(known, key=lambda pair: pair[1].value) if known else None
-
 
 def compare(measured: Measured, peer: str, baseline: str) -> Compared:
-    """One comparison, over all families of the series, natural text apart. eta is asked of this
-    runtime's ways against its AR."""
+    """Compare two peers. Only methods of this runtime compared with its AR have an eta."""
     samples, families = measured.samples, measured.tasks
     has_eta = baseline == plan.AR and plan.is_ours(peer)
     return Compared(
@@ -201,22 +163,11 @@ def compare(measured: Measured, peer: str, baseline: str) -> Compared:
 
 
 def compare_all(measured: Measured, cursor: str | None) -> list[Compared]:
-    """Every comparison that ``plan`` makes of the peers that ran. ``cursor`` is the way that block
-    cache and no cache decode too."""
-    wanted = plan.comparisons(measured.peers, best_block(measured), cursor)
-    return [compare(measured, *pair) for pair in wanted]
+    """Return every comparison that ``plan`` lists for the peers that ran.
 
-
-def best_block(measured: Measured) -> str | None:
-    """The size of the block cache with the most tokens per second."""
-    return _best(measured, [one for one in measured.peers if one.startswith(plan.BLOCK_CACHE)])
-
-
-def best_transformers(measured: Measured) -> str | None:
-    """transformers' fastest way of those that ran."""
-    return _best(measured, plan.TRANSFORMERS)
-
-
-def _best(measured: Measured, peers: Sequence[str]) -> str | None:
-    """Of natural text only where there is nothing else."""
-    return fastest(measured.of(*measured.tasks) or measured.samples, peers)
+    cursor: the method that is also decoded with the block cache and without a cache.
+    """
+    blocks = [peer for peer in measured.peers if peer.startswith(plan.BLOCK_CACHE)]
+    best_block = fastest(measured.of(*measured.tasks) or measured.samples, blocks)
+    pairs = plan.comparisons(measured.peers, best_block, cursor)
+    return [compare(measured, *pair) for pair in pairs]

@@ -1,8 +1,8 @@
 """llama.cpp in a process and an environment of its own: token ids in, greedy token ids out.
 
-Run by the interpreter that has ``llama-cpp-python``: ``PYTHON llama_child.py GGUF CONTEXT``. Speaks
-lines of JSON over standard input and output; the first line it writes says what it is. Times itself
-from the moment a request is read, prefill included. Imports nothing of this repository.
+Run as ``PYTHON llama_child.py GGUF NUM_TOKENS`` with a Python that has ``llama-cpp-python``. Reads
+and writes lines of JSON; the first line that it writes has its version or an error. Times include
+prefill. Imports nothing of this repository.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Llama:
     """One model with one context; answers prompts greedily, one at a time."""
 
     def __init__(self, path: str, num_tokens: int) -> None:
-        """``num_tokens``: room for a prompt and its answer. Raises ValueError."""
+        """num_tokens: of a prompt and its answer together. Raises ValueError."""
         llama_cpp.llama_backend_init()
         self._model = llama_cpp.llama_model_load_from_file(
             path.encode(), llama_cpp.llama_model_default_params()
@@ -39,8 +39,8 @@ class Llama:
         self._vocab_size = llama_cpp.llama_vocab_n_tokens(vocabulary)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """``tokens`` up to one of ``eos_ids`` or ``max_new_tokens`` of them, the ``moments`` when
-        each was there, ``seconds`` in all."""
+        """Return ``tokens`` up to EOS or ``max_new_tokens``, the ``moments`` at which each was
+        there, and the total ``seconds``."""
         threads, eos_ids = request["threads"], set(request["eos_ids"])
         llama_cpp.llama_set_n_threads(self._context, threads, threads)
         llama_cpp.llama_memory_clear(self._memory, True)
@@ -57,7 +57,7 @@ class Llama:
         return {"tokens": tokens, "moments": moments, "seconds": time.perf_counter() - start}
 
     def _next(self, fed: list[int]) -> int:
-        """The likeliest token after ``fed``, which is read into the cache."""
+        """Feed ``fed`` and return the most probable next token."""
         ids = (llama_cpp.llama_token * len(fed))(*fed)
         batch = llama_cpp.llama_batch_get_one(ids, len(fed))
         if llama_cpp.llama_decode(self._context, batch) != 0:
@@ -67,13 +67,13 @@ class Llama:
 
 
 def about() -> dict[str, str]:
-    """The version and what of this processor it was compiled for."""
+    """Return the version, and the processor features that it was compiled for."""
     system = llama_cpp.llama_print_system_info()
     return {"version": llama_cpp.__version__, "system": system.decode().strip()}
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until standard input ends."""
     silent = llama_cpp.llama_log_callback(lambda level, text, user: None)
     llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
     try:

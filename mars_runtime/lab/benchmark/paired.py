@@ -1,9 +1,8 @@
-"""Paired timing: every question to every peer, in alternating order, and ratios pair by pair.
+"""Paired timing: every peer answers every question in alternating order; ratios are taken by pair.
 
-A peer is a way of decoding that is measured: of this runtime, of transformers, of llama.cpp.
-It is known here only as a function that answers a question (a batch of prompts)
-and times itself. What it answers are facts, from which every figure is derived; moments are seconds
-since the call.
+A peer is anything that decodes: a method of this runtime, transformers, llama.cpp. Here it is a
+function that answers a question (a batch of prompts) and reports when its tokens arrived. Moments
+are seconds since the call.
 """
 
 from __future__ import annotations
@@ -12,38 +11,35 @@ import hashlib
 import statistics as plain
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from mars_runtime import statistics
-from mars_runtime.lab.evaluation.measure import survival as survival_of
 from mars_runtime.statistics import Estimate
 
 Span = Literal["decode", "whole"]
-"""``whole``: from prompts to last token. ``decode``: from the moment when every row had its first
-tokens, those not counted, so prefill is apart for every peer alike."""
+"""``whole``: from the prompts to the last token. ``decode``: from the moment at which every row has
+its first tokens, which are not counted; this excludes prefill for every peer alike."""
 
 Measure = Literal["rate", "eta"]
-"""``rate``: how many times the tokens per second. ``eta``: that over how many times the tokens per
-forward of the batch, so 1 means that every forward saved its whole time."""
+"""``rate``: ratio of tokens per second. ``eta``: that ratio over the ratio of tokens per forward
+pass, so 1 means that every saved forward pass saved its whole time."""
 
 Key = TypeVar("Key")
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one forward gave one row: ``num_tokens`` (0 where it idled or was refused), of
-    ``num_offered`` proposals (tokens that it could have given), there at ``moment``."""
+class Chunk(NamedTuple):
+    """What a forward pass added to a row: ``num_tokens`` (0 if it waited) at ``moment``."""
 
     moment: float
     num_tokens: int
-    num_offered: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class TimedRow:
-    """One answered prompt: its tokens, EOS included, and the forwards that it took part in.
-    num_draft_forwards: of a draft model beside them, whose time is in the moments."""
+    """An answered prompt: its tokens, EOS included, and the forward passes that it took part in.
+
+    num_draft_forwards: forward passes of a draft model, whose time is in the moments.
+    """
 
     tokens: tuple[int, ...]
     chunks: tuple[Chunk, ...]
@@ -51,7 +47,7 @@ class TimedRow:
 
     @property
     def tpf(self) -> float:
-        """Tokens per forward of this row, to its end."""
+        """Tokens per forward pass of this row, up to its end."""
         return len(self.tokens) / len(self.chunks)
 
     @property
@@ -59,24 +55,14 @@ class TimedRow:
         """Seconds to its first tokens."""
         return next(chunk.moment for chunk in self.chunks if chunk.num_tokens)
 
-    @property
-    def tpot(self) -> float | None:
-        """Seconds per token after the first ones; None where one forward gave all."""
-        given = [chunk for chunk in self.chunks if chunk.num_tokens]
-        later = sum(chunk.num_tokens for chunk in given[1:])
-        return (given[-1].moment - given[0].moment) / later if later else None
-
-    @property
-    def gaps(self) -> tuple[float, ...]:
-        """Seconds between chunks of text: what a reader waits, however many tokens then come."""
-        moments = [chunk.moment for chunk in self.chunks if chunk.num_tokens]
-        return tuple(b - a for a, b in pairwise(moments))
-
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """All rows of a question. num_forwards: model calls that could give tokens, whatever row they
-    served. Raises ValueError for an answer that says nothing."""
+    """All rows of a question.
+
+    num_forwards: forward passes for any of the rows. Raises ValueError for an answer with an empty
+    row.
+    """
 
     rows: tuple[TimedRow, ...]
     seconds: float
@@ -92,28 +78,30 @@ class TimedAnswer:
 
     @property
     def first_seconds(self) -> float:
-        """When every row had its first tokens."""
+        """Seconds until every row has its first tokens."""
         return max(row.ttft for row in self.rows)
-
-    def effective_tpf(self, span: Span = "whole") -> float | None:
-        """Tokens a forward of the whole batch, divided among its rows: rows that wait or have ended
-        count. None for a decode span in which nothing came."""
-        tokens, forwards = self.num_tokens, self.num_forwards
-        if span == "decode":  # the first tokens of all rows come with the first forward
-            tokens, forwards = self._num_later(), forwards - 1
-        return tokens / (forwards * len(self.rows)) if tokens and forwards else None
 
     @property
     def output_id(self) -> str:
-        """Equal for two answers exactly when all their tokens are."""
+        """A hash of all tokens."""
         return fingerprint([row.tokens for row in self.rows])
 
+    def effective_tpf(self, span: Span = "whole") -> float | None:
+        """Return tokens per forward pass of the batch and row; rows that wait or have ended count.
+
+        None for a decode span without tokens.
+        """
+        tokens, forwards = self.num_tokens, self.num_forwards
+        if span == "decode":  # the first tokens of all rows arrive with the first forward pass
+            tokens, forwards = self._num_later(), forwards - 1
+        return tokens / (forwards * len(self.rows)) if tokens and forwards else None
+
     def decode_seconds(self) -> float | None:
-        """Seconds of the decode span; None where nothing came after the first tokens."""
+        """Return the seconds of the decode span; None if it has no tokens."""
         return self.seconds - self.first_seconds if self._num_later() else None
 
     def rate(self, span: Span) -> float | None:
-        """Tokens a second over all rows; None for a decode span in which nothing came."""
+        """Return tokens per second over all rows; None for a decode span without tokens."""
         if span == "whole":
             return self.num_tokens / self.seconds
         seconds = self.decode_seconds()
@@ -129,29 +117,24 @@ class TimedAnswer:
 def one_row(
     tokens: Sequence[int], moments: Sequence[float], counts: Sequence[int] | None = None
 ) -> TimedRow:
-    """A row whose forwards ended at ``moments`` and gave one token each, or ``counts``; tokens
-    behind the last that was given (padding) are left out."""
-    given = list(counts) if counts is not None else [1] * len(moments)
-    chunks = tuple(Chunk(at, count, count) for at, count in zip(moments, given, strict=True))
-    return TimedRow(tuple(tokens[: sum(given)]), chunks)
+    """Return a row whose forward passes ended at ``moments`` with one token, or ``counts``, each.
 
-
-def survival(rows: Sequence[TimedRow]) -> list[float]:
-    """For each place in a forward, of the forwards that proposed there the share that gave a token
-    there: acceptance by position."""
-    chunks = [chunk for row in rows for chunk in row.chunks]
-    return survival_of((chunk.num_tokens, chunk.num_offered) for chunk in chunks)
+    Tokens beyond these counts are padding and dropped.
+    """
+    counts = [1] * len(moments) if counts is None else counts
+    chunks = tuple(map(Chunk, moments, counts))
+    return TimedRow(tuple(tokens[: sum(counts)]), chunks)
 
 
 def fingerprint(rows: Sequence[Sequence[int]]) -> str:
-    """A short hash of the tokens of some rows; their borders count."""
+    """Return a short hash of the tokens of some rows, which depends on where a row ends."""
     text = ";".join(",".join(map(str, row)) for row in rows)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Prompts (token ids) to be answered together. ``family`` groups questions in figures."""
+    """Prompts (token ids) that are answered together. ``family`` groups questions in figures."""
 
     family: str
     prompts: tuple[tuple[int, ...], ...]
@@ -163,9 +146,9 @@ Ask = Callable[[Question], TimedAnswer]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A way to answer a question, on so many CPU threads.
+    """A function that answers questions, on a number of CPU threads.
 
-    only: numbers of the questions it is asked, in the first round alone; None for all, in each.
+    only: numbers of the questions that it answers, in the first round; None for all, in each round.
     """
 
     name: str
@@ -180,7 +163,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one peer made of one question (by its number) in one round."""
+    """A peer's answer to a question (by its number) in a round."""
 
     peer: str
     threads: int
@@ -196,24 +179,23 @@ def play(
     num_rounds: int,
     prepare: Callable[[Peer], None],
 ) -> Iterator[Sample]:
-    """Time every question with every peer that is asked it, ``num_rounds`` times.
+    """Time every question with every peer that answers it, ``num_rounds`` times.
 
-    Peers follow each other on the same question, forwards and backwards by turns, so that a drift
-    of the machine hits all alike. ``prepare`` is called before each answer, outside the clock.
+    The order of the peers alternates from question to question, so that a slow change of the
+    machine's speed affects all alike. ``prepare`` runs before each answer and is not timed.
     """
     for number in range(num_rounds):
         for index, question in enumerate(questions):
             is_forwards = (number + index) % 2 == 0
             for peer in peers if is_forwards else reversed(peers):
-                if not peer.is_asked(index, number):
-                    continue
-                prepare(peer)
-                answer = peer.answer(question)
-                yield Sample(peer.name, peer.threads, question.family, index, number, answer)
+                if peer.is_asked(index, number):
+                    prepare(peer)
+                    answer = peer.answer(question)
+                    yield Sample(peer.name, peer.threads, question.family, index, number, answer)
 
 
 def num_answers(peers: Sequence[Peer], num_questions: int, num_rounds: int) -> int:
-    """How many samples ``play`` will give."""
+    """Return the number of samples that ``play`` yields."""
     return sum(
         peer.is_asked(index, number)
         for peer in peers
@@ -223,14 +205,14 @@ def num_answers(peers: Sequence[Peer], num_questions: int, num_rounds: int) -> i
 
 
 def best_threads(samples: Sequence[Sample]) -> dict[str, int]:
-    """For each peer the thread count with the most tokens per second over all given samples."""
+    """Return the number of threads with the most tokens per second, for each peer."""
     groups = _by(samples, lambda one: (one.peer, one.threads))
     rates = {key: _pooled_rate(answers) for key, answers in groups.items()}
-    return dict(sorted(rates, key=lambda key: rates[key]))  # the fastest comes last and stays
+    return dict(sorted(rates, key=lambda key: rates[key]))  # the fastest is last and overrides
 
 
 def fastest(samples: Sequence[Sample], peers: Sequence[str]) -> str | None:
-    """The peer among ``peers`` with the most tokens per second over all given samples."""
+    """Return the one of ``peers`` with the most tokens per second; None if none has samples."""
     groups = _by([one for one in samples if one.peer in peers], lambda one: one.peer)
     rates = {peer: _pooled_rate(answers) for peer, answers in groups.items()}
     return max(rates, key=lambda peer: rates[peer]) if rates else None
@@ -244,10 +226,10 @@ def ratio(
     span: Span,
     measure: Measure = "rate",
 ) -> Estimate | None:
-    """``measure`` of ``peer`` over ``baseline``: pairs of the same question and round.
+    """Return ``measure`` of ``peer`` over ``baseline``, from pairs of one question and round.
 
-    A question's ratio is the median over its rounds; families count alike (``median_ratio``). None
-    where a family has no pair.
+    A question's ratio is the median over its rounds; families have equal weight
+    (``median_ratio``). None if a family has no pair.
     """
     groups = []
     for family in families:
@@ -261,7 +243,7 @@ def ratio(
 
 
 def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | None:
-    """Share of rows with the very same tokens."""
+    """Return the share of rows with the same tokens; None without pairs."""
     same = [
         one.tokens == other.tokens
         for _, answer, base in _pairs(samples, peer, baseline)
@@ -271,21 +253,21 @@ def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | No
 
 
 def spread(samples: Sequence[Sample], peer: str) -> float | None:
-    """How far the rounds of a peer lie apart: slowest over fastest minus 1 of the same question,
-    median over questions. None with a single round."""
+    """Return how far the rounds of a peer differ: the median over questions of slowest over fastest
+    minus 1. None for a single round."""
     rounds = _by([one for one in samples if one.peer == peer], lambda one: one.question)
-    apart = [
+    differences = [
         max(one.seconds for one in own) / min(one.seconds for one in own) - 1
         for own in rounds.values()
         if len(own) > 1
     ]
-    return plain.median(apart) if apart else None
+    return plain.median(differences) if differences else None
 
 
 def _pairs(
     samples: Sequence[Sample], peer: str, baseline: str
 ) -> list[tuple[int, TimedAnswer, TimedAnswer]]:
-    """The number of a question and the answers of both to it in the same round."""
+    """Return the number of each question with the answers of both in the same round."""
     others = {(s.question, s.round): s.answer for s in samples if s.peer == baseline}
     return [
         (one.question, one.answer, others[one.question, one.round])
@@ -300,8 +282,8 @@ def _gain(answer: TimedAnswer, base: TimedAnswer, span: Span, measure: Measure) 
         return None
     if measure == "rate":
         return top / bottom
-    more, fewer = answer.effective_tpf(span), base.effective_tpf(span)
-    return top / bottom / (more / fewer) if more and fewer else None
+    own, other = answer.effective_tpf(span), base.effective_tpf(span)
+    return top / bottom / (own / other) if own and other else None
 
 
 def _pooled_rate(answers: Sequence[TimedAnswer]) -> float:

@@ -1,7 +1,7 @@
-"""Makes the peers of a series: this runtime's ways, transformers' and llama.cpp.
+"""The peers of a series: methods of this runtime, transformers and llama.cpp.
 
-The clock of this runtime's runs from the call to the last event, on a GPU until its work is done;
-text is made by nobody. Times nothing else.
+The clock of this runtime's methods runs from the call to the last event; on a GPU until its work is
+done. Text is not decoded.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from mars_runtime.lab.benchmark.elsewhere import (
     generate_ask,
     has_continuous_batching,
 )
+from mars_runtime.lab.benchmark.forward import now
 from mars_runtime.lab.benchmark.paired import Ask, Chunk, Question, TimedAnswer, TimedRow
 from mars_runtime.lab.benchmark.targets import Target
-from mars_runtime.lab.evaluation.measure import Decode, num_offered
-from mars_runtime.lab.benchmark.forward import now
+from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.settings import DecodeSettings
 
 
 class Peers:
-    """Peers by batch size, on models that are loaded once. Close it: workers must end."""
+    """Peers by batch size, on models that are loaded once. A context manager: it ends workers."""
 
     def __init__(
         self,
         target: Target,
-        ways: Mapping[str, DecodeSettings],
+        methods: Mapping[str, DecodeSettings],
         transformers: Sequence[str] = plan.TRANSFORMERS,
     ) -> None:
         has_text = target.tokenizer is not None
         self._target = target
         self._transformers = transformers
-        self._ways = {name: way for name, way in ways.items() if has_text or not way.is_auto}
-        self._limit = next(iter(ways.values())).max_new_tokens
+        self._methods = {n: one for n, one in methods.items() if has_text or not one.is_auto}
+        self._limit = next(iter(methods.values())).max_new_tokens
         self._decoding = Decoding(target.eos_ids, self._limit)
         self._stack = ExitStack()
 
@@ -62,33 +62,36 @@ class Peers:
         self._stack.close()
 
     def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
-        """transformers' ways, then ours, for questions of ``batch_size`` prompts of at most
-        ``longest`` tokens."""
+        """Return transformers' peers, then this runtime's, for questions of ``batch_size`` prompts
+        of at most ``longest`` tokens."""
         is_cuda = self._target.device.type == "cuda"
         asks = {plan.GENERATE: self._generate()}
         if is_cuda:
             asks[plan.COMPILED] = self._generate(cache_implementation="static")
-        # What may be copied from a prompt is a matter of text, which a shape does not have.
+        # A shape has no text, so nothing can be looked up in its prompts.
         if batch_size == 1 and self._target.tokenizer is not None:
             asks[plan.LOOKUP] = self._generate(prompt_lookup_num_tokens=LOOKUP_TOKENS)
         if (is_cuda or batch_size > 1) and has_continuous_batching():
             asks[plan.BATCHING] = self._batching(batch_size, longest)
         asks = {name: ask for name, ask in asks.items() if name in self._transformers}
         decode, device = self._target.decode, self._target.device
-        return asks | {name: runtime_ask(decode, way, device) for name, way in self._ways.items()}
+        own = {name: runtime_ask(decode, one, device) for name, one in self._methods.items()}
+        return asks | own
 
     def other_caches(self, settings: DecodeSettings, cache_blocks: Sequence[int]) -> dict[str, Ask]:
-        """The way of ``settings`` under the block cache, by its sizes, and under none."""
-        decode_under, device = self._target.decode_under, self._target.device
-        if decode_under is None:
+        """Return ``settings`` with the block cache, for each block size, and without a cache."""
+        decode_with, device = self._target.decode_with, self._target.device
+        if decode_with is None:
             return {}
-        decodes = {f"{plan.BLOCK_CACHE} {n}": decode_under("block", n) for n in cache_blocks}
-        decodes[plan.NO_CACHE] = decode_under("uncached")
+        decodes = {f"{plan.BLOCK_CACHE} {n}": decode_with("block", n) for n in cache_blocks}
+        decodes[plan.NO_CACHE] = decode_with("uncached")
         return {name: runtime_ask(one, settings, device) for name, one in decodes.items()}
 
     def llama(self, interpreter: str, longest: int) -> tuple[Ask, dict[str, str]]:
-        """llama.cpp, run by ``interpreter``, for prompts of at most ``longest`` tokens, and its
-        versions; its process ends with these peers. Raises CheckpointError."""
+        """Return llama.cpp for prompts of at most ``longest`` tokens, and its versions.
+
+        interpreter: a Python with llama-cpp-python. Raises CheckpointError.
+        """
         if self._target.gguf is None:
             raise CheckpointError(
                 "llama.cpp reads GGUF files and shapes in int8 or int4: leave --llama-cpp out."
@@ -100,7 +103,7 @@ class Peers:
         return partial(child.ask, decoding=self._decoding), versions
 
     def _generate(self, **more: Any) -> Ask:
-        """``generate``. The model is loaded at the first question, so that a failure to load it is
+        """Return ``generate``. It loads the model at the first question, so that an error is
         reported like any other of a warm-up."""
 
         def ask(question: Question) -> TimedAnswer:
@@ -109,22 +112,22 @@ class Peers:
         return ask
 
     def _batching(self, batch_size: int, longest: int) -> Ask:
-        """Made at the first question, so that a fault is told like any other of a warm-up. On a
-        model of its own: it may change the model's attention."""
-        made: list[ContinuousBatching] = []
+        """Return continuous batching, which starts at the first question. It has a model of its
+        own, because it may change the model's attention."""
+        started: list[ContinuousBatching] = []
 
         def ask(question: Question) -> TimedAnswer:
-            if not made:
+            if not started:
                 model = self._target.load_transformers()
-                found = ContinuousBatching(model, self._decoding, batch_size, longest)
-                made.append(self._stack.enter_context(closing(found)))
-            return made[0].ask(question)
+                batching = ContinuousBatching(model, self._decoding, batch_size, longest)
+                started.append(self._stack.enter_context(closing(batching)))
+            return started[0].ask(question)
 
         return ask
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
-    """A batch of this runtime's decoder, from call to last event."""
+    """Return a method of this runtime."""
 
     def ask(question: Question) -> TimedAnswer:
         steps: list[tuple[float, Step]] = []
@@ -134,28 +137,18 @@ def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) 
                 if isinstance(event, Step):
                     steps.append((time.perf_counter() - start, event))
             seconds = now(device) - start
-        return answer_of(steps, len(question.prompts), seconds)
+        rows: list[list[tuple[float, RowStep]]] = [[] for _ in question.prompts]
+        for moment, step in steps:
+            for row in step.rows:
+                rows[row.row].append((moment, row))
+        return TimedAnswer(tuple(map(_row, rows)), seconds, len(steps))
 
     return ask
 
 
-def answer_of(steps: Sequence[tuple[float, Step]], num_rows: int, seconds: float) -> TimedAnswer:
-    """An answer from (moment, step) pairs; each step is one forward. Rows that wait in it (block
-    cache) took no part: ``TimedAnswer.effective_tpf`` counts what that costs."""
-    rows: list[list[tuple[float, RowStep]]] = [[] for _ in range(num_rows)]
-    for moment, step in steps:
-        for row in step.rows:
-            rows[row.row].append((moment, row))
-    return TimedAnswer(tuple(map(_row, rows)), seconds, len(steps))
-
-
 def _row(steps: Sequence[tuple[float, RowStep]]) -> TimedRow:
-    before = [None, *(step for _, step in steps[:-1])]
     return TimedRow(
         tokens=tuple(token for _, step in steps for token in step.accepted),
-        chunks=tuple(
-            Chunk(moment, len(step.accepted), num_offered(step, last))
-            for (moment, step), last in zip(steps, before, strict=True)
-        ),
+        chunks=tuple(Chunk(moment, len(step.accepted)) for moment, step in steps),
         num_draft_forwards=sum(step.num_draft_forwards for _, step in steps),
     )

@@ -1,7 +1,6 @@
-"""What a benchmark is to measure: who, on what, and who is compared with whom.
+"""The plan of a benchmark: its peers, questions and comparisons.
 
-A run is a list of series; a series is one batch size with its peers and questions. Knows names,
-numbers and settings, no model.
+A run is a list of series; a series is one batch size with its peers and questions.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ LOOKUP = "transformers prompt lookup"
 BATCHING = "transformers continuous batching"
 TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
 SHORT = {name.removeprefix("transformers ").replace(" ", "-"): name for name in TRANSFORMERS}
-"""transformers' peers as the command line names them."""
+"""The names of transformers' peers on the command line."""
 LLAMA_CPP = "llama.cpp"
 AR, NO_CACHE, BLOCK_CACHE = "AR", "no cache", "block cache"
 MIXED = "mixed"
-"""The family of a batch whose prompts are of several families."""
+"""The family of a batch with prompts of several families."""
 
-WHOLE = ("int8", "int4")
-"""Types that transformers has not: it computes such a shape in fp32, many times slower, once."""
-
-FEWEST_BATCHES = 4
-PAPER_DRAFTS = 4  # K of its section 4.6
-MASKS_AND_ONE = 4
-"""B of the ways with fixed masks on requests: further masks are seldom right."""
+QUANTIZED = ("int8", "int4")
+"""Types that transformers lacks: it computes such a shape in fp32, so slowly that it does so once.
+"""
+MIN_BATCHES = 4
+PAPER_DRAFTS = 4  # K in section 4.6 of the paper
+MASKED_BLOCK = 4
+"""B of the methods with a fixed number of masks on requests; more masks are seldom right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
     """How much is measured.
 
-    num_slow: transformers' ways answer so many questions of each family, once; None for all, in
-        every round. num_first: tokens of a prompt whose first token is timed by itself; 0 for none.
+    num_slow: number of questions of each family that transformers answers, once; None for all
+    questions in every round.
     """
 
     families: tuple[str, ...]
@@ -53,7 +52,6 @@ class Extent:
     max_new_tokens: int
     threads: tuple[int, ...]
     num_slow: int | None
-    num_first: int
 
 
 TASKS = Extent(
@@ -64,7 +62,6 @@ TASKS = Extent(
     max_new_tokens=96,
     threads=(1, 2),
     num_slow=None,
-    num_first=0,
 )
 REQUESTS = Extent(
     families=tasks.KINDS,
@@ -74,14 +71,12 @@ REQUESTS = Extent(
     max_new_tokens=64,
     threads=(2,),
     num_slow=2,
-    num_first=200,
 )
-"""Of a chat model. Its answers are long, so fewer are timed, and transformers' ways, many times
-slower, answer some of them once."""
+"""For a chat model, whose answers are long and with which transformers is many times slower."""
 
 
 def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
-    """Of requests where some are asked for, or a chat model is asked without saying what."""
+    """Return REQUESTS for kinds of requests, and for a chat model without given families."""
     if families is None:
         return REQUESTS if is_chat(checkpoint) else TASKS
     return REQUESTS if set(families) & set(tasks.KINDS) else TASKS
@@ -89,127 +84,129 @@ def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan(Extent):
-    """What is to be measured, checked.
+    """A validated plan.
 
-    ways: this runtime's by name. llama_cpp: a Python
-    with llama-cpp-python. told: the arguments, to be kept with the figures. transformers: those of
-    its peers that are measured.
+    methods: those of this runtime, by name. llama_cpp: a Python with llama-cpp-python. arguments:
+    stored with the result. transformers: its peers that are measured.
     """
 
     checkpoint: str
     shape: str | None
     acceptance: str | None
-    ways: Mapping[str, DecodeSettings]
+    methods: Mapping[str, DecodeSettings]
     cache_blocks: tuple[int, ...]
     llama_cpp: str | None
     seed: int
     device: str
     dtype: str
     load_before: float
-    told: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     transformers: tuple[str, ...] = TRANSFORMERS
 
     @property
     def cursor(self) -> str | None:
-        """The way that block cache and no cache decode too: the first MARS
-        way with a fixed B."""
-        for name, way in self.ways.items():
-            if way.method == "mars" and not way.lossless and isinstance(way.block_size, int):
+        """The method that is also decoded with the block cache and without a cache: the first MARS
+        method with a fixed B."""
+        for name, one in self.methods.items():
+            if one.method == "mars" and not one.lossless and isinstance(one.block_size, int):
                 return name
         return None
 
 
-def runtime_ways(
+def task_methods(
     taus: Sequence[float],
     block_sizes: Sequence[int],
     lossless_taus: Sequence[float],
     lossless_block_sizes: Sequence[int],
     max_new_tokens: int,
 ) -> dict[str, DecodeSettings]:
-    """This runtime's ways by name, AR first; with B chosen on the way (``auto``) once for MARS and
-    once lossless. Raises SettingsError."""
-    ways = [DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens)]
-    for is_lossless, ts, sizes in (
+    """Return the methods for tasks by name, AR first; MARS and lossless MARS also with B chosen
+    during decoding. Raises SettingsError."""
+    methods = [DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens)]
+    for is_lossless, own_taus, sizes in (
         (False, taus, block_sizes),
         (True, lossless_taus, lossless_block_sizes),
     ):
-        pairs: list[tuple[float, BlockSize]] = [(tau, size) for size in sizes for tau in ts]
-        pairs += [(tau, AUTO) for tau in ts[:1]]
-        ways += [
+        pairs: list[tuple[float, BlockSize]] = [(tau, size) for size in sizes for tau in own_taus]
+        pairs += [(tau, AUTO) for tau in own_taus[:1]]
+        methods += [
             DecodeSettings("mars", tau, size, lossless=is_lossless, max_new_tokens=max_new_tokens)
             for tau, size in pairs
         ]
-    return {describe(one): one for one in ways}
+    return {describe(one): one for one in methods}
 
 
-def request_ways(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """The ways that are measured on requests by name, AR first: masks alone, text looked up alone,
-    both; masks after the last token or after every one; unverified. Raises SettingsError."""
-    size = MASKS_AND_ONE
+def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
+    """Return the methods for requests by name, AR first: masks, prompt lookup or both; masks after
+    the last token or after every draft; not lossless. Raises SettingsError."""
     lossless = DecodeSettings(tau=0.0, lossless=True, max_new_tokens=max_new_tokens)
     chosen = replace(lossless, block_size=AUTO, groups="every")
-    ways = [
+    methods = [
         DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens),
-        replace(lossless, block_size=size),
-        replace(lossless, block_size=size, groups="every"),
+        replace(lossless, block_size=MASKED_BLOCK),
+        replace(lossless, block_size=MASKED_BLOCK, groups="every"),
         chosen,
         replace(lossless, block_size=1, lookup=True),
         replace(chosen, lookup=True),
-        DecodeSettings(tau=0.95, block_size=size, max_new_tokens=max_new_tokens),
+        DecodeSettings(tau=0.95, block_size=MASKED_BLOCK, max_new_tokens=max_new_tokens),
     ]
-    return {describe(one): one for one in ways}
+    return {describe(one): one for one in methods}
 
 
-def speculative_ways(drafts: Mapping[str, bool], max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """Speculative decoding with the paper's K and τ, the target without and with masks after every
-    draft, by each of ``drafts``: name -> whether it was trained for masks, and so drafts by them as
-    well as without (paper, section 4.6)."""
-    spoken = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, groups="every")
+def speculative_methods(
+    drafts: Mapping[str, bool], max_new_tokens: int
+) -> dict[str, DecodeSettings]:
+    """Return speculative decoding with the paper's K and τ, with and without masks in the target.
+
+    drafts: whether each draft checkpoint was trained for masks and so is also fed masks (paper,
+    section 4.6).
+    """
+    base = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, groups="every")
     combinations: dict[bool, tuple[Masked, ...]] = {False: ("none", "target"), True: MASKED[::-1]}
-    ways = [
-        replace(spoken, draft=name, masked=masked, max_new_tokens=max_new_tokens)
+    methods = [
+        replace(base, draft=name, masked=masked, max_new_tokens=max_new_tokens)
         for name, is_trained in drafts.items()
         for masked in combinations[is_trained]
     ]
-    return {describe(one): one for one in ways}
+    return {describe(one): one for one in methods}
 
 
-def imposed(ways: Mapping[str, DecodeSettings]) -> dict[str, DecodeSettings]:
-    """The ways of a shape, whose drafts mean nothing: their names say that what is accepted of them
-    is imposed."""
+def imposed(methods: Mapping[str, DecodeSettings]) -> dict[str, DecodeSettings]:
+    """Return the methods of a shape, with names that say that the acceptance is imposed."""
     return {
-        name if way.method == "ar" else f"{name}, acceptance imposed": way
-        for name, way in ways.items()
+        name if one.method == "ar" else f"{name}, acceptance imposed": one
+        for name, one in methods.items()
     }
 
 
 def comparisons(
     peers: Sequence[str], best_block: str | None = None, cursor: str | None = None
 ) -> list[tuple[str, str]]:
-    """What a reader asks of these peers, as pairs of a peer and its baseline: AR against each of
-    transformers', all else against AR, everything here against llama.cpp; and the same decoding
-    under three caches: the cursor's, the best block size, none."""
+    """Return the pairs of a peer and its baseline that are reported.
+
+    AR is compared with each peer of transformers, other methods with AR, all of this runtime with
+    llama.cpp, and one method with three caches: its own, the best block size, none.
+    """
     others = [peer for peer in peers if peer not in (AR, LLAMA_CPP, *TRANSFORMERS)]
-    found = [(AR, peer) for peer in peers if peer in TRANSFORMERS]
-    found += [(peer, AR) for peer in [*others, LOOKUP] if peer in peers]
+    pairs = [(AR, peer) for peer in peers if peer in TRANSFORMERS]
+    pairs += [(peer, AR) for peer in [*others, LOOKUP] if peer in peers]
     if LLAMA_CPP in peers:
-        found += [(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
+        pairs += [(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
     if best_block and cursor:
-        found.append((cursor, best_block))
+        pairs.append((cursor, best_block))
     if best_block and NO_CACHE in peers:
-        found.append((best_block, NO_CACHE))
-    return found
+        pairs.append((best_block, NO_CACHE))
+    return pairs
 
 
 def questions(
     prompts: Mapping[str, Sequence[Sequence[int]]], batch_size: int, num_prompts: int, seed: int
 ) -> list[Question]:
-    """Questions of ``batch_size`` prompts each, from ``num_prompts`` of each family.
+    """Return questions of ``batch_size`` prompts each, from ``num_prompts`` of each family.
 
-    One prompt at a time keeps its family. Batches mix the families, as requests do; natural text is
-    batched apart, once. A mixed batch takes as long as many single prompts: there is one for every
-    three of ``num_prompts``, at least FEWEST_BATCHES. Prompts are used again where they are too
-    few.
+    Single prompts keep their family. Batches mix the families, as a server's requests do; natural
+    text has one batch of its own. There is one mixed batch for every three of ``num_prompts``, at
+    least MIN_BATCHES. Prompts repeat if there are too few.
     """
     prompts = {family: own[:num_prompts] for family, own in prompts.items()}
     if batch_size == 1:
@@ -218,7 +215,7 @@ def questions(
     pools = {NATURAL: list(prompts.get(NATURAL, ()))}
     pools[MIXED] = [one for family, own in prompts.items() if family != NATURAL for one in own]
     found = []
-    for family, wanted in ((MIXED, max(FEWEST_BATCHES, num_prompts // 3)), (NATURAL, 1)):
+    for family, wanted in ((MIXED, max(MIN_BATCHES, num_prompts // 3)), (NATURAL, 1)):
         pool = pools[family]
         rng.shuffle(pool)
         count = wanted if pool else 0
@@ -226,14 +223,6 @@ def questions(
             rows = [pool[at % len(pool)] for at in range(start, start + batch_size)]
             found.append(Question(family, tuple(tuple(row) for row in rows)))
     return found
-
-
-def first_question(questions: Sequence[Question], num_tokens: int) -> Question | None:
-    """A prompt of exactly so many tokens: the beginning of all the questions' prompts in a row."""
-    if num_tokens == 0:
-        return None
-    tokens = [token for question in questions for token in question.prompts[0]]
-    return Question("first token", (tuple(tokens[:num_tokens]),))
 
 
 def is_ours(peer: str) -> bool:

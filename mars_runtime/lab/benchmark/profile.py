@@ -1,172 +1,208 @@
-"""Where the time of a step goes: decoding under torch's profiler, split into parts.
+"""``python -m mars_runtime profile``: where the time of a step goes.
 
-The profiler makes every operation a little slower, so wall-clock time comes from the same decoding
-without it. An operation belongs to the part of the nearest operation around it that has one; its
-own time is what its children did not take.
+Decodes held-out prompts with AR, MARS and lossless MARS, the last also with a group of masks after
+every draft and prompt lookup. Each method gets the time of a step and a trace for Perfetto
+(ui.perfetto.dev). On CUDA the result also has the time that kernels take in a step
+(``device_seconds``), on a CPU with the native model the time of each part of the model.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
+from rich.console import Console
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import Vocabulary
-from mars_runtime.events import Step
-from mars_runtime.lab.benchmark.forward import ForwardWork, MachineLimits, now
+from mars_runtime.engine.backend import num_threads
+from mars_runtime.lab.benchmark.forward import now
+from mars_runtime.lab.commands import at_least_one, run_or_report
+from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.tables import NONE, Table
-from mars_runtime.model.forward import SamplingMetadata
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.outputs import check_folder, path_of, write_text
+from mars_runtime.provenance import fingerprint, provenance
+from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.tasks import all_families
 
-Part = Literal["matmuls", "adapter", "attention", "head", "elementwise", "acceptance", "overhead"]
-"""``matmuls``: the layers' matrix products. ``adapter``: what masks are multiplied with first.
-``attention``: of queries with keys and values. ``head``: the product that gives logits, and where a
-model reads them itself, that too. ``elementwise``: all else in the model: norms, rotation,
-activation, copies into the cache. ``acceptance``: operations outside the model, which read tokens
-and confidences. ``overhead``: what no operation accounts for: Python, launching, waiting."""
+STEP = "mars::step"
+"""Name of the mark around each step in a trace."""
+NUM_WARM_UP = 8
 
-PARTS: tuple[Part, ...] = get_args(Part)
-STEP, FORWARD, HEAD = "mars::step", "mars::forward", "mars::head"
-"""The marks around each step, around the layers of the model in it and around its head."""
-MARKS = {"hidden": FORWARD, "forward": FORWARD, "logits": HEAD}
-
-_MATMUL = re.compile(r"::(mm|addmm_?|bmm|baddbmm_?|linear\w*|\w*int8pack_mm\w*)$")
-_ATTENTION = re.compile(r"attention|varlen_attn", re.IGNORECASE)
-CLOCKED: dict[str, Part] = {
-    "products": "matmuls",
-    "adapter": "adapter",
-    "attention": "attention",
-    "norms": "elementwise",
-    "head": "head",
-}
-"""Parts by the names that the native clock gives them."""
+Prompts = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """parent: index of the operation around it, earlier in the list; None at the top.
-    seconds: its own, without its children's."""
+class Profile:
+    """Times of one method.
 
-    name: str
-    parent: int | None
-    seconds: float
+    step_seconds: median step without the profiler. device_seconds, host_seconds: kernels of a mean
+    step and the rest of the step, None on a CPU. parts: median seconds of the native model's parts,
+    empty for other models.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """What ``num_steps`` steps did. parts: seconds of each step's parts, as a profiler saw them or
-    the model's own clock. seconds: of the median step without the profiler; profiled_seconds: with
-    it. num_tokens, num_logits: fed to the model and given logits, over all rows of a mean step.
-    device_seconds: of the kernels of a mean step, None on a CPU."""
-
-    parts: list[dict[Part, float]]
+    trace: str
     num_steps: int
-    seconds: float
-    profiled_seconds: float
-    num_tokens: float
-    num_logits: float
-    device_seconds: float | None = None
+    step_seconds: float
+    device_seconds: float | None
+    host_seconds: float | None
+    parts: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One part of a step: seconds, its share, and the least that reading and computing allow
-    (None where neither says anything)."""
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``profile`` command."""
+    parser = subparsers.add_parser("profile", help="where the time of a step goes")
+    add = parser.add_argument
+    add("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
+    add("--tau", type=float, default=0.95)
+    add("--block-size", type=int, default=4)
+    add("--lossless-tau", type=float, default=0.0)
+    add("--lossless-block-size", type=int, default=8)
+    add("--batch", type=int, default=1, help="prompts per batch (%(default)s)")
+    add("--steps", type=int, default=100, help="steps of each method (%(default)s)")
+    add("--threads", type=int, default=None, help="CPU threads (as many as decoding uses)")
+    add("--seed", type=int, default=0, help="selects the prompts")
+    add("--device", default="auto")
+    add("--dtype", default="auto")
+    add("--out", type=path_of, default=Path("runs/profile"), help="a folder (%(default)s)")
 
-    part: str
-    seconds: float
-    share: float
-    read_seconds: float | None
-    compute_seconds: float | None
+
+def run(args: argparse.Namespace) -> int:
+    """Profile, print, write into ``--out``. Return the exit code."""
+    return run_or_report(lambda: _run(args, Console()))
 
 
-class Marked:
-    """A model whose forwards carry a mark that the profiler sees."""
+def _run(args: argparse.Namespace, console: Console) -> int:
+    at_least_one(args, "batch", "steps", "threads")
+    methods = _methods(args)
+    sets = load_prompts(all_families(), args.seed, args.batch)
+    check_folder(args.out)
+    checkpoint = load_checkpoint(args.checkpoint, device=args.device, dtype=args.dtype)
+    threads = args.threads or num_threads(checkpoint)
+    torch.set_num_threads(threads)
+    encode = checkpoint.tokenizer.encode_prompt
+    batches = [[encode(task.prompt) for task in one.tasks] for one in sets]
+    found = {
+        name: record(
+            *(checkpoint.model, checkpoint.tokenizer, batches, settings, args.steps),
+            args.out / f"{_file_name(name)}.trace.json.gz",
+        )
+        for name, settings in methods.items()
+    }
+    subject = {
+        "name": checkpoint.name,
+        "fingerprint": fingerprint(checkpoint.weight_files),
+        "device": str(checkpoint.model.device),
+    }
+    document = {"kind": "profile", "version": 2, **provenance(), "subject": subject}
+    document |= {"batch": args.batch, "threads": threads}
+    document["ways"] = {name: asdict(one) for name, one in found.items()}
+    write_text(args.out / "profile.json", json.dumps(document, ensure_ascii=False, indent=1))
+    console.print(table_of(found).to_rich(), crop=False)
+    console.print(f"Traces for ui.perfetto.dev and profile.json are in {args.out}", markup=False)
+    return 0
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
 
-    def read(self, hidden: Any, head: Any, sampling: SamplingMetadata) -> Any:
-        """As the model's own, but for what a sampler head ranks anew: that has no part here."""
-        return sampling.read(self.logits(hidden, head))
+def _methods(args: argparse.Namespace) -> dict[str, DecodeSettings]:
+    """Return the settings of every method by name. Raises SettingsError."""
+    lossless = DecodeSettings("mars", args.lossless_tau, args.lossless_block_size, lossless=True)
+    methods = [
+        DecodeSettings("ar", 1.0, 1),
+        DecodeSettings("mars", args.tau, args.block_size),
+        lossless,
+        replace(lossless, groups="every", lookup=True),
+    ]
+    return {describe(one): one for one in methods}
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        return record_function(MARKS[name])(found) if name in MARKS else found
+
+def _file_name(method: str) -> str:
+    """Return a name such as ``lossless-tau-0-B-8``."""
+    return method.replace("τ", "tau").replace("=", "-").replace(" ", "-")
 
 
 def record(
     model: Any,
     vocabulary: Vocabulary,
-    batches: Sequence[Sequence[Sequence[int]]],
+    batches: Sequence[Prompts],
     settings: DecodeSettings,
     num_steps: int,
     trace: Path,
-) -> Recording:
-    """Decode ``batches`` of prompts for ``num_steps`` steps in all, and write ``trace`` for
-    Perfetto (ui.perfetto.dev). Prefill is in the trace and in no figure. Raises DecodeError."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints lines of its own
-    device = model.device
+) -> Profile:
+    """Decode ``batches`` for ``num_steps`` steps and write ``trace``.
 
-    def ready(decoder: Any) -> Iterator[CursorBatch]:
-        return islice(_ready(decoder, vocabulary, batches, settings), num_steps)
+    The trace includes prefill; the figures do not. Raises DecodeError.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler prints log lines
 
-    _timed(islice(ready(model), 8), device)  # warm-up
-    seconds, steps = _timed(ready(model), device)
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
+    def prepared(count: int) -> Iterator[CursorBatch]:
+        return islice(_prefilled(model, vocabulary, batches, settings), count)
+
+    _step_times(prepared(NUM_WARM_UP), model.device)
+    seconds = _step_times(prepared(num_steps), model.device)
+    is_cuda = model.device.type == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
     with profile(activities=activities) as profiler:
-        profiled, _ = _timed(ready(Marked(model)), device)
+        _step_times(prepared(num_steps), model.device)
     trace.parent.mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(str(trace))
-    rows = [row for step in steps for row in step.rows]
-    if isinstance(model, NativeModel):  # no operation of PyTorch's stands for its parts
-        parts = [_clocked(model, batch) for batch in ready(model)]
-    else:
-        parts = split(operations_of(profiler, is_cuda=device.type == "cuda"))
-    return Recording(
-        parts=parts,
-        num_steps=len(steps),
-        seconds=statistics.median(seconds),
-        profiled_seconds=statistics.median(profiled),
-        num_tokens=sum(map(_num_fed, steps)) / len(steps),
-        num_logits=sum(len(row.proposals) for row in rows) / len(steps),
-        device_seconds=kernel_seconds(profiler.events()) if device.type == "cuda" else None,
-    )
+    parts = {}
+    if isinstance(model, NativeModel):
+        clocked = [_native_parts(model, batch) for batch in prepared(num_steps)]
+        parts = {name: statistics.median(one[name] for one in clocked) for name in clocked[0]}
+    step = statistics.median(seconds)
+    kernels = kernel_seconds(profiler.events()) if is_cuda else None
+    host = None if kernels is None else step - kernels
+    return Profile(trace.name, len(seconds), step, kernels, host, parts)
 
 
-def _num_fed(step: Step) -> int:
-    """Tokens of a forward, with those that fill its rows up to one width."""
-    return len(step.rows) * max((row.num_fed for row in step.rows), default=0)
+def _prefilled(
+    model: Any, vocabulary: Vocabulary, batches: Sequence[Prompts], settings: DecodeSettings
+) -> Iterator[CursorBatch]:
+    """Yield a batch before each of its steps, with its prompts prefilled; batches repeat
+    endlessly."""
+    for prompts in cycle(batches):
+        capacity = max(map(len, prompts)) + settings.max_new_tokens
+        batch = CursorBatch(model, vocabulary, len(prompts), capacity)
+        for row, prompt in enumerate(prompts):
+            batch.add(row, prompt, lambda: settings)
+        while batch.rows:
+            yield batch
 
 
-def operations_of(profiler: Any, *, is_cuda: bool) -> list[Operation]:
-    """The profiler's events, parents first. On CUDA an operation's time is that of its kernels."""
-    events = [event for event in profiler.events() if str(event.device_type).endswith("CPU")]
-    events.sort(key=lambda event: (event.thread, event.time_range.start, -event.time_range.end))
-    indices = {id(event): index for index, event in enumerate(events)}
-    found = []
-    for event in events:
-        parent = indices.get(id(event.cpu_parent)) if event.cpu_parent is not None else None
-        micro = event.self_device_time_total if is_cuda else event.self_cpu_time_total
-        found.append(Operation(event.name, parent, micro / 1e6))
-    return found
+def _step_times(batches: Iterable[CursorBatch], device: torch.device) -> list[float]:
+    """Return the seconds of one step of each batch."""
+    seconds = []
+    for batch in batches:
+        start = now(device)
+        with record_function(STEP):
+            batch.step()
+        seconds.append(now(device) - start)
+    return seconds
+
+
+def _native_parts(model: NativeModel, batch: CursorBatch) -> dict[str, float]:
+    """Return the seconds of the model's parts in a step, measured on one of its threads."""
+    model.clock(is_on=True)
+    batch.step()
+    return model.clock(is_on=False)
 
 
 def kernel_seconds(events: Iterable[Any]) -> float:
-    """Mean seconds of kernels per step, those of captured graphs included, from the profiler's
-    events. Kernels outside of steps (prefill) are left out."""
+    """Return the mean seconds of kernels per step, including those of captured graphs.
+
+    Kernels outside of steps (prefill) are not counted.
+    """
     events = list(events)
     steps = [
         event.time_range
@@ -176,7 +212,7 @@ def kernel_seconds(events: Iterable[Any]) -> float:
     kernels = [
         event.time_range
         for event in events
-        if str(event.device_type).endswith("CUDA") and not event.name.startswith("mars::")
+        if event.name != STEP and str(event.device_type).endswith("CUDA")
     ]
     micro: float = sum(
         kernel.elapsed_us()
@@ -187,136 +223,20 @@ def kernel_seconds(events: Iterable[Any]) -> float:
     return micro / 1e6 / len(steps)
 
 
-def _timed(batches: Iterable[CursorBatch], device: torch.device) -> tuple[list[float], list[Step]]:
-    """Seconds of a step of each, prefill apart, and the steps."""
-    seconds, steps = [], []
-    for batch in batches:
-        start = now(device)
-        with record_function(STEP):
-            steps.append(batch.step())
-        seconds.append(now(device) - start)
-    return seconds, steps
-
-
-def _clocked(model: NativeModel, batch: CursorBatch) -> dict[Part, float]:
-    """The parts of a step by the model's own clock, which looks at one of its threads."""
-    model.clock(is_on=True)
-    batch.step()
-    seconds = model.clock(is_on=False)
-    return {part: seconds[name] for name, part in CLOCKED.items()}
-
-
-def _ready(
-    model: Any,
-    vocabulary: Vocabulary,
-    batches: Sequence[Sequence[Sequence[int]]],
-    settings: DecodeSettings,
-) -> Iterator[CursorBatch]:
-    """A batch whose prompts are read before each step that it has to make; batches follow each
-    other, again and again."""
-    for prompts in cycle(batches):
-        capacity = max(map(len, prompts)) + settings.max_new_tokens
-        batch = CursorBatch(model, vocabulary, len(prompts), capacity)
-        for row, prompt in enumerate(prompts):
-            batch.add(row, prompt, lambda: settings)
-        while batch.rows:
-            yield batch
-
-
-def split(operations: Sequence[Operation]) -> list[dict[Part, float]]:
-    """For each step the seconds of its parts but overhead; what stands in no step is left out."""
-    places: list[tuple[int, Part, bool] | None] = []  # step, part, whether it is in the head
-    steps: list[dict[Part, float]] = []
-    for one in operations:
-        above = None if one.parent is None else places[one.parent]
-        if one.name == STEP:
-            steps.append({part: 0.0 for part in PARTS if part not in ("adapter", "overhead")})
-            above = (len(steps) - 1, "acceptance", False)
-        places.append(above)
-        if above is None:
-            continue
-        step, around, is_head = above
-        part = _part(one.name, around, is_head=is_head)
-        places[-1] = (step, part, is_head or one.name == HEAD)
-        if one.name not in (STEP, FORWARD, HEAD):  # their own is Python's
-            steps[step][part] += one.seconds
-    return steps
-
-
-def typical(steps: Sequence[dict[Part, float]], wall_seconds: float) -> dict[Part, float]:
-    """The median of each part over steps; ``overhead`` is what is left of ``wall_seconds``, never
-    below nothing."""
-    found: dict[Part, float] = {
-        part: statistics.median(step[part] for step in steps) for part in steps[0]
-    }
-    return {**found, "overhead": max(0.0, wall_seconds - sum(found.values()))}
-
-
-def _part(name: str, above: Part, *, is_head: bool) -> Part:
-    if name in (FORWARD, HEAD):
-        return "elementwise"
-    if above != "elementwise":
-        return above
-    if _ATTENTION.search(name):
-        return "attention"
-    if _MATMUL.search(name):
-        return "head" if is_head else "matmuls"
-    return above
-
-
-def lines_of(recording: Recording, work: ForwardWork, limits: MachineLimits) -> list[Line]:
-    """Every part of a typical step, then the whole."""
-    wall = recording.seconds
-    parts = typical(recording.parts, wall)
-    head_bytes = work.head_bytes
-    reads: dict[Part, int] = {"matmuls": work.weight_bytes - head_bytes, "head": head_bytes}
-    works: dict[Part, float] = {
-        "matmuls": work.operations(recording.num_tokens, 0),
-        "head": work.operations(0, recording.num_logits),
-    }
-    lines = [
-        Line(
-            part,
-            parts[part],
-            parts[part] / wall,
-            limits.read_seconds(reads[part]) if part in reads else None,
-            limits.compute_seconds(works[part]) if part in works else None,
-        )
-        for part in PARTS
-        if part in parts
-    ]
-    read = limits.read_seconds(work.weight_bytes)
-    return [*lines, Line("step", wall, 1.0, read, limits.compute_seconds(sum(works.values())))]
-
-
-def split_table(name: str, recording: Recording, lines: list[Line]) -> Table:
-    """A line a part: milliseconds, share, the two limits, and how near the slower one is."""
-    rows = tuple(
+def table_of(profiles: dict[str, Profile]) -> Table:
+    """Return a row per method: milliseconds of a step, its kernels and its parts."""
+    parts = list(next(iter(profiles.values())).parts)
+    lines = tuple(
         (
-            line.part,
-            f"{line.seconds * 1000:.3f}",
-            f"{line.share:.0%}",
-            _milliseconds(line.read_seconds),
-            _milliseconds(line.compute_seconds),
-            _reached(line),
+            name,
+            _ms(one.step_seconds),
+            _ms(one.device_seconds),
+            *(_ms(one.parts[part]) for part in parts),
         )
-        for line in lines
+        for name, one in profiles.items()
     )
-    slowdown = recording.profiled_seconds / recording.seconds
-    title = (
-        f"{name}: medians of {recording.num_steps} steps, {recording.num_tokens:.1f} tokens fed, "
-        f"{recording.num_logits:.1f} logits read; {slowdown:.2f} times as long when profiled"
-    )
-    columns = ("part", "ms", "share", "least to read", "least to compute", "of the limit")
-    return Table(title, columns, rows)
+    return Table("Milliseconds of a median step", ("method", "step", "kernels", *parts), lines)
 
 
-def _milliseconds(seconds: float | None) -> str:
+def _ms(seconds: float | None) -> str:
     return NONE if seconds is None else f"{seconds * 1000:.3f}"
-
-
-def _reached(line: Line) -> str:
-    """What share of the speed that the slower limit allows is reached."""
-    if line.read_seconds is None or not line.seconds:
-        return NONE
-    return f"{max(line.read_seconds, line.compute_seconds or 0.0) / line.seconds:.0%}"

@@ -1,14 +1,16 @@
-"""Carries out the plan of a benchmark: every series, then forwards and the machine.
+"""Carry out the plan of a benchmark: every series, then the cost of forward passes.
 
-A series is one batch size: every peer is warmed up, takes the number of threads that suits it, and
-answers every question, pair by pair.
+In a series every peer is warmed up, gets its best number of threads, and answers every question in
+alternating order.
 """
 
 from __future__ import annotations
 
-import statistics as plain
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,6 +19,14 @@ from rich.progress import track
 
 from mars_runtime.lab.benchmark import plan
 from mars_runtime.lab.benchmark.figures import Compared, Measured, compare_all
+from mars_runtime.lab.benchmark.forward import (
+    CONTEXT,
+    WIDTHS,
+    bandwidth,
+    forward_times,
+    rho_curve,
+    work_of,
+)
 from mars_runtime.lab.benchmark.paired import (
     Ask,
     Peer,
@@ -31,86 +41,75 @@ from mars_runtime.lab.benchmark.peers import Peers
 from mars_runtime.lab.benchmark.plan import BenchmarkPlan
 from mars_runtime.lab.benchmark.report import Findings
 from mars_runtime.lab.benchmark.targets import Target, load_target
-from mars_runtime.lab.benchmark.forward import (
-    CONTEXT,
-    WIDTHS,
-    forward_times,
-    measure_limits,
-    rho_curve,
-    work_of,
-)
 from mars_runtime.machine import num_cores
 from mars_runtime.provenance import Others, Quiet, provenance
 
 NUM_CURVE_ROUNDS = 30
 NUM_WARM_UP, NUM_TUNING = 2, 4
-"""Questions to warm up on, and to choose a peer's number of threads by (half as many of a batch):
-the same as are measured later."""
-
-NUM_FIRST_TOKENS = 3
-"""Times that the first token of a prompt is waited for."""
-
+"""Questions for the warm-up and for the choice of threads, half as many of a batch."""
 SETTLING_SECONDS = 0.02
-"""For the threads of the peer before, which may spin a little before they sleep."""
+"""Time for the threads of the previous peer to sleep."""
+BUSY = "while True: pass"
+BUSY_SETTLING_SECONDS = 0.5
 
 Watch = Callable[[Iterable[Sample], str, int], Iterable[Sample]]
-"""Wraps a stream of samples, so many in all, to show how far it has come."""
+"""Wraps a stream of samples, with a label and their number, to show progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One batch size: its peers by name, as functions, and the questions they all answer.
+    """One batch size: its peers by name, and the questions that all of them answer.
 
-    num_slow: as in Extent. first: a prompt whose first token is timed by itself, if
-        any.
+    num_slow: see ``Extent``.
     """
 
     batch_size: int
     asks: Mapping[str, Ask]
     questions: tuple[Question, ...]
     num_slow: int | None = None
-    first: Question | None = None
 
     def some(self, count: int) -> int:
-        """``count`` single prompts, or half as many batches."""
+        """Return ``count`` for single prompts, half of it for batches."""
         return count if self.batch_size == 1 else count // 2
 
     def peer(self, name: str, threads: int) -> Peer:
-        """A peer, and what it is asked."""
+        """Return a peer with the questions that it answers."""
         is_slow = self.num_slow is not None and name in plan.TRANSFORMERS
         only = first_of_each(self.questions, self.num_slow or 0) if is_slow else None
         return Peer(name, threads, self.asks[name], only)
 
 
 def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
-    """Measure everything. Raises the errors that ``run_or_say`` knows."""
+    """Measure everything. Raises the errors that ``run_or_report`` handles."""
     target = load_target(wanted)
     model, device = target.model, target.device
     wanted = wanted if device.type == "cpu" else replace(wanted, threads=wanted.threads[:1])
 
-    def watch(samples: Iterable[Sample], what: str, total: int) -> Iterable[Sample]:
-        # Redrawing while an answer is timed would take from its time.
-        return track(samples, what, total, console=console, auto_refresh=False)
+    def watch(samples: Iterable[Sample], label: str, total: int) -> Iterable[Sample]:
+        # Refreshing in the background would slow down the answer that is timed.
+        return track(samples, label, total, console=console, auto_refresh=False)
 
     work = work_of(model)
     most = max(wanted.threads)
     set_threads(most)
-    before = measure_limits(device, model.product_dtype, work.weight_bytes)
+    speeds = [bandwidth(device, model.product_dtype, work.weight_bytes)]
     others = Others()
     measured: list[Measured] = []
-    origin = provenance(*wanted.told.get("drafts", ()))
-    with Peers(target, wanted.ways, wanted.transformers) as peers:
+    origin = provenance(*wanted.arguments.get("drafts", ()))
+    with Peers(target, wanted.methods, wanted.transformers) as peers:
         for batch_size in wanted.batch_sizes:
             series, versions = series_of(wanted, target, peers, batch_size)
             origin["versions"] |= versions
             measured.append(measure(series, wanted.threads, wanted.num_rounds, watch))
     threads = measured[0].threads[plan.AR]
     set_threads(threads)
-    limits = measure_limits(device, model.product_dtype, work.weight_bytes)
+    if threads != most:
+        speeds.clear()
+    speeds.append(bandwidth(device, model.product_dtype, work.weight_bytes))
     return Findings(
         origin=origin,
         subject=target.facts,
-        asked=wanted.told,
+        asked=wanted.arguments,
         note=target.note,
         quiet=Quiet(
             cores=num_cores(),
@@ -118,7 +117,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
             others=others.share(),
             ar_spread=spread(measured[0].samples, plan.AR),
         ),
-        limits=limits.better(before) if threads == most else limits,
+        bytes_per_second=max(speeds),
         work=work,
         forward_threads=threads,
         curves={
@@ -133,7 +132,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
 def _compared(
     measured: Sequence[Measured], cursor: str | None, *, has_text: bool
 ) -> list[Compared]:
-    """All comparisons; where the text means nothing, whether it agrees means nothing either."""
+    """Return all comparisons; random weights write no text, so they have no agreement."""
     found = [one for each in measured for one in compare_all(each, cursor)]
     return found if has_text else [replace(one, agreement=None) for one in found]
 
@@ -141,68 +140,40 @@ def _compared(
 def series_of(
     wanted: BenchmarkPlan, target: Target, peers: Peers, batch_size: int
 ) -> tuple[Series, dict[str, str]]:
-    """The peers and questions of one batch size, and versions of peers from elsewhere."""
+    """Return the series of one batch size, and the versions of llama.cpp if it takes part."""
     questions = plan.questions(target.prompts, batch_size, wanted.num_prompts, wanted.seed)
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = peers.of(batch_size, longest)
     versions: dict[str, str] = {}
     if wanted.cursor is not None and batch_size > 1 and wanted.cache_blocks:
-        asks |= peers.other_caches(wanted.ways[wanted.cursor], wanted.cache_blocks)
+        asks |= peers.other_caches(wanted.methods[wanted.cursor], wanted.cache_blocks)
     if wanted.llama_cpp is not None and batch_size == 1:
-        room = max(longest, wanted.num_first)
-        asks[plan.LLAMA_CPP], versions = peers.llama(wanted.llama_cpp, room)
-    first = plan.first_question(questions, wanted.num_first) if batch_size == 1 else None
-    series = Series(batch_size, asks, tuple(questions), wanted.num_slow, first)
-    return series, versions
+        asks[plan.LLAMA_CPP], versions = peers.llama(wanted.llama_cpp, longest)
+    return Series(batch_size, asks, tuple(questions), wanted.num_slow), versions
 
 
-def measure(
-    series: Series,
-    threads: Sequence[int],
-    num_rounds: int,
-    watch: Watch,
-) -> Measured:
-    """Play ``series``, every peer at the one of ``threads`` that suits it best."""
+def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> Measured:
+    """Play ``series``, every peer with the one of ``threads`` at which it is fastest."""
     asks, left_out = warmed_up(series, threads)
     questions = series.questions
-    tuning: list[Sample] = []
+    chosen = dict.fromkeys(asks, threads[0])
     if len(threads) > 1:
         peers = [Peer(name, count, ask) for count in threads for name, ask in asks.items()]
         some = spread_out(questions, series.some(NUM_TUNING))
         tuned = play(peers, some, 1, use_threads)
-        tuning = list(watch(tuned, "threads", len(peers) * len(some)))
-    chosen = best_threads(tuning) if tuning else dict.fromkeys(asks, threads[0])
+        chosen = best_threads(list(watch(tuned, "threads", len(peers) * len(some))))
     peers = [series.peer(name, chosen[name]) for name in asks]
-    played: Iterator[Sample] = play(peers, questions, num_rounds, use_threads)
+    played = play(peers, questions, num_rounds, use_threads)
     total = num_answers(peers, len(questions), num_rounds)
-    samples = list(watch(played, f"batch {series.batch_size}", total))
-    return Measured(
-        batch_size=series.batch_size,
-        samples=tuple(samples),
-        threads=chosen,
-        tuning=tuple(tuning),
-        left_out=tuple(left_out),
-        first_length=len(series.first.prompts[0]) if series.first else 0,
-        first_seconds=first_seconds(peers, series.first) if series.first else {},
-    )
-
-
-def first_seconds(peers: Sequence[Peer], question: Question) -> dict[str, float]:
-    """Median seconds to the first token of ``question`` by peer, in alternating order."""
-    once = [Peer(one.name, one.threads, one.answer) for one in peers]
-    played = list(play(once, [question], NUM_FIRST_TOKENS, use_threads))
-    return {
-        one.name: plain.median(
-            sample.answer.first_seconds for sample in played if sample.peer == one.name
-        )
-        for one in peers
-    }
+    samples = tuple(watch(played, f"batch {series.batch_size}", total))
+    return Measured(series.batch_size, samples, chosen, tuple(left_out))
 
 
 def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], list[str]]:
-    """The peers that ran, after a warm-up on every thread count, and why others did not.
+    """Warm up every peer with each number of threads; return those that ran, and a sentence for
+    each of the others.
 
-    What is ours must run; others differ from version to version and device to device.
+    An error of this runtime is raised. Other programs may fail: they differ by version and device.
     """
     asks: dict[str, Ask] = {}
     left_out = []
@@ -222,27 +193,41 @@ def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], l
 
 
 def first_of_each(questions: Sequence[Question], count: int) -> frozenset[int]:
-    """The numbers of the first ``count`` questions of each family."""
-    seen: dict[str, list[int]] = {}
+    """Return the numbers of the first ``count`` questions of each family."""
+    numbers: dict[str, list[int]] = {}
     for number, question in enumerate(questions):
-        seen.setdefault(question.family, []).append(number)
-    return frozenset(number for own in seen.values() for number in own[:count])
+        numbers.setdefault(question.family, []).append(number)
+    return frozenset(number for own in numbers.values() for number in own[:count])
 
 
 def spread_out(questions: Sequence[Question], count: int) -> list[Question]:
-    """At most ``count`` questions, at equal distances, so that families differ."""
+    """Return at most ``count`` questions at equal distances, so that their families differ."""
     step = max(1, len(questions) // count)
     return list(questions[::step][:count])
 
 
 def use_threads(peer: Peer) -> None:
-    """Switch to the peer's thread count."""
+    """Set the peer's number of threads."""
     set_threads(peer.threads)
 
 
 def set_threads(count: int) -> None:
-    """Switch to so many threads and let the pools settle before the clock starts."""
+    """Set the number of threads and let the thread pools settle."""
     time.sleep(SETTLING_SECONDS)
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
         torch.ones(256, 256) @ torch.ones(256, 256)
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run ``count`` processes that use a core each."""
+    started = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    try:
+        time.sleep(BUSY_SETTLING_SECONDS if count else 0.0)
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()

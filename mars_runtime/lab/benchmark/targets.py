@@ -1,7 +1,7 @@
 """What every peer decodes: a checkpoint with held-out prompts, or a shape with random weights.
 
-A shape decodes random prompts, and the number of tokens per forward pass is drawn from given shares
-or from what a benchmark of a real checkpoint recorded over the task families. Times nothing.
+A shape decodes random prompts. The number of tokens per forward pass is drawn from given shares, or
+from the shares that a benchmark of a real checkpoint recorded.
 """
 
 from __future__ import annotations
@@ -33,24 +33,22 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 
 RANDOM = "random"
-"""The family of the prompts of a shape."""
+"""The family of a shape's prompts."""
 RANDOM_LENGTH = 128
 RECORDED = Path(__file__).parents[3] / "assets" / "results" / "benchmark.json"
-"""The committed benchmark of the bundled checkpoint: what is taken where nothing is given."""
+"""The benchmark of the bundled checkpoint, whose acceptance is the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Weights behind functions, and what they are asked.
+    """Weights behind functions, and the prompts to decode.
 
-    model: as this runtime loads it; decode: with its cursor cache. load_transformers: the same
-        weights in transformers' class, anew at each call.
-    decode_under: with the paper's block cache, of blocks of so many tokens, or with none; None for
-        shapes. gguf: the file with the same weights that llama.cpp reads, written into a folder if
-        there is none yet; None where it reads none. tokenizer: None for shapes, which have no text:
-        lookup and a B that is chosen ask for one.
-    facts: name, dtype and device, to be kept with the figures. prompts: token ids by family, in
-        the order of the families. note: what every table must say, or nothing.
+    model, decode: of this runtime. load_transformers: the same weights in transformers' class.
+    decode_with: decoding with the paper's block cache or without a cache; None for shapes.
+    gguf: the path of the same weights for llama.cpp, written into a folder if there is no file yet;
+    None if llama.cpp cannot read them. tokenizer: None for shapes, which have no text; prompt
+    lookup and automatic B need one. facts: name, dtype and device, stored with the result.
+    prompts: token ids by family. note: shown with every table, may be empty.
     """
 
     model: Any
@@ -59,7 +57,7 @@ class Target:
     facts: Mapping[str, Any]
     prompts: Mapping[str, Sequence[Sequence[int]]]
     eos_ids: tuple[int, ...] = ()
-    decode_under: Callable[..., Decode] | None = None
+    decode_with: Callable[..., Decode] | None = None
     tokenizer: Tokenizer | None = None
     gguf: Callable[[Path], Path] | None = None
     note: str = ""
@@ -70,13 +68,13 @@ class Target:
         return found
 
 
-def load_target(wanted: BenchmarkPlan) -> Target:
-    """What was asked for. Raises CheckpointError, PromptError or DecodeError."""
-    if wanted.shape is not None:
-        return _shape(wanted, wanted.shape)
-    # What was asked wrongly is told before anything heavy is loaded.
-    sets = load_prompts(wanted.families, wanted.seed, wanted.num_prompts)
-    checkpoint = load_checkpoint(wanted.checkpoint, device=wanted.device, dtype=wanted.dtype)
+def load_target(plan: BenchmarkPlan) -> Target:
+    """Load what the plan names. Raises CheckpointError, UsageError or DecodeError."""
+    if plan.shape is not None:
+        return _shape(plan, plan.shape)
+    # Invalid families are reported before anything large is loaded.
+    sets = load_prompts(plan.families, plan.seed, plan.num_prompts)
+    checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
     encode = checkpoint.tokenizer.encode_prompt
     prompts = {one.family: [encode(task.prompt) for task in one.tasks] for one in sets}
     return checkpoint_target(checkpoint, prompts)
@@ -85,9 +83,9 @@ def load_target(wanted: BenchmarkPlan) -> Target:
 def checkpoint_target(
     checkpoint: Checkpoint, prompts: Mapping[str, Sequence[Sequence[int]]]
 ) -> Target:
-    """A loaded checkpoint behind the functions that peers are made of."""
+    """Return a loaded checkpoint as a target."""
 
-    def decode_under(method: BatchMethod, cache_block: int = 32) -> Decode:
+    def decode_with(method: BatchMethod, cache_block: int = 32) -> Decode:
         def decode(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
             model, tokenizer, count = checkpoint.model, checkpoint.tokenizer, len(prompts)
             return decode_batch(
@@ -105,17 +103,17 @@ def checkpoint_target(
         facts={**origin, **_place(checkpoint.model)},
         prompts=prompts,
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
-        decode_under=decode_under,
+        decode_with=decode_with,
         tokenizer=checkpoint.tokenizer,
         gguf=None if gguf is None else lambda folder: gguf,
     )
 
 
-def _shape(wanted: BenchmarkPlan, name: str) -> Target:
-    acceptance = read_acceptance(wanted.acceptance)
-    shaped = build_shape(name, device=wanted.device, dtype=wanted.dtype)
+def _shape(plan: BenchmarkPlan, name: str) -> Target:
+    acceptance = read_acceptance(plan.acceptance)
+    shaped = build_shape(name, device=plan.device, dtype=plan.dtype)
     model = shaped.model
-    bits = BITS.get(wanted.dtype, 8)
+    bits = BITS.get(plan.dtype, 8)
 
     def decode_forced(
         prompts: Sequence[Sequence[int]], settings: DecodeSettings
@@ -134,13 +132,13 @@ def _shape(wanted: BenchmarkPlan, name: str) -> Target:
     def write(folder: Path) -> Path:
         return write_gguf(folder / f"{name}.gguf", model.config, shaped.weights, bits)
 
-    lengths = [RANDOM_LENGTH] * wanted.num_prompts
+    lengths = [RANDOM_LENGTH] * plan.num_prompts
     return Target(
         model=model,
         decode=decode_forced,
         load_transformers=load_transformers,
         facts={"name": f"shape {name}", **_place(model), "acceptance": acceptance.forced.shares},
-        prompts={RANDOM: random_prompts(shaped.vocabulary, lengths, wanted.seed)},
+        prompts={RANDOM: random_prompts(shaped.vocabulary, lengths, plan.seed)},
         gguf=write if model.product_dtype == torch.int8 else None,
         note=f"random weights, timing only, acceptance drawn from {acceptance.source}",
     )
@@ -163,16 +161,16 @@ OUTER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", 
 def write_gguf(
     path: Path, config: ModelConfig, weights: Mapping[str, torch.Tensor], bits: int
 ) -> Path:
-    """A Qwen2 as llama.cpp reads it, without a vocabulary; returns ``path``.
+    """Write a Qwen2 for llama.cpp, without a vocabulary; return ``path``.
 
-    Matrices are Q8_0, those of layers Q4_1 where ``bits`` is 4, as the native forward keeps them.
-    Raises CheckpointError where the package gguf is missing.
+    Matrices are Q8_0, those of layers Q4_1 if ``bits`` is 4, as in the native model. Raises
+    CheckpointError if the package gguf is missing.
     """
     try:
         import gguf
     except ImportError as error:
         raise CheckpointError(
-            "llama.cpp beside a shape needs the package gguf: pip install gguf."
+            "llama.cpp with a shape needs the package gguf: pip install gguf."
         ) from error
     kinds = gguf.GGMLQuantizationType
     writer = gguf.GGUFWriter(path, "qwen2")
@@ -201,7 +199,7 @@ def write_gguf(
 
 
 def gguf_name(name: str) -> str:
-    """model.layers.0.self_attn.q_proj.weight -> blk.0.attn_q.weight"""
+    """Return ``blk.0.attn_q.weight`` for ``model.layers.0.self_attn.q_proj.weight``."""
     inner, _, kind = name.rpartition(".")
     if inner in OUTER_NAMES:
         return f"{OUTER_NAMES[inner]}.{kind}"
@@ -215,15 +213,15 @@ def _place(model: Any) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A histogram, and in words where it comes from."""
+    """A histogram of tokens per forward pass, and its source in words."""
 
     forced: ForcedAcceptance
     source: str
 
 
 def read_acceptance(given: str | None) -> Acceptance:
-    """From "0.55,0.23,0.10,0.12", from the JSON of a benchmark, or, when nothing is given, from the
-    committed one. Raises DecodeError, one sentence."""
+    """Read shares such as "0.55,0.23,0.10,0.12" or the result of a benchmark, by default that of
+    the bundled checkpoint. Raises DecodeError."""
     if given is not None and not given.endswith(".json"):
         shares = ", ".join(part.strip() for part in given.split(","))
         return Acceptance(ForcedAcceptance.parse(given), f"given shares {shares}")
@@ -234,18 +232,18 @@ def read_acceptance(given: str | None) -> Acceptance:
         where = f"{peer} of {found['subject']['name']}, {found['date'][:10]}"
     except (OSError, ValueError, KeyError, TypeError, LookupError) as error:
         raise DecodeError(
-            f"No acceptance is recorded in {path.name}: give --acceptance the shares of forwards "
-            "that take 1, 2, 3 ... tokens, such as 0.55,0.23,0.10,0.12, or the JSON of a benchmark."
+            f"No acceptance is recorded in {path.name}: give --acceptance the shares of forward "
+            "passes with 1, 2, 3 ... tokens, such as 0.55,0.23,0.10,0.12, or a benchmark's JSON."
         ) from error
     return Acceptance(ForcedAcceptance.recorded(counts), f"a recorded histogram ({where})")
 
 
 def recorded_counts(found: dict[str, Any]) -> tuple[str, dict[int, int]]:
-    """The first way of MARS of the first series of a benchmark: its name and tokens -> forwards.
-    Raises LookupError when there is none."""
+    """Return the first MARS method of a benchmark and its histogram. Raises LookupError if it has
+    none."""
     for series in found["series"]:
         for peer in series["peers"]:
             if peer["peer"].startswith("MARS"):
                 counts = peer["tokens_per_forward_counts"].items()
                 return peer["peer"], {int(taken): int(count) for taken, count in counts}
-    raise LookupError("no MARS in it")
+    raise LookupError("no MARS method")

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from mars_runtime.lab.commands import run_or_say
+from mars_runtime.lab.commands import UsageError, run_or_report
 from mars_runtime.lab.evaluation import report
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
-from mars_runtime.lab.evaluation.prompts import PromptError, PromptSet, load_prompts
+from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
 from mars_runtime.methods import METHODS
 from mars_runtime.model.registry import is_chat
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate, print, write ``--out``. Returns the exit code."""
     console = Console()
     try:
-        return run_or_say(lambda: _run(args, console))
+        return run_or_report(lambda: _run(args, console))
     except KeyboardInterrupt:
         console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
         return 130
@@ -96,9 +96,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     }
     grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
     if args.batch_size < 1:
-        raise PromptError("The batch size must be at least 1.")
+        raise UsageError("The batch size must be at least 1.")
     if args.threads is not None and args.threads < 1:
-        raise PromptError("Ask for at least 1 of threads.")
+        raise UsageError("Ask for at least 1 of threads.")
     check_file(args.out)
     _check_own(args.out)
     cells = args.out.with_name(args.out.stem + ".cells.jsonl")  # where finished cells are kept

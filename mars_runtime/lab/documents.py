@@ -1,0 +1,314 @@
+"""``python -m mars_runtime tables``: write the tables of the documents from result files.
+
+Two comments surround a table; the first names its view and its file:
+
+    <!-- python -m mars_runtime tables: chat_ratios of assets/results/chat_benchmark.json -->
+    <!-- end -->
+
+Text outside of them does not change. ``documents.json`` describes each view:
+
+- ``records``: names of lists in the result, or of functions in RECORDS, that hold the rows.
+- ``where``: values that a record must have; ``key``: fields that identify a row.
+- ``by``: a field whose values become columns. A row then has ``by``, from value to record; a record
+  without the field is at ``by[all]``.
+- ``rows``: label in the document -> key, in order; with ``partial`` some may be missing.
+- ``label``: the label, if all rows are shown.
+- ``paths``: label -> place in the result, instead of all of the above.
+- ``columns``: heading -> cell, a format string over the fields of a row (see ``Cells``).
+- ``corner``: heading of the first column.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import string
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from mars_runtime.lab.ablation.report import (
+    AR,
+    AR_ONLY,
+    AblationResults,
+    accuracy,
+    tokens_per_forward,
+)
+from mars_runtime.lab.benchmark.forward import CONTEXT
+from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
+from mars_runtime.lab.tables import NONE, Table
+from mars_runtime.outputs import OutputError, write_text
+from mars_runtime.settings import DecodeSettings, describe
+
+ROOT = Path(__file__).parents[2]
+MARKED = re.compile(
+    r"(?P<begin><!-- python -m mars_runtime tables: (?P<view>\w+) of (?P<file>\S+) -->\n)"
+    r"(?P<table>.*?)(?P<end><!-- end -->)",
+    re.DOTALL,
+)
+VIEWS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+)
+GPU_PREFIX = "gpu_"
+"""Results of ``tools/measure_gpu.py``; documents have their tables before the files exist."""
+PENDING = "Not measured yet."
+
+Content = Mapping[str, Any]
+Record = Mapping[str, Any]
+
+
+class DocumentError(ValueError):
+    """A marker that names no view, or no result that the view can show; one sentence."""
+
+
+class Cells(string.Formatter):
+    """Format strings with the formats of the documents; None becomes a dash.
+
+    An estimate is a number, or a dictionary with ``value`` and maybe ``low`` and ``high``. ``two``
+    shows it without its interval, ``interval`` with it, ``percent`` and ``points`` times 100.
+    """
+
+    def get_field(
+        self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, str]:
+        first, *keys = re.findall(r"[^\[\]]+", field_name)
+        value: Any = kwargs[first]
+        for key in keys:
+            if value is None:
+                break
+            is_column = value is kwargs.get("by")
+            index = int(key) if isinstance(value, list) else key
+            value = value.get(key) if is_column else value[index]
+        return value, first
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        formats: dict[str, Callable[[Any], str]] = {
+            "two": lambda one: f"{one['value']:.2f}",
+            "interval": lambda one: _estimate(one, ".2f"),
+            "percent": lambda one: _estimate(one, ".1f", 100),
+            "points": lambda one: _estimate(one, "+.1f", 100),
+            "whole": lambda one: f"{one * 100:.0f} %",
+            "share": lambda one: f"{one * 100:.{0 if one in (0.0, 1.0) else 1}f} %",
+            "ms": lambda one: f"{one * 1000:.3f}",
+            "next": lambda one: str(one + 1),
+            "words": lambda one: one.replace("_", " "),
+            "code": lambda one: f"`{one.replace('`', chr(39))}`" if one else NONE,
+        }
+        if value is None:
+            return NONE
+        return formats[format_spec](value) if format_spec in formats else format(value, format_spec)
+
+
+def _estimate(value: Record, form: str, factor: float = 1.0) -> str:
+    shown = {name: format(one * factor, form) for name, one in value.items()}
+    return shown["value"] + (f" [{shown['low']}, {shown['high']}]" if "low" in shown else "")
+
+
+def render(view: str, content: Content) -> Table:
+    """Return the table of a view. Raises KeyError and others for a result without its fields."""
+    spec = VIEWS[view]
+    cells = Cells()
+    if "paths" in spec:
+        rows = [(label, {"at": _at(content, path)}) for label, path in spec["paths"].items()]
+    else:
+        rows = _rows(content, spec)
+    lines = tuple(
+        (label, *(cells.vformat(cell, (), row) for cell in spec["columns"].values()))
+        for label, row in rows
+    )
+    if not lines:
+        raise ValueError("no rows")
+    corner = spec["corner"] if "corner" in spec else _origin(content)
+    return Table("", (corner, *spec["columns"]), lines)
+
+
+def _at(content: Content, path: str) -> Any:
+    return reduce(lambda value, key: value[key], path.split("."), content)
+
+
+def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the label and the fields of each row of a view."""
+    by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for name in spec["records"]:
+        records = RECORDS[name](content) if name in RECORDS else content[name]
+        for record in map(_with_method, records):
+            if all(record.get(key) == value for key, value in spec.get("where", {}).items()):
+                key = tuple(record[one] for one in spec["key"])
+                row = by_key.setdefault(key, {**record, "by": {}})
+                row["by"][str(record.get(spec.get("by"), "all"))] = record
+    if "rows" not in spec:
+        return [(Cells().vformat(spec["label"], (), row), row) for row in by_key.values()]
+    keys = {
+        label: tuple(key) if isinstance(key, list) else (key,)
+        for label, key in spec["rows"].items()
+    }
+    is_partial = spec.get("partial", False)
+    return [(label, by_key[key]) for label, key in keys.items() if not is_partial or key in by_key]
+
+
+def _with_method(record: Record) -> Record:
+    """Return a record with the fields of its ``cell``, and its method in words."""
+    record = {**record, **record.get("cell", {})}
+    if "settings" in record and "way" not in record:
+        record["way"] = describe(DecodeSettings(**record["settings"]))
+    return record
+
+
+def _origin(content: Content) -> str:
+    """Return what was measured, on what, with what and when."""
+    hardware = content["hardware"]
+    where = hardware["gpus"][0] if hardware["gpus"] else hardware["processor"]
+    subject = content.get("subject", {})
+    what = [subject[key] for key in ("name", "dtype") if key in subject]
+    return ", ".join([*what, where, f"torch {content['versions']['torch']}", content["date"][:10]])
+
+
+def peers(content: Content) -> list[Record]:
+    """Return the peers of a benchmark, AR with its share of the limit that reading its weights
+    sets."""
+    load, found = content["load"], []
+    for series in content["series"]:
+        rows = series["batch_size"]
+        num_bytes = load["weight_bytes"] + rows * CONTEXT * load["position_bytes"]
+        limit = rows * content["machine"]["bytes_per_second"] / num_bytes
+        for one in series["peers"]:
+            rate = one["families"]["decode_rate"]
+            suffix = "" if rows == 1 else f", batches of {rows}"
+            share = rate / limit if rate and one["peer"] == "AR" else None
+            names = {"label": one["peer"] + suffix, "batch_size": rows}
+            found.append({**one["families"], **names, "peer": one["peer"], "limit": share})
+    return found
+
+
+def comparisons_with_ar(content: Content) -> list[Record]:
+    """Return the comparisons of a benchmark, those of AR with others also inverted."""
+    found = list(content["comparisons"])
+    for one in content["comparisons"]:
+        if one["peer"] == "AR" and (overall := one["overall"]):
+            low, high = 1 / overall["high"], 1 / overall["low"]
+            inverse = {"value": 1 / overall["value"], "low": low, "high": high}
+            names = {"peer": one["baseline"], "baseline": "AR"}
+            found.append({**one, **names, "overall": inverse, "eta": None})
+    known = {(one["batch_size"], one["peer"]) for one in peers(content)}
+    return [one for one in found if (one["batch_size"], one["peer"]) in known]
+
+
+def sample_rates(content: Content) -> list[Record]:
+    """Return the tokens per forward pass of each peer and family, one prompt at a time."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for one in content["series"][0]["samples"]:
+        rate = one["num_tokens"] / one["num_forwards"]
+        groups.setdefault((one["peer"], one["family"]), []).append(rate)
+    return [
+        {"peer": peer, "family": family, "tpf": fmean(rates)}
+        for (peer, family), rates in groups.items()
+    ]
+
+
+def benchmarks(content: Content) -> list[Record]:
+    """Return the results of lm-eval and the paper's."""
+    paper = json.loads(PAPER.read_text(encoding="utf-8"))["benchmarks"]
+    return [
+        *content["cells"],
+        *(
+            {
+                "way": f"paper: {row['name']}",
+                "task": one.task,
+                "accuracy": {"value": row["accuracy"][one.name] / 100},
+                "tpf": {"value": row["tpf"][one.name]},
+            }
+            for row in paper
+            for one in BENCHMARKS
+            if one.name in row["tpf"]
+        ),
+    ]
+
+
+def variants(content: Content) -> list[Record]:
+    """Return the figures of each variant of an ablation, as text."""
+    results = AblationResults(content)
+    found = []
+    for name, runs in results.runs.items():
+        is_start = name == "start"
+        figures = {
+            "ar": (results.figure(name, AR, accuracy), 1),
+            "mars": (results.figure(name, "mars 0.95 B4", accuracy), 1),
+            "b4": (results.figure(name, "lossless 0 B4", tokens_per_forward), 2),
+            "b8": (results.figure(name, "lossless 0 B8", tokens_per_forward), 2),
+        }
+        change = None if is_start else results.change(name, AR_ONLY, AR, accuracy)
+        found.append(
+            {
+                "variant": name,
+                "seeds": None if is_start else len(runs),
+                "change": change.text(1, sign=True) if change else None,
+                **{
+                    key: one.text(digits) if one else None for key, (one, digits) in figures.items()
+                },
+            }
+        )
+    return found
+
+
+RECORDS: dict[str, Callable[[Content], Sequence[Record]]] = {
+    "peers": peers,
+    "comparisons_with_ar": comparisons_with_ar,
+    "sample_rates": sample_rates,
+    "benchmarks": benchmarks,
+    "variants": variants,
+    "categories": lambda content: [one for one in content["marks"] if one["category"]],
+    "methods": lambda content: [{**one, "name": name} for name, one in content["ways"].items()],
+}
+"""Records that are computed from a result."""
+
+
+def documents(root: Path = ROOT) -> list[Path]:
+    """Return all documents that may show results: README, docs, model cards."""
+    cards = sorted((root / "checkpoints").rglob("README.md"))
+    return [root / "README.md", *sorted((root / "docs").glob("*.md")), *cards]
+
+
+def written(text: str, root: Path = ROOT) -> str:
+    """Return a document with the tables of its result files. Raises DocumentError."""
+    return MARKED.sub(
+        lambda found: (
+            f"{found['begin']}{_markdown(found['view'], found['file'], root)}\n{found['end']}"
+        ),
+        text,
+    )
+
+
+def _markdown(view: str, file: str, root: Path) -> str:
+    if view not in VIEWS:
+        raise DocumentError(f"There is no view {view!r}: choose one of {', '.join(VIEWS)}.")
+    if Path(file).name.startswith(GPU_PREFIX) and not (root / file).exists():
+        return PENDING
+    try:
+        content = json.loads((root / file).read_text(encoding="utf-8"))
+        return render(view, content).rows_to_markdown()
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise DocumentError(f"{file} holds nothing that {view} can show ({error!r}).") from error
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``tables`` command."""
+    subparsers.add_parser("tables", help="write the tables of the documents from their results")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the documents that differ. Return the exit code."""
+    try:
+        for path in documents():
+            before = path.read_text(encoding="utf-8")
+            after = written(before)
+            if after != before:
+                write_text(path, after)
+                print(f"Written: {path.relative_to(ROOT)}")
+    except (DocumentError, OutputError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
