@@ -146,8 +146,9 @@ def test_only_a_gpu_may_be_waited_for(tmp_path: Path):
         written(text, tmp_path)
 
 
+KINDS = {name: [1.0, 2.0] for name in ("chat", "code", "maths", "rewriting", "summary")}
 SUM = json.dumps(
-    {"held_out": {"by_depth": {str(b): [b / 7, b / 3] for b in (2, 3, 4, 8)}, "by_kind": {}}}
+    {"held_out": {"by_depth": {str(b): [b / 7, b / 3] for b in (2, 3, 4, 8)}, "by_kind": KINDS}}
 )
 MARKER = "<!-- python -m mars_runtime tables: {} of {} -->"
 

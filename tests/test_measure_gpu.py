@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mars_runtime.lab.documents import MARKED, PENDING, ROOT, VIEWS, documents
+from mars_runtime.lab.documents import MARKED, PENDING, ROOT, documents, render
 from mars_runtime.outputs import write_text
 from tools import measure_gpu
 from tools.measure_gpu import NO_CHAT, NO_TEXTS, NO_TIME, Runner, Step, join_parts, plan
@@ -219,7 +219,7 @@ def test_a_dry_run_fills_every_table(tmp_path: Path) -> None:
     for found in tables:
         path = tmp_path / found["file"].removeprefix("assets/")
         if "/gpu_" in found["file"] and path.exists():
-            table = VIEWS[found["view"]](json.loads(path.read_text(encoding="utf-8")))
+            table = render(found["view"], json.loads(path.read_text(encoding="utf-8")))
             assert table.lines
             assert all(len(line) == len(table.columns) for line in table.lines)
             shown += 1

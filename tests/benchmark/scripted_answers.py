@@ -18,9 +18,9 @@ TOKENS = (5, 6, 7, 8)
 
 
 def row(counts: Sequence[int], moments: Sequence[float], tokens: Sequence[int] = ()) -> TimedRow:
-    """A row whose forwards gave ``counts`` tokens at ``moments``, of 4 offered each."""
+    """A row whose forwards gave ``counts`` tokens at ``moments``."""
     ids = tuple(tokens) or tuple(range(sum(counts)))
-    return TimedRow(ids, tuple(Chunk(at, n, 4) for at, n in zip(moments, counts, strict=True)))
+    return TimedRow(ids, tuple(map(Chunk, moments, counts)))
 
 
 def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1) -> TimedAnswer:

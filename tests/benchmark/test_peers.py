@@ -17,7 +17,7 @@ from mars_runtime.lab.benchmark.elsewhere import (
 )
 from mars_runtime.lab.benchmark.paired import Question, TimedAnswer
 from mars_runtime.lab.benchmark.peers import Peers
-from mars_runtime.lab.benchmark.plan import BATCHING, GENERATE, LOOKUP, runtime_ways
+from mars_runtime.lab.benchmark.plan import BATCHING, GENERATE, LOOKUP, task_methods
 from mars_runtime.lab.benchmark.run import Series, warmed_up
 from mars_runtime.lab.benchmark.targets import Target, checkpoint_target
 from mars_runtime.model.config import CheckpointError
@@ -34,7 +34,7 @@ def target(foreseeing_folder: Path) -> Target:
 
 @pytest.fixture(scope="module")
 def peers(target: Target) -> Iterator[Peers]:
-    with Peers(target, runtime_ways([0.9], [4], [0.0], [4], LIMIT)) as found:
+    with Peers(target, task_methods([0.9], [4], [0.0], [4], LIMIT)) as found:
         yield found
 
 
@@ -67,7 +67,7 @@ def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target
     def load() -> None:
         raise ImportError("no such package")
 
-    ways = runtime_ways([0.9], [4], [0.0], [4], LIMIT)
+    ways = task_methods([0.9], [4], [0.0], [4], LIMIT)
     prompt = tuple(target.tokenizer.encode_prompt("fox"))
     with Peers(replace(target, load_transformers=load), ways, [GENERATE]) as found:
         asks = found.of(1, len(prompt))
@@ -79,16 +79,10 @@ def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target
     assert left_out == [f"{GENERATE} cannot run here (ImportError: no such package)"]
 
 
-def test_lossless_counts_only_what_could_leave(peers: Peers, target: Target):
-    row = ask_all(peers, target, TEXTS[0])["lossless τ=0 B=4"].rows[0]
-    assert row.chunks[0].num_offered == 1
-    assert all(chunk.num_tokens <= chunk.num_offered <= 4 for chunk in row.chunks)
-
-
 def test_other_caches_answer_as_the_cursor_does_where_one_token_leaves(
     peers: Peers, target: Target
 ):
-    ways = runtime_ways([1.0], [2], [], [], LIMIT)
+    ways = task_methods([1.0], [2], [], [], LIMIT)
     prompts = tuple(tuple(target.tokenizer.encode_prompt(text)) for text in TEXTS)
     asks = peers.other_caches(ways["MARS τ=1 B=2"], [4, 16])
     assert list(asks) == ["block cache 4", "block cache 16", "no cache"]

@@ -15,7 +15,7 @@ PROMPTS = {
 
 
 def test_ar_comes_first_and_every_pair_of_tau_and_block_size_is_there():
-    ways = plan.runtime_ways([0.95, 0.5], [2, 4], [0.0], [8], 64)
+    ways = plan.task_methods([0.95, 0.5], [2, 4], [0.0], [8], 64)
     fixed = [name for name in ways if not name.endswith("auto")]
     assert fixed == [
         *("AR", "MARS τ=0.95 B=2", "MARS τ=0.5 B=2", "MARS τ=0.95 B=4", "MARS τ=0.5 B=4"),
@@ -23,7 +23,7 @@ def test_ar_comes_first_and_every_pair_of_tau_and_block_size_is_there():
     ]
     assert {way.max_new_tokens for way in ways.values()} == {64}
     with pytest.raises(SettingsError):
-        plan.runtime_ways([2.0], [4], [], [], 64)
+        plan.task_methods([2.0], [4], [], [], 64)
 
 
 def test_single_prompts_keep_their_family():
@@ -38,7 +38,7 @@ def test_batches_mix_families_and_keep_natural_text_apart(batch_size: int):
     assert {one.family for one in found} == {plan.MIXED, "natural"}
     assert all(len(one.prompts) == batch_size for one in found)
     mixed = [one for one in found if one.family == plan.MIXED]
-    assert len(mixed) == plan.FEWEST_BATCHES
+    assert len(mixed) == plan.MIN_BATCHES
     assert len(found) == len(mixed) + 1
     assert {prompt[0] for one in mixed for prompt in one.prompts} == {1, 2}
     many = plan.questions(PROMPTS, batch_size, 18, seed=0)
@@ -59,7 +59,7 @@ def test_caches_are_compared_only_where_they_ran():
 
 
 def test_the_ways_of_requests_are_told_apart_and_ar_comes_first():
-    ways = plan.request_ways(32)
+    ways = plan.request_methods(32)
     assert next(iter(ways)) == "AR"
     assert {"AR + lookup", "lossless τ=0 B=auto groups", "MARS τ=0.95 B=4"} <= ways.keys()
     assert len(set(ways.values())) == len(ways) == 7
@@ -79,7 +79,7 @@ def test_everything_here_is_held_against_llama_cpp():
 
 
 def test_a_draft_is_fed_masks_only_if_it_knows_them_and_the_target_both_ways():
-    ways = plan.speculative_ways({"small": False, "mars-tiny": True}, 32)
+    ways = plan.speculative_methods({"small": False, "mars-tiny": True}, 32)
     assert list(ways) == [
         "speculative small K=4, no masks",
         "speculative small K=4, masks in target",

@@ -10,11 +10,11 @@ from tiny_tokenizer import write_tokenizer
 
 from mars_runtime.lab.training.distill import store
 
-VOCABULARY, MASK = 96, 4
+VOCABULARY, MASK = 384, 4
 
 
 def write_base(folder: Path) -> Path:
-    """The base as a checkpoint folder with a tokenizer (of more tokens than it has rows)."""
+    """The base as a checkpoint folder with a tokenizer."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)

@@ -231,8 +231,8 @@ class LlamaCpp:
             self.close()
             reason = about.get("error", "it has no llama-cpp-python")
             raise CheckpointError(
-                f"{interpreter} can't decode {gguf.name} ({reason}): give --llama-cpp the Python of "
-                "an environment where `pip install llama-cpp-python` has worked."
+                f"{interpreter} can't decode {gguf.name} ({reason}): give --llama-cpp the Python "
+                "of an environment where `pip install llama-cpp-python` has worked."
             )
         self.version: str = about["version"]
         self.system: str = about["system"]

@@ -1,10 +1,9 @@
-"""A frozen Llama for many rows at once: what writes the answers and what the adapter trains on.
+"""The frozen Llama that an adapter is trained for.
 
-``read_base`` finds it, by its name in the registry, in a folder in transformers' layout or in a
-GGUF file. ``Backbone`` knows weights and rows of hidden states, but neither caches nor texts:
-whoever runs it says, through an ``Attend``, what each row sees. The residual stream and the norms
-are float32; the products run in the dtype of the weights, which for bfloat16 is several times as
-fast on CPUs with AMX.
+``read_base`` reads it by its name in the registry, from a folder in transformers' layout or from a
+GGUF file. ``Backbone`` runs its layers on rows of hidden states; the caller's ``Attend`` decides
+what each row attends to. The residual stream and the norms are float32; the products have the dtype
+of the weights, and bfloat16 is several times as fast on CPUs with AMX.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Update = Callable[[int, str, Tensor, Tensor], Tensor]
 """(layer, part, input of the product, product) -> the product with what an adapter adds."""
 
-ALIGNED = 8  # numbers
+ALIGNED = 8  # products of rows of other lengths are many times slower on a GPU
 PIECES, COMPARED = 96, 4
-"""Pieces of the vocabulary, and how many of them can hold the best token after rounding."""
+"""Parts of the vocabulary, and how many of them can hold the best token after rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """name: as given; weights: dense, named and ordered as in a transformers checkpoint."""
+    """A base model. weights: dense, named and ordered as in a checkpoint of transformers."""
 
     name: str
     config: ModelConfig
@@ -50,8 +49,7 @@ class Base:
 
 
 def read_base(name_or_path: str) -> Base:
-    """Read a base that is on this machine, into host memory whatever the default device is. Raises
-    CheckpointError, one sentence."""
+    """Read a base into host memory, whatever the default device is. Raises CheckpointError."""
     entry, path = entry_of(name_or_path), resolve_checkpoint(name_or_path)
     try:
         with torch.device("cpu"):
@@ -64,12 +62,12 @@ def read_base(name_or_path: str) -> Base:
 
 
 def _check(config: ModelConfig, path: Path) -> None:
-    """Raise CheckpointError for a shape that no adapter is trained for."""
+    """Raise CheckpointError if adapters cannot be trained for this kind of model."""
     is_plain = config.model_type == "llama" and config.rope_scaling is None
     if not is_plain or config.attention_bias or not config.tie_word_embeddings:
         raise CheckpointError(
             f"{path} cannot be the base of an adapter here: choose a Llama without biases and "
-            "stretched positions whose head is tied to its embedding."
+            "rope scaling whose head is tied to its embedding."
         )
 
 
@@ -89,61 +87,32 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
     return config, dict(stored), read_spec(path)
 
 
-class Product:
-    """y = x @ weight.T for a constant weight [out, in], packed for oneDNN where that is there."""
-
-    def __init__(self, weight: Tensor, pack_rows: int | None = None) -> None:
-        self.weight = weight
-        self._packed: Tensor | None = None
-        is_packable = weight.is_cpu and weight.dtype is torch.bfloat16 and torch._C._has_mkldnn
-        if pack_rows and is_packable:
-            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, pack_rows)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x: [N, in] of any float dtype; the result [N, out] has the dtype of the weight."""
-        x = x.to(self.weight.dtype)
-        if self._packed is None:
-            return F.linear(x, self.weight)
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, None, "none", [], "")
-        return y
-
-
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer; ``products`` by part, rows of qkv and gate_up in transformers' order."""
+    """One decoder layer; ``weights`` [out, in] by part, qkv and gate_up joined in this order."""
 
     attention_norm: Tensor
     mlp_norm: Tensor
-    products: dict[str, Product]
+    weights: dict[str, Tensor]
 
 
 class Backbone:
-    """Weights of a Llama with a tied head on the default device; ``hidden`` runs its layers."""
+    """A Llama with a tied head on the default device; ``hidden`` runs its layers."""
 
-    def __init__(
-        self,
-        base: Base,
-        dtype: torch.dtype,
-        pack_rows: int | None = None,
-        is_compiled: bool = False,
-    ) -> None:
-        """pack_rows: the usual rows of a forward, for a model that never needs gradients;
-        is_compiled: whether what stands between the products is compiled."""
+    def __init__(self, base: Base, dtype: torch.dtype, is_compiled: bool = False) -> None:
+        """is_compiled: whether the functions between the products are compiled."""
         self.config = base.config
         device = torch.get_default_device()
         weights = {name: weight.to(device, dtype) for name, weight in base.weights.items()}
         self.pieces = Pieces(is_compiled)
         self.embedding = weights["model.embed_tokens.weight"]
-        self.head = Product(self.embedding, pack_rows)
         self.norm = weights["model.norm.weight"].float()
-        self.layers = [
-            _layer(weights, f"model.layers.{i}.", pack_rows) for i in range(base.config.num_layers)
-        ]
+        self.layers = [_layer(weights, f"model.layers.{i}.") for i in range(base.config.num_layers)]
         steps = torch.arange(0, base.config.head_dim, 2).float() / base.config.head_dim
         self._frequencies = base.config.rope_theta**-steps
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [N, 1, d] for positions [N]."""
+        """Return cosines and sines [N, 1, d] for positions [N]."""
         angles = positions[:, None].float() * self._frequencies
         angles = torch.cat([angles, angles], -1)[:, None]
         return angles.cos(), angles.sin()
@@ -151,26 +120,30 @@ class Backbone:
     def hidden(
         self, x: Tensor, positions: Tensor, attend: Attend, update: Update | None = None
     ) -> Tensor:
-        """Residual stream [N, H] (float32, before the final norm) of embedded rows ``x``."""
+        """Return the residual stream [N, H] (float32, before the final norm) of embedded rows."""
         turn = self.rotations(positions)
         for index, layer in enumerate(self.layers):
             x = self.pieces.add(x, self._attention(index, layer, x, turn, attend, update))
             x = self.pieces.add(x, self._mlp(index, layer, x, update))
         return x
 
+    def head(self, h: Tensor) -> Tensor:
+        """Return logits [N, V], in the dtype of the weights, for normed hidden states [N, H]."""
+        return linear(h, self.embedding)
+
     def embed(self, ids: Tensor) -> Tensor:
-        """Rows [N, H], float32, of ids [N]."""
+        """Return the embeddings [N, H], float32, of ids [N]."""
         return self.embedding[ids].float()
 
     def normed(self, x: Tensor) -> Tensor:
-        """The final norm, [N, H] float32."""
+        """Apply the final norm; return [N, H] float32."""
         return rms_norm(x, self.norm, self.config.rms_norm_eps, torch.float32)
 
     def greedy(self, x: Tensor) -> Tensor:
-        """Best next tokens [N] for the residual stream [N, H].
+        """Return the best next tokens [N] for the residual stream [N, H].
 
-        Products in bfloat16 cannot tell near ties apart, so the best token of each of the best
-        pieces of the vocabulary is compared again in float32.
+        Products in bfloat16 cannot distinguish near ties, so the best token of each of the best
+        parts of the vocabulary is compared again in float32.
         """
         h = self.normed(x)
         logits = self.head(h)
@@ -208,7 +181,7 @@ class Backbone:
 
 
 def fast_dtype() -> torch.dtype:
-    """bfloat16 where the default device multiplies it faster than float32."""
+    """Return bfloat16 if the default device multiplies it faster than float32, else float32."""
     if torch.get_default_device().type == "cuda":
         return torch.bfloat16
     has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
@@ -216,20 +189,29 @@ def fast_dtype() -> torch.dtype:
 
 
 def pays_compiling() -> bool:
-    """Whether what stands between the products is worth compiling: where the default device is a
-    CPU and there is a compiler. On a GPU it took two minutes."""
+    """Whether to compile the functions between the products: on a CPU with a compiler.
+
+    On a GPU compiling took two minutes.
+    """
     is_cpu = torch.get_default_device().type == "cpu"
     return is_cpu and any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
 
 
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """Return x [N, in] @ weight [out, in].T in the dtype of the weight."""
+    return F.linear(x.to(weight.dtype), weight)
+
+
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """float32 in, ``dtype`` out."""
+    """Return the norm of a float32 ``x`` in ``dtype``."""
     return F.rms_norm(x, weight.shape, weight, eps).to(dtype)
 
 
 def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
-    """Rotary embedding of the queries and keys in [N, heads, d], in float32; the last ``kv_heads``
-    heads, which are the values, stay as they are."""
+    """Apply rotary embedding in float32 to the queries and keys of [N, heads, d].
+
+    The last ``kv_heads`` heads are the values, which do not change.
+    """
     split = qkv.shape[1] - kv_heads
     half = qkv.shape[2] // 2
     y = qkv[:, :split].float()
@@ -238,24 +220,26 @@ def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
-    """silu(gate) * up of [N, 2 I], gate first."""
+    """Return silu(gate) * up for [N, 2 I], gate first."""
     gate, up = gate_up.chunk(2, -1)
     return F.silu(gate) * up
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
-    """The float32 residual stream and the output of a product in its own dtype."""
+    """Add the output of a product, in its own dtype, to the float32 residual stream."""
     return x + y
 
 
 def joint_softmax(
     scores: Tensor, own: Tensor, unseen: Tensor, own_unseen: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One softmax over two sets of keys: scores [..., T] and own [..., M] in the dtype of the
-    products, and which of them are unseen."""
+    """Return one softmax over two sets of keys, scores [..., T] and own [..., M].
+
+    unseen, own_unseen: the keys that are masked out.
+    """
     width, masks = scores.shape[-1], own.shape[-1]
     parts = [scores.masked_fill(unseen, -math.inf), own.masked_fill(own_unseen, -math.inf)]
-    if masks % ALIGNED:  # products with rows of other lengths are many times as slow on a GPU
+    if masks % ALIGNED:
         missing = (*own.shape[:-1], -masks % ALIGNED)
         parts.append(own.new_full((1,), -math.inf).expand(missing))
     weights = torch.softmax(torch.cat(parts, -1), -1)
@@ -263,8 +247,8 @@ def joint_softmax(
 
 
 class Pieces:
-    """Everything between the products. Compiled, each is one pass over memory, which is what these
-    cost: on two cores the passes take longer than the products otherwise."""
+    """The functions between the products. Compiled, each is one pass over memory; otherwise these
+    passes take longer than the products on two cores."""
 
     def __init__(self, is_compiled: bool) -> None:
         def piece(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -276,18 +260,18 @@ class Pieces:
 
 
 def _product(index: int, layer: Layer, part: str, x: Tensor, update: Update | None) -> Tensor:
-    y = layer.products[part](x)
+    y = linear(x, layer.weights[part])
     return y if update is None else update(index, part, x, y)
 
 
-def _layer(weights: dict[str, Tensor], prefix: str, pack_rows: int | None) -> Layer:
-    def cat(names: Sequence[str]) -> Product:
-        return Product(torch.cat([weights[f"{prefix}{n}.weight"] for n in names]), pack_rows)
+def _layer(weights: dict[str, Tensor], prefix: str) -> Layer:
+    def cat(names: Sequence[str]) -> Tensor:
+        return torch.cat([weights[f"{prefix}{name}.weight"] for name in names])
 
     return Layer(
         attention_norm=weights[f"{prefix}input_layernorm.weight"].float(),
         mlp_norm=weights[f"{prefix}post_attention_layernorm.weight"].float(),
-        products={
+        weights={
             "qkv": cat([f"self_attn.{n}_proj" for n in "qkv"]),
             "o": cat(["self_attn.o_proj"]),
             "gate_up": cat(["mlp.gate_proj", "mlp.up_proj"]),

@@ -55,7 +55,7 @@ class Parameters(nn.Module):
         for index, layer in enumerate(model.layers):
             for part in PARTS:
                 rank = form.ranks()[part]
-                outputs, inputs = layer.products[part].weight.shape
+                outputs, inputs = layer.weights[part].shape
                 a = torch.randn(rank, inputs, generator=random) * inputs**-0.5
                 self.a[f"{index}_{part}"] = nn.Parameter(a)
                 self.b[f"{index}_{part}"] = nn.Parameter(torch.zeros(outputs, rank))
