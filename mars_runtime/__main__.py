@@ -28,15 +28,18 @@ COMMANDS = {
     "review": ("mars_runtime.review.cli", "sets of answers to read, and what people judged"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
-    "distill": ("mars_runtime.lab.training.distill.cli", "write texts to train an adapter on"),
+    "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),
     "evaluate": ("mars_runtime.lab.evaluation.cli", "accuracy and tokens per forward over τ and B"),
-    "verify": ("mars_runtime.lab.verification.cli", "hold promises against evidence"),
-    "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second beside transformers"),
-    "profile": ("mars_runtime.lab.benchmark.profile_cli", "where the time of a step goes"),
+    "verify": ("mars_runtime.lab.verification.cli", "check what is promised of a checkpoint"),
+    "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second, compared"),
+    "profile": ("mars_runtime.lab.benchmark.profile", "where the time of a step goes"),
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
     "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
-    "length": ("mars_runtime.lab.benchmark.length", "what a growing text costs"),
-    "tables": ("mars_runtime.lab.documents", "write the documents' tables from their results"),
+    "length": ("mars_runtime.lab.benchmark.length", "speed along a text that grows"),
+    "tables": (
+        "mars_runtime.lab.documents",
+        "write the tables of the documents from their results",
+    ),
 }
 
 

@@ -90,15 +90,11 @@ def ablate(data, out, *words) -> int:
 
 
 @pytest.mark.slow
-def test_every_kind_of_variant_and_checkpoint_is_trained_measured_and_gathered(
-    data,
-    tmp_path,
-):
+def test_every_kind_of_variant_is_trained_measured_and_gathered(data, tmp_path):
     # Those that differ from others in a number alone run the same code.
     numbers = ("mars-b4", "mars-b16", "no-sft", "weight")
     chosen = [one for one in VARIANTS if not one.name.startswith(numbers)]
-    names = [*variants.CHECKPOINTS, *(one.name for one in chosen)]
-    assert ablate(data, tmp_path, "--only", *names) == 0
+    assert ablate(data, tmp_path, "--only", *(one.name for one in chosen)) == 0
     document = json.loads((tmp_path / "ablations.json").read_text())
     runs = {run["variant"]: run for run in document["runs"]}
     assert set(runs) == {variant.name for variant in chosen}
@@ -109,10 +105,6 @@ def test_every_kind_of_variant_and_checkpoint_is_trained_measured_and_gathered(
         for families in run["ways"].values():
             assert len(families) == 6
             assert all(one["num_tokens"] >= one["num_forwards"] > 0 for one in families.values())
-    assert set(document["checkpoints"]) == set(variants.CHECKPOINTS)
-    twin = json.loads((tmp_path / "checkpoints/block-diffusion-tiny/config.json").read_text())
-    assert (twin["block_diffusion_size"], twin["block_diffusion_shifted"]) == (8, False)
-    assert "mars_block_size" not in twin
 
 
 def test_what_is_finished_is_passed_over(data, tmp_path, capsys):
@@ -147,7 +139,7 @@ def test_when_the_time_is_over_trainings_are_given_up_and_none_begins(
     out = capsys.readouterr().out
     assert "start, seed 0: 0 tokens" in out
     assert "mars-b8, seed 0: stopped at" in out
-    assert "ar, seed 0: not begun" in out
+    assert "ar, seed 0: not started" in out
     document = json.loads((tmp_path / "ablations.json").read_text())
     assert [run["variant"] for run in document["runs"]] == ["start"]
     assert [one["checkpoint"] for one in document["weights"]] == [document["start"]]
@@ -181,9 +173,9 @@ def test_a_budget_of_seconds_ends_each_training_with_its_schedule(
     ("words", "sentence"),
     [
         (["--only", "mars-b9"], "no variant 'mars-b9'"),
-        (["--minutes", 0], "minutes"),
-        (["--budget-seconds", 0], "budget seconds"),
-        (["--workers", 0], "at least 1 of workers"),
+        (["--minutes", 0], "--minutes must be above 0, got 0."),
+        (["--budget-seconds", 0], "--budget-seconds must be"),
+        (["--workers", 0], "--workers must be at least 1, got 0."),
     ],
 )
 def test_mistakes_are_one_sentence(data, tmp_path, words, sentence, capsys):

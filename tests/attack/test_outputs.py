@@ -83,7 +83,7 @@ def test_threads_below_one(
 ) -> None:
     for threads in ("-5", "0"):
         words = [*words_for(command, str(tmp_path / "out"), tmp_path), "--threads", threads]
-        assert "at least 1 of threads" in said(words, capsys)
+        assert f"--threads must be at least 1, got {threads}." in said(words, capsys)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_training_does_not_overwrite_a_run(
     out = tmp_path / "out"
     out.mkdir()
     (out / name).write_text("hours of work")
-    assert "--resume goes on" in said(words_for("train", str(out), tmp_path), capsys)
+    assert "continue it with --resume" in said(words_for("train", str(out), tmp_path), capsys)
     assert (out / name).read_text() == "hours of work"
 
 

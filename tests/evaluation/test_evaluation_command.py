@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step, Stop
+from mars_runtime.lab.commands import UsageError
 from mars_runtime.lab.evaluation import cli
 from mars_runtime.lab.evaluation.measure import (
     RowOutput,
@@ -21,7 +22,7 @@ from mars_runtime.lab.evaluation.measure import (
     read_rows,
     survival,
 )
-from mars_runtime.lab.evaluation.prompts import PromptError, load_prompts
+from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.evaluation.run import EvalModel, eval_model_of
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
@@ -161,8 +162,8 @@ def test_what_was_not_trained_is_left_out_and_said(
         (["--taus", "nan"], "τ must be a number"),
         (["--block-sizes", "99"], "whole number from 1"),
         (["--families", "poetry"], "no family 'poetry'"),
-        (["--prompts", "0"], "at least one prompt"),
-        (["--batch-size", "0"], "at least 1"),
+        (["--prompts", "0"], "--prompts must be at least 1, got 0."),
+        (["--batch-size", "0"], "--batch-size must be at least 1"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(
@@ -180,7 +181,7 @@ def test_prompts_are_held_out_seeded_and_different():
     for prompts in one:
         texts = [task.prompt for task in prompts.tasks]
         assert len(set(texts)) == len(texts)
-    with pytest.raises(PromptError):
+    with pytest.raises(UsageError):
         load_prompts(["poetry"], 0, 1)
 
 

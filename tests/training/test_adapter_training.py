@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tiny_base import write_answers, write_base
 
 from mars_runtime.__main__ import main
+from mars_runtime.lab.commands import UsageError
 from mars_runtime.lab.training.adapter.held_out import (
     forwards_every,
     forwards_one,
@@ -40,6 +41,7 @@ from mars_runtime.lab.training.adapter.streams import (
 )
 from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
 from mars_runtime.lab.training.backbone import Backbone, read_base
+from mars_runtime.lab.training.distill import store
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 
@@ -249,7 +251,7 @@ def test_an_adapter_that_does_not_fit_is_a_sentence(
     Parameters(Backbone(read_base(str(base)), torch.float32), Form(2), 0).save(tmp_path, {})
     given = ["train", "--stage", "adapter", "--from", str(base), "--adapter", str(tmp_path)]
     given += ["--data", str(answers), "--out", str(tmp_path / "run"), "--rank", str(form.rank)]
-    assert main([*given, "--device", "cpu", *(["--full"] if form.full else [])]) == 1
+    assert main([*given, "--device", "cpu", *(["--full"] if form.full else [])]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert says in line
 
@@ -292,8 +294,15 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
     training, held_out = read_texts(write_answers(tmp_path))
     assert len(training) + len(held_out) == 24
     assert {text.kind for text in held_out} == {"chat", "code"}
-    with pytest.raises(FileNotFoundError, match="run distill"):
+    with pytest.raises(UsageError, match="run distill"):
         read_texts(tmp_path / "nothing")
+
+
+def test_without_held_out_answers_training_says_what_to_do(tmp_path: Path) -> None:
+    record = store.Record("k", "chat", False, tuple(range(5, 11)), tuple(range(11, 30)), "length")
+    store.Answers(tmp_path / "answers-1-of-1.jsonl").append([record])
+    with pytest.raises(UsageError, match="run distill with more --prompts"):
+        read_texts(tmp_path)
 
 
 def test_a_recipe_is_saved_beside_the_adapter(base: Path, answers: Path, tmp_path: Path) -> None:

@@ -98,9 +98,9 @@ def test_greedy_text_that_differs_is_an_exit_code(
     ("given", "said"),
     [
         (["--families", "poetry"], "no family 'poetry'"),
-        (["--prompts", "0"], "at least one prompt"),
-        (["--max-new-tokens", "0"], "at least 1"),
-        (["--threads", "-5"], "at least 1 of threads"),
+        (["--prompts", "0"], "--prompts must be at least 1"),
+        (["--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
+        (["--threads", "-5"], "--threads must be at least 1, got -5."),
         (["--out", "/proc/nowhere/l.json"], "can be written"),
         (["--checkpoint", "nobody"], "nobody"),
     ],

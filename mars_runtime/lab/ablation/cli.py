@@ -1,6 +1,6 @@
-"""``python -m mars_runtime ablate``: options of the ablations and the pool of workers.
+"""``python -m mars_runtime ablate``: train variants of the method in a pool of workers.
 
-What is finished is on disk and passed over by the next call with the same folder.
+Results are stored on disk; the next call with the same folder skips finished trainings.
 """
 
 from __future__ import annotations
@@ -23,46 +23,43 @@ from rich.console import Console
 from mars_runtime.lab.ablation.report import table_of, write_results
 from mars_runtime.lab.ablation.variants import (
     BUDGET_TOKENS,
-    CHECKPOINTS,
     START,
     STARTS,
     VARIANTS,
     AblationPlan,
 )
-from mars_runtime.lab.commands import UsageError, run_or_report
+from mars_runtime.lab.commands import UsageError, at_least_one, run_or_report
 from mars_runtime.machine import num_cores
 from mars_runtime.outputs import check_folder, in_words, only_writer, path_of
 
 SHARD_EXAMPLES = 4096
-NAMES = (*CHECKPOINTS, *(variant.name for variant in VARIANTS))
+NAMES = tuple(variant.name for variant in VARIANTS)
 Job = partial[Any]
 
 
 def add_parser(subparsers: Any) -> None:
-    """Register the subcommand ``ablate``."""
+    """Add the ``ablate`` command."""
     parser = subparsers.add_parser("ablate", help="train variants of the method and compare them")
     parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
     parser.add_argument("--out", type=path_of, required=True, help="folder of the results")
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
-    parser.add_argument("--workers", type=int, default=1, help="trainings at once")
-    parser.add_argument("--start", choices=STARTS, default=START, help="what is trained further")
-    parser.add_argument("--budget-tokens", type=int, default=BUDGET_TOKENS, help="of each training")
+    parser.add_argument("--workers", type=int, default=1, help="parallel trainings")
+    parser.add_argument("--start", choices=STARTS, default=START, help="checkpoint to start from")
+    parser.add_argument("--budget-tokens", type=int, default=BUDGET_TOKENS, help="per training")
     parser.add_argument(
-        "--budget-seconds", type=float, default=math.inf, help="of each training, if spent sooner"
+        "--budget-seconds", type=float, default=math.inf, help="per training, if it ends sooner"
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts of each family")
+    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts per family")
     parser.add_argument("--shards", type=int, default=64, help="shards of training examples")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="variants to train")
     parser.add_argument(
-        "--only", nargs="+", metavar="NAME", help="variants and checkpoints to train"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="when trainings under way are given up"
+        "--minutes", type=float, default=math.inf, help="when unfinished trainings are abandoned"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train and measure what is asked for; returns the exit code."""
+    """Train and measure the variants; return the exit code."""
     until = time.monotonic() + 60 * args.minutes
     return run_or_report(lambda: _run(args, until))
 
@@ -75,17 +72,15 @@ def _run(args: argparse.Namespace, until: float) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raises UsageError."""
+    """Raise UsageError for invalid arguments."""
     if not args.data.is_dir():
         raise UsageError(
             f"No folder {args.data}: give --data the folder that holds the training texts."
         )
-    for name in ("workers", "budget_tokens", "seeds", "prompts", "shards"):
-        if getattr(args, name) < 1:
-            raise UsageError(f"Ask for at least 1 of {name.replace('_', ' ')}.")
+    at_least_one(args, "workers", "budget_tokens", "seeds", "prompts", "shards")
     for name in ("minutes", "budget_seconds"):
-        if not getattr(args, name) > 0:
-            raise UsageError(f"Ask for more than 0 {name.replace('_', ' ')}.")
+        if not (value := getattr(args, name)) > 0:
+            raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
     unknown = [name for name in args.only or () if name not in NAMES]
     if unknown:
         raise UsageError(f"There is no variant {unknown[0]!r}; choose among {', '.join(NAMES)}.")
@@ -117,7 +112,7 @@ def _work(args: argparse.Namespace, until: float) -> int:
 
 @contextmanager
 def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
-    """The workers; None where this process is the one worker."""
+    """Start the workers; None if this process is the only worker."""
     from mars_runtime.lab.ablation.jobs import start_worker
 
     settings = (max(1, num_cores() // args.workers), args.device)
@@ -135,31 +130,26 @@ def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _jobs(args: argparse.Namespace, plan: AblationPlan) -> Iterator[Job]:
-    """Checkpoints first, which take all the time there is; then one seed of everything after
-    another."""
-    from mars_runtime.lab.ablation.jobs import train_checkpoint, train_variant
+    """Yield the missing trainings, one seed of all variants after another."""
+    from mars_runtime.lab.ablation.jobs import train_variant
 
-    wanted = args.only or NAMES
-    for name in CHECKPOINTS:
-        if name in wanted:
-            yield Job(train_checkpoint, plan, name)
     for seed in range(args.seeds):
         for variant in VARIANTS:
-            is_due = variant.name in wanted and (variant.is_trained or seed == 0)
+            is_due = variant.name in (args.only or NAMES) and (variant.is_trained or seed == 0)
             if is_due and not plan.result(variant.name, seed).exists():
                 yield Job(train_variant, plan, variant, seed)
 
 
 def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
-    """Do all, and say what each did; whether all went well."""
+    """Run all jobs and print their log lines; return whether all succeeded."""
     is_well = True
     for result in _done(pool, jobs):
         try:
             line = result()
         except BrokenProcessPool:
-            print("A worker was ended from outside: call again to go on.", file=sys.stderr)
+            print("A worker was killed: call again to continue.", file=sys.stderr)
             return False
-        except Exception as error:  # one training that fails must not take the others along
+        except Exception as error:  # a failed training must not stop the others
             what = in_words(error) if isinstance(error, OSError) else repr(error)
             print(f"A training failed: {what}", file=sys.stderr, flush=True)
             is_well = False
@@ -170,7 +160,7 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
 
 
 def _done(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> Iterator[Job]:
-    """What gives the result of each job, in the order in which they end."""
+    """Yield a function that returns the result of each job, in the order in which they end."""
     if pool is None:
         yield from jobs
     else:

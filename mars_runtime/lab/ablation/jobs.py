@@ -1,7 +1,6 @@
-"""What a worker process does: write a shard of examples, train and measure a variant, train a
-checkpoint.
+"""The jobs of a worker process: write a shard of examples, train and measure a variant.
 
-Results are on disk when a job returns. Knows one job at a time; knows no other worker.
+Results are on disk when a job returns.
 """
 
 from __future__ import annotations
@@ -24,23 +23,18 @@ from mars_runtime.lab.ablation.decode import Decoded, GreedyBatch, SpecialIds
 from mars_runtime.lab.ablation.lora import put_lora
 from mars_runtime.lab.ablation.variants import (
     ABLATION,
-    CHECKPOINTS,
-    START,
     AblationPlan,
     Variant,
 )
 from mars_runtime.lab.evaluation.measure import by_length
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.training.data import Corpus, Example, Examples, encoded
-from mars_runtime.lab.training.recipe import DRAFT, TWIN, Noise
-from mars_runtime.lab.training.tokenizer import put_tokenizer
+from mars_runtime.lab.training.recipe import Noise
 from mars_runtime.lab.training.train import Trainer
 from mars_runtime.model.registry import REGISTRY
 from mars_runtime.outputs import write_text
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
-
-SAVE_SECONDS = 10.0
 
 WAYS = {
     "ar": DecodeSettings("ar", 1.0, 1),
@@ -51,14 +45,14 @@ WAYS = {
     },
     **{f"lossless 0 B{size}": DecodeSettings("mars", 0.0, size, lossless=True) for size in (4, 8)},
 }
-"""Every way of decoding that variants are compared in, by its name in the results."""
+"""Methods in which variants are compared, by their name in the results."""
 MAX_NEW_TOKENS = 160
 PROMPT_SEED = 3
 CPU_ROWS, GPU_ROWS = 64, 1024
 
 
 def start_worker(threads: int, device: str) -> None:
-    """Settings of a new process."""
+    """Set up a worker process."""
     if device == "cpu":
         os.environ["ACCELERATE_USE_CPU"] = "true"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -69,7 +63,7 @@ def start_worker(threads: int, device: str) -> None:
 
 
 def start_folder(name: str) -> Path:
-    """Of a bundled checkpoint."""
+    """Return the folder of a bundled checkpoint."""
     return REGISTRY.parent / name
 
 
@@ -79,7 +73,7 @@ def _texts(data: Path, shard_examples: int) -> Corpus:
 
 
 def write_shard(plan: AblationPlan, shard: int) -> None:
-    """Make a shard of examples, if it is not there; the file is there whole or not at all."""
+    """Write a shard of examples, unless it exists. The file is replaced atomically."""
     path = plan.shard(shard)
     if path.exists():
         return
@@ -96,7 +90,7 @@ def write_shard(plan: AblationPlan, shard: int) -> None:
 
 
 def shards_from(plan: AblationPlan, first: int) -> Examples:
-    """The shards that were written, in a circle from ``first`` on."""
+    """Return a reader of the written shards, cyclic, starting at ``first``."""
 
     def read(shard: int) -> list[Example]:
         with np.load(plan.shard((first + shard) % plan.num_shards)) as kept:
@@ -108,10 +102,10 @@ def shards_from(plan: AblationPlan, first: int) -> Examples:
 
 
 def train_variant(plan: AblationPlan, variant: Variant, seed: int) -> str:
-    """Train and measure; a line about it. Nothing is kept of what did not come to its end."""
+    """Train and measure a variant; return a log line. An unfinished training stores nothing."""
     name = f"{variant.name}, seed {seed}"
     if time.monotonic() > plan.until:
-        return f"{name}: not begun"
+        return f"{name}: not started"
     path = plan.result(variant.name, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     trainer = _variant_trainer(plan, variant, seed, path.parent)
@@ -160,29 +154,6 @@ def _variant_trainer(plan: AblationPlan, variant: Variant, seed: int, out: Path)
     )
 
 
-def train_checkpoint(plan: AblationPlan, name: str) -> str:
-    """Train one of ``CHECKPOINTS`` until its budget or the time is spent; a line about it."""
-    stage, out = CHECKPOINTS[name], plan.out / "checkpoints" / name
-    if (out / "config.json").exists():
-        return f"{name}: there already"
-    if time.monotonic() > plan.until:
-        return f"{name}: not begun"
-    start = None if stage == "ar" else start_folder(START)
-    recipe = replace(DRAFT if stage == "ar" else TWIN, compile=False, precision="no")
-    out.mkdir(parents=True, exist_ok=True)
-    put_tokenizer(recipe, plan.data, out, start)
-    trainer = Trainer(recipe, stage, shards_from(plan, 0), out, start)
-    trainer.end_by(plan.until - SAVE_SECONDS)
-    torch.set_float32_matmul_precision("high")
-    info = "nothing read"
-    for line in trainer.logged():
-        info = line
-    trainer.save()
-    ways = _measured(plan, trainer, is_ar=True)
-    write_text(out / "measured.json", json.dumps(ways) + "\n")
-    return f"{name}: {trainer.progressed.tokens:,} tokens, {info}"
-
-
 def _measured(
     plan: AblationPlan, trainer: Trainer, is_ar: bool
 ) -> dict[str, dict[str, dict[str, int]]]:
@@ -193,21 +164,21 @@ def _measured(
 
 @cache
 def prompt_sets(count: int) -> list[PromptSet]:
-    """``count`` held-out prompts of every family with right answers."""
+    """Return ``count`` held-out prompts of every family with a checker."""
     return load_prompts(list(tasks.FAMILIES), PROMPT_SEED, count)
 
 
 @cache
 def _is_right(count: int, family: int, index: int, text: str) -> bool:
-    """Whether a text is right, kept: variants often say the same, and code must be run."""
+    """Return whether a text is right. Cached: variants give equal texts, and code must be run."""
     return prompt_sets(count)[family].judge(index, text) is True
 
 
 def measure(
     model: Any, tokenizer: Tokenizer, noise: Noise, count: int, *, is_ar: bool
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Counts by way and family: prompts, right answers, tokens, forwards, and answers that are
-    AR's. is_ar: whether to leave out the ways that need masks."""
+    """Return counts by method and family: prompts, right answers, tokens, forward passes, and
+    answers equal to AR's. is_ar: whether to skip the methods that need masks."""
     sets = prompt_sets(count)
     device = next(model.parameters()).device
     forbidden = {*tokenizer.forbidden_ids, *range(tokenizer.size, model.config.vocab_size)}

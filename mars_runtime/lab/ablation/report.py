@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from mars_runtime.lab.ablation.variants import CHECKPOINTS, VARIANTS, AblationPlan, Variant
+from mars_runtime.lab.ablation.variants import VARIANTS, AblationPlan, Variant
 from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.outputs import write_text
 from mars_runtime.provenance import provenance
@@ -115,11 +115,6 @@ def write_results(plan: AblationPlan) -> AblationResults:
         "runs": [_read(path) for path in sorted(plan.out.glob("runs/*/result.json"))],
         "curves": {
             path.parent.name: _curve(path) for path in sorted(plan.out.glob("runs/*/log-*.jsonl"))
-        },
-        "checkpoints": {
-            name: _read(path)
-            for name in CHECKPOINTS
-            if (path := plan.out / "checkpoints" / name / "measured.json").exists()
         },
     }
     write_text(plan.out / "ablations.json", _json(document))

@@ -1,8 +1,4 @@
-"""What is trained to be compared: a list of small descriptions, each one change from MARS, and
-what all their trainings share.
-
-Knows recipes; knows no torch and no result.
-"""
+"""The variants of an ablation, each one change from MARS, and the plan that they share."""
 
 from __future__ import annotations
 
@@ -18,21 +14,14 @@ from mars_runtime.lab.training.recipe import (
     Noise,
     Recipe,
     Stage,
-    StageName,
 )
 
 START = "ar-tiny"
 STARTS = (START, "ar-tiny-draft")
-"""Bundled checkpoints of one tokenizer that variants can start from; the second takes a CPU a fifth
-of the time."""
+"""Bundled checkpoints that variants can start from; the second trains five times as fast on a CPU.
+"""
 BUDGET_TOKENS = 6_000_000
 LEAST_BATCH = 512
-CHECKPOINTS: dict[str, StageName] = {
-    "ar-tiny-draft": "ar",
-    "block-diffusion-tiny": "block_diffusion",
-}
-"""Checkpoints that are trained beside the variants, as long as there is time."""
-
 ABLATION = Recipe(
     name="ablation",
     shape=CPU.shape,
@@ -45,12 +34,12 @@ ABLATION = Recipe(
     compile=False,
     precision="no",
 )
-"""The paper's method at the size of mars-tiny: all blocks are masked, both losses count alike."""
+"""The paper's method at the size of mars-tiny: all blocks are masked, both losses weigh 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """Low-rank updates in place of all weights. is_gated: they act on masks alone."""
+    """Low-rank updates instead of all weights. is_gated: they act on masks only."""
 
     is_gated: bool
     rank: int = 16
@@ -58,10 +47,10 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One training. change: what differs from ``mars-b8``.
+    """One training.
 
-    rate: of the learning rate of the others, for updates that need another. is_trained: or measured
-    as it is, once.
+    change: what differs from ``mars-b8``. rate: factor of the learning rate. is_trained: False for
+    the start itself, which is only measured.
     """
 
     name: str
@@ -75,8 +64,11 @@ class Variant:
     is_trained: bool = True
 
     def recipe(self, seed: int, tokens: int) -> Recipe:
-        """Its recipe at a budget of ``tokens``: a smaller one has as many steps, of fewer tokens,
-        as long as a step has ``LEAST_BATCH``, at a learning rate that goes with their root."""
+        """Return its recipe for a budget of ``tokens``.
+
+        A smaller budget has as many steps of fewer tokens, at least ``LEAST_BATCH`` each, and a
+        learning rate that falls with the square root of the batch.
+        """
         usual = ABLATION.mars
         batch_tokens = max(LEAST_BATCH, round(usual.batch_tokens * tokens / BUDGET_TOKENS))
         stage = replace(
@@ -142,9 +134,12 @@ VARIANTS: tuple[Variant, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class AblationPlan:
-    """What all jobs share. start: the checkpoint that variants start from; until: of
-    ``time.monotonic``, when trainings under way are given up; num_prompts: of each family; tokens,
-    seconds: of each variant, whichever is spent first, both streams and padding counted."""
+    """What all jobs share.
+
+    start: the checkpoint that variants start from. tokens, seconds: budget of each variant,
+    whichever is used up first; both streams and padding count. num_prompts: per family. until: when
+    unfinished trainings are abandoned, by ``time.monotonic``.
+    """
 
     data: Path
     out: Path
@@ -162,9 +157,9 @@ class AblationPlan:
         return self.out / "shards"
 
     def shard(self, number: int) -> Path:
-        """Where a shard of them is kept."""
+        """Return the path of a shard."""
         return self.shards / f"{number}.npz"
 
     def result(self, name: str, seed: int) -> Path:
-        """Where the result of a variant is kept."""
+        """Return the path of a variant's result."""
         return self.out / "runs" / f"{name}-{seed}" / "result.json"

@@ -1,8 +1,8 @@
 """``python -m mars_runtime evaluate``: accuracy and tokens per forward over a grid of τ and B.
 
 Example: ``python -m mars_runtime evaluate --taus 0.5 0.8 0.95 --block-sizes 2 4 8 --prompts 50``.
-Run again with the same ``--out`` it goes on where it stopped. A chat model is asked open requests,
-which nobody judges: tokens per forward alone are told. Times nothing.
+The same command with the same ``--out`` continues an interrupted run. A chat model answers open
+requests, which have no checker, so only tokens per forward pass are reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from mars_runtime.lab.commands import UsageError, run_or_report
+from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
 from mars_runtime.lab.evaluation.grid import Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
-USUAL_OF_REQUESTS = Grid(
+REQUESTS_GRID = Grid(
     lossless_block_sizes=(4,), groups=("one", "every"), has_lookup=True, max_new_tokens=128
 )
 
@@ -75,17 +75,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def block_size(text: str) -> BlockSize:
-    """A number of proposals, or ``auto``."""
+    """Return a number of proposals, or ``auto``."""
     return AUTO if text == AUTO else int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate, print, write ``--out``. Returns the exit code."""
+    """Evaluate, print, write ``--out``. Return the exit code."""
     console = Console()
     try:
         return run_or_report(lambda: _run(args, console))
     except KeyboardInterrupt:
-        console.print("Stopped. Finished cells are kept; the same command goes on.", style="yellow")
+        console.print(
+            "Stopped. The same command continues after the finished cells.", style="yellow"
+        )
         return 130
 
 
@@ -95,13 +97,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         for name in args.checkpoints
     }
     grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
-    if args.batch_size < 1:
-        raise UsageError("The batch size must be at least 1.")
-    if args.threads is not None and args.threads < 1:
-        raise UsageError("Ask for at least 1 of threads.")
+    at_least_one(args, "batch_size", "threads")
     check_file(args.out)
     _check_own(args.out)
-    cells = args.out.with_name(args.out.stem + ".cells.jsonl")  # where finished cells are kept
+    cells = args.out.with_name(args.out.stem + ".cells.jsonl")
     check_file(cells)
     cells.touch()
     with only_writer(cells):
@@ -109,8 +108,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         results: dict[GridCell, Sequence[Outcome]] = {}
         for name, prompt_sets in asked.items():
             results |= _evaluated(name, grids[name], prompt_sets, store, args, console)
-        told = {key: value for key, value in vars(args).items() if _is_told(key, value)}
-        write_text(args.out, json.dumps(document(results, told), ensure_ascii=False, indent=1))
+        found = document(results, arguments_of(args))
+        write_text(args.out, json.dumps(found, ensure_ascii=False, indent=1))
         for table in report.tables(results):
             console.print(table.to_rich(), crop=False)
         console.print(f"Written to {args.out}", markup=False)
@@ -125,7 +124,7 @@ def _evaluated(
     args: argparse.Namespace,
     console: Console,
 ) -> dict[GridCell, Sequence[Outcome]]:
-    """All cells of a checkpoint under a progress bar that counts prompts."""
+    """Evaluate all cells of a checkpoint, with a progress bar that counts prompts."""
     from mars_runtime.lab.evaluation.run import evaluate, plan_cells
 
     model, trained = _load(name, args)
@@ -144,22 +143,22 @@ def _evaluated(
 
 
 def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
-    """The grid the arguments ask for, beside what is usual for such prompts. Raises SettingsError
-    for any value out of range."""
-    usual = USUAL_OF_REQUESTS if all(one.is_open for one in prompt_sets) else Grid()
+    """Return the grid of the arguments, with defaults for this kind of prompts. Raises
+    SettingsError for a value out of range."""
+    default = REQUESTS_GRID if all(one.is_open for one in prompt_sets) else Grid()
     given = {field.name: getattr(args, field.name) for field in fields(Grid)}
     frozen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in given.items()
         if value is not None
     }
-    grid = replace(usual, **frozen)
+    grid = replace(default, **frozen)
     list(grid.settings())
     return grid
 
 
 def _check_own(path: Path) -> None:
-    """Raises OutputError for a file that an evaluation has not written: it might be missed."""
+    """Raise OutputError for an existing file that was not written by an evaluation."""
     if not path.exists():
         return
     try:
@@ -171,18 +170,18 @@ def _check_own(path: Path) -> None:
         raise OutputError(f"{path} holds no finished evaluation: remove it, or name another file.")
 
 
-def document(results: report.Results, told: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``--out`` holds: provenance, what was asked for, averages and cells."""
+def document(results: report.Results, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of ``--out``: provenance, arguments, averages and cells."""
     return {
         **{"kind": "evaluation", "version": 2},
-        **provenance(*told.get("drafts") or ()),
-        "asked": told,
+        **provenance(*asked.get("drafts") or ()),
+        "asked": asked,
         **report.to_json(results),
     }
 
 
 def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
-    """The model and the block size it was trained for."""
+    """Return the model and the block size that it was trained for."""
     import torch
 
     from mars_runtime.lab.evaluation.run import eval_model_of
@@ -192,8 +191,3 @@ def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(name, device=args.device, dtype=args.dtype)
     return eval_model_of(checkpoint), checkpoint.diffusion_size or checkpoint.block_size
-
-
-def _is_told(key: str, value: object) -> bool:
-    """Arguments worth keeping with the figures: those that are plain values."""
-    return key not in {"out", "restart", "command"} and not callable(value)

@@ -1,5 +1,6 @@
-"""`python -m mars_runtime train`: the command line of training. What it says before it runs does
-not wait for torch.
+"""``python -m mars_runtime train``: train a checkpoint or an adapter.
+
+Arguments are validated before torch is imported.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.lab.commands import UsageError, at_least_one, run_or_report
 from mars_runtime.lab.training.recipe import RECIPES
-from mars_runtime.outputs import OutputError, check_folder, only_writer, path_of
+from mars_runtime.outputs import check_folder, only_writer, path_of
 
-MADE = ("resume.pt", "config.json", "*.safetensors*")  # what a run leaves in its folder
+OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
+"""Files that a run writes into its folder."""
 
 
 def add_parser(subparsers: Any) -> None:
-    """Register the subcommand ``train``."""
+    """Add the ``train`` command."""
     parser = subparsers.add_parser("train", help="train a bundled checkpoint")
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="cpu")
@@ -26,34 +29,35 @@ def add_parser(subparsers: Any) -> None:
         "--data",
         type=Path,
         required=True,
-        help="folder with the training texts; of stage adapter, the folder that distill wrote",
+        help="folder with the training texts; for stage adapter the folder written by distill",
     )
     add("--out", type=path_of, required=True, help="folder of the new checkpoint")
     add(
         "--from",
         dest="start",
-        help="checkpoint to start from: needed by all stages but ar; with stage ar it makes "
-        "the baseline, which gets the tokens of stage mars",
+        help="checkpoint to start from: required by all stages but ar; with stage ar it trains "
+        "the baseline, on as many tokens as stage mars",
     )
-    add("--resume", action="store_true", help="go on from the last save in --out")
+    add("--resume", action="store_true", help="continue from the last save in --out")
     add("--threads", type=int, help="CPU threads")
-    # What only stage ``adapter`` reads; the defaults are those of the shipped adapter.
     add = parser.add_argument_group("stage adapter").add_argument
     add("--steps", type=int, default=1000, help="optimizer steps")
     add("--rank", type=int, default=16, help="rank of the updates")
-    add("--mask-embeddings", choices=("one", "each"), default="one", help="one, or one per place")
-    add("--adapter", type=Path, help="folder of an adapter of the same form to begin with")
+    add(
+        "--mask-embeddings", choices=("one", "each"), default="one", help="one, or one per position"
+    )
+    add("--adapter", type=Path, help="folder of an adapter of the same form to start from")
     add("--sampler", action="store_true", help="train a head that re-ranks a mask's candidates")
     add(
         "--until-miss-from",
         type=float,
         default=1.0,
-        help="from this share of the steps on, leave out masks after a group's first wrong one",
+        help="from this share of the steps on, ignore masks after a group's first wrong one",
     )
-    add("--batch-tokens", type=int, default=1024, help="padded tokens of a step and process")
-    add("--anchors", type=int, default=64, help="groups of masks of a text and step")
+    add("--batch-tokens", type=int, default=1024, help="padded tokens per step and process")
+    add("--anchors", type=int, default=64, help="groups of masks per text and step")
     add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
-    add("--measure-texts", type=int, default=8, help="held-out texts of each kind")
+    add("--measure-texts", type=int, default=8, help="held-out texts per kind")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add(
         "--full",
@@ -61,44 +65,45 @@ def add_parser(subparsers: Any) -> None:
         help="instead of an adapter, fine-tune all weights as the paper does, for comparison: "
         "figures only, no checkpoint",
     )
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; returns the exit code. A user's mistake is one sentence on standard error."""
-    if problem := _problem(args):
-        print(problem, file=sys.stderr)
-        return 2
-    try:
-        check_folder(args.out)
-        if args.stage == "adapter":  # of which several processes may write to one folder
-            return _train_adapter(args)
-        with only_writer(args.out):
-            return _train(args)
-    except OutputError as error:
-        print(error, file=sys.stderr)
-        return 2
+    """Train; return the exit code."""
+    return run_or_report(lambda: _run(args))
 
 
-def _problem(args: argparse.Namespace) -> str | None:
+def _run(args: argparse.Namespace) -> int:
+    _check(args)
+    check_folder(args.out)
+    if args.stage == "adapter":  # several processes may write to one folder
+        return _train_adapter(args)
+    with only_writer(args.out):
+        return _train(args)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise UsageError for arguments that do not fit together."""
+    at_least_one(args, "threads", "steps", "rank", "batch_tokens", "anchors", "measure_texts")
     if not args.data.is_dir():
-        return f"No folder {args.data}: give --data the folder that holds the training texts."
+        raise UsageError(f"No folder {args.data}: give --data the folder of training texts.")
     if args.stage != "ar" and args.start is None:
-        return f"Stage {args.stage} starts from an AR checkpoint: name its folder with --from."
-    is_named = args.stage == "adapter"  # a base may be a name of the registry or a GGUF file
-    if args.start and not is_named and not (Path(args.start) / "config.json").is_file():
-        return f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
-    if args.threads is not None and args.threads < 1:
-        return "Ask for at least 1 of threads."
-    if not args.resume and any(any(args.out.glob(pattern)) for pattern in MADE):
-        return f"There is a checkpoint in {args.out}: --resume goes on with it, or name another."
+        raise UsageError(f"Stage {args.stage} starts from an AR checkpoint: name it with --from.")
+    # The base of an adapter may also be a name of the registry or a GGUF file.
+    is_folder = args.stage == "adapter" or (Path(args.start or "") / "config.json").is_file()
+    if args.start and not is_folder:
+        raise UsageError(
+            f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
+        )
+    if not args.resume and any(any(args.out.glob(pattern)) for pattern in OUTPUTS):
+        raise UsageError(
+            f"{args.out} has a checkpoint: continue it with --resume, or name another folder."
+        )
     if args.resume and not (args.out / "resume.pt").is_file():
-        return f"Nothing to resume in {args.out}: leave out --resume to start anew."
-    return None
+        raise UsageError(f"Nothing to resume in {args.out}: start again without --resume.")
 
 
 def _train(args: argparse.Namespace) -> int:
-    """Train a checkpoint; Ctrl-C saves it."""
+    """Train a checkpoint; an interrupt saves it. Return the exit code."""
     import torch
 
     from mars_runtime.lab.training.tokenizer import put_tokenizer
@@ -112,26 +117,25 @@ def _train(args: argparse.Namespace) -> int:
     if args.resume:
         try:
             trainer.resume()
-        except Exception as error:  # torch raises errors of many kinds for a file that is none
-            raise OutputError(
-                f"The save in {args.out} is damaged or of another recipe: start anew in another "
+        except Exception as error:  # torch raises errors of many kinds for an invalid file
+            raise UsageError(
+                f"The save in {args.out} is damaged or of another recipe: start again in another "
                 "--out, without --resume."
             ) from error
     if trainer.run():
-        print(f"Stopped and saved in {args.out}: --resume goes on.", file=sys.stderr)
+        print(f"Stopped and saved in {args.out}: continue with --resume.", file=sys.stderr)
         return 130
     return 0
 
 
 def _train_adapter(args: argparse.Namespace) -> int:
-    """Train an adapter. Under ``torchrun`` all processes share the run."""
+    """Train an adapter; under ``torchrun`` all processes share the run. Return the exit code."""
     import torch
     import torch.distributed as dist
 
     from mars_runtime.lab.training.adapter.parameters import Form
     from mars_runtime.lab.training.adapter.train import AdapterRecipe, AdapterTrainer
     from mars_runtime.lab.training.backbone import fast_dtype, pays_compiling
-    from mars_runtime.model.config import CheckpointError
     from mars_runtime.model.load import choose_device
 
     if args.threads:
@@ -157,9 +161,6 @@ def _train_adapter(args: argparse.Namespace) -> int:
             elif args.adapter:
                 trainer.start_from(args.adapter)
             trainer.run()
-    except (CheckpointError, FileNotFoundError) as error:
-        print(error, file=sys.stderr)
-        return 1
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

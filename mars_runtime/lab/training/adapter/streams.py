@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.lab.commands import UsageError
 from mars_runtime.lab.training.backbone import Backbone, Update
 from mars_runtime.lab.training.distill import store
 
@@ -41,15 +42,22 @@ class Text:
 
 
 def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
-    """(training, held out) from the answer files; cut at the largest width. Raises
-    FileNotFoundError where there is nothing to train on."""
+    """Return the training and the held-out texts of the answer files, cut at the largest width.
+
+    Raises UsageError if either is empty.
+    """
     parts: tuple[list[Text], list[Text]] = ([], [])
     for record in store.read(folder):
         ids = (*record.prompt, *record.response)[: WIDTHS[-1]]
         if len(ids) - len(record.prompt) >= MIN_RESPONSE:
             parts[record.held_out].append(Text(record.kind, ids, len(record.prompt)))
     if not parts[0]:
-        raise FileNotFoundError(f"No answers to train on in {folder}: run distill first.")
+        raise UsageError(f"No answers to train on in {folder}: run distill first.")
+    if not parts[1]:
+        raise UsageError(
+            f"No held-out answers in {folder}, so training cannot be measured: run distill with "
+            "more --prompts."
+        )
     return parts
 
 
