@@ -1,7 +1,4 @@
-"""Decode prompts and say of each what came out: a fold over the events of batches.
-
-Knows no model: ``Decode`` is any function from prompts and settings to events. Nothing is timed.
-"""
+"""Decode prompts in batches and record the output of each: a fold over events."""
 
 from __future__ import annotations
 
@@ -14,14 +11,16 @@ from mars_runtime.loops import find_loop
 from mars_runtime.settings import DecodeSettings
 
 Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
-"""Decodes a ragged batch: prompts as token ids, one settings for all rows."""
+"""Decodes a ragged batch of token ids with one settings for all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
-    """What one prompt gave. ``tokens`` holds EOS when it was reached; ``taken`` and ``offered`` say
-    of each forward this row took part in, prefill apart, how many tokens left and how many could
-    have. is_looped: whether the tokens went on in a repetition that was cut off."""
+    """The output for one prompt.
+
+    tokens: EOS included. taken, offered: for each forward pass of the row without prefill, how many
+    tokens were emitted and how many could have been. is_looped: whether a repetition loop was cut.
+    """
 
     tokens: tuple[int, ...]
     taken: tuple[int, ...]
@@ -34,8 +33,8 @@ class RowOutput:
         return len(self.taken)
 
     def without_loop(self) -> RowOutput:
-        """Up to where the tokens begin to repeat themselves; the forward that went beyond counts as
-        far as it is kept."""
+        """Return the output before a repetition loop. The forward pass in which the loop begins
+        counts with its remaining tokens."""
         loop = find_loop(self.tokens)
         if loop is None:
             return self
@@ -94,8 +93,8 @@ def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
 
 
 def num_offered(step: RowStep, before: RowStep | None) -> int:
-    """Tokens that could have left with a forward: in lossless mode AR's own and the drafts that the
-    forward before left to verify, for what masks propose cannot leave at once."""
+    """Return how many tokens a forward pass could have emitted. In lossless mode that is AR's token
+    and the drafts of the previous forward pass: new proposals must be verified first."""
     if step.settings.method == "ar":
         return 1
     if step.settings.method == "block_diffusion":
@@ -106,8 +105,8 @@ def num_offered(step: RowStep, before: RowStep | None) -> int:
 
 
 def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:
-    """Acceptance by position: for each place in a forward, of the forwards that offered a token
-    there the share that gave it. ``forwards`` are pairs of tokens taken and offered."""
+    """Return acceptance by position: of the forward passes that offered a token there, the share
+    that emitted it. forwards: pairs of emitted and offered tokens."""
     known = list(forwards)
     widest = max((offered for _, offered in known), default=0)
     found = []
@@ -130,7 +129,7 @@ def _output(steps: Sequence[RowStep]) -> RowOutput:
 
 
 def by_length(texts: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Numbers of the texts in batches; those of like length share one."""
+    """Yield batches of indices of texts with similar lengths."""
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     yield from (order[first : first + batch_size] for first in range(0, len(order), batch_size))
 
@@ -142,8 +141,8 @@ def decode_in_batches(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> list[RowOutput]:
-    """Outputs in the order of ``prompts``. Prompts of like length share a batch, which changes the
-    time it takes and, by law 2, nothing else. ``on_rows`` hears the size of each finished batch."""
+    """Return outputs in the order of ``prompts``. Prompts of similar lengths share a batch, which
+    changes only the time. on_rows: called with the size of each finished batch."""
     outputs: dict[int, RowOutput] = {}
     for batch in by_length(prompts, batch_size):
         events = decode([prompts[index] for index in batch], settings)
@@ -153,7 +152,7 @@ def decode_in_batches(
 
 
 def judge(output: RowOutput, text: str, is_right: bool | None) -> Outcome:
-    """Keep what later figures need of one output."""
+    """Return the outcome of one output."""
     ids = ",".join(map(str, output.tokens))
     return Outcome(
         num_tokens=len(output.tokens),

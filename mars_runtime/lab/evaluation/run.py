@@ -1,7 +1,4 @@
-"""Evaluate a model cell by cell, passing over what is already measured.
-
-A model here is a checkpoint behind three functions and a name, or a scripted model in its place.
-"""
+"""Evaluate a model cell by cell, except for cells that are stored already."""
 
 from __future__ import annotations
 
@@ -29,10 +26,9 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class EvalModel:
-    """What is evaluated: how to turn a prompt into ids, ids into events, and tokens into text.
+    """A model as functions: from a prompt to ids, from ids to events, from tokens to text.
 
-    to_text gets the accepted tokens as they came and leaves EOS out. fills_blocks: the weights were
-    trained for block diffusion.
+    to_text drops EOS. fills_blocks: the weights were trained for block diffusion.
     """
 
     name: str
@@ -45,13 +41,13 @@ class EvalModel:
 
 
 def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
-    """The checkpoint behind plain functions; every row is decoded greedily as its settings say."""
+    """Return a checkpoint as functions."""
     tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
-        """Measured at the first question of its kind: ask one before anything is timed."""
-        del threads  # those in force, a key alone
+        """Measure at the first use of a batch size and number of threads, so warm up first."""
+        del threads  # only a key of the cache
         fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
         return measure_costs(checkpoint, (*fewer, num_rows))
 
@@ -81,15 +77,17 @@ def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
 def _filled(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
 ) -> Iterable[Event]:
-    """Block diffusion, one prompt at a time. Raises DecodeError."""
+    """Decode one prompt by block diffusion. Raises DecodeError."""
     if len(prompts) > 1 or not checkpoint.diffusion_size:
-        raise DecodeError("Block diffusion fills one prompt at a time, by a twin trained for it.")
+        raise DecodeError(
+            "Block diffusion decodes one prompt at a time, with a checkpoint trained for it."
+        )
     model, tokenizer, size = checkpoint.model, checkpoint.tokenizer, checkpoint.diffusion_size
     return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
 
 
 def plan_cells(model: EvalModel, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
-    """Every cell of a model, AR first."""
+    """Return every cell of a model, AR first."""
     return [
         GridCell(
             checkpoint=model.name,
@@ -112,8 +110,8 @@ def evaluate_cell(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> tuple[Outcome, ...]:
-    """One outcome a prompt, in their order. Answers to open requests are cut where they begin to
-    repeat themselves: a loop is easy to foresee and worth nothing."""
+    """Return one outcome per prompt. Answers to open requests are cut at a repetition loop, which
+    is easy to predict and has no value."""
     ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
     outputs = decode_in_batches(model.decode, ids, cell.settings, shared, on_rows)
@@ -134,9 +132,9 @@ def evaluate(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> Iterator[tuple[GridCell, tuple[Outcome, ...]]]:
-    """Each cell with its outcomes; a finished cell is in ``store`` before it is yielded.
+    """Yield each cell with its outcomes, after storing them.
 
-    ``on_rows`` hears of every finished prompt, of those found in the store too.
+    on_rows: called with the number of finished prompts, stored ones included.
     """
     by_family = {prompts.family: prompts for prompts in prompt_sets}
     for cell in cells:

@@ -1,7 +1,4 @@
-"""What is finished, on disk, a JSON line each, so that a run can go on where it stopped.
-
-Knows nothing of what the figures mean.
-"""
+"""Finished results on disk, one JSON line each, so that an interrupted run can continue."""
 
 from __future__ import annotations
 
@@ -14,59 +11,59 @@ from typing import Any, Generic, TypeVar
 
 from mars_runtime.lab.evaluation.measure import Outcome
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 TYPES = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": str, "text": str}
 
 
-class LineStore(Generic[Kept]):
-    """What is kept by key: in memory and, where a path is given, appended to a file.
+class LineStore(Generic[Value]):
+    """Values by key, in memory and, with a path, appended to a file.
 
-    A line that is broken, as by a crash, or of another form is passed over.
+    Lines that are truncated (by a crash) or of another format are ignored.
     """
 
     def __init__(
         self,
         path: Path | None,
-        to_line: Callable[[Kept], Mapping[str, Any]],
-        from_line: Callable[[dict[str, Any]], Kept],
+        to_line: Callable[[Value], Mapping[str, Any]],
+        from_line: Callable[[dict[str, Any]], Value],
     ) -> None:
         self._path, self._to_line = path, to_line
-        self._done: dict[str, Kept] = {}
+        self._values: dict[str, Value] = {}
         if path is None or not path.exists():
             return
-        # Not splitlines(): text may hold U+2028 and the like, which JSON leaves as they are.
+        # Not splitlines(): JSON may contain U+2028 and similar characters.
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
-                told = json.loads(line)
-                key = told.pop("key")
-                self._done[key] = from_line(told)
+                fields = json.loads(line)
+                key = fields.pop("key")
+                self._values[key] = from_line(fields)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 continue
 
-    def get(self, key: str) -> Kept | None:
-        """What is kept under this key, if it is there."""
-        return self._done.get(key)
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, or None."""
+        return self._values.get(key)
 
-    def __getitem__(self, key: str) -> Kept:
-        return self._done[key]
+    def __getitem__(self, key: str) -> Value:
+        return self._values[key]
 
-    def put(self, key: str, one: Kept, **beside: str) -> None:
-        """Keep it; it is on disk when this returns. beside: what people may want to read there."""
+    def put(self, key: str, value: Value, **more: str) -> None:
+        """Store a value; it is on disk when this returns. more: fields for human readers."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            line = json.dumps({"key": key, **beside, **self._to_line(one)}, ensure_ascii=False)
-            # Starting with a line break closes whatever a crash left behind.
+            line = json.dumps({"key": key, **more, **self._to_line(value)}, ensure_ascii=False)
+            # A leading line break ends a line that a crash truncated.
             with self._path.open("a", encoding="utf-8") as file:
                 file.write("\n" + line + "\n")
-        self._done[key] = one
+        self._values[key] = value
 
 
 class CellStore(LineStore[tuple[Outcome, ...]]):
-    """Outcomes by the keys of their cells: lines of ``{"key", "label", "outcomes"}``."""
+    """Outcomes by the key of their cell: lines of ``{"key", "label", "outcomes"}``."""
 
     def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
         if is_fresh and path.exists():
-            os.truncate(path, 0)  # the file itself stays, for it may be locked (``outputs.py``)
+            os.truncate(path, 0)  # not removed: it may be locked (``outputs.py``)
         super().__init__(path, _to_line, _from_line)
 
 
@@ -74,13 +71,13 @@ def _to_line(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {"outcomes": [asdict(outcome) for outcome in outcomes]}
 
 
-def _from_line(told: dict[str, Any]) -> tuple[Outcome, ...]:
-    return tuple(map(_outcome, told["outcomes"]))
+def _from_line(fields: dict[str, Any]) -> tuple[Outcome, ...]:
+    return tuple(map(_outcome, fields["outcomes"]))
 
 
 def _outcome(values: dict[str, Any]) -> Outcome:
-    """From JSON, which knows no tuples. Raises KeyError for a line of an earlier version, KeyError,
-    TypeError or ValueError for what no run has written."""
+    """Return an outcome from JSON. Raises KeyError, TypeError or ValueError for a line that this
+    version has not written."""
     lists = {name: tuple(values[name]) for name in ("taken", "offered")}
     outcome = Outcome(**{**values, **lists})
     if any(type(getattr(outcome, name)) is not kind for name, kind in TYPES.items()):

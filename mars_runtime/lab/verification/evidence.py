@@ -1,8 +1,4 @@
-"""Gathers evidence on a loaded checkpoint, promise by promise: decodes, compares, and says what was
-found.
-
-Knows checkpoints, tokenizers and decoders; the comparisons themselves are ``laws.py``.
-"""
+"""Evidence for each promise: decode with a checkpoint and compare (``laws.py``)."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings, describe
 
 Begin = Callable[[str, int], Callable[[int], None]]
-"""Begins a progress bar of so many prompts; returns what tells it of finished ones."""
+"""Starts a progress bar with a label and a total; returns a function that advances it."""
 
 FP32 = "fp32"
 ANSWER_BATCH = 16
@@ -38,7 +34,7 @@ WARMTHS = ((1.0, 1.0), (0.7, 0.9))
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Which checkpoint is asked, how it is loaded, and how long its answers may be."""
+    """The checkpoint, how it is loaded, and the length of its answers."""
 
     checkpoint: str
     device: str
@@ -46,7 +42,7 @@ class Case:
     max_new_tokens: int
 
     def load(self, dtype: str | None = None) -> Checkpoint:
-        """Raises CheckpointError."""
+        """Load the checkpoint. Raises CheckpointError."""
         return load_checkpoint(self.checkpoint, device=self.device, dtype=dtype or self.dtype)
 
     @property
@@ -56,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What came out: for a file, for a terminal, in a sentence, and whether the promise is kept."""
+    """A result for a file, a terminal and in a sentence, and whether the promise is kept."""
 
     document: dict[str, Any]
     table: Table
@@ -73,12 +69,12 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """AR alone, then AR in batches and every lossless way alone and in batches."""
+    """Compare AR in batches, and lossless methods single and in batches, with AR."""
     checkpoint = case.load()
     model = eval_model_of(checkpoint)
     ids = [model.encode_prompt(prompt) for prompt in prompts]
     decode = model.decode
-    expected = decode_in_batches(decode, ids, case.ar, 1, begin("AR alone", len(ids)))
+    expected = decode_in_batches(decode, ids, case.ar, 1, begin("AR", len(ids)))
     held = []
     for settings in [case.ar, *laws.ways(case.max_new_tokens)]:
         for batch_size in laws.BATCH_SIZES:
@@ -116,12 +112,12 @@ def _law_table(held: Sequence[laws.HeldWay]) -> Table:
         "tokens per forward": lambda one: f"{one.num_tokens / one.num_forwards:.2f}",
         "mismatches": lambda one: str(len(one.mismatches)),
     }
-    return Table.of("Held against AR alone, token for token", held, columns)
+    return Table.of("Compared with AR, token by token", held, columns)
 
 
 def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """Answers of the fp32 mode, held against transformers' choices; then the logits of the asked
-    mode at the same places."""
+    """Compare greedy answers in fp32 with transformers' choices, then the logits in the requested
+    dtype at the same positions."""
     exact = case.load(FP32)
     model = eval_model_of(exact)
     ids = [model.encode_prompt(prompt) for prompt in prompts]
@@ -167,12 +163,12 @@ def _agreement_table(found: laws.Agreement) -> Table:
         "mean KL": f"{found.mean_divergence:.2e}",
         "max KL": f"{found.max_divergence:.2e}",
     }
-    title = "Logits of this runtime beside transformers'"
+    title = "Logits of this runtime compared with transformers'"
     return Table(title, tuple(columns), (tuple(columns.values()),))
 
 
 def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """Every warmth: lossless draws by masks and lookup together, then AR's with the same seeds."""
+    """Compare lossless draws, by masks and prompt lookup, with AR's draws of the same seeds."""
     checkpoint = case.load()
     ids = [checkpoint.tokenizer.encode_prompt(prompt) for prompt in prompts]
     held = {warmth: _hold(checkpoint, ids, _way(case, *warmth), begin) for warmth in WARMTHS}
@@ -193,7 +189,7 @@ def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
         },
         table=_draws_table({warmth: places for warmth, (places, _) in held.items()}),
         sentence=f"{wrong} of {draws} lossless draws differ from AR's with the same seed; "
-        f"{unlikely} places lie further from AR's than chance puts one in a thousand.",
+        f"{unlikely} positions differ more from AR's probabilities than 99.9 % of random draws.",
         is_kept=not wrong and not unlikely,
     )
 
@@ -213,15 +209,15 @@ def _way(case: Case, temperature: float, top_p: float) -> DecodeSettings:
 def _hold(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], way: DecodeSettings, begin: Begin
 ) -> tuple[list[laws.Distance], int]:
-    """Distances by place, and how many draws are not AR's."""
+    """Return distances by position, and how many draws are not AR's."""
     bar = begin(f"temperature {way.temperature:g}, top-p {way.top_p:g}", len(prompts))
     plain = replace(way, method="ar", lossless=False, groups="one", lookup=False)
     by_place: dict[int, list[laws.PromptDistance]] = {}
     num_wrong = 0
     for number, prompt in enumerate(prompts):
         drawn = draw(checkpoint, prompt, way)
-        beside = draw(checkpoint, prompt, plain)
-        num_wrong += sum(one != other for one, other in zip(drawn, beside, strict=True))
+        by_ar = draw(checkpoint, prompt, plain)
+        num_wrong += sum(one != other for one, other in zip(drawn, by_ar, strict=True))
         for place, pair in enumerate(_chances(checkpoint, prompt, drawn, way)):
             by_place.setdefault(place, []).append(laws.prompt_distance(*pair, seed=number))
         bar(1)
@@ -229,10 +225,10 @@ def _hold(
 
 
 def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> list[list[int]]:
-    """NUM_DRAWS answers, each by its own seed, rows of a batch each."""
+    """Return NUM_DRAWS answers with a seed each, decoded in batches."""
     drawn: list[list[int]] = [[] for _ in range(NUM_DRAWS)]
     capacity = len(prompt) + way.max_new_tokens
-    prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws begin with the same prompt
+    prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws have the same prompt
     model, vocabulary = checkpoint.model, checkpoint.tokenizer
     batch = CursorBatch(model, vocabulary, DRAW_BATCH, capacity, prefix_cache=prefix_cache)
     for first in range(0, NUM_DRAWS, DRAW_BATCH):
@@ -252,7 +248,7 @@ def _chances(
     drawn: Sequence[Sequence[int]],
     way: DecodeSettings,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each place the tokens drawn there and the probabilities that AR draws them with."""
+    """Yield the tokens drawn at each position, and AR's probabilities there."""
     forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model).cpu()
     found = []
     for logits in laws.answer_logits(checkpoint.model, prompt, drawn):

@@ -1,9 +1,8 @@
-"""What a forward of adapter training reads: answered prompts in batches of few shapes, with anchors
-drawn in them; clean keys and values, computed once without gradient; and the masks of many groups,
-which all read them.
+"""Batches of adapter training: answered prompts with random anchors; clean keys and values,
+computed once without gradient; groups of masks after the anchors, which attend to them.
 
-A batch is a function of (seed, step) and the texts alone, so a resumed run reads what the
-uninterrupted one would have read.
+A batch depends only on (seed, step) and the texts, so a resumed run trains on the same batches as
+an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from mars_runtime.lab.training.backbone import Backbone, Update
 from mars_runtime.lab.training.distill import store
 
 WIDTHS = (96, 128, 192, 256, 320, 448, 640)
-"""Widths that batches are padded to: with any width, an allocator falls to pieces."""
+"""Widths that batches are padded to: arbitrary widths would fragment the memory."""
 MIN_RESPONSE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """ids of prompt and response; the response begins at ``start``."""
+    """Ids of a prompt and its response, which begins at ``start``."""
 
     kind: str
     ids: tuple[int, ...]
@@ -36,8 +35,8 @@ class Text:
 
     @property
     def anchors(self) -> range:
-        """Positions after which a group of masks has something to predict: mask j of the group
-        after p stands at p + j and predicts p + j + 1."""
+        """Positions after which a group of masks has a target: mask j of the group after p is at
+        p + j and predicts p + j + 1."""
         return range(self.start - 1, len(self.ids) - 2)
 
 
@@ -63,8 +62,8 @@ def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """ids: [N, T]; anchors: [N, A] positions; is_real: [N, A], False where a text had fewer;
-    start, length: [N], where the response begins and ends."""
+    """Texts with anchors. ids: [N, T]; anchors: [N, A] positions; is_real: [N, A], False for
+    padding; start, length: [N], where the response begins and ends."""
 
     ids: Tensor
     anchors: Tensor
@@ -74,7 +73,7 @@ class AnchoredBatch:
 
     @classmethod
     def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> AnchoredBatch:
-        """Right-padded texts, each with ``num_anchors`` drawn anchors, or all that it has."""
+        """Return right-padded texts, each with ``num_anchors`` random anchors, or all."""
         width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
         ids, anchors, is_real = [], [], []
         for text in texts:
@@ -94,24 +93,23 @@ class AnchoredBatch:
         )
 
     def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
-        """What each mask predicts and whether there is such a token, both [N, A, masks]."""
+        """Return the target of each mask and whether it exists, both [N, A, masks]."""
         position, tokens = self._behind_anchors(2, num_masks)
         return tokens, (position < self.length[:, None, None]) & self.is_real[..., None]
 
     def previous_tokens(self, num_masks: int) -> Tensor:
-        """The token before each mask's target, [N, A, M]: that of position p + j for mask j after
-        anchor p."""
+        """Return the token before each mask's target, [N, A, M]: at p + j for mask j after p."""
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Positions from p + ``first`` on for each anchor p, and their tokens; both [N, A, M]."""
+        """Return the positions from p + ``first`` for each anchor p and their tokens [N, A, M]."""
         position = self.anchors[..., None] + torch.arange(first, first + num_masks)
         clipped = position.clamp(max=self.ids.shape[1] - 1).flatten(1)
         return position, self.ids.gather(1, clipped).view(position.shape)
 
 
 def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> list[list[Text]]:
-    """Batches of one pass over the texts: like widths together, in random order."""
+    """Return the batches of one epoch: texts of one width together, in random order."""
     rng = random.Random(f"{seed}/{number}")
     by_width: dict[int, list[Text]] = {width: [] for width in WIDTHS}
     for text in rng.sample(list(texts), len(texts)):
@@ -127,7 +125,7 @@ def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> l
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """keys, values: per layer [N, kv heads, T, d]; hidden: residual stream [N, T, H]."""
+    """The clean stream. keys, values: per layer [N, kv heads, T, d]; hidden: [N, T, H]."""
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -135,7 +133,7 @@ class Clean:
 
 
 def read_clean(model: Backbone, ids: Tensor) -> Clean:
-    """The base's own causal forward over [N, T] ids."""
+    """Run the base causally on ids [N, T]."""
     rows, width = ids.shape
     keys: list[Tensor] = []
     values: list[Tensor] = []
@@ -154,24 +152,23 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 
 
 def own_scores(q: Tensor, k: Tensor) -> Tensor:
-    """q @ k^T of [..., M, d] for the few masks of a group: by so many small matrices products are
-    slower than sums."""
+    """Return q @ k^T for [..., M, d]. For many small matrices sums are faster than products."""
     return (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
 
 
 def own_values(weights: Tensor, v: Tensor) -> Tensor:
-    """weights @ v, [..., M, M] and [..., M, d], in the same way."""
+    """Return weights [..., M, M] @ v [..., M, d], also by sums."""
     return (weights[..., None] * v[..., None, :, :]).sum(-2)
 
 
 def read_masks(
     model: Backbone, clean: Clean, batch: AnchoredBatch, embedding: Tensor, update: Update | None
 ) -> Tensor:
-    """Residual stream [N, A, M, H] of a group of M masks after each anchor.
+    """Return the residual stream [N, A, M, H] of a group of M masks after each anchor.
 
-    embedding: [M, H]. Mask j of the group after p stands at p + j and sees the clean tokens up to
-    p and the masks of its group up to itself, and nothing of other groups. Without an update masks
-    pass through the weights of real tokens.
+    embedding: [M, H]. Mask j of the group after p is at p + j. It attends to the clean tokens up to
+    p and to the masks of its group up to itself. Without an update masks use the weights of real
+    tokens.
     """
     rows, groups = batch.anchors.shape
     masks = len(embedding)
