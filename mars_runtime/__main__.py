@@ -34,7 +34,7 @@ COMMANDS = {
     "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second, compared"),
     "profile": ("mars_runtime.lab.benchmark.profile", "where the time of a step goes"),
     "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
-    "lm_eval_table": ("mars_runtime.lab.harness.table", "its results beside the paper's"),
+    "lm_eval_table": ("mars_runtime.lab.harness.table", "its results with the paper's"),
     "length": ("mars_runtime.lab.benchmark.length", "speed along a text that grows"),
     "tables": (
         "mars_runtime.lab.documents",

@@ -1,7 +1,4 @@
-"""Low-rank updates of a transformers model in training. Knows modules; knows no losses or texts.
-
-The embedding of the mask is trained beside them: the base has never seen one.
-"""
+"""Low-rank updates of a transformers model, and a trained embedding of the mask."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 
 class MaskEmbedding(nn.Module):
-    """The embedding of the base, but for the mask's; keeps where the masks of a forward are."""
+    """The base's embedding with a trained row for the mask; records where the masks are."""
 
     def __init__(self, base: nn.Embedding, mask_id: int) -> None:
         super().__init__()
@@ -26,23 +23,23 @@ class MaskEmbedding(nn.Module):
         self.is_mask = torch.zeros(1, 1, 1, dtype=torch.bool)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[R, Q] to [R, Q, H]."""
+        """Return embeddings [R, Q, H] for ids [R, Q]."""
         self.is_mask = (ids == self.mask_id).unsqueeze(-1)
         return torch.where(self.is_mask, self.row, self.base(ids))
 
 
 class LowRank(nn.Module):
-    """A frozen projection and its update, which is zero at first."""
+    """A frozen projection with an update that starts at zero."""
 
     def __init__(self, base: nn.Linear, rank: int, gate: MaskEmbedding | None) -> None:
         super().__init__()
         self.base = base
         self.a = nn.Parameter(torch.randn(rank, base.in_features) * base.in_features**-0.5)
         self.b = nn.Parameter(torch.zeros(base.out_features, rank))
-        self._gate = [gate]  # in a list: it is no part of this module
+        self._gate = [gate]  # in a list, so that it is not a submodule
 
     def forward(self, x: Tensor) -> Tensor:
-        """The projection, updated everywhere or, with a gate, where masks are."""
+        """Return the projection with its update; with a gate only at masks."""
         update = ALPHA * (x @ self.a.t() @ self.b.t())
         gate = self._gate[0]
         y: Tensor = self.base(x)
@@ -50,7 +47,7 @@ class LowRank(nn.Module):
 
 
 def put_lora(model: Any, lora: Lora, mask_id: int, seed: int) -> None:
-    """Freeze the model and put updates on its projections."""
+    """Freeze the model and add updates to its projections."""
     torch.manual_seed(seed)
     for weight in model.parameters():
         weight.requires_grad_(False)

@@ -1,8 +1,7 @@
-"""Figures of finished trainings: the mean over seeds with a 95 % interval.
+"""Figures of finished trainings: means over seeds with 95 % intervals.
 
-An interval over two or more seeds is Student's: it says how far another seed would move a figure
-on the same prompts. With one seed only the accuracy has an interval, over the prompts. All variants
-answer the same prompts, so differences are taken seed by seed.
+The interval over two or more seeds is Student's, for another seed on the same prompts. With one
+seed only the accuracy has an interval, over the prompts. Differences are taken seed by seed.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A mean over seeds; half: of its interval, None where there is none."""
+    """A mean over seeds. half: half the interval, None if there is none."""
 
     value: float
     half: float | None
 
     def text(self, digits: int, *, sign: bool = False) -> str:
-        """``78.1 ± 0.4``."""
+        """Return ``78.1 ± 0.4``."""
         shown = f"{self.value:+.{digits}f}" if sign else f"{self.value:.{digits}f}"
         return shown if self.half is None else f"{shown} ± {self.half:.{digits}f}"
 
 
 def mean_of_seeds(values: Sequence[float]) -> Figure:
-    """The mean of at least one value and, of two and more, half its interval."""
+    """Return the mean of at least one value, with an interval for two or more."""
     if len(values) < 2:
         return Figure(values[0], None)
     spread = stdev(values) / math.sqrt(len(values))
@@ -49,7 +48,7 @@ def mean_of_seeds(values: Sequence[float]) -> Figure:
 
 
 def accuracy(families: Mapping[str, Mapping[str, int]]) -> float:
-    """Right answers in percent, each family counting alike."""
+    """Return the percentage of right answers; families have equal weight."""
     return fmean(100 * one["num_right"] / one["num_prompts"] for one in families.values())
 
 
@@ -60,7 +59,7 @@ def _accuracy_of_one(families: Mapping[str, Mapping[str, int]]) -> Figure:
 
 
 def tokens_per_forward(families: Mapping[str, Mapping[str, int]]) -> float:
-    """All tokens over all forwards of a family, each family counting alike."""
+    """Return tokens per forward pass; families have equal weight."""
     return fmean(one["num_tokens"] / one["num_forwards"] for one in families.values())
 
 
@@ -68,7 +67,7 @@ FamilyMetric = Callable[[Mapping[str, Mapping[str, int]]], float]
 
 
 class AblationResults:
-    """The trainings of a document by variant, and their figures."""
+    """The trainings of a result by variant, and their figures."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
@@ -78,18 +77,18 @@ class AblationResults:
 
     @property
     def variants(self) -> list[Variant]:
-        """Those that have a run, in the order of the list."""
+        """The variants that have a run, in the order of VARIANTS."""
         return [variant for variant in VARIANTS if variant.name in self.runs]
 
     def figure(self, name: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """Of one variant decoded in one way; None where it was not."""
+        """Return a figure of a variant with one method; None if it was not measured."""
         ways = [run["ways"][way] for run in self.runs[name].values() if way in run["ways"]]
         if len(ways) == 1 and metric is accuracy:
             return _accuracy_of_one(ways[0])
         return mean_of_seeds([metric(families) for families in ways]) if ways else None
 
     def change(self, name: str, than: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """The difference from the variant ``than``, seed by seed."""
+        """Return the difference from the variant ``than``, seed by seed."""
         base, own = self.runs.get(than, {}), self.runs[name]
         seeds = sorted(set(base) & set(own))
         found = [
@@ -105,7 +104,7 @@ def _text(figure: Figure | None, digits: int, *, sign: bool = False) -> str:
 
 
 def write_results(plan: AblationPlan) -> AblationResults:
-    """Write everything that is finished to ``ablations.json``, with its provenance; return it."""
+    """Write all finished trainings to ``ablations.json``, with provenance; return them."""
     document = {
         **provenance(plan.start),
         "start": plan.start,
@@ -126,7 +125,7 @@ def _read(path: Path) -> Any:
 
 
 def _curve(path: Path) -> list[tuple[int, float, float | None]]:
-    """Smoothed losses on the way: tokens read, clean, noisy (None of stage ``ar``)."""
+    """Return the smoothed losses: tokens, clean, noisy (None in stage ``ar``)."""
     points = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
         (one["tokens"], round(one["clean"], 4), round(one["noisy"], 4) if "noisy" in one else None)
@@ -135,7 +134,7 @@ def _curve(path: Path) -> list[tuple[int, float, float | None]]:
 
 
 def _json(document: Mapping[str, Any]) -> str:
-    """One line for each run and each curve."""
+    """Return JSON with one line per run and per curve."""
     runs = ",\n".join(json.dumps(run) for run in document["runs"])
     curves = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(curve)}" for name, curve in document["curves"].items()
@@ -146,7 +145,7 @@ def _json(document: Mapping[str, Any]) -> str:
 
 
 def table_of(results: AblationResults) -> Table:
-    """Accuracy and tokens per forward (TPF) of each variant, with its change in AR accuracy."""
+    """Return accuracy, TPF and the change of AR accuracy of each variant."""
     columns = (
         *("variant", "what is changed", "seeds", "AR %", "against ar", "against mars-b8"),
         *("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"),

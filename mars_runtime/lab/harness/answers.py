@@ -1,7 +1,5 @@
-"""Answers to a benchmark's requests: several at a time from one engine, each cut at its stop
-strings; kept on disk, so that a benchmark goes on where it stopped; and counted by task.
-
-Knows requests, events and the names of tasks; knows no lm-eval.
+"""Answers to a benchmark's requests: decoded several at a time by one engine, cut at stop strings,
+stored on disk so that an interrupted benchmark can continue, and counted by task.
 """
 
 from __future__ import annotations
@@ -27,13 +25,12 @@ from mars_runtime.text import Tokenizer
 
 POLL_SECONDS = 0.05
 WAITING = 8
-"""Requests in line behind those that are served, so that none of their forwards has a free place.
-"""
+"""Requests that wait in the engine, so that its batch is always full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One request: ids of the prompt, settings, and strings that end its answer."""
+    """A request: ids of the prompt, settings, and strings that end its answer."""
 
     prompt: tuple[int, ...]
     settings: DecodeSettings
@@ -42,21 +39,23 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Its answer: the text before the first stop string, and its forwards up to there."""
+    """An answer: the text before the first stop string, and its forward passes up to there."""
 
     text: str
     output: RowOutput
 
 
 class GenerationError(RuntimeError):
-    """An answer did not come to its end; the message is one sentence."""
+    """An answer was aborted; the message is one sentence."""
 
 
 def write_all(
     engine: Engine, tokenizer: Tokenizer, wanted: Sequence[Wanted]
 ) -> Iterator[tuple[int, Written]]:
-    """Each request's number and answer, as they end. Raises what ``Engine.submit`` raises, and
-    GenerationError."""
+    """Yield the number and answer of each request when it ends.
+
+    Raises GenerationError and what ``Engine.submit`` raises.
+    """
     todo = deque(enumerate(wanted))
     under_way: dict[int, _Writer] = {}
     while todo or under_way:
@@ -70,7 +69,7 @@ def write_all(
 
 
 class _Writer:
-    """One run as it is read."""
+    """Reads the answer of one run."""
 
     def __init__(self, run: Run, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
         self._run = run
@@ -79,7 +78,7 @@ class _Writer:
         self._text: list[str] = []
 
     def read(self) -> bool:
-        """Read what is new; whether the answer is over."""
+        """Read new events; return whether the answer is complete."""
         events = self._run.events_since(self._seen)
         self._seen += len(events)
         self._text.append(self._answer.read(events).text)
@@ -88,7 +87,7 @@ class _Writer:
         return self._answer.is_over
 
     def written(self) -> Written:
-        """The answer, once it is over. Raises GenerationError."""
+        """Return the complete answer. Raises GenerationError."""
         end = self._answer.end
         if end is not None and end.reason not in FINAL:
             raise GenerationError(end.message or "An answer was cut short: run it again.")
@@ -99,9 +98,11 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """One answer. num_tokens, num_forwards: of all of it, prefill apart; kept_tokens,
-    kept_forwards: up to where it begins to repeat itself, equal to these where it does not.
-    is_ended: by the model's own end of turn or a stop string, not by the limit."""
+    """A stored answer.
+
+    num_tokens, num_forwards: without prefill. kept_tokens, kept_forwards: before a repetition loop.
+    is_ended: by EOS or a stop string, not by the limit.
+    """
 
     task: str
     document: int
@@ -115,7 +116,7 @@ class AnswerRecord:
 
 
 def record(task: str, document: int, written: Written, limit: int) -> AnswerRecord:
-    """What is kept of an answer that could have had ``limit`` tokens."""
+    """Return the record of an answer of at most ``limit`` tokens."""
     whole, kept = written.output, written.output.without_loop()
     return AnswerRecord(
         task=task,
@@ -145,9 +146,11 @@ def key_of(fingerprint: str, arithmetic: str, task: str, document: int, wanted: 
 
 
 def figures_of(records: Sequence[AnswerRecord]) -> dict[str, dict[str, Any]]:
-    """For each task: answers; tokens and forwards of all of them; tokens per forward averaged over
-    answers, repetition loops cut (``tpf``) and as written (``tpf_whole``); the shares that ended
-    before the limit and that went into a loop; each answer's counts."""
+    """Return the figures of each task.
+
+    tpf, tpf_whole: mean tokens per forward pass over answers, without and with repetition loops.
+    ended, looped: shares of answers that ended before the limit, and that have a loop.
+    """
     tasks = dict.fromkeys(one.task for one in records)
     return {task: _figures([one for one in records if one.task == task]) for task in tasks}
 

@@ -1,7 +1,7 @@
-"""``python -m mars_runtime lm_eval …``: lm-eval's own command line, with the model ``mars`` in it.
+"""``python -m mars_runtime lm_eval …``: lm-eval's command line with the model ``mars`` registered.
 
-Needed for the harness's own tasks only: with a task file of ``tasks/`` the released command finds
-the model by itself (``documents.py``).
+Only the harness's own tasks need it: the task files in ``tasks/`` register the model themselves
+(``documents.py``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NEEDED = "lm-eval is not installed here: run pip install -r requirements-lm-eval
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``lm_eval`` command; whatever follows it is lm-eval's, --help included."""
+    """Add the ``lm_eval`` command; all its arguments, --help included, are lm-eval's."""
     parser = subparsers.add_parser(
         "lm_eval", help="lm-evaluation-harness with this model", prefix_chars="\0", add_help=False
     )
@@ -21,7 +21,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Hand over; returns the exit code."""
+    """Run lm-eval; return the exit code."""
     try:
         from lm_eval.__main__ import cli_evaluate
 

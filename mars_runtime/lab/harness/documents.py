@@ -1,7 +1,7 @@
-"""The benchmarks' questions, from the folder of files that ``MARS_BENCHMARKS`` names.
+"""The questions of the benchmarks, from the files in the folder ``MARS_BENCHMARKS``.
 
-Importing this also registers the model: lm-eval imports what a task file names before it looks for
-the model. Knows no answer of any model.
+Importing this module also registers the model: lm-eval imports the functions of a task file before
+it resolves the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import lm_eval.models  # noqa: F401  # its own models first: it adds them to an empty list only
+import lm_eval.models  # noqa: F401  # registers its own models, which requires an empty registry
 from lm_eval.api.registry import model_registry
 
 from mars_runtime.lab.training.distill.mixture import Prompt
@@ -26,32 +26,32 @@ if NAME not in model_registry:
     model_registry.register(NAME, target="mars_runtime.lab.harness.model:MarsLM")
 
 Splits = dict[str, Any]
-"""What lm-eval takes for a data set: a ``datasets.Dataset`` by the name of its split."""
+"""A data set of lm-eval: a ``datasets.Dataset`` by the name of its split."""
 
 
 class BenchmarkError(ValueError):
-    """A benchmark's file cannot be read; the message is one sentence that says what to do."""
+    """A benchmark's file is missing; the message is one sentence that says what to do."""
 
 
 def ifeval(**_: Any) -> Splits:
-    """The 541 prompts of IFEval."""
+    """Return the 541 prompts of IFEval."""
     return _test_split(_rows("ifeval_input_data.jsonl"))
 
 
 def humaneval(**_: Any) -> Splits:
-    """The 164 functions of HumanEval."""
+    """Return the 164 functions of HumanEval."""
     return _test_split(_rows("HumanEval.jsonl.gz"))
 
 
 def bbh(**_: Any) -> Splits:
-    """BIG-Bench Hard, the first question of each of its 27 tasks, then the second ..., so that any
-    number of them is of all tasks alike."""
+    """Return BIG-Bench Hard: the first question of each of its 27 tasks, then the second ..., so
+    that any number of questions covers all tasks equally."""
     return _test_split(list(in_turn(_rows("bbh.jsonl.gz"))))
 
 
 def gsm8k_train_heldout(**_: Any) -> Splits:
-    """Questions of GSM8K's *training* split: those that a hash holds out of the training of the
-    chat model's adapter, in the words in which they would have been asked there."""
+    """Return questions of GSM8K's *training* split that a hash excludes from the training of the
+    chat model's adapter, in the form of its training prompts."""
     folder = _path("gsm8k_train.jsonl").parent
     answers = {row["question"].strip(): row["answer"] for row in _rows("gsm8k_train.jsonl")}
     prompts = (Prompt("maths", turns) for turns in Texts(folder, SEED).maths())
@@ -60,7 +60,7 @@ def gsm8k_train_heldout(**_: Any) -> Splits:
 
 
 def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One row of each task, then the next of each."""
+    """Yield one row of each task, then the next of each."""
     tasks: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         tasks.setdefault(row["task"], []).append(row)
@@ -69,7 +69,7 @@ def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def question_in(prompt: str, questions: Mapping[str, str]) -> str:
-    """Which of the questions a prompt asks. Raises StopIteration where it asks none."""
+    """Return the question that a prompt contains. Raises StopIteration if there is none."""
     frames = (form.split("{question}") for form in MATHS_FORMS)
     bare = (prompt.removeprefix(before).removesuffix(after) for before, after in frames)
     return next(question for question in bare if question in questions)
@@ -85,7 +85,7 @@ def _problem(prompt: str, answers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _path(name: str) -> Path:
-    """A file of the folder, or of the folder around it."""
+    """Return a file of the folder or of its parent. Raises BenchmarkError."""
     folder = os.environ.get("MARS_BENCHMARKS", "")
     if not folder:
         raise BenchmarkError("Set MARS_BENCHMARKS to the folder of the benchmarks' files.")

@@ -1,6 +1,6 @@
-"""Whether an answer to a benchmark's question is right, where lm-eval's own way needs the network.
+"""Scores of answers for benchmarks whose scoring in lm-eval needs a network.
 
-Text in, scores out; knows no model and no files. Generated programs run in the sandbox only.
+Generated programs run in the sandbox only.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from mars_runtime.tasks.python_functions import extract_code
 from mars_runtime.tasks.sandbox import passes_test
 
 WORDS = (("yes", "no"), ("true", "false"), ("valid", "invalid"))
-"""Answers of BIG-Bench Hard that are one of two words."""
+"""Pairs of words of which an answer to BIG-Bench Hard is one."""
 
 
 def bbh_scores(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
-    """For lm-eval: 1 where the answer that the text ends with is the target."""
+    """Return 1 if the final answer of the text is the target."""
     return {"exact_match": float(final_answer(results[0], doc["target"]) == tidy(doc["target"]))}
 
 
 def humaneval_scores(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
-    """For lm-eval: 1 where the function passes its test."""
+    """Return 1 if the function passes its test."""
     source = program(doc["prompt"], doc["entry_point"], results[0])
     return {"pass@1": float(passes_test(source, doc["entry_point"], doc["test"]))}
 
 
 def program(prompt: str, name: str, answer: str) -> str:
-    """What an answer makes of a prompt that ends with a signature and what it is to do: the code of
-    the answer behind what stands before the signature, or behind all of it where the answer does
-    not define the function anew."""
+    """Return the program of a prompt, which ends with a signature and a docstring, and an answer.
+
+    An answer that defines the function again replaces them.
+    """
     code = extract_code(answer)
     if f"def {name}(" in code:
         return prompt.rpartition(f"def {name}(")[0] + code
@@ -38,8 +39,8 @@ def program(prompt: str, name: str, answer: str) -> str:
 
 
 def final_answer(text: str, target: str) -> str:
-    """The last thing in the text that has the form of the target: an option such as (B), one of two
-    words, a number, or else the last line that says something, behind any "answer is"."""
+    """Return the last part of the text, after any "answer is", that has the form of the target: an
+    option such as (B), one of two words, a number, or else the last line with text."""
     said = re.split(r"answer is:?|answer:", text, flags=re.IGNORECASE)[-1].strip()
     wanted = tidy(target)
     if re.fullmatch(r"\([a-z]\)", wanted):
@@ -57,5 +58,5 @@ def final_answer(text: str, target: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """In lower case, single spaces, without a full stop or quotes around it."""
+    """Return the text in lower case, with single spaces, without quotes around it."""
     return " ".join(text.lower().split()).strip(" .\"'*`")

@@ -1,9 +1,9 @@
-"""``mars`` among the models of lm-evaluation-harness: any task of its, decoded by this runtime.
+"""The model ``mars`` for lm-evaluation-harness: any of its tasks, decoded by this runtime.
 
     python -m lm_eval --model mars --model_args checkpoint=mars-smollm2,tau=0.95 --tasks …
 
-Importing this module registers it. lm-eval looks for no plug-ins, but it imports the functions that
-a task file names before it looks for the model: see ``tasks/`` and ``cli.py``.
+Importing this module registers it. lm-eval has no plug-ins, but it imports the functions of a task
+file before it resolves the model: see ``tasks/`` and ``cli.py``.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ MAX_NEW_TOKENS = 256
 
 @register_model("mars")
 class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no types here
-    """A checkpoint and one way of decoding it.
+    """A checkpoint with the settings of one method.
 
-    checkpoint: a name or a folder. lossless, method, tau, block_size, groups, lookup, metric, seed:
-    as in DecodeSettings. batch_size: answers that share forwards, which changes no greedy text.
-    answers: a file that keeps every finished answer, so that a run goes on where it stopped.
+    checkpoint: a name or a folder. settings: fields of DecodeSettings. batch_size: answers that
+    share forward passes; greedy text does not depend on it. answers: a file that stores finished
+    answers, so that an interrupted run can continue.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         super().__init__()
         if threads is not None:
             torch.set_num_threads(threads)
-        # lm-eval says cuda:0 where nobody said anything.
+        # lm-eval passes cuda:0 by default.
         where = device if device and (torch.cuda.is_available() or "cuda" not in device) else "auto"
         self._checkpoint = load_checkpoint(checkpoint, device=where, dtype=dtype)
         self._tokenizer = self._checkpoint.tokenizer
         self._settings = DecodeSettings(**settings)
         self._batch_size = int(batch_size) if str(batch_size).isdigit() else 8
         self._store = AnswerStore(Path(answers) if answers else None)
-        # AR feeds no masks, and an adapter acts on masks alone: AR's answers outlive it.
+        # AR feeds no masks, so an adapter does not change its answers: only the base counts.
         path = self._checkpoint.path
         is_base = self._settings.method == "ar" and path.is_file()
         self._fingerprint = fingerprint([path] if is_base else self._checkpoint.weight_files)
@@ -84,21 +84,21 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
 
     @property
     def tokenizer_name(self) -> str:
-        """For the harness's own cache of requests."""
+        """Identify the model in the harness's cache of requests."""
         return self._checkpoint.name
 
     def chat_template(self, chat_template: bool | str = False) -> str:
-        """Said for the record; the template is put in by id."""
+        """Return the name of the template, which is applied by token id."""
         return "ChatML"
 
     def apply_chat_template(
         self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """The conversation as a string that ``texts.encode_context`` reads."""
+        """Return the conversation as a string for ``texts.encode_context``."""
         return render(chat_history, is_open=not add_generation_prompt)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes beside its results: settings, counts and where they come from."""
+        """Return settings, counts and provenance, which the harness stores with its results."""
         return {
             "mars": {
                 **{"checkpoint": self._checkpoint.name, "fingerprint": self._fingerprint},
@@ -109,7 +109,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         }
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """One answer a request, in their order."""
+        """Return one answer per request."""
         found = self._answers(requests, is_quiet=disable_tqdm)
         self._records += found
         for request, one in zip(requests, found, strict=True):
@@ -117,7 +117,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         return [one.text for one in found]
 
     def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[AnswerRecord]:
-        """The record of each request, those that are missing written first."""
+        """Return the record of each request; decode those that are not stored."""
         backend = CheckpointBackend(self._checkpoint, keeps=False)
         backend.reserve(self._batch_size)
         wanted = [self._wanted(backend.capacity, *request.args) for request in requests]
@@ -128,7 +128,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         if missing:
             bar = tqdm(total=len(missing), desc="Answers", disable=is_quiet)
             asked = [wanted[number] for number in missing]
-            # Nobody waits, so a machine that stands still for minutes ends nothing.
+            # A machine that is suspended for minutes must not end the run.
             with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
                 for place, written in write_all(engine, self._tokenizer, asked):
                     number = missing[place]
@@ -140,8 +140,8 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """By plain AR, whatever the settings: how likely each continuation is, and whether greedy
-        decoding would write it."""
+        """Return the log-probability of each continuation by plain AR, and whether greedy decoding
+        emits it."""
         pairs = [encode_pair(self._tokenizer, *request.args) for request in requests]
         room = self._checkpoint.model.config.max_positions
         texts = []
@@ -154,7 +154,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Of whole texts, in windows of what the model holds."""
+        """Return the log-probability of whole texts, in windows of the model's context."""
         texts: list[tuple[list[int], int]] = []
         owners: list[int] = []
         room = self._checkpoint.model.config.max_positions

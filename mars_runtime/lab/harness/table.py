@@ -1,7 +1,5 @@
-"""``python -m mars_runtime lm_eval_table FOLDER …``: what ``lm_eval --output_path`` wrote, as
-tables in the paper's form beside the paper's rows.
-
-Writes ``--out`` as JSON and, beside it, the same as Markdown. Runs nothing and knows no model.
+"""``python -m mars_runtime lm_eval_table FOLDER …``: tables from results of ``lm_eval``, with the
+paper's rows. Writes ``--out`` as JSON and the same as Markdown.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ PAPER = Path(__file__).parents[3] / "assets" / "results" / "paper.json"
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A column: the paper's name, our task, its figure that is compared, and our heading."""
+    """A column: the paper's name, our task, the metric of lm-eval, and our heading."""
 
     name: str
     task: str
@@ -45,13 +43,13 @@ BENCHMARKS = (
 
 
 class ResultsError(ValueError):
-    """Result files that make no table; the message is one sentence that says what to do."""
+    """Files without usable results; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """One way of decoding on one benchmark. accuracy: share right (Wilson); tpf: mean over answers,
-    repetition loops cut; tpf_whole: loops left in; looped, ended: shares of answers."""
+    """A method on a benchmark. accuracy: share right (Wilson); tpf, tpf_whole: mean over answers,
+    without and with repetition loops; looped, ended: shares of answers."""
 
     checkpoint: str
     fingerprint: str
@@ -68,8 +66,10 @@ class BenchmarkResult:
 
 
 def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str, Any]]:
-    """The cells of all ``results_*.json`` below the paths, the newest of each way and task, and
-    where they come from. Raises ResultsError."""
+    """Return the newest result of each method and task below the paths, and their provenance.
+
+    Raises ResultsError.
+    """
     files = [file for path in paths for file in path.rglob("results_*.json")]
     found: dict[tuple[str, str, str], BenchmarkResult] = {}
     origin: dict[str, Any] = {}
@@ -114,13 +114,15 @@ def _result(
 
 
 def document(cells: Sequence[BenchmarkResult], origin: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept as JSON."""
+    """Return the content of the JSON file."""
     return {"kind": "lm_eval", "version": 1, **origin, "cells": [asdict(cell) for cell in cells]}
 
 
 def tables(cells: Sequence[BenchmarkResult], paper: Mapping[str, Any]) -> list[Table]:
-    """Accuracy, then tokens per forward: our ways, then the paper's rows, named as such. A cell of
-    fewer answers than the most of its column says of how many it is."""
+    """Return accuracy and tokens per forward pass of our methods, then of the paper's.
+
+    A cell with fewer answers than others in its column shows their number.
+    """
     ways = list(dict.fromkeys((cell.checkpoint, cell.way) for cell in cells))
     by_place = {(cell.checkpoint, cell.way, cell.task): cell for cell in cells}
     headings = ("", *(benchmark.heading for benchmark in BENCHMARKS))
@@ -158,13 +160,13 @@ def _plain(value: float | None, places: int) -> str:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``lm_eval_table`` command."""
-    parser = subparsers.add_parser("lm_eval_table", help="lm-eval's results beside the paper's")
-    parser.add_argument("results", nargs="+", type=Path, help="what --output_path named")
+    parser = subparsers.add_parser("lm_eval_table", help="lm-eval's results with the paper's")
+    parser.add_argument("results", nargs="+", type=Path, help="folders of --output_path")
     parser.add_argument("--out", type=path_of, default=Path("runs/lm_eval.json"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, print, write. Returns the exit code."""
+    """Read, print, write. Return the exit code."""
     try:
         check_file(args.out)
         cells, origin = read_results(args.results)

@@ -1,9 +1,8 @@
-"""Texts as lm-eval hands them over: as token ids, plain or a conversation, and how likely they are
-to the model itself, teacher-forced, without masks, in batches.
+"""Texts of lm-eval as token ids, and their log-probabilities by teacher forcing, without masks.
 
-lm-eval renders a conversation to one string before a model sees it. A rendered template would let
-the words of a question become control tokens, so here the string is the conversation itself as
-JSON, and control tokens are put in by id. Knows no lm-eval.
+lm-eval passes a conversation as one string. In a rendered template the words of a question could
+become control tokens, so here the string is the conversation as JSON, and control tokens are added
+by id.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from mars_runtime.lab.evaluation.measure import by_length
 from mars_runtime.text import Said, Tokenizer
 
 MARK = "conversation:"
-"""What a string that holds a conversation begins with."""
+"""Prefix of a string that contains a conversation."""
 CHUNK = 256
-"""Tokens of a row that one forward reads."""
+"""Tokens per row and forward pass."""
 HEAD_CHUNK = 32
-"""Places whose logits are in memory at once."""
+"""Positions whose logits are in memory at once."""
 
 
 def render(turns: Sequence[Mapping[str, str]], *, is_open: bool) -> str:
-    """A conversation as one string; ``is_open``: its last turn is to be gone on with."""
+    """Return a conversation as one string. is_open: the answer continues its last turn."""
     said = [[str(turn["role"]), str(turn["content"])] for turn in turns]
     return MARK + json.dumps({"turns": said, "open": is_open}, ensure_ascii=False)
 
 
 def encode_context(tokenizer: Tokenizer, context: str) -> list[int]:
-    """Ids of what lm-eval calls a context."""
+    """Return the ids of a context, plain text or a conversation."""
     if not context.startswith(MARK):
         return tokenizer.encode(context)
     told = json.loads(context[len(MARK) :])
@@ -47,11 +46,11 @@ def encode_context(tokenizer: Tokenizer, context: str) -> list[int]:
 
 
 def encode_pair(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], int]:
-    """Ids of both together, and how many of them are context.
+    """Return the ids of both together, and how many of them are context.
 
-    Plain text is encoded in one piece and cut where the context ends, spaces at its end counted to
-    the continuation, as lm-eval does for every model; after a conversation, or nothing, the
-    continuation begins anew.
+    Plain text is encoded in one piece and split where the context ends; its trailing spaces belong
+    to the continuation, as in lm-eval. After a conversation, or without a context, the continuation
+    is encoded separately.
     """
     if not context or context.startswith(MARK):
         before = encode_context(tokenizer, context) if context else [tokenizer.im_end_id]
@@ -62,14 +61,13 @@ def encode_pair(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[
 
 
 def shortened(ids: Sequence[int], room: int) -> list[int]:
-    """The last ``room`` ids: what does not fit is left out at the beginning."""
+    """Return the last ``room`` ids."""
     return list(ids[-room:])
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """log_probability: of the tokens that were scored, in nats; is_greedy: whether each of them is
-    the likeliest."""
+    """A score. log_probability: in nats; is_greedy: whether each token is the most probable."""
 
     log_probability: float
     is_greedy: bool
@@ -78,16 +76,14 @@ class Scored:
 def score_all(
     model: Any, texts: Sequence[tuple[Sequence[int], int]], batch_size: int
 ) -> Iterator[tuple[int, Scored]]:
-    """Number and score of each (tokens, first place that is scored, at least 1), batch by batch;
-    those of like length share one."""
+    """Yield the number and score of each text (tokens, first scored position, at least 1)."""
     for batch in by_length([tokens for tokens, _ in texts], batch_size):
         yield from zip(batch, _score(model, [texts[number] for number in batch]), strict=True)
 
 
 @torch.inference_mode()
 def _score(model: Any, texts: Sequence[tuple[Sequence[int], int]]) -> list[Scored]:
-    """Rows are filled up behind their end, which a causal model does not notice, with their own
-    last token, which is never a mask."""
+    """Score a batch. Rows are padded with their last token, which is never a mask."""
     longest = max(len(tokens) for tokens, _ in texts)
     rows = [[*tokens, *[tokens[-1]] * (longest - len(tokens))] for tokens, _ in texts]
     ids = torch.tensor(rows, device=model.device)
@@ -97,7 +93,7 @@ def _score(model: Any, texts: Sequence[tuple[Sequence[int], int]]) -> list[Score
         fed = ids[:, start : min(start + CHUNK, longest - 1)]
         hidden = model.hidden(fed, cache)
         for first, logits in _logits(model, hidden, fed.shape[1]):
-            place = start + first + 1  # of the token that the first of these predicts
+            place = start + first + 1  # of the token that the first of these logits predicts
             for row, (tokens, scored_from) in enumerate(texts):
                 begin, end = max(scored_from, place), min(len(tokens), place + logits.shape[1])
                 if begin < end:
@@ -116,6 +112,6 @@ def _logits(model: Any, hidden: Any, num_places: int) -> Iterator[tuple[int, Ten
 
 
 def _of_row(logits: Tensor, tokens: Tensor) -> tuple[float, bool]:
-    """Logits [N, V] before each of N tokens."""
+    """Return the score of N tokens from their logits [N, V]."""
     chosen = logits.log_softmax(-1).gather(-1, tokens.unsqueeze(-1))
     return float(chosen.sum()), bool((logits.argmax(-1) == tokens).all())
