@@ -13,6 +13,7 @@ import pytest
 import torch
 from tiny_base import VOCABULARY, write_base
 
+from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.lab.commands import UsageError
 from mars_runtime.lab.training.adapter.streams import read_clean
 from mars_runtime.lab.training.backbone import Backbone, read_base
@@ -200,6 +201,7 @@ def test_answers_are_the_greedy_ones_of_each_prompt_alone(
 ) -> None:
     prompts = _prompts(23)
     settings = DecodeSettings("ar", 1.0, 1, max_new_tokens=45, stop_loops=True)
+    forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model)
     found = {one.index: one for one in generate(checkpoint, prompts, settings, rows=5)}
     assert sorted(found) == list(range(23))
     for index, prompt in enumerate(prompts):
@@ -207,9 +209,10 @@ def test_answers_are_the_greedy_ones_of_each_prompt_alone(
         with torch.no_grad():
             for _ in found[index].ids:
                 hidden = read_clean(model, torch.tensor([ids])).hidden[:, -1]
-                ids.append(int(model.greedy(hidden)))
+                logits = model.head(model.normed(hidden)).index_fill(-1, forbidden, -torch.inf)
+                ids.append(int(logits.argmax()))
         assert tuple(ids[len(prompt) :]) == found[index].ids
-        is_eos = found[index].ids[-1] == 2
+        is_eos = found[index].ids[-1] in checkpoint.tokenizer.eos_ids
         assert (found[index].end == "eos") == is_eos
         assert found[index].end == "loop" or is_eos or len(found[index].ids) == 45
 
