@@ -1,7 +1,4 @@
-"""What is to be measured: cells of a grid, each with a key that tells it from every other.
-
-Knows no model, text or result.
-"""
+"""The grid of an evaluation: its cells, each with a unique key."""
 
 from __future__ import annotations
 
@@ -25,16 +22,16 @@ from mars_runtime.settings import (
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Which ways of decoding to measure. AR is always measured: the others are compared with it.
+    """The settings to measure. AR is always measured, as the baseline.
 
-    taus, block_sizes: MARS is measured on their product, with each of ``thresholds``; where those
-        follow the agreement, with each of ``targets`` and no floor in place of the taus.
-    lossless_taus, lossless_block_sizes: lossless MARS is measured on theirs, with each of
-        ``groups``; has_lookup: also AR + lookup, and with lookup beside the last of ``groups``.
-    methods: which of them are measured; jacobi and speculative decoding on ``block_sizes``, block
-        diffusion on their product with the taus. drafts: checkpoints that draft, by name, each
-        with masks in neither model, in the target, in the draft and in both. repetition_penalties:
-        every way is measured with each of them that it takes, and held against AR with the same.
+    taus, block_sizes: MARS is measured on their product, with each of ``thresholds``; the threshold
+        ``agreement`` uses each of ``targets`` instead of the taus.
+    lossless_taus, lossless_block_sizes: the same for lossless MARS, with each of ``groups``;
+        has_lookup: also AR + lookup, and the last of ``groups`` with prompt lookup.
+    methods: jacobi and speculative decoding use ``block_sizes``, block diffusion their product with
+        the taus. drafts: draft checkpoints, each with masks in neither model, one or both.
+    repetition_penalties: every method that supports them is measured with each, and compared with
+        AR with the same penalty.
     """
 
     taus: tuple[float, ...] = (0.95,)
@@ -52,8 +49,7 @@ class Grid:
     repetition_penalties: tuple[float, ...] = (1.0,)
 
     def settings(self) -> Iterator[DecodeSettings]:
-        """AR first, then MARS and lossless MARS, then the others; all of it for each penalty.
-        Raises SettingsError for values out of range."""
+        """Yield AR, MARS, lossless MARS and the others, by penalty. Raises SettingsError."""
         for penalty in self.repetition_penalties:
             for one in self._ways():
                 if penalty == 1 or "repetition_penalty" not in METHODS[one.method].refuses:
@@ -100,8 +96,8 @@ class Grid:
                 yield from (replace(one, draft=draft, masked=way) for way in reversed(MASKED))
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
-        """Without block sizes beyond ``trained``, the depth the weights have learned. Weights that
-        fill blocks are measured for that alone, and no others for it."""
+        """Return the grid without block sizes beyond ``trained``. Block diffusion is only measured
+        for weights trained for it, and is their only method."""
         able = [name for name in self.methods if (name == "block_diffusion") == fills_blocks]
         return replace(
             self,
@@ -121,10 +117,10 @@ def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One measurement: a checkpoint decodes the prompts of a family in one way.
+    """One measurement: a checkpoint, a family of prompts and settings.
 
-    fingerprint: of the weights, prompts_id: of the prompts; either changes when the content does,
-    so a result is never taken for that of other weights or other prompts.
+    fingerprint, prompts_id: hashes of weights and prompts, so that a stored result is never used
+    for others.
     """
 
     checkpoint: str
@@ -137,15 +133,15 @@ class GridCell:
 
     @property
     def key(self) -> str:
-        """Equal for two cells exactly when a result of one stands for the other."""
+        """The key of stored results."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @property
     def label(self) -> str:
-        """A short line for people."""
+        """A short description."""
         return f"{self.checkpoint} · {describe(self.settings)} · {self.family}"
 
 
 def digest(parts: Sequence[str]) -> str:
-    """A short fingerprint of texts; their borders count."""
+    """Return a short hash of texts, which depends on where each ends."""
     return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()[:16]

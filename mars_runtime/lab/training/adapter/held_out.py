@@ -1,9 +1,9 @@
-"""What an adapter is worth on texts it was not trained on: tokens per forward, by kind.
+"""Tokens per forward pass of an adapter on held-out texts, by kind.
 
-They are those of lossless greedy decoding, counted exactly from which masks are right: ``right[p]``
-says how many leading masks of the group after position p are, for every position p of a text from
-the last token of the prompt on. Since drafts are verified, what is committed is the base's own
-greedy text whatever the masks say: only the number of forwards depends on them.
+The figures are those of lossless greedy decoding, counted exactly from which masks are right:
+``right[p]`` is the number of leading right masks in the group after position p, for every position
+from the last token of the prompt. Drafts are verified, so the text is the base's greedy text and
+only the number of forward passes depends on the masks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEPTHS = (2, 3, 4, 6, 8)
 
 
 def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
-    """The first ``per_kind`` texts of each kind, so that every measurement reads the same ones."""
+    """Return the first ``per_kind`` texts of each kind, the same ones for every measurement."""
     kinds: dict[str, list[Text]] = {}
     for text in texts:
         kinds.setdefault(text.kind, []).append(text)
@@ -32,7 +32,7 @@ def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
 def right_rows(
     model: Backbone, parameters: Parameters | FullWeights, texts: Sequence[Text], block_size: int
 ) -> list[Row]:
-    """For each text its kind and, for each anchor, how many leading masks are right."""
+    """Return for each text its kind and, for each anchor, how many leading masks are right."""
     batches = (AnchoredBatch.of([text], len(text.anchors), random.Random(0)) for text in texts)
     masks = block_size - 1
     found = (right_masks(model, parameters, batch, masks)[0] for batch in batches)
@@ -40,8 +40,8 @@ def right_rows(
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
-    """Tokens per forward [one group, a group after every pending token] by depth over all kinds, by
-    kind at the trained depth, and how often the first j masks of a group are all right."""
+    """Return tokens per forward pass [one group, a group after every pending token] by depth and,
+    at the trained depth, by kind, and how often the first j masks of a group are all right."""
     every = [right for _, right in rows]
     kinds = sorted({kind for kind, _ in rows})
     depths = [depth for depth in DEPTHS if depth <= block_size]
@@ -60,9 +60,9 @@ def _rounded(values: Sequence[float]) -> list[float]:
 
 
 def forwards_every(right: Sequence[int], block_size: int) -> int:
-    """Forwards with a group of masks after every pending token.
+    """Return the number of forward passes with a group of masks after every pending token.
 
-    Whichever draft is the last one accepted, its successors have been proposed in that forward.
+    Whichever draft is the last accepted one, its successors were proposed in the same pass.
     """
     at = count = 0
     while at < len(right):
@@ -72,12 +72,14 @@ def forwards_every(right: Sequence[int], block_size: int) -> int:
 
 
 def forwards_one(right: Sequence[int], block_size: int) -> int:
-    """Forwards with one group of masks, after the last draft: drafts come out of a forward only if
-    all of those that it verified were right."""
+    """Return the number of forward passes with one group of masks, after the last draft.
+
+    A pass proposes new drafts only if all drafts that it verified were right.
+    """
     at = count = 0
     num_drafts = block_size - 1
     while at < len(right):
-        count += 1  # nothing to verify: one token, and drafts behind it
+        count += 1  # nothing to verify: one token, then drafts
         drafts_right = min(right[at], num_drafts)
         at += 1
         while at < len(right):
@@ -92,7 +94,7 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
 
 
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
-    """(one group, a group after every pending token) over all texts."""
+    """Return tokens per forward pass over all texts (one group, a group per pending token)."""
     tokens = sum(map(len, texts))
     one = sum(forwards_one(text, block_size) for text in texts)
     every = sum(forwards_every(text, block_size) for text in texts)
@@ -100,6 +102,6 @@ def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
-    """Share of groups whose first j masks are all right, for j = 1 .. ``num_masks``."""
+    """Return the share of groups whose first j masks are right, for j = 1 .. ``num_masks``."""
     groups = max(1, sum(map(len, texts)))
     return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

@@ -20,15 +20,15 @@ from mars_runtime.lab.training.backbone import Backbone
 
 DECAY = 0.8
 ROWS = 1024
-"""Masks whose tokens are proposed at once."""
+"""Masks per product with the head."""
 
 
 class Vocabulary:
-    """The tokens that occur in the training texts: a softmax over these is a fraction of the work,
-    and the others never are a target."""
+    """The tokens that occur in the training texts. Others are never a target, so the softmax omits
+    them."""
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """tokens: sorted ids [V']. As many others are added as ``best_of`` likes."""
+        """tokens: sorted ids [V'], padded with others to a multiple of ``STRIP``."""
         others = torch.ones(len(model.embedding), dtype=torch.bool)
         others[tokens] = False
         missing = others.nonzero()[: -len(tokens) % STRIP, 0]
@@ -39,18 +39,17 @@ class Vocabulary:
         self._row[tokens] = torch.arange(len(tokens))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Rows of the smaller head."""
+        """Return the rows of ids in the smaller head."""
         return self._row[ids]
 
     def logits(self, h: Tensor) -> Tensor:
-        """[N, H] normed -> [N, V'] in the dtype of the base."""
+        """Return logits [N, V'] for normed states [N, H], in the dtype of the base."""
         return F.linear(h.to(self.head.dtype), self.head)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """loss: what is minimised; masks: how many masks it was taken at; first: the share of first
-    masks that are right."""
+    """A loss, the number of masks it covers, and the share of first masks that are right."""
 
     loss: Tensor
     masks: int
@@ -65,9 +64,11 @@ def batch_loss(
     num_masks: int,
     until_miss: bool,
 ) -> Terms:
-    """What is minimised on one batch: ``mask_loss`` beside the clean stream of the base, which no
-    gradient reaches. Where all weights learn both streams pass through them, and the SFT loss of
-    the clean one is added (paper, section 3.2)."""
+    """Return the loss of one batch: ``mask_loss``, without gradients in the base's clean stream.
+
+    If all weights are trained, both streams have gradients and the SFT loss of the clean stream is
+    added (paper, section 3.2).
+    """
     is_full = isinstance(parameters, FullWeights)
     if isinstance(parameters, FullWeights):
         model = parameters.backbone(model.embedding.dtype)
@@ -90,11 +91,11 @@ def mask_loss(
     until_miss: bool,
     sampler: Sampler | None,
 ) -> Terms:
-    """Cross entropy at masks with residual stream ``x`` [N, A, M, H], weighted by 0.8^(j-1), and
-    that of the sampler head's choice where there is one.
+    """Return the cross entropy at masks with residual stream ``x`` [N, A, M, H], weighted by
+    0.8^(j-1), plus that of the sampler head if there is one.
 
-    until_miss: leave out the masks after the first wrong one of their group, which no verification
-    ever reaches (Spec-AUF, arXiv 2607.01893).
+    until_miss: ignore the masks after the first wrong one of their group, which verification never
+    reaches (Spec-AUF, arXiv 2607.01893).
     """
     num_masks = x.shape[2]
     targets, counts = batch.targets(num_masks)
@@ -122,13 +123,13 @@ def mask_loss(
 
 
 def reached(right: Tensor) -> Tensor:
-    """1 up to and with the first wrong mask of each group, then 0. right: [..., M] bool."""
+    """Return 1 up to the first wrong mask of each group, included, then 0. right: [..., M] bool."""
     before = torch.cat([torch.ones_like(right[..., :1]), right[..., :-1]], -1)
     return before.long().cumprod(-1)
 
 
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
-    """Cross entropy of the re-ranked candidates [N, C] where the target is one of them."""
+    """Return the cross entropy of re-ranked candidates [N, C] that include the target."""
     weight = weight * is_target.any(-1)
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
@@ -138,7 +139,7 @@ def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
 def right_masks(
     model: Backbone, parameters: Parameters | FullWeights, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
-    """For each text and anchor, how many leading masks are right, over the whole vocabulary."""
+    """Return how many leading masks are right for each text and anchor, over the vocabulary."""
     clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
@@ -152,7 +153,7 @@ def right_masks(
 
 
 def propose(model: Backbone, sampler: Sampler | None, x: Tensor, previous: Tensor) -> Tensor:
-    """Proposed tokens [N] of masks with residual stream [N, H] after the tokens ``previous``."""
+    """Return the tokens [N] that masks propose after the tokens ``previous``. x: [N, H]."""
     if sampler is None:
         return torch.cat([model.greedy(rows) for rows in torch.split(x, ROWS)])
     found = []
@@ -165,8 +166,8 @@ def propose(model: Backbone, sampler: Sampler | None, x: Tensor, previous: Tenso
 
 
 def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits [N, V] of the clean stream wherever it has a token of the response to predict, and
-    those tokens [N]. hidden: [rows, T, H]."""
+    """Return logits [N, V] of the clean stream where it predicts the response, and the response's
+    tokens [N]. hidden: [rows, T, H]."""
     position = torch.arange(batch.ids.shape[1] - 1)
     start = batch.start[:, None] - 1
     chosen = (position >= start) & (position < batch.length[:, None] - 1)
@@ -176,8 +177,8 @@ def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple
 
 @torch.no_grad()
 def agreement(model: Backbone, batches: list[AnchoredBatch]) -> float:
-    """Share of the held-out tokens, which are the base's own greedy choices, that plain decoding
-    with ``model`` would choose in the same position."""
+    """Return the share of held-out tokens, the base's greedy choices, that ``model`` also chooses
+    greedily."""
     right = total = 0
     for batch in batches:
         logits, targets = clean_logits(model, batch, read_clean(model, batch.ids).hidden)

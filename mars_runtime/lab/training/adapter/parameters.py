@@ -1,6 +1,6 @@
-"""What is trained: low-rank updates, mask embeddings and the optional sampler head; and its files,
-which are those that ``mars_runtime.model.adapter`` reads. Or, to be measured beside an adapter, all
-weights of the base, of which nothing is saved.
+"""Trained parameters: low-rank updates, mask embeddings and the optional sampler head, with the
+files that ``mars_runtime.model.adapter`` reads. For comparison also all weights of the base, which
+are not saved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import write_text
 
 ALPHA = 2.0
-"""What an update is multiplied by; folded into ``b`` when it is saved."""
+"""Factor of an update, multiplied into ``b`` when it is saved."""
 MAX_FILE_BYTES = 9_500_000
 CANDIDATES = 32
 SAMPLER_WIDTH = 512
@@ -30,9 +30,11 @@ SAMPLER_WIDTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """rank: of the updates of o and down; those of qkv and gate_up, which stand for two and more
-    matrices on one input, have twice as much. embeddings: 1 for all masks, or one per place.
-    full: no adapter at all, but a fine-tuning of all weights."""
+    """The form of an adapter.
+
+    rank: of the updates of o and down; qkv and gate_up, which join several matrices, have twice as
+    much. embeddings: 1 for all masks, or one per position. full: fine-tune all weights instead.
+    """
 
     rank: int
     embeddings: int = 1
@@ -40,12 +42,12 @@ class Form:
     full: bool = False
 
     def ranks(self) -> dict[str, int]:
-        """Rank by part."""
+        """Return the rank of each part."""
         return {"qkv": 2 * self.rank, "o": self.rank, "gate_up": 2 * self.rank, "down": self.rank}
 
 
 class Parameters(nn.Module):
-    """float32 masters of an adapter for ``model``; at first the update is zero."""
+    """float32 masters of an adapter for ``model``; the initial update is zero."""
 
     def __init__(self, model: Backbone, form: Form, seed: int) -> None:
         super().__init__()
@@ -64,11 +66,11 @@ class Parameters(nn.Module):
         self.sampler = Sampler(len(mean)) if form.sampler else None
 
     def embedding(self, masks: int) -> Tensor:
-        """[masks, H]: by place, the last for all further ones."""
+        """Return embeddings [masks, H] by position; the last one also serves later positions."""
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
     def update(self, dtype: torch.dtype) -> Update:
-        """The update of this moment, in the dtype of the products."""
+        """Return the current update, in the dtype of the products."""
         a = {name: weight.to(dtype) for name, weight in self.a.items()}
         b = {name: (ALPHA * weight).to(dtype) for name, weight in self.b.items()}
 
@@ -80,7 +82,7 @@ class Parameters(nn.Module):
 
     @torch.no_grad()
     def load(self, folder: Path) -> None:
-        """Begin with an adapter of the same form that was saved. Raises CheckpointError."""
+        """Load a saved adapter of the same form. Raises CheckpointError."""
         saved = read_tensors(folder)
         wanted = dict(self.saved())
         if saved.keys() != wanted.keys() or any(saved[k].shape != wanted[k].shape for k in saved):
@@ -92,7 +94,7 @@ class Parameters(nn.Module):
             tensor.copy_(saved[name] / ALPHA if name.endswith(".b") else saved[name])
 
     def saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Every tensor under its name in the files, where ``b`` holds ``ALPHA`` as well."""
+        """Yield every tensor with its name in the files."""
         yield "mask_embedding", self.mask_embedding.data
         for name in self.a:
             index, part = name.split("_", 1)
@@ -127,8 +129,8 @@ class Parameters(nn.Module):
 
 
 class FullWeights(nn.Module):
-    """float32 masters of all weights of a base, and of the embedding of its masks: the paper's
-    fine-tuning, on the texts and with the masks of an adapter's training."""
+    """float32 masters of all weights of a base and of a mask embedding: the paper's fine-tuning,
+    with the texts and masks of an adapter's training."""
 
     sampler = None
 
@@ -143,20 +145,20 @@ class FullWeights(nn.Module):
         self.mask_embedding = nn.Parameter(embedding.to(device))
 
     def backbone(self, dtype: torch.dtype) -> Backbone:
-        """The model of this moment; gradients reach the masters through it."""
+        """Return the current model, through which gradients reach the masters."""
         weights = dict(zip(self._base.weights, self.weights, strict=True))
         return Backbone(replace(self._base, weights=weights), dtype)
 
     def embedding(self, masks: int) -> Tensor:
-        """[masks, H], the same for all."""
+        """Return the embedding of each mask [masks, H], all equal."""
         return self.mask_embedding.expand(masks, -1)
 
     def update(self, _dtype: torch.dtype) -> None:
-        """None: masks pass through the weights of real tokens."""
+        """Return None: masks use the weights of real tokens."""
 
 
 class Sampler(nn.Module):
-    """Re-ranks the best candidates of a mask, knowing the token before it.
+    """Re-ranks the best candidates of a mask, given the token before it.
 
     score(c) = logit(c) + E[c] . W2 silu(W1 [E[previous]; h]), for the base's embedding E and the
     mask's normed hidden state h.
@@ -169,14 +171,14 @@ class Sampler(nn.Module):
         nn.init.zeros_(self.second.weight)
 
     def forward(self, previous: Tensor, h: Tensor, candidates: Tensor, logits: Tensor) -> Tensor:
-        """Scores [N, C], float32. previous, h: [N, H], h float32; candidates: [N, C, H], rows of E;
-        logits: theirs, [N, C]."""
+        """Return scores [N, C], float32. previous, h: [N, H], h float32; candidates: [N, C, H],
+        rows of E; logits: of the candidates, [N, C]."""
         direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
         return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]
 
 
 def in_files(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Tensors in order, each file below ``MAX_FILE_BYTES``."""
+    """Distribute tensors, in order, over files below ``MAX_FILE_BYTES``."""
     files: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():

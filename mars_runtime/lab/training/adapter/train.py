@@ -1,6 +1,6 @@
-"""The loop of adapter training: steps, held-out measurements, saves that a run can go on from.
+"""The loop of adapter training: steps, held-out measurements, saves to resume from.
 
-Several processes may share a run (``torchrun``): each takes its own batches, and the gradients are
+Several processes may share a run (``torchrun``): each has its own batches, and gradients are
 averaged.
 """
 
@@ -33,11 +33,11 @@ FULL_LEARNING_RATE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class AdapterRecipe:
-    """Everything that decides a run beside the base and the texts.
+    """The hyperparameters of a run.
 
-    masks: of each group, in turn from step to step. Hardly any decoding reaches beyond the third,
-    so the first ones get most of the time. measure_steps: steps between held-out measurements, each
-    with a save; patience: stop after so many of them without a rise.
+    masks: number per group, in turn from step to step; decoding rarely reaches beyond the third.
+    measure_steps: steps between held-out measurements, each with a save; patience: stop after so
+    many of them without an improvement.
     """
 
     steps: int
@@ -58,7 +58,7 @@ class AdapterRecipe:
     seed: int = 20261122
 
     def rate(self, step: int) -> float:
-        """What the learning rates are multiplied by: warm-up, then half a cosine."""
+        """Return the factor of the learning rates: warm-up, then half a cosine."""
         rise = min(1.0, (step + 1) / self.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
@@ -97,9 +97,9 @@ class AdapterTrainer:
         self._stopped = False
 
     def run(self) -> None:
-        """Train to the last step, or until nothing rises any more, or until interrupted."""
+        """Train until the last step, until measurements stop improving, or until interrupted."""
         log = Log(self.out / "log.jsonl", self.rank == 0)
-        # torchrun sends on what it is sent: what comes after the first is not to end the process.
+        # torchrun forwards signals: a second one must not end the process.
         with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
             while self.progress.step < self.recipe.steps and not self._stopped:
                 began = time.process_time()
@@ -114,17 +114,19 @@ class AdapterTrainer:
                     break
         self.save()
 
-    def _is_any(self, wish: bool) -> bool:
-        """Whether any process wishes it. They stop together: one that stopped alone would leave the
-        others waiting for its gradients, and the first of them could never save."""
+    def _is_any(self, value: bool) -> bool:
+        """Return whether ``value`` is true in any process.
+
+        All processes stop together, otherwise the others would wait for gradients forever.
+        """
         if self.world == 1:
-            return wish
-        wishes = torch.tensor(int(wish))
-        dist.all_reduce(wishes, dist.ReduceOp.MAX)
-        return bool(wishes)
+            return value
+        combined = torch.tensor(int(value))
+        dist.all_reduce(combined, dist.ReduceOp.MAX)
+        return bool(combined)
 
     def step(self) -> dict[str, float]:
-        """One optimizer step."""
+        """Perform one optimizer step."""
         recipe, at = self.recipe, self.progress.step
         rate = recipe.rate(at)
         for group in self.optimizer.param_groups:
@@ -147,7 +149,7 @@ class AdapterTrainer:
         return {"loss": float(terms.loss.detach()), "first": terms.first}
 
     def batch(self, step: int) -> AnchoredBatch:
-        """The batch of this process at ``step``: a function of seed, step and texts."""
+        """Return the batch of this process at ``step``, a function of seed, step and texts."""
         recipe = self.recipe
         index = step * self.world + self.rank
         number = 0
@@ -160,13 +162,13 @@ class AdapterTrainer:
             index -= len(self._epoch[1])
             number += 1
         texts = self._epoch[1][index]
-        # Deep groups are fewer, so that every step is about as large.
+        # Fewer groups if they have more masks, so that all steps have similar sizes.
         wanted = recipe.anchors * 3 // max(3, recipe.masks[step % len(recipe.masks)])
         anchors = min(wanted, max(len(text.anchors) for text in texts))
         return AnchoredBatch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/{self.rank}"))
 
     def measure(self) -> dict[str, Any]:
-        """Held-out figures of this moment; keeps the adapter if they are the best so far."""
+        """Return the current held-out figures; export the adapter if they are the best so far."""
         progress, depth = self.progress, self.recipe.block_size
         mine = self.held_out[self.rank :: self.world]
         model, extra = self.model, {}
@@ -189,7 +191,7 @@ class AdapterTrainer:
         return line
 
     def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
-        """The rows of all processes."""
+        """Return the rows of all processes."""
         if self.world == 1:
             return rows
         parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]
@@ -197,7 +199,7 @@ class AdapterTrainer:
         return [row for part in parts for row in part]
 
     def export(self, found: dict[str, Any]) -> None:
-        """The adapter in the format of the runtime, with its recipe."""
+        """Write the adapter in the format of the runtime, with its recipe."""
         if isinstance(self.parameters, FullWeights):
             return
         tokenizer = self.base.tokenizer
@@ -212,7 +214,7 @@ class AdapterTrainer:
         write_text(self.out / "recipe.json", json.dumps(asdict(self.recipe), indent=1) + "\n")
 
     def save(self) -> None:
-        """What ``resume`` needs."""
+        """Write the state for ``resume``."""
         if self.rank != 0 or isinstance(self.parameters, FullWeights):
             return
         state = {
@@ -223,13 +225,15 @@ class AdapterTrainer:
         save_state(state, self.out)
 
     def start_from(self, folder: Path) -> None:
-        """Begin with a saved adapter instead of none. Raises CheckpointError."""
+        """Start from a saved adapter. Raises CheckpointError."""
         if isinstance(self.parameters, FullWeights):
-            raise CheckpointError("All weights begin as the base's: leave out --adapter.")
+            raise CheckpointError(
+                "--full starts from the weights of the base: leave out --adapter."
+            )
         self.parameters.load(folder)
 
     def resume(self) -> None:
-        """Go on from the last save in ``out``."""
+        """Continue from the last save in ``out``."""
         device = torch.get_default_device()
         state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         self.parameters.load_state_dict(state["parameters"])
@@ -264,7 +268,7 @@ def new_optimizer(
 
 @dataclass
 class Progress:
-    """Where a run stands. seconds: of processor time; best: held-out tokens per forward."""
+    """The progress of a run. seconds: processor time; best: held-out tokens per forward pass."""
 
     step: int = 0
     masks: int = 0
@@ -275,14 +279,14 @@ class Progress:
 
 
 class Log:
-    """One JSON line every ten steps and at each measurement, on one process."""
+    """Writes a JSON line every ten steps and at each measurement, in one process."""
 
     def __init__(self, path: Path, is_writer: bool) -> None:
         self._path, self._is_writer = path, is_writer
         self._recent: list[dict[str, float]] = []
 
     def step(self, progress: Progress, terms: dict[str, float]) -> None:
-        """Gather the terms of a step."""
+        """Add the terms of a step."""
         self._recent.append(terms)
         if progress.step % 10:
             return

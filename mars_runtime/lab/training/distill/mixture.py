@@ -1,5 +1,5 @@
-"""The prompts that the shipped adapter's texts answer: how much of each kind, in which order, which
-are held out, and that none shares a run of 13 words with a benchmark.
+"""The prompts of the shipped adapter's training: shares of kinds, order, held-out prompts, and the
+exclusion of prompts that share a run of 13 words with a benchmark.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ RUN = 13
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One conversation to be answered, and of which kind it is."""
+    """A conversation to answer, and its kind."""
 
     kind: str
     turns: Turns
 
     @property
     def is_held_out(self) -> bool:
-        """Say whether this prompt belongs to evaluation; the same in every process."""
+        """Whether this prompt is for evaluation; the same in every process."""
         return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
 
 
 def mixture(
     data: Path, written: list[str], benchmarks: Set[int], seed: int, count: int
 ) -> list[Prompt]:
-    """The first ``count`` prompts. written: those the model wrote itself; benchmarks: the runs of
-    words that no prompt may share."""
+    """Return the first ``count`` prompts.
+
+    written: prompts that the base wrote; benchmarks: hashes of runs that no prompt may contain.
+    """
     texts = Texts(data, seed)
     passages = texts.passages()
     asked = requests.questions(texts.questions(), texts.random("reading"))
@@ -48,7 +50,7 @@ def mixture(
     collected, own = texts.instructions(), iter([(text,) for text in written])
     drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        # As many of the base's own as collected and drawn ones together; then what is left.
+        # Half of the prompts are the base's, as long as all sources last; then the rest.
         "chat": chain(
             requests.alternate(collected, own, own, drawn),
             requests.alternate(collected, drawn),
@@ -70,9 +72,9 @@ def mixture(
 def interleave(
     sources: Mapping[str, Iterator[Turns]], shares: Mapping[str, float]
 ) -> Iterator[Prompt]:
-    """Prompts of all kinds, so that every prefix holds each in its share (shares add up to 1).
+    """Yield prompts so that every prefix has each kind in its share (shares add up to 1).
 
-    A kind that has run out leaves its share to the others. Repeated conversations are left out.
+    The share of an exhausted kind goes to the others. Repeated conversations are dropped.
     """
     seen: set[Turns] = set()
     drawn = dict.fromkeys(sources, 0)
@@ -90,18 +92,18 @@ def interleave(
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words and numbers, punctuation left out."""
+    """Return lower-case words and numbers without punctuation."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
 def runs(text: str) -> set[int]:
-    """Hashes of all runs of 13 words."""
+    """Return hashes of all runs of 13 words."""
     found = words(text)
     return {hash(tuple(found[i : i + RUN])) for i in range(len(found) - RUN + 1)}
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """The runs of every string in every ``*.jsonl`` and ``*.jsonl.gz`` of a folder."""
+    """Return the runs of all strings in the ``*.jsonl`` and ``*.jsonl.gz`` files of a folder."""
     files = sorted(folder.glob("*.jsonl*"))
     return {run for path in files for text in _strings(path) for run in runs(text)}
 

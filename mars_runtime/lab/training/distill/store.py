@@ -1,4 +1,4 @@
-"""The file of answers: JSON lines, only ever appended to, so that a run goes on where it was."""
+"""The file of answers: JSON lines that are only appended, so that a run can continue."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ class Record:
 
 
 def key_of(prompt: Sequence[int]) -> str:
-    """A short name of a prompt, the same in every process."""
+    """Return a short hash of a prompt, the same in every process."""
     return hashlib.sha256(json.dumps(list(prompt)).encode()).hexdigest()[:16]
 
 
 class Answers:
-    """Appends records to one file; each line is written in one piece. A run that was killed may
-    have left half a line, which is cut off."""
+    """Appends records to one file. A truncated last line of a killed run is removed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,14 +39,14 @@ class Answers:
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, records: Sequence[Record]) -> None:
-        """Write whole lines and hand them to the system."""
+        """Write whole lines without buffering."""
         lines = "".join(json.dumps(asdict(r), separators=(",", ":")) + "\n" for r in records)
         with self._path.open("ab", buffering=0) as file:
             file.write(lines.encode())
 
 
 def read(folder: Path) -> Iterator[Record]:
-    """Every whole record of every answer file in ``folder``, in the order of names and lines."""
+    """Yield the complete records of all answer files in ``folder``, by file name and line."""
     for path in sorted(folder.glob(PATTERN)):
         with path.open("rb") as lines:
             for line in lines:
