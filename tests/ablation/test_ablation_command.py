@@ -68,9 +68,6 @@ def toy(start, monkeypatch):
     monkeypatch.setattr(jobs, "start_folder", lambda name: start)
     for module in (jobs, variants):
         monkeypatch.setattr(module, "ABLATION", TOY)
-    draft = dataclasses.replace(TOY, tokenizer=str(start), shape=Shape(320, 16, 24, 1, 1, 1))
-    monkeypatch.setattr(jobs, "DRAFT", draft)
-    monkeypatch.setattr(jobs, "TWIN", dataclasses.replace(TOY, tokenizer=str(start)))
     monkeypatch.setattr(cli, "SHARD_EXAMPLES", TOY.shard_examples)
     monkeypatch.setattr(jobs, "MAX_NEW_TOKENS", 3)
     torch.set_num_threads(1)
