@@ -152,10 +152,10 @@ def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str
 
 def _with_method(record: Record) -> Record:
     """Return a record with the fields of its ``cell``, and its method in words."""
-    record = {**record, **record.get("cell", {})}
-    if "settings" in record and "way" not in record:
-        record["way"] = describe(DecodeSettings(**record["settings"]))
-    return record
+    fields: dict[str, Any] = {**record, **record.get("cell", {})}
+    if "settings" in fields and "way" not in fields:
+        fields["way"] = describe(DecodeSettings(**fields["settings"]))
+    return fields
 
 
 def _origin(content: Content) -> str:
@@ -170,7 +170,8 @@ def _origin(content: Content) -> str:
 def peers(content: Content) -> list[Record]:
     """Return the peers of a benchmark, AR with its share of the limit that reading its weights
     sets."""
-    load, found = content["load"], []
+    load = content["load"]
+    found: list[Record] = []
     for series in content["series"]:
         rows = series["batch_size"]
         num_bytes = load["weight_bytes"] + rows * CONTEXT * load["position_bytes"]
@@ -231,7 +232,7 @@ def benchmarks(content: Content) -> list[Record]:
 def variants(content: Content) -> list[Record]:
     """Return the figures of each variant of an ablation, as text."""
     results = AblationResults(content)
-    found = []
+    found: list[Record] = []
     for name, runs in results.runs.items():
         is_start = name == "start"
         figures = {
