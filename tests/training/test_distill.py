@@ -167,7 +167,7 @@ def test_parts_are_one_of_several() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_base(tmp_path_factory.mktemp("base"))
+    return write_base(tmp_path_factory.mktemp("base"), vocab_size=384)
 
 
 @pytest.fixture(scope="module")

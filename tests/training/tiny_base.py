@@ -10,16 +10,16 @@ from tiny_tokenizer import write_tokenizer
 
 from mars_runtime.lab.training.distill import store
 
-VOCABULARY, MASK = 384, 4
+VOCABULARY, MASK = 96, 4
 
 
-def write_base(folder: Path) -> Path:
-    """The base as a checkpoint folder with a tokenizer."""
+def write_base(folder: Path, vocab_size: int = VOCABULARY) -> Path:
+    """The base as a checkpoint folder with a tokenizer of 366 tokens, by default more than rows."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY,
+        vocab_size=vocab_size,
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
