@@ -37,9 +37,10 @@ from tests.engine.leased_setting import FOREVER_LONG, Setting, begun, setting
 from tests.engine.scripted import FOREVER, eventually, last, request, steps
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.base import SettingsSource, Vocabulary
     from mars_runtime.engine.base import BaseEngine
     from mars_runtime.engine.run import Run
+    from mars_runtime.model.forward import CausalModel
     from mars_runtime.model.load import Checkpoint
 
 
