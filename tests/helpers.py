@@ -57,7 +57,8 @@ class ScriptedCache:
 
     def clear(self, row: int, num_slots: int | None = None) -> None:
         self.cursors[row] = 0
-        self.slots[row][:] = [None] * self.capacity
+        self.slots[row][:num_slots] = [None] * len(self.slots[row][:num_slots])
+        assert not any(self.slots[row]), "tokens of an earlier row stay"
 
     def move(self, source: int, target: int, num_slots: int | None = None) -> None:
         self.slots[target][:] = self.slots[source]
@@ -153,6 +154,9 @@ class ScriptedModel:
         states = cache.captured(
             *(bucket, tokens, cache.cursors[: len(tokens)], branches), lambda: run, run_again
         )
+        for row in range(len(tokens), cache.rows):  # padding writes into rows that sit out
+            first = cache.cursors[row]
+            slots_of[row][first:] = [None] * (cache.capacity - first)
         prefixes = [[seen[number] for number in row] for row in states.squeeze(-1).tolist()]
         assert all(token is not None for row in prefixes for prefix in row for token in prefix)
         return Hidden(prefixes)  # type: ignore[arg-type]
@@ -206,6 +210,13 @@ def peaked(token: int, height: float = 6.0, vocab_size: int = 18) -> list[float]
     logits = [0.01 * i for i in range(vocab_size)]
     logits[token] += height
     return logits
+
+
+def counting(prefix: tuple[int, ...], wrong: int = 0) -> list[float]:
+    """Counts 3, 4 ... 15, 3 ...; masks count on with certainty, but take ``wrong`` for 15."""
+    last = max(place for place, token in enumerate(prefix) if token != 1)
+    token = 3 + (prefix[last] - 3 + len(prefix) - last) % 13
+    return peaked(15 if token == wrong and prefix[-1] == 1 else token, 30.0)
 
 
 def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None) -> Script:

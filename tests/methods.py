@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mars_runtime.decoders import decode
-from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary, always
+from mars_runtime.decoders.base import SettingsSource, Vocabulary, always
 from mars_runtime.events import Event
 from mars_runtime.methods import Method
+from mars_runtime.model.forward import CausalModel
 
 
 def decode_as(

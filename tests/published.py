@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
@@ -75,3 +76,11 @@ def in_hub_cache(folder: Path, home: Path, hub: str = HUB) -> Path:
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(REVISION)
     return snapshot
+
+
+def use_hub_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hub's client look into its cache under ``home`` and nowhere else."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

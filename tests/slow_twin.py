@@ -14,7 +14,6 @@ import torch
 
 from mars_runtime.acceptance import Draw, Penalty, accept_prefix, judge, up_to_end
 from mars_runtime.decoders.base import (
-    CausalModel,
     NoMaskError,
     SettingsSource,
     Vocabulary,
@@ -26,7 +25,7 @@ from mars_runtime.decoders.drafting import Feed
 from mars_runtime.decoders.lookup import LONGEST, REACH
 from mars_runtime.decoders.plan import MOST, RATE, group_sizes, threshold_for
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
-from mars_runtime.model.forward import SamplingMetadata
+from mars_runtime.model.forward import CausalModel, SamplingMetadata
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
 
 

@@ -33,9 +33,10 @@ from mars_runtime.text import Context
 from mars_runtime.trace import TraceWriter
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.base import SettingsSource, Vocabulary
     from mars_runtime.decoders.baselines import BatchMethod
     from mars_runtime.decoders.forward_costs import ForwardCosts
+    from mars_runtime.model.forward import CausalModel
 
 NUM_EXAMPLES = 8
 SIDES = ("a", "b")

@@ -1,6 +1,6 @@
 """Common parts of the decoders: interfaces, checks of prompts, and the decoding loop.
 
-A model is any object that implements ``CausalModel``.
+A model implements ``mars_runtime.model.forward.CausalModel``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.event_stream import EventStream
-from mars_runtime.events import Event, Prefill, Proposal, Step
+from mars_runtime.events import Event, Prefill, Step
 from mars_runtime.methods import Method
-from mars_runtime.model.forward import Branches, SamplingMetadata
+from mars_runtime.model.forward import CausalModel
 from mars_runtime.prefix_cache import PrefixHit
 from mars_runtime.settings import DecodeSettings
 
@@ -37,30 +37,6 @@ class Vocabulary(Protocol):
     def eos_ids(self) -> frozenset[int]: ...
     @property
     def forbidden_ids(self) -> frozenset[int]: ...
-
-
-class CausalModel(Protocol):
-    """Interface of a model for decoders; ``model.qwen2.Qwen2`` implements it."""
-
-    @property
-    def config(self) -> Any: ...
-    @property
-    def device(self) -> torch.device: ...
-    def new_cache(self, rows: int, capacity: int) -> Any: ...
-    def forward(
-        self,
-        tokens: Tensor,
-        cache: Any,
-        head: Tensor | slice | None,
-        branches: Branches | None = None,
-    ) -> Tensor | None: ...
-    def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any: ...
-    def read(
-        self,
-        hidden: Any,
-        head: Tensor | slice,
-        sampling: SamplingMetadata,
-    ) -> list[list[Proposal]]: ...
 
 
 class NoMaskError(DecodeError):

@@ -42,7 +42,6 @@ import torch
 from mars_runtime.acceptance import DecodeError, Draw, Penalty, judge, num_proposals, read
 from mars_runtime.decoders import factory
 from mars_runtime.decoders.base import (
-    CausalModel,
     NoMaskError,
     SettingsSource,
     Vocabulary,
@@ -54,6 +53,7 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import FINAL, Event, IdleRow, Prefill, Proposal, RowStep, Step, Wait
+from mars_runtime.model.forward import CausalModel
 from mars_runtime.settings import (
     MAX_BLOCK_SIZE,
     MAX_CACHE_BLOCK,

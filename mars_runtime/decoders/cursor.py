@@ -23,7 +23,6 @@ from mars_runtime.acceptance import DecodeError, Draw, verify
 from mars_runtime.decoders.base import (
     PREFILL_CHUNK,
     Batch,
-    CausalModel,
     SettingsSource,
     Vocabulary,
     check_prompt,
@@ -37,7 +36,7 @@ from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.decoders.plan import RowOutcome, RowPlan, Steering, drafted_for, plan_row
 from mars_runtime.decoders.rows import Row, Rows
 from mars_runtime.events import FINAL, Proposal, RowStep, Step
-from mars_runtime.model.forward import Branches, SamplingMetadata
+from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 

@@ -21,7 +21,6 @@ import torch
 
 from mars_runtime.acceptance import DecodeError, Draw, eos_in_force, surest
 from mars_runtime.decoders.base import (
-    CausalModel,
     NoMaskError,
     SettingsSource,
     Vocabulary,
@@ -31,7 +30,7 @@ from mars_runtime.decoders.base import (
 )
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.loops import up_to_loop
-from mars_runtime.model.forward import Branches, SamplingMetadata
+from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.settings import DecodeSettings
 
 UNTRAINED = "This checkpoint was not trained to fill blocks: choose another method."

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mars_runtime.acceptance import DecodeError, up_to_end
-from mars_runtime.decoders.base import Batch, CausalModel, Vocabulary
+from mars_runtime.decoders.base import Batch, Vocabulary
 from mars_runtime.decoders.rows import Row
+from mars_runtime.model.forward import CausalModel
 from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
 
 

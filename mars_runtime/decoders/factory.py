@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from mars_runtime.decoders.base import (
-    CausalModel,
     Decoding,
     SettingsSource,
     Vocabulary,
@@ -16,6 +15,7 @@ from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forced import ForcedAcceptance, ForcedModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
+from mars_runtime.model.forward import CausalModel
 from mars_runtime.prefix_cache import PrefixHit
 
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders.base import CausalModel
 from mars_runtime.events import Proposal
-from mars_runtime.model.forward import Branches, SamplingMetadata
+from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
 TAKEN, REFUSED = 1.0, -1.0
@@ -75,19 +73,11 @@ class ForcedAcceptance:
         """Mean number of tokens per forward, where B is no limit."""
         return sum(k * share for k, share in enumerate(self.shares, 1))
 
-    @property
-    def bounds(self) -> tuple[float, ...]:
-        """MAX_BLOCK_SIZE - 1 cumulative shares, padded with infinity.
-
-        A forward accepts k + 1 tokens if a uniform number is at or above bound k.
-        """
-        sums = list(accumulate(self.shares))[:-1]
-        return (*sums, *[math.inf] * (MAX_BLOCK_SIZE - 1 - len(sums)))
-
     def count(self, row: int, position: int) -> int:
         """The number of tokens accepted by the forward whose first new token is at ``position``."""
         key = hashlib.blake2b(f"{self.seed} {row} {position}".encode(), digest_size=4).digest()
-        return 1 + bisect_right(self.bounds, int.from_bytes(key, "little") / 2**32)
+        bounds = list(accumulate(self.shares))[:-1]
+        return 1 + bisect_right(bounds, int.from_bytes(key, "little") / 2**32)
 
 
 class ForcedModel(CausalModel):
@@ -98,39 +88,24 @@ class ForcedModel(CausalModel):
     """
 
     def __init__(self, model: CausalModel, forced: ForcedAcceptance, mask_id: int | None) -> None:
+        self.config, self.device = model.config, model.device
         self._model, self._forced, self._mask_id = model, forced, mask_id
         self._fed: list[list[int]] = []
         self._cursors: list[int] = []
 
-    @property
-    def config(self) -> Any:
-        """The model's own."""
-        return self._model.config
-
-    @property
-    def device(self) -> torch.device:
-        """The model's own."""
-        return self._model.device
-
     def new_cache(self, rows: int, capacity: int) -> Any:
         """Return a KV cache of the model."""
         return self._model.new_cache(rows, capacity)
-
-    def forward(
-        self,
-        tokens: Tensor,
-        cache: Any,
-        head: Tensor | slice | None,
-        branches: Branches | None = None,
-    ) -> Tensor | None:
-        """Run the model unchanged."""
-        return self._model.forward(tokens, cache, head, branches)
 
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
         """Run the model and store the fed tokens."""
         assert branches is None, "acceptance is imposed on one group of masks"
         self._fed, self._cursors = tokens.tolist(), list(cache.cursors[: len(tokens)])
         return self._model.hidden(tokens, cache)
+
+    def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
+        """Return the model's own logits."""
+        return self._model.logits(hidden, head)
 
     def read(
         self,

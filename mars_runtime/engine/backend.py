@@ -25,10 +25,11 @@ from mars_runtime.model.registry import REGISTRY, default_draft
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import Batch, CausalModel, SettingsSource
+    from mars_runtime.decoders.base import Batch, SettingsSource
     from mars_runtime.decoders.draft_model import DraftModel, DraftModels
     from mars_runtime.decoders.forward_costs import ForwardCosts
     from mars_runtime.engine.memory import Room
+    from mars_runtime.model.forward import CausalModel
     from mars_runtime.model.load import Checkpoint
 
 SMALL_PARAMETERS = 30_000_000

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 
-from mars_runtime.decoders.base import CausalModel, forbidden_ids
+from mars_runtime.decoders.base import forbidden_ids
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.model.forward import MaskGroup, SamplingMetadata
+from mars_runtime.model.forward import CausalModel, MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.threads import ladder

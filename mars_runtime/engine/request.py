@@ -11,8 +11,9 @@ from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.base import SettingsSource, Vocabulary
     from mars_runtime.decoders.forward_costs import ForwardCosts
+    from mars_runtime.model.forward import CausalModel
 
     Costs = ForwardCosts | None
     SoloDecode = Callable[[CausalModel, Vocabulary, SettingsSource, Costs], Iterator[Event]]

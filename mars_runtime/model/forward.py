@@ -23,33 +23,42 @@ from mars_runtime.settings import Metric
 from mars_runtime.transfers import to_device
 
 
-class LanguageModel(ABC):
-    """A causal language model on one device, with a forward in two parts."""
+class CausalModel(ABC):
+    """A causal language model on one device, as the decoders use it.
+
+    A forward has two parts: ``hidden`` runs the layers, then ``logits`` or ``read`` applies the
+    head to some of its slots.
+    """
 
     config: ModelConfig
+    device: torch.device
 
     @abstractmethod
-    def hidden(
-        self,
-        tokens: Tensor,
-        cache: Any,
-        branches: Branches | None = None,
-        part: Part | None = None,
-    ) -> Tensor:
+    def new_cache(self, rows: int, capacity: int) -> Any:
+        """Return an empty KV cache for ``rows`` rows of at most ``capacity`` tokens."""
+
+    @abstractmethod
+    def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
         """Run one forward of Q tokens for each of the first R rows of the cache, without head.
 
         tokens: [R, Q] int64; the keys and values of token q of row r are written into slot
             cache.cursors[r] + q. Without ``branches`` the token has that position and attends to
-            all slots up to its own. Cursors are not moved. part: the layers to run, by default all.
-            Returns [R, Q, hidden]. Raises ValueError if the cache is too short.
+            all slots up to its own. Cursors are not moved. Returns [R, Q, hidden]. Raises
+            ValueError if the cache is too short.
         """
 
     @abstractmethod
-    def logits(self, hidden: Tensor, head: Tensor | slice) -> Tensor:
+    def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
         """Return the logits of slots of a forward, [R, H, V] in the model's dtype.
 
         head: the slots: [R, H] int64, or a slice of Q.
         """
+
+    @abstractmethod
+    def read(
+        self, hidden: Any, head: Tensor | slice, sampling: SamplingMetadata
+    ) -> list[list[Proposal]]:
+        """Return the predictions at slots of a forward, for each row."""
 
     def forward(
         self,

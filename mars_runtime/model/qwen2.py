@@ -28,7 +28,7 @@ from mars_runtime.model.captured import Bucket, CapturedForward, GraphRecorder, 
 from mars_runtime.model.config import ModelConfig, take
 from mars_runtime.model.forward import (
     Branches,
-    LanguageModel,
+    CausalModel,
     Part,
     SamplingMetadata,
     chosen,
@@ -65,7 +65,7 @@ class Layer:
     down: Matrix
 
 
-class Qwen2(LanguageModel):
+class Qwen2(CausalModel):
     """A causal language model on one device.
 
     weights: named and shaped as in a transformers checkpoint; they are copied. is_int8: store the

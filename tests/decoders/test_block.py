@@ -6,25 +6,17 @@ import math
 from itertools import pairwise
 
 import pytest
-from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
+from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, steps_of, tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders import decode
 from mars_runtime.decoders.baselines import MAX_BATCH_SIZE, decode_batch
 from mars_runtime.events import IdleRow, Prefill, Step
 from mars_runtime.settings import DecodeSettings
-from tests import slow_twin
 
 IDS = Ids()
 SURE = DecodeSettings(tau=0.5, block_size=4, max_new_tokens=12)
-
-
-def counting(prefix):
-    """Counts 3, 4 ... 15, 3 ...; masks count on, all of it surely."""
-    last = max(i for i, token in enumerate(prefix) if token != IDS.mask_id)
-    return peaked(3 + (prefix[last] - 3 + len(prefix) - last) % 13, 30.0)
 
 
 def forgetful(prefix):
@@ -157,50 +149,6 @@ def test_any_batch(seed, lengths, cache_block, block_size, tau, limit, temperatu
         for before, after in pairwise(steps_of(events, row)):
             moved = after.cursor - before.cursor
             assert moved in (0, before.num_pending)
-
-
-@given(
-    seed=st.integers(0, 999),
-    length=st.integers(1, 9),
-    cache_block=st.integers(4, 20),
-    block_size=st.integers(1, 7),
-)
-def test_law_8_one_token_a_forward_is_the_same_everywhere(
-    seed, length, cache_block, block_size
-) -> None:
-    settings = DecodeSettings(tau=1.0, block_size=block_size, max_new_tokens=20)
-    script, prompts = foresight_script(seed), [[3 + seed % 13] * length, [5, 6, 7]]
-    by_block, _ = run(script, prompts, settings, cache_block)
-    others = [
-        list(decoder(ScriptedModel(script), IDS, prompts, lambda: settings))
-        for decoder in (decode, slow_twin.decode)
-    ]
-    for row in range(2):
-        ours = steps_of(by_block, row)
-        for events in others:
-            theirs = steps_of(events, row)
-            assert [step.accepted for step in ours] == [step.accepted for step in theirs]
-            for one, other in zip(ours, theirs, strict=True):
-                shared = min(len(one.proposals), len(other.proposals))
-                assert one.proposals[:shared] == other.proposals[:shared]
-
-
-@pytest.mark.parametrize("cache_block", [3, 257, 8.0, "8", True, None])
-def test_a_bad_cache_block_is_refused_at_once(cache_block) -> None:
-    with pytest.raises(DecodeError, match="whole number from 4 to 256"):
-        run(counting, [[3]], SURE, cache_block)
-
-
-def test_what_cannot_be_decoded_is_said_at_once() -> None:
-    model = ScriptedModel(counting)
-    with pytest.raises(DecodeError, match="lossless"):
-        decode_block(model, IDS, [[3]], lambda: DecodeSettings(lossless=True))
-    with pytest.raises(DecodeError, match="mask token"):
-        decode_block(model, Ids(mask_id=None), [[3]], lambda: SURE)
-    with pytest.raises(DecodeError, match="at least one prompt"):
-        decode_block(model, IDS, [], lambda: SURE)
-    with pytest.raises(DecodeError, match="no tokens"):
-        decode_block(model, IDS, [[3], []], lambda: SURE)
 
 
 def test_logits_that_are_no_numbers_name_their_row() -> None:

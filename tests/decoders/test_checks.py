@@ -81,13 +81,6 @@ def test_the_probability_is_that_of_the_plain_distribution() -> None:
         assert probability == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_ar_wrote_or_confirmed_has_nothing_to_check() -> None:
-    for settings in (replace(BOLD, method="ar"), replace(BOLD, lossless=True, tau=0.0)):
-        steps = list(checked_steps(foresight_script(5), [4, 5], settings))
-        assert len(steps) > 2
-        assert all(step.checks == () for step in steps)
-
-
 def test_tokens_taken_unseen_are_checked_when_the_next_step_is_another_method() -> None:
     script = foresight_script(1, eos_share=0.0)
     for then in (replace(BOLD, method="ar"), replace(BOLD, lossless=True)):

@@ -86,20 +86,8 @@ def test_the_gpu_writes_what_the_cpu_writes(fp32: Checkpoint, host: Checkpoint, 
     assert written(fp32, WAYS[name]) == written(host, WAYS[name])
 
 
-@pytest.mark.parametrize("settings", [LOSSLESS, EVERY_DRAFT], ids=["one group", "every draft"])
-def test_bf16_lossless_mostly_agrees_with_ar(
-    foreseeing_folder: Path, settings: DecodeSettings
-) -> None:
-    """Not always: rounding depends on the number of tokens fed, and bf16 logits tie."""
-    bf16 = load_checkpoint(str(foreseeing_folder), device="cuda", dtype="bf16")
-    pairs = zip(written(bf16, AR), written(bf16, settings), strict=True)
-    assert any(left == right for left, right in pairs)
-
-
 @pytest.mark.parametrize("name", WAYS)
-def test_a_step_waits_for_the_device_once(
-    fp32: Checkpoint, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_step_waits_for_the_device_once(fp32, monkeypatch, name) -> None:
     """The copy of the results is the one wait; any other one is an error here."""
     reads: list[int] = []
 

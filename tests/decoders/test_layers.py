@@ -4,7 +4,6 @@ itself, and against shallower models."""
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from helpers import Ids, steps_of
 from hypothesis import given
 from hypothesis import strategies as st
 from law_checkpoints import load, run, task_prompts
-from native_models import CONFIGS, MASK_ID, library_for, native_model, random_weights
+from native_models import MASK_ID, native_model
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.layers import NUM_STATES, look
@@ -186,34 +185,12 @@ def test_native_layers_one_by_one_are_the_forward_to_the_last_bit(
     assert torch.equal(parts.store, whole.store)
 
 
-def test_what_native_layers_leave_is_what_a_shallower_model_gives() -> None:
-    config, weights = CONFIGS["llama"], random_weights(CONFIGS["llama"], 4)
-    deep = native_model("llama")
-    shallow = NativeModel(replace(config, num_layers=1), weights, library_for("this processor"))
-    tokens = torch.arange(100).unsqueeze(0)  # more than a pass
-    wanted = shallow.hidden(tokens, shallow.new_cache(1, 128))
-    found = deep.hidden(tokens, deep.new_cache(1, 128), None, Part(range(1)))
-    assert torch.equal(found, wanted)
-
-
 def test_states_of_another_shape_are_refused() -> None:
     model = native_model("llama")
     tokens, cache_ = torch.tensor([[5, 6]]), model.new_cache(1, 8)
     for wrong in (None, torch.zeros(1, 3, model.config.hidden_size)):
         with pytest.raises(ValueError, match="states of the shape"):
             model.hidden(tokens, cache_, None, Part(range(1, 2), wrong))
-
-
-def test_an_adapter_is_seen_at_masks_alone() -> None:
-    ids, text = tuple(range(10, 40)), tuple(range(10, 50))
-    fed, vocabulary = Fed(ids, 28, (3,), text), Ids(size=150, mask_id=MASK_ID)
-    found, bare = (
-        drained(look(native_model("llama", has_adapter=each), vocabulary, fed))[0]
-        for each in (True, False)
-    )
-    assert found.columns[:2] == bare.columns[:2]
-    assert found.real == bare.real
-    assert found.columns[2:] != bare.columns[2:]
 
 
 def test_what_was_kept_need_not_be_read_again() -> None:
@@ -233,28 +210,31 @@ def test_what_was_kept_need_not_be_read_again() -> None:
     assert few < many
 
 
-def test_no_piece_is_longer_than_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in layers times tokens, and in states that the head reads."""
-    model, vocabulary = native_model("large"), Ids(size=150, mask_id=MASK_ID)
-    work: list[int] = []
-    hidden, read = NativeModel.hidden, NativeModel.read
+class Counted:
+    """A model that notes the work of each call: layers times tokens, or states of the head."""
 
-    def counted(self: Any, tokens: Any, cache_: Any, branches: Any = None, part: Any = None) -> Any:
-        work.append(tokens.numel() * len(part.layers))
-        return hidden(self, tokens, cache_, branches, part)
+    def __init__(self, model: NativeModel) -> None:
+        self._model, self.work = model, []
 
-    def reading(self: Any, states: Any, head: slice, *rest: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def hidden(self, tokens: Any, cache_: Any, branches: Any = None, part: Any = None) -> Any:
+        self.work.append(tokens.numel() * len(part.layers))
+        return self._model.hidden(tokens, cache_, branches, part)
+
+    def read(self, states: Any, head: slice, *rest: Any) -> Any:
         assert head.stop - head.start <= NUM_STATES
-        work.append(0)
-        return read(self, states, head, *rest)
+        self.work.append(0)
+        return self._model.read(states, head, *rest)
 
-    monkeypatch.setattr(NativeModel, "hidden", counted)
-    monkeypatch.setattr(NativeModel, "read", reading)
+
+def test_no_piece_is_longer_than_a_forward() -> None:
+    model, vocabulary = Counted(native_model("large")), Ids(size=150, mask_id=MASK_ID)
     ids = tuple(range(5, 105))
-    pieces = look(model, vocabulary, Fed(ids, 98, (6,), ids))
-    for _ in pieces:
-        assert len(work) == 1
-        assert work.pop() <= 2 * model.config.num_layers
+    for _ in look(model, vocabulary, Fed(ids, 98, (6,), ids)):
+        assert len(model.work) == 1
+        assert model.work.pop() <= 2 * model.config.num_layers
 
 
 @pytest.mark.parametrize(

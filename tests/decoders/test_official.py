@@ -64,20 +64,6 @@ def sampler_in(repository: Path) -> Any:
     return module.MARSCachedSampler
 
 
-def test_the_cache_is_cropped_to_a_length(random_folder: Path) -> None:
-    model = loader(load_checkpoint(str(random_folder), device="cpu"))()
-    tokens = torch.tensor([[5, 6, 9, 7, 8]])
-    with torch.inference_mode():
-        whole = model(tokens).logits
-        cache = Cached(model)(tokens, use_cache=True).past_key_values
-        cache.crop(9)
-        assert cache.get_seq_length() == 5
-        cache.crop(3)
-        assert cache.get_seq_length() == 3
-        again = model(tokens[:, 3:], past_key_values=cache, use_cache=True).logits
-    assert torch.allclose(again, whole[:, 3:], atol=1e-4)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif("MARS_OFFICIAL" not in os.environ, reason="MARS_OFFICIAL names no copy of it")
 def test_the_official_sampler_writes_what_we_write() -> None:

@@ -7,20 +7,19 @@ behind it, and a hole ends the test.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 
 import pytest
-from helpers import KEPT_BLOCK, Ids, ScriptedModel, foresight_script, steps_of
+from helpers import KEPT_BLOCK, Ids, ScriptedModel, foresight_script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_checkpoints import word_prompts
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.cache import BLOCK
-from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders import CursorBatch
 from mars_runtime.engine.memory import slot_bytes
-from mars_runtime.events import Prefill, RowStep
+from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
 from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
@@ -49,54 +48,8 @@ def finish(batch: CursorBatch, number: int = 0) -> list[RowStep]:
     return found
 
 
-def num_fed(model: ScriptedModel) -> int:
-    """Tokens of the prompts and answers that went through the model, since the last call."""
-    count = sum(len(row) for forward in model.forwards for row in forward)
-    model.forwards.clear()
-    return count
-
-
-class Counting(ScriptedModel):
-    """Prompts are read by forwards without head, which count too."""
-
-    def forward(self, tokens, cache, head, branches=None):  # type: ignore[no-untyped-def]
-        if head is None:
-            self.forwards.append(tokens.tolist())
-        return super().forward(tokens, cache, head, branches)
-
-
 def text_of(prompt: Sequence[int], steps: Sequence[RowStep]) -> list[int]:
     return [*prompt, *(token for step in steps for token in step.accepted)]
-
-
-def test_the_second_turn_feeds_only_what_is_new() -> None:
-    model = Counting(foresight_script(1, eos_share=0.0))
-    batch = batch_of(model, store_of())
-    first = [3 + place % 13 for place in range(21)]
-    assert batch.add(0, first, lambda: PLAIN) == 20
-    assert batch.num_reused(0) == 0
-    text = text_of(first, finish(batch))
-    assert num_fed(model) == len(first) + PLAIN.max_new_tokens - 1
-    prompt = [*text, 7, 8, 9]
-    assert batch.add(1, prompt, lambda: PLAIN) == len(prompt) - 1
-    kept = (len(text) - 1) // KEPT_BLOCK * KEPT_BLOCK  # the last token was never fed
-    assert batch.num_reused(1) == kept == 24
-    finish(batch, 1)
-    assert num_fed(model) == len(prompt) - kept + PLAIN.max_new_tokens - 1
-
-
-def test_a_prompt_that_is_kept_whole_feeds_its_last_token() -> None:
-    model = Counting(foresight_script(1, eos_share=0.0))
-    batch = batch_of(model, store_of())
-    prompt = [3 + place % 13 for place in range(2 * KEPT_BLOCK + 1)]
-    batch.add(0, prompt, lambda: PLAIN)
-    first = finish(batch)
-    num_fed(model)
-    batch.join(0, prompt, lambda: PLAIN)
-    assert batch.read(0) == 0
-    assert batch.num_reused(0) == 2 * KEPT_BLOCK
-    assert finish(batch) == first
-    assert num_fed(model) == 1 + PLAIN.max_new_tokens - 1
 
 
 SETTINGS = st.builds(
@@ -126,9 +79,7 @@ TURNS = st.lists(
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 99), num_blocks=st.sampled_from([0, 3, 9, 999]), turns=TURNS)
-def test_conversations_are_the_same_with_and_without(
-    seed: int, num_blocks: int, turns: list[tuple[int, list[int], DecodeSettings, int]]
-) -> None:
+def test_conversations_are_the_same_with_and_without(seed, num_blocks, turns) -> None:
     model = ScriptedModel(foresight_script(seed), max_positions=450)
     store = store_of(num_blocks)
     ours, plain = batch_of(model, store, 2), batch_of(model, None, 2)
@@ -148,31 +99,6 @@ def test_conversations_are_the_same_with_and_without(
         assert found[0] == found[1]
         texts[which] = text_of(prompt, found[1])
         assert store.num_bytes <= num_blocks
-
-
-def test_rows_beside_each_other_find_and_leave_what_is_theirs() -> None:
-    """Sixteen prompts of a few beginnings on three rows: every step is that of the row alone."""
-    model = ScriptedModel(foresight_script(5))
-    rng, store = random.Random(2), store_of(40)
-    beginnings = [[3 + rng.randrange(13) for _ in range(12)] for _ in range(3)]
-    prompts = [
-        [*rng.choice(beginnings)[: rng.randint(2, 12)], rng.randrange(3, 16)] for _ in range(16)
-    ]
-    ways = [DecodeSettings(tau=0.3, max_new_tokens=5 + number) for number in range(16)]
-    batch, found = batch_of(model, store, 3), {number: [] for number in range(16)}
-    waiting, num_reused = list(range(16)), 0
-    while waiting or batch.rows:
-        while waiting and len(batch.rows) < 3:
-            number = waiting.pop(0)
-            batch.add(number, prompts[number], lambda way=ways[number]: way)
-            num_reused += batch.num_reused(number)
-        for row in batch.step().rows:
-            found[row.row].append(row)
-    assert num_reused > 4 * KEPT_BLOCK
-    for number, prompt in enumerate(prompts):
-        alone = steps_of(decode(model, IDS, [prompt], lambda way=ways[number]: way))
-        assert [step.accepted for step in found[number]] == [step.accepted for step in alone]
-        assert [step.proposals for step in found[number]] == [step.proposals for step in alone]
 
 
 def test_what_is_stopped_while_it_is_read_leaves_nothing() -> None:
@@ -242,20 +168,6 @@ def test_a_store_that_cannot_copy_lets_the_row_go(caplog: pytest.LogCaptureFixtu
     assert batch.add(1, [3] * 9, lambda: PLAIN) == 8
     assert "MemoryError" in caplog.text
     assert "words" not in caplog.text
-
-
-def test_a_decoding_reuses_what_its_share_is_granted() -> None:
-    model, store = ScriptedModel(foresight_script(1, eos_share=0.0)), store_of()
-    prompt = [3 + place % 13 for place in range(15)]
-    plain = list(decode(model, IDS, [prompt], lambda: PLAIN, hit=PrefixHit(store, prompt)))
-    hit = PrefixHit(store, prompt)
-    assert hit.num_found == 12
-    for granted in (0, 8, 12):
-        hit.grant(granted)
-        found = list(decode(model, IDS, [prompt], lambda: PLAIN, hit=hit))
-        assert isinstance(found[0], Prefill)
-        assert (found[0].num_tokens, found[0].num_reused) == (14, granted)
-        assert found[1:] == plain[1:]
 
 
 def test_a_dense_model_writes_the_same_behind_a_kept_prefix(foreseeing: Checkpoint) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from helpers import Ids, ScriptedModel, foresight_script, peaked, steps_of, tokens_of
+from helpers import Ids, ScriptedModel, counting, foresight_script, peaked, steps_of, tokens_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.decoders.plan import NO_DRAFT
-from mars_runtime.settings import GROUPS, MASKED, DecodeSettings, Groups, Masked
+from mars_runtime.settings import GROUPS, MASKED, DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
@@ -22,12 +22,6 @@ IDS = Ids()
 AR_ENDS = DecodeSettings(
     "speculative", tau=0.5, block_size=3, max_new_tokens=12, masked="none", groups="every"
 )
-
-
-def counting(prefix: tuple[int, ...]) -> list[float]:
-    """Counts 3, 4 ... 15, 3 ...; masks count on, all of it surely."""
-    last = max(i for i, token in enumerate(prefix) if token != IDS.mask_id)
-    return peaked(3 + (prefix[last] - 3 + len(prefix) - last) % 13, 30.0)
 
 
 def stuttering(prefix: tuple[int, ...]) -> list[float]:
@@ -80,23 +74,6 @@ def test_the_draft_goes_on_behind_what_the_masks_of_the_target_propose() -> None
     assert step.drafts == (6, 7, 8, 9)
 
 
-@pytest.mark.parametrize("place", range(1, 7))
-@pytest.mark.parametrize("masked", MASKED)
-def test_nothing_comes_after_eos_wherever_it_stands(place: int, masked: Masked) -> None:
-    ids = Ids(eos_ids=frozenset({4 + place}))
-    settings = replace(AR_ENDS, masked=masked, max_new_tokens=50)
-    events = run(counting, settings, ids=ids)
-    assert tokens_of(events) == [list(range(5, 5 + place))]
-    assert steps_of(events)[-1].stop == "eos"
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 7])
-def test_the_limit_is_met_exactly(limit: int) -> None:
-    for masked in MASKED:
-        settings = replace(AR_ENDS, max_new_tokens=limit, masked=masked, block_size=16)
-        assert len(tokens_of(run(counting, settings))[0]) == limit
-
-
 @settings(max_examples=40)
 @given(
     seeds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
@@ -106,26 +83,12 @@ def test_the_limit_is_met_exactly(limit: int) -> None:
     tau=st.sampled_from([0.0, 0.3, 0.9]),
     lookup=st.booleans(),
 )
-def test_whoever_drafts_the_text_is_ar(
-    seeds: tuple[int, int],
-    masked: Masked,
-    groups: Groups,
-    block_size: int,
-    tau: float,
-    lookup: bool,
-) -> None:
+def test_whoever_drafts_the_text_is_ar(seeds, masked, groups, block_size, tau, lookup) -> None:
     prompts = [[3, 4, 5], [9], [7, 3, 8, 8, 4]]
-    now = DecodeSettings(
-        "speculative",
-        tau=tau,
-        block_size=block_size,
-        groups=groups,
-        masked=masked,
-        lookup=lookup,
-        max_new_tokens=24,
-    )
-    target, draft = (foresight_script(seed) for seed in seeds)
     plain = DecodeSettings("ar", max_new_tokens=24)
+    masks = {"masked": masked, "groups": groups, "lookup": lookup}
+    now = replace(plain, method="speculative", tau=tau, block_size=block_size, **masks)
+    target, draft = (foresight_script(seed) for seed in seeds)
     wanted = tokens_of(decode(ScriptedModel(target), IDS, prompts, lambda: plain), 3)
     assert tokens_of(run(target, now, prompts, draft), 3) == wanted
 

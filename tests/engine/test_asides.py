@@ -14,7 +14,7 @@ import pytest
 from scripted import Script, eventually, request, steps
 
 from mars_runtime.engine import Engine, EngineBusy, EngineError, RequestError
-from mars_runtime.engine.asides import MAX_OF_ONE, MAX_WAITING, SHARE, Aside, Asides
+from mars_runtime.engine.asides import MAX_OF_ONE, MAX_WAITING, SHARE
 from mars_runtime.layers import Fed, Layers
 
 FED = Fed((1,), 0, (0,), (1,))
@@ -41,10 +41,6 @@ class LookingScript(Script):
                 raise self.fault
             yield
         return FOUND
-
-
-def waiting(owner: str = "") -> Aside:
-    return Aside(owner, iter(()))  # type: ignore[arg-type]
 
 
 def test_where_nobody_decodes_all_pieces_follow_at_once() -> None:
@@ -96,7 +92,6 @@ def test_what_nobody_waits_for_any_more_is_not_done() -> None:
         engine.submit(request())
         left = engine.look(FED)
         assert left.cancel()
-        assert script.gate is not None
         script.gate.set()
         assert engine.look(FED).result(20) is FOUND
         assert script.forwards.count(("piece",)) == 5  # type: ignore[arg-type]
@@ -130,18 +125,5 @@ def test_few_of_one_owner_and_few_in_all_wait() -> None:
             engine.look(FED, "b")
         found[0].cancel()
         found.append(engine.look(FED, "a"))
-        assert script.start is not None
         script.start.set()
         assert [each.result(20) for each in found[1:]] == [FOUND] * MAX_WAITING
-
-
-def test_a_piece_is_due_once_it_has_rested() -> None:
-    asides = Asides()
-    assert not asides
-    assert asides.next(0.0, is_free=True) is None
-    asides.add(first := waiting())
-    assert asides.next(0.0, is_free=False) is first
-    asides.rest(1.0, 10.0)
-    assert asides.next(10.0, is_free=True) is first
-    assert asides.next(9.0 + 1.0 / SHARE - 0.1, is_free=False) is None
-    assert asides.next(9.0 + 1.0 / SHARE, is_free=False) is first

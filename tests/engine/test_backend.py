@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -17,14 +15,16 @@ from mars_runtime import folds
 from mars_runtime.cache import BlockKVCache
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, RequestError, backend
-from mars_runtime.engine.backend import CheckpointBackend, as_backend, num_threads, sentence
-from mars_runtime.engine.costs import MANY, _rising
+from mars_runtime.engine.backend import Backend, CheckpointBackend, num_threads
+from mars_runtime.engine.costs import MANY
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.memory import Room, room_for
+from mars_runtime.event_stream import EventStream
 from mars_runtime.events import End, Event, Prefill
 from mars_runtime.machine import device_name, versions
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.settings import MAX_FED, DecodeSettings
+from tests.engine.scripted import Script, scripted_step
 from tests.native_models import native_model
 from tests.tiny_checkpoint import write_checkpoint
 
@@ -51,28 +51,6 @@ def without_seconds(events: tuple[Event, ...] | list[Event]) -> list[Event]:
     return [replace(event, seconds=0.0) for event in own]
 
 
-def outlines(events: tuple[Event, ...] | list[Event]) -> list[tuple[object, ...]]:
-    """What each step decided, apart from how it was fed: company may ask for more masks."""
-    return [
-        (step.start, [slot.token for slot in step.proposals], step.accepted, step.stop)
-        for step, _ in folds.row_steps(events)
-    ]
-
-
-def test_a_run_in_company_equals_the_run_alone(checkpoint: Checkpoint) -> None:
-    asked = [(prompt(checkpoint, text), s) for text in ("Hello", "345 <") for s in (AR, MARS)]
-    with Engine(checkpoint, max_runs=4) as engine:
-        runs = [engine.submit(Request(ids, settings)) for ids, settings in asked]
-        assert all(run.wait(120) for run in runs)
-    for (ids, settings), run in zip(asked, runs, strict=True):
-        alone = list(
-            decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda now=settings: now)
-        )
-        assert without_seconds(run.events_since(0)[:1]) == without_seconds(alone[:1])
-        assert outlines(run.events_since(0)) == outlines(alone)
-        assert folds.decode_seconds(run.events_since(0)) > 0
-
-
 def test_one_run_by_itself_is_the_decoder_to_the_last_bit(checkpoint: Checkpoint) -> None:
     ids = prompt(checkpoint)
     with Engine(checkpoint) as engine:
@@ -80,40 +58,6 @@ def test_one_run_by_itself_is_the_decoder_to_the_last_bit(checkpoint: Checkpoint
             found = list(engine.submit(Request(ids, settings)))
             alone = decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda now=settings: now)
             assert without_seconds(found) == without_seconds(list(alone))
-
-
-def test_a_race_of_lossless_and_ar_ends_in_the_same_tokens(checkpoint: Checkpoint) -> None:
-    ids = prompt(checkpoint)
-    with Engine(checkpoint) as engine:
-        lossless, ar = engine.race([Request(ids, LOSSLESS), Request(ids, AR)])
-        assert lossless.wait(120)
-        assert ar.wait(120)
-    assert folds.first_divergence(lossless.events_since(0), ar.events_since(0)) is None
-    assert folds.accepted_tokens(ar.events_since(0)) == folds.accepted_tokens(
-        lossless.events_since(0)
-    )
-
-
-def test_settings_and_method_may_change_in_mid_run(checkpoint: Checkpoint) -> None:
-    """Law 5 on the engine: earlier steps are those of the first settings alone."""
-    ids = prompt(checkpoint)
-    with Engine(checkpoint) as engine:
-        run = engine.submit(Request(ids, MARS), pace=20.0)
-        alone = engine.submit(Request(ids, MARS))
-        for settings in (LOSSLESS, AR, replace(MARS, tau=1.0, block_size=8)):
-            seen = len(run.events_since(0))
-            while len(run.events_since(0)) < seen + 3 and not run.is_finished:
-                run.wait(0.002)
-            run.settings = settings
-        run.pace = 0
-        assert run.wait(120)
-        assert alone.wait(120)
-    steps = [step for step, _ in folds.row_steps(run.events_since(0))]
-    count = sum(step.settings == MARS for step in steps)
-    assert count
-    assert {step.settings for step in steps[:count]} == {MARS}
-    assert outlines(run.events_since(0))[:count] == outlines(alone.events_since(0))[:count]
-    assert folds.end(run.events_since(0)) in (End("limit"), End("eos"))
 
 
 def test_what_does_not_fit_is_refused_at_once(checkpoint: Checkpoint) -> None:
@@ -125,9 +69,7 @@ def test_what_does_not_fit_is_refused_at_once(checkpoint: Checkpoint) -> None:
     backend.check(Request([1] * (room - 40), AR))
 
 
-def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(
-    checkpoint: Checkpoint,
-) -> None:
+def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(checkpoint) -> None:
     model = checkpoint.model
     a_token = BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.dtype)
     whole = model.config.max_positions
@@ -145,10 +87,9 @@ def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(
         assert all(folds.end(list(run)) in (End("limit"), End("eos")) for run in runs)
 
 
-def test_a_small_models_one_thread_is_not_another_models(
-    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_models_one_thread_is_not_another_models(checkpoint, monkeypatch) -> None:
     """The page opens on mars-tiny while the chat model, loaded beside it later, is fetched."""
+    assert num_threads(checkpoint) == 1
     torch.set_num_threads(2)
     monkeypatch.setattr(backend, "_default_threads", cache(backend._default_threads.__wrapped__))
     with Engine(checkpoint) as engine:
@@ -161,12 +102,18 @@ def test_a_small_models_one_thread_is_not_another_models(
     torch.set_num_threads(1)
 
 
-def test_prepare_sets_one_thread_for_a_small_model(checkpoint: Checkpoint) -> None:
-    assert num_threads(checkpoint) == 1
-    with Engine(checkpoint) as engine:
-        run = engine.submit(Request(prompt(checkpoint), AR))
-        assert run.wait(120)
-    assert isinstance(as_backend(checkpoint), CheckpointBackend)
+def test_a_native_model_has_all_threads_and_pytorch_beside_it_one(monkeypatch) -> None:
+    monkeypatch.setattr(backend, "_default_threads", lambda: 2)
+    model = native_model("large")
+    found = CheckpointBackend(
+        SimpleNamespace(name="large", model=model, block_size=4), 2**24, keeps=False
+    )  # type: ignore[arg-type]
+    monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
+    with ThreadPoolExecutor(1) as worker:
+        worker.submit(found._set_threads).result()
+        assert worker.submit(torch.get_num_threads).result() == 1
+    assert model.most_threads == 2
+    model.ceiling = None
 
 
 def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: Checkpoint) -> None:
@@ -176,7 +123,6 @@ def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: 
         request = Request(prompt(checkpoint), auto)
         run = engine.submit(request)
         assert run.wait(120)
-    assert costs is not None
     curve = costs.rho[1]
     assert len(curve) == max(2 * checkpoint.block_size - 1, MANY[-1])
     assert curve[0] == 1.0
@@ -184,33 +130,6 @@ def test_the_engine_measures_what_forwards_cost_and_chooses_b_by_it(checkpoint: 
     assert run.events_since(0)[-1].reason in ("eos", "limit")
     header = make_header(checkpoint, "x", request, costs=costs)
     assert header.rho == costs.rho
-
-
-def test_lengths_between_those_that_were_timed_lie_on_a_line() -> None:
-    assert _rising({1: 1.0, 2: 1.5, 5: 3.0, 7: 2.0}) == (1.0, 1.5, 2.0, 2.5, 3.0, 3.0, 3.0)
-
-
-def test_cycles_of_submit_and_cancel_leave_no_tensors_behind(checkpoint: Checkpoint) -> None:
-    long = replace(MARS, max_new_tokens=400)
-    ids = prompt(checkpoint)
-
-    def num_tensors() -> int:
-        gc.collect()
-        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
-
-    with Engine(checkpoint) as engine:
-        runs = []
-        for cycle in range(30):
-            run = engine.submit(Request(ids, long), pace=float(cycle % 3))
-            run.wait(0.001 * (cycle % 5))
-            run.cancel()
-            assert run.wait(120)
-            runs.append(run)
-            if cycle == 5:
-                tensors, threads = num_tensors(), threading.active_count()
-        assert num_tensors() <= tensors + 8  # a model may keep a few; a leak would be a cache a run
-        assert threading.active_count() == threads
-        assert all(isinstance(run.events_since(0)[-1], End) for run in runs)
 
 
 def test_header_says_on_what_the_figures_were_measured(checkpoint: Checkpoint) -> None:
@@ -226,32 +145,30 @@ def test_header_says_on_what_the_figures_were_measured(checkpoint: Checkpoint) -
     assert f'version = "{versions()["mars-live"]}"' in project
 
 
-def test_sentences() -> None:
-    assert sentence(RequestError("Shorten it.")) == "Shorten it."
-    assert "secret" not in sentence(ValueError("secret"))
-    assert sentence(torch.OutOfMemoryError("x")).startswith("The device ran out of memory")
+STEP = scripted_step(0, 1, DecodeSettings(), "limit")
 
 
-def test_a_solo_run_decodes_any_batch_on_the_model_of_the_engine(checkpoint: Checkpoint) -> None:
-    prompts = [prompt(checkpoint), prompt(checkpoint, "Hello")]
-    with Engine(checkpoint) as engine:
-        run = engine.solo(lambda *parts: decode(*parts[:2], prompts, parts[2]), MARS)
-        assert run.wait(120)
-    alone = list(decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: MARS))
-    assert without_seconds(run.events_since(0)) == without_seconds(alone)
+def test_a_plain_iterator_is_a_stream_without_checks_and_prefix() -> None:
+    stream = EventStream.of(iter([Prefill(1), STEP]))
+    assert stream.hit is None
+    assert list(stream) == [Prefill(1), STEP]
+    assert stream.checked(STEP) is STEP
+    stream.close()
+    assert EventStream.of(stream) is stream
 
 
-def test_a_native_model_has_all_threads_and_pytorch_beside_it_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(backend, "_default_threads", lambda: 2)
-    model = native_model("large")
-    found = CheckpointBackend(
-        SimpleNamespace(name="large", model=model, block_size=4), 2**24, keeps=False
-    )  # type: ignore[arg-type]
-    monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
-    with ThreadPoolExecutor(1) as worker:
-        worker.submit(found._set_threads).result()
-        assert worker.submit(torch.get_num_threads).result() == 1
-    assert model.most_threads == 2
-    model.ceiling = None
+def test_closing_a_stream_closes_its_generator() -> None:
+    events = (event for event in (Prefill(1), STEP))
+    stream = EventStream.of(events)
+    next(stream)
+    stream.close()
+    assert list(events) == []
+
+
+def test_a_backend_that_lacks_a_method_is_rejected_when_it_is_made() -> None:
+    class Unfinished(Script):
+        synchronize = Backend.synchronize
+
+    with pytest.raises(TypeError, match="synchronize"):
+        Unfinished()
+    assert Script().costs is None

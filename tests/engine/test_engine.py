@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mars_runtime import folds
-from mars_runtime.engine import Engine, EngineBusy, Run
+from mars_runtime.engine import Engine, EngineBusy
 from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE
 from mars_runtime.events import End, Prefill, Step
 from mars_runtime.settings import SettingsError
@@ -41,14 +41,6 @@ def test_a_run_from_prefill_to_end() -> None:
     assert run.is_finished
     assert run.place == 0
     assert len(script.threads) == 1
-
-
-def test_two_runs_interleave_and_never_see_each_others_events() -> None:
-    with Engine(Script()) as engine:
-        runs = [engine.submit(request(token, 300)) for token in (1, 2, 3)]
-        assert all(run.wait(120) for run in runs)
-    for token, run in zip((1, 2, 3), runs, strict=True):
-        assert folds.accepted_tokens(run.events_since(0)) == [token] * 300
 
 
 def test_plain_runs_share_every_forward_and_races_none() -> None:
@@ -144,27 +136,6 @@ def test_slow_motion_shares_forwards_when_it_does_not_rest() -> None:
     assert script.forwards.count((2,)) > together
 
 
-def test_a_race_keeps_the_clocks_together() -> None:
-    script = Script(seconds={1: 0.001, 2: 0.005})
-    gaps: list[float] = []
-    runs: list[Run] = []
-
-    def look() -> None:
-        """Called by the worker between forwards, so that both clocks are of one moment."""
-        if runs and not any(run.is_finished for run in runs):
-            gaps.append(abs(runs[0].clock - runs[1].clock))
-
-    script.synchronize = look  # type: ignore[method-assign]
-    with Engine(script) as engine:
-        runs += engine.race([request(1, FOREVER), request(2, 40)])
-        assert runs[1].wait(120)
-        runs[0].cancel()
-    assert len(gaps) > 40
-    longest = max(step.seconds for run in runs for step in steps(run))
-    assert max(gaps) <= longest + 1e-9
-    assert len(steps(runs[0])) > len(steps(runs[1]))
-
-
 def test_rests_are_outside_every_clock_and_others_work_meanwhile() -> None:
     script = Script(seconds={1: 0.01, 2: 0.001})
     with Engine(script) as engine:
@@ -180,37 +151,11 @@ def test_rests_are_outside_every_clock_and_others_work_meanwhile() -> None:
     assert slow.pace == 9.0
 
 
-def test_pace_of_a_resting_run_acts_at_once() -> None:
-    script = Script(seconds={1: 0.005})
-    with Engine(script) as engine:
-        run = engine.submit(request(1, 5), pace=10_000.0)
-        assert eventually(lambda: len(steps(run)) == 1)
-        run.pace = 0.0
-        assert run.wait(120)
-
-
-def test_new_settings_act_on_later_steps_only() -> None:
-    script = Script(gate=threading.Event())
-    with Engine(script) as engine:
-        run = engine.submit(request(1, 100))
-        assert eventually(lambda: len(run.events_since(0)) == 1)
-        script.gate.set()
-        assert eventually(lambda: len(steps(run)) > 3)
-        bolder = replace(run.settings, tau=0.5)
-        seen = len(steps(run))
-        run.settings = bolder
-        run.wait(120)
-    taus = [step.rows[0].settings.tau for step in steps(run)]
-    first = taus.index(0.5) if 0.5 in taus else len(taus)
-    assert first >= seen or taus[seen:] == []
-    assert taus == [0.95] * first + [0.5] * (len(taus) - first)
-
-
 def test_settings_act_on_the_very_next_forward() -> None:
     """In slow motion there is time to move a slider between two given forwards."""
     with Engine(Script(seconds={1: 0.001})) as engine:
         run = engine.submit(request(1, 4), pace=10_000.0)
-        assert eventually(lambda: isinstance(run.events_since(0)[-1:], tuple) and bool(steps(run)))
+        assert eventually(lambda: len(steps(run)) == 1)
         run.settings = replace(run.settings, tau=0.25)
         run.pace = 0.0
         assert run.wait(120)
@@ -271,6 +216,5 @@ def test_deadline_counts_work_rest_and_waiting() -> None:
         for run in (working, resting, waiting):
             assert run.wait(120)
             end = last(run)
-            assert isinstance(end, End)
             assert (end.reason, end.message[-1]) == ("deadline", ".")
     assert len(waiting.events_since(0)) == 1

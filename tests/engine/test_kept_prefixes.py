@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +10,12 @@ import pytest
 from mars_runtime import folds
 from mars_runtime.cache import BLOCK
 from mars_runtime.decoders import decode
-from mars_runtime.engine import Engine, Request, Run
+from mars_runtime.engine import Engine, Request, Run, Solo
 from mars_runtime.engine.backend import CheckpointBackend
-from mars_runtime.engine.memory import KEPT_SHARE, room_for, slot_bytes
+from mars_runtime.engine.memory import KEPT_SHARE, Room, room_for, slot_bytes
 from mars_runtime.events import Event, Prefill
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.prefix_cache import BlockPrefixCache
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings("ar", max_new_tokens=12)
@@ -79,7 +77,6 @@ def prompt_of(length: int, seed: int = 0) -> list[int]:
 
 def prefill(run: Run) -> Prefill:
     first = run.events_since(0)[0]
-    assert isinstance(first, Prefill)
     return first
 
 
@@ -95,9 +92,7 @@ def alone(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) ->
     return folds.accepted_tokens(events)
 
 
-def test_the_second_turn_computes_only_what_is_new(
-    engine: Engine, backend: Counting, checkpoint: Checkpoint
-) -> None:
+def test_the_second_turn_computes_only_what_is_new(engine, backend, checkpoint) -> None:
     text, num_final = prompt_of(90), 0
     for turn in range(4):
         run = engine.submit(Request(text, AR))
@@ -111,9 +106,7 @@ def test_the_second_turn_computes_only_what_is_new(
         text = [*text, *tokens, *prompt_of(9, turn)]
 
 
-def test_the_lanes_of_a_race_reuse_the_same(
-    engine: Engine, backend: Counting, checkpoint: Checkpoint
-) -> None:
+def test_the_lanes_of_a_race_reuse_the_same(engine, backend, checkpoint) -> None:
     text = prompt_of(90)
     runs = engine.race([Request(text, LOSSLESS), Request(text, AR)])
     first = finished(runs)
@@ -139,35 +132,24 @@ def test_no_lane_is_spared_more_than_another(engine: Engine) -> None:
     assert [prefill(run).num_reused for run in runs] == [0, 0]
 
 
-def test_what_is_timed_by_itself_reuses_nothing(engine: Engine, backend: Counting) -> None:
+def test_what_is_timed_by_itself_or_asks_so_is_read_whole(engine, backend) -> None:
     text = prompt_of(90)
     finished([engine.submit(Request(text, AR))])
     backend.fed()
-    run = engine.submit(Request(text, AR), is_alone=True)
-    solo = engine.solo(lambda *parts: decode(*parts[:2], [text], parts[2]), AR)
-    finished([run, solo])
-    assert prefill(run).num_reused == prefill(solo).num_reused == 0
-    assert backend.fed() == 2 * 89
-
-
-def test_a_race_with_a_solo_reuses_nothing(engine: Engine) -> None:
-    from mars_runtime.engine import Solo
-
-    text = prompt_of(90)
-    finished([engine.submit(Request(text, AR))])
     solo = Solo(lambda *parts: decode(*parts[:2], [text], parts[2]), AR)
-    runs = engine.race([Request(text, AR), solo])
+    whole = Request(text, AR, reuses=False)
+    runs = [
+        engine.submit(Request(text, AR), is_alone=True),
+        engine.submit(whole),
+        *engine.race([whole, Request(text, AR)]),
+        *engine.race([Request(text, AR), solo]),
+    ]
     finished(runs)
-    assert [prefill(run).num_reused for run in runs] == [0, 0]
-
-
-def test_visitors_beside_each_other_get_their_own_words(
-    engine: Engine, checkpoint: Checkpoint
-) -> None:
-    prompts = [[*prompt_of(70), *prompt_of(5 + 3 * number, number)] for number in range(6)]
-    runs = [engine.submit(Request(prompt, LOSSLESS)) for prompt in prompts]
-    assert finished(runs) == [alone(checkpoint, prompt, AR) for prompt in prompts]
-    assert max(prefill(run).num_reused for run in runs) == 64
+    assert {prefill(run).num_reused for run in runs} == {0}
+    assert backend.fed() == len(runs) * 89
+    again = engine.submit(Request(text, AR))
+    finished([again])
+    assert prefill(again).num_reused > 0
 
 
 def test_warming_up_leaves_nothing(engine: Engine) -> None:
@@ -185,8 +167,6 @@ def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(
     assert failed.wait(120)
     assert folds.end(failed.events_since(0)).reason == "error"  # type: ignore[union-attr]
     backend.fails_at = -1
-    assert backend._store is not None
-    assert backend._store.num_bytes == 0
     stopped = engine.submit(Request(long, AR), pace=50.0)
     stopped.cancel()
     assert stopped.wait(120)
@@ -194,60 +174,12 @@ def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(
     assert finished([again]) == [alone(checkpoint, long, AR)]
 
 
-def test_it_can_be_switched_off(checkpoint: Checkpoint) -> None:
-    backend = Counting(checkpoint, keeps=False)
-    text = prompt_of(90)
-    try:
-        with Engine(backend) as engine:
-            runs = []
-            for _ in range(2):
-                runs.append(engine.submit(Request(text, AR)))
-                finished(runs)
-    finally:
-        checkpoint.model.forward = backend._forward  # type: ignore[method-assign]
-    assert [prefill(run).num_reused for run in runs] == [0, 0]
-
-
 def test_what_is_kept_takes_a_share_of_the_memory_and_no_more(checkpoint: Checkpoint) -> None:
     num_bytes = 3000 * slot_bytes(checkpoint.model)
-    with_store = CheckpointBackend(checkpoint, num_bytes)
-    without = CheckpointBackend(checkpoint, num_bytes, keeps=False)
-    assert with_store._store is not None
-    assert with_store._store.most_bytes == int(num_bytes * KEPT_SHARE)
-    left = num_bytes - with_store._store.most_bytes
-    with_store.reserve(8)
-    without.reserve(8)
-    assert with_store._room == room_for(checkpoint.model, 8, left)
-    assert without._room == room_for(checkpoint.model, 8, num_bytes)
+    kept = int(num_bytes * KEPT_SHARE)
+    for keeps, left in ((True, num_bytes - kept), (False, num_bytes)):
+        backend = CheckpointBackend(checkpoint, num_bytes, keeps=keeps)
+        room = room_for(checkpoint.model, 8, left)
+        assert Room(backend.reserve(8), backend.capacity) == room
     a_block = BLOCK * slot_bytes(checkpoint.model)
     assert checkpoint.model.new_cache(1, BLOCK).block(0, 0).nbytes == a_block
-
-
-def test_the_oldest_make_room(checkpoint: Checkpoint) -> None:
-    backend = Counting(checkpoint)
-    backend._store = small = BlockPrefixCache(BLOCK, 1, 3)
-    try:
-        with Engine(backend) as engine:
-            found = []
-            for seed in (1, 2, 1, 1):
-                run = engine.submit(Request(prompt_of(90, seed), replace(AR, max_new_tokens=2)))
-                finished([run])
-                assert small.num_bytes <= 3
-                found.append(prefill(run).num_reused)
-            assert found == [0, 0, 32, 64]
-    finally:
-        checkpoint.model.forward = backend._forward  # type: ignore[method-assign]
-
-
-def test_who_asks_so_reads_a_prompt_whole_alone_and_in_a_race(
-    engine: Engine, backend: Counting
-) -> None:
-    text = prompt_of(90)
-    finished([engine.submit(Request(text, AR))])
-    anew = Request(text, AR, reuses=False)
-    runs = [engine.submit(anew), *engine.race([anew, Request(text, AR)])]
-    finished(runs)
-    assert [prefill(run).num_reused for run in runs] == [0, 0, 0]
-    again = engine.submit(Request(text, AR))
-    finished([again])
-    assert prefill(again).num_reused > 0

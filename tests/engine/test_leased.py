@@ -6,20 +6,22 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
+from multiprocessing.sharedctypes import RawValue
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mars_runtime.decoders.baselines import decode_batch
-from mars_runtime.engine import Engine, EngineBusy, EngineError, Request, RequestError, Solo
+from mars_runtime.engine import Engine, EngineBusy, EngineError, Request, RequestError
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.leased.engine import LeasedEngine
 from mars_runtime.engine.leased.worker import (
-    SLOT_BYTES,
     Call,
+    Lease,
     LeaseError,
     News,
     Reader,
@@ -28,19 +30,71 @@ from mars_runtime.engine.leased.worker import (
     Worker,
     open_checkpoint,
 )
-from mars_runtime.engine.request import Asked
 from mars_runtime.events import End, Event, Prefill, Step
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ABORTED, ForkedWorkers
-from tests.engine.leased_setting import FOREVER_LONG, Setting, begun, setting
-from tests.engine.scripted import FOREVER, eventually, last, request, steps
+from tests.engine.scripted import FOREVER, Script, eventually, last, request, steps
 
 if TYPE_CHECKING:
-    from mars_runtime.decoders.base import CausalModel, SettingsSource, Vocabulary
+    from mars_runtime.decoders.base import SettingsSource, Vocabulary
     from mars_runtime.engine.base import BaseEngine
     from mars_runtime.engine.run import Run
+    from mars_runtime.model.forward import CausalModel
     from mars_runtime.model.load import Checkpoint
+
+
+FORWARD = 0.005
+FOREVER_LONG = request(1, FOREVER)
+
+
+class Counted(Script):
+    """A scripted backend whose forwards the tests can count from outside its process."""
+
+    def __init__(self, counter: Any, **changes: Any) -> None:
+        super().__init__(**changes)
+        self.counter = counter
+
+    def _forward(self, rows: list[Any]) -> Step:
+        self.counter.value += 1
+        return super()._forward(rows)
+
+
+class Setting:
+    """An engine, its processes and the number of forwards that they have done."""
+
+    def __init__(self, seconds: float = FORWARD, num: int = 3, **kinds: Any) -> None:
+        self.num_forwards = RawValue("q", 0)
+        slots = SharedMemory(8)
+
+        def open_backend(name: str, costs: object) -> Script:
+            every = dict.fromkeys(range(100), seconds)
+            return Counted(self.num_forwards, seconds=every, fails_at={66: 3})
+
+        self.workers = ForkedWorkers(Worker(slots, open_backend).decode, num, **kinds)
+        self.slots = slots
+        self.opened: list[LeasedEngine] = []
+        self.engine = self.open(self.workers.lease)
+
+    def open(self, lease: Lease, **caps: int) -> LeasedEngine:
+        engine = LeasedEngine("scripted", lease, self.slots, lambda asked: None, 5000, **caps)
+        self.opened.append(engine)
+        return engine
+
+
+@contextmanager
+def setting(**kinds: Any) -> Iterator[Setting]:
+    made = Setting(**kinds)
+    try:
+        yield made
+    finally:
+        for engine in made.opened:
+            engine.close()
+        made.workers.end()
+
+
+def begun(run: Run) -> bool:
+    return len(steps(run)) > 2
 
 
 @pytest.fixture
@@ -56,19 +110,8 @@ def test_a_run_is_decoded_in_another_process_to_its_end(lent: Setting) -> None:
     assert events[-1] == End("limit")
     assert run.clock == pytest.approx(sum(getattr(event, "seconds", 0.0) for event in events))
     assert lent.num_forwards.value == 20
-
-
-@pytest.mark.timed
-def test_a_moved_slider_is_seen_in_mid_run_within_three_tenths_of_a_second(lent: Setting) -> None:
-    run = lent.engine.submit(FOREVER_LONG)
-    assert eventually(lambda: begun(run))
-    for tau in (0.5, 0.25, 0.75):
-        run.settings = replace(run.settings, tau=tau)
-        moved = time.monotonic()
-        assert eventually(lambda now=tau: steps(run)[-1].rows[0].settings.tau == now, 5)
-        assert time.monotonic() - moved < 0.3
-    assert not run.is_finished
-    run.cancel()
+    for _ in range(12):  # more often than there are slots for settings
+        assert list(lent.engine.submit(request(1, 2)))[-1] == End("limit")
 
 
 def test_a_moved_slider_acts_on_the_next_forward(lent: Setting) -> None:
@@ -104,27 +147,20 @@ def test_stop_of_one_lane_leaves_the_other_going(lent: Setting) -> None:
     assert eventually(lambda: begun(one))
     one.cancel()
     assert other.wait(60)
-    assert last(one) == End("cancelled")
-    assert last(other) == End("limit")
+    assert [last(one), last(other)] == [End("cancelled"), End("limit")]
 
 
-def test_slow_motion_begins_and_ends_in_mid_run(lent: Setting) -> None:
-    run = lent.engine.submit(FOREVER_LONG, pace=2000.0)
+def test_slow_motion_is_left_and_stopped_at_once(lent: Setting) -> None:
+    run = lent.engine.submit(FOREVER_LONG, pace=10_000.0)
     assert eventually(lambda: lent.num_forwards.value == 1)
-    time.sleep(0.2)
-    assert lent.num_forwards.value == 1
     run.pace = 0.0
     assert eventually(lambda: begun(run))
     run.cancel()
-    assert run.wait(5)
-
-
-def test_a_run_in_slow_motion_stops_at_once(lent: Setting) -> None:
-    run = lent.engine.submit(FOREVER_LONG, pace=10_000.0)
-    assert eventually(lambda: lent.num_forwards.value == 1)
-    run.cancel()
+    slow = lent.engine.submit(FOREVER_LONG, pace=10_000.0)
+    assert eventually(lambda: len(steps(slow)) == 1)
+    slow.cancel()
     assert eventually(lambda: not lent.workers.busy, 10)
-    assert lent.num_forwards.value == 1
+    assert len(steps(slow)) == 1
 
 
 @pytest.mark.parametrize("is_fresh", [False, True])
@@ -156,46 +192,40 @@ def test_a_process_that_is_killed_ends_each_of_its_lanes_once(lent: Setting) -> 
     assert [list(lane)[-1] for lane in again] == [End("limit")] * 3
 
 
-def test_a_refusal_is_a_sentence_and_the_next_run_works(lent: Setting) -> None:
-    refusals = iter(["You have used up your quota: try again in 2:00:00."])
+REFUSAL = "You have used up your quota: try again in 2:00:00."
+SECRET = "secret words of the prompt"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(LeaseError(REFUSAL), REFUSAL), (ZeroDivisionError(SECRET), "run it again")]
+)
+def test_what_a_lease_raises_is_a_sentence_and_the_next_run_works(
+    lent: Setting, caplog: Any, error: Exception, said: str
+) -> None:
+    errors = [error]
 
     def lease(call: Call) -> Generator[News, None, None]:
-        for sentence in refusals:
-            raise LeaseError(sentence)
+        if errors:
+            raise errors.pop()
         yield from lent.workers.lease(call)
 
     engine = lent.open(lease)
-    refused = list(engine.submit(request(1)))
-    assert refused == [End("error", "You have used up your quota: try again in 2:00:00.")]
+    (end,) = engine.submit(request(1))
+    assert end.reason == "error"
+    assert said in end.message
+    assert SECRET not in end.message + caplog.text
+    assert ("ZeroDivisionError" in caplog.text) == isinstance(error, ZeroDivisionError)
     assert list(engine.submit(request(1)))[-1] == End("limit")
-    engine.close()
 
 
 def test_a_fault_of_a_forward_is_a_sentence_without_the_prompt(lent: Setting) -> None:
     end = list(lent.engine.submit(request(66, 9)))[-1]
-    assert isinstance(end, End)
     assert end.reason == "error"
     assert "secret" not in end.message
     assert list(lent.engine.submit(request(1)))[-1] == End("limit")
 
 
-def test_a_fault_nobody_foresaw_is_a_sentence_too(lent: Setting, caplog: Any) -> None:
-    words = "secret words of the prompt"
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        yield News()
-        raise ZeroDivisionError(words)
-
-    engine = lent.open(lease)
-    end = list(engine.submit(request(1)))[-1]
-    assert isinstance(end, End)
-    assert "run it again" in end.message
-    assert words not in caplog.text
-    assert "ZeroDivisionError" in caplog.text
-    engine.close()
-
-
-def test_who_waits_is_told_how_many_are_ahead_and_when_it_is_for_a_device(lent: Setting) -> None:
+def test_who_waits_for_a_device_is_told_may_leave_and_has_a_deadline(lent: Setting) -> None:
     gate = threading.Event()
 
     def lease(call: Call) -> Generator[News, None, None]:
@@ -208,47 +238,18 @@ def test_who_waits_is_told_how_many_are_ahead_and_when_it_is_for_a_device(lent: 
         engine.submit(request(1))
     assert [run.place for run in (first, second, third)] == [0, 1, 2]
     assert [run.is_awaiting_device for run in (first, second, third)] == [True, False, False]
-    second.cancel()
-    assert second.wait(5)
-    assert third.place == 1
+    for run in (second, first):
+        run.cancel()
+        assert run.wait(5)
+        assert list(run) == [End("cancelled")]
+    assert third.place == 0
+    late = engine.submit(request(1, 5, deadline=0.05))
+    assert late.wait(5)
+    assert last(late) == End("deadline", "The time limit of 0.05 s is over.")
     gate.set()
-    assert first.wait(60)
     assert third.wait(60)
     assert last(third) == End("limit")
-    assert not first.is_awaiting_device
-    engine.close()
-
-
-def test_who_leaves_while_waiting_for_a_device_makes_room_at_once(lent: Setting) -> None:
-    gate = threading.Event()
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        assert gate.wait(60)
-        yield from lent.workers.lease(call)
-
-    engine = lent.open(lease, max_runs=1, max_waiting=0)
-    run = engine.submit(request(1, 5))
-    run.cancel()
-    assert run.wait(5)
-    assert list(run) == [End("cancelled")]
-    gate.set()
-    assert list(engine.submit(request(2, 5)))[-1] == End("limit")
-    engine.close()
-
-
-def test_a_deadline_holds_while_a_device_is_waited_for(lent: Setting) -> None:
-    gate = threading.Event()
-
-    def lease(call: Call) -> Generator[News, None, None]:
-        gate.wait(60)
-        yield News()
-
-    engine = lent.open(lease)
-    run = engine.submit(request(1, 5, deadline=0.05))
-    assert run.wait(5)
-    assert last(run) == End("deadline", "The time limit of 0.05 s is over.")
-    gate.set()
-    engine.close()
+    assert not third.is_awaiting_device
 
 
 def test_a_run_ends_before_the_time_that_was_asked_for_does(monkeypatch: Any) -> None:
@@ -256,7 +257,6 @@ def test_a_run_ends_before_the_time_that_was_asked_for_does(monkeypatch: Any) ->
     with setting() as lent:
         run = lent.engine.submit(FOREVER_LONG)
         end = list(run)[-1]
-        assert isinstance(end, End)
         assert end.reason == "deadline"
         assert "fewer tokens" in end.message
         assert begun(run)
@@ -276,7 +276,6 @@ def test_the_time_that_is_asked_for_follows_prompt_and_answer(lent: Setting) -> 
     few, many, race, read = [call.seconds for call in asked]
     assert few < many < race
     assert few < read
-    engine.close()
 
 
 def test_closing_ends_what_runs_and_refuses_more(lent: Setting) -> None:
@@ -290,32 +289,13 @@ def test_closing_ends_what_runs_and_refuses_more(lent: Setting) -> None:
     assert eventually(lambda: not lent.workers.busy)
 
 
-def test_slots_come_back_whatever_happens(lent: Setting) -> None:
-    for _ in range(20):  # more often than there are slots
-        run = lent.engine.submit(request(1, 2))
-        assert run.wait(60)
-    assert eventually(lambda: len(lent.slots._free) == 8)
-
-
 def test_what_cannot_be_sent_to_another_process_is_a_sentence(lent: Setting) -> None:
     def decode(*parts: object) -> Iterator[Event]:
         raise AssertionError
 
     (end,) = lent.engine.solo(decode, DecodeSettings())
-    assert isinstance(end, End)
     assert end.reason == "error"
     assert list(lent.engine.submit(request(1)))[-1] == End("limit")
-
-
-def test_what_is_refused_is_refused_before_anything_is_lent(lent: Setting) -> None:
-    def check(asked: Asked) -> None:
-        assert isinstance(asked, (Request, Solo))
-        raise RequestError("Too long.")
-
-    engine = LeasedEngine("scripted", lent.workers.lease, lent.slots, check, 10)
-    with pytest.raises(RequestError, match="Too long"):
-        engine.submit(request(1))
-    engine.close()
 
 
 def test_the_device_is_asked_for_in_the_context_of_whoever_asked(lent: Setting) -> None:
@@ -332,7 +312,6 @@ def test_the_device_is_asked_for_in_the_context_of_whoever_asked(lent: Setting) 
         visitor.set(name)
         engine.submit(request(1, 2)).wait(60)
     assert seen == ["one", "another"]
-    engine.close()
 
 
 FIRST = SharedSettings(7, 0.0, (DecodeSettings(),), (False,))
@@ -353,33 +332,8 @@ def test_a_reader_begins_with_what_it_was_given_and_sees_each_change() -> None:
         slots.write(0, replace(FIRST, call=8, pace=100.0))
         assert reader.latest().pace == number
         assert reader.latest() is reader.latest()
-
-
-def test_a_slot_that_went_to_another_call_ends_whoever_reads_it_still() -> None:
-    slots = SharedMemory(1)
-    reader = Reader(slots, 0, FIRST)
-    slots.write(0, replace(FIRST, call=8, pace=3.0))
-    assert reader.latest() == replace(FIRST, is_stopped=(True,))
-
-
-def test_half_a_writing_is_not_taken_and_looked_at_again() -> None:
-    slots = SharedMemory(1)
-    slots.write(0, orders(1))
-    reader = Reader(slots, 0, FIRST)
-    assert reader.latest() == orders(1)
-    whole = slots._memory[:SLOT_BYTES]
-    slots.write(0, orders(2))
-    after = slots._memory[:SLOT_BYTES]
-    found = []
-    for place in [at for at in range(SLOT_BYTES) if whole[at] != after[at]]:
-        for half in (whole[:place] + after[place:], after[:place] + whole[place:]):
-            slots._memory[:SLOT_BYTES] = half
-            found.append(Reader(slots, 0, FIRST).latest())
-            assert reader.latest() in (orders(1), orders(2))
-    assert all(each in (FIRST, orders(1), orders(2)) for each in found)
-    assert sum(each is FIRST for each in found) > len(found) // 2
-    slots._memory[:SLOT_BYTES] = after
-    assert reader.latest() == orders(2)
+    slots.write(1, replace(FIRST, call=8, pace=3.0))  # the slot went to another call
+    assert reader.latest() == replace(FIRST, pace=4.0, is_stopped=(True,))
 
 
 def test_another_process_reads_nothing_but_whole_orders_while_they_are_written() -> None:
@@ -391,27 +345,19 @@ def test_another_process_reads_nothing_but_whole_orders_while_they_are_written()
         try:
             reader, seen = Reader(slots, 0, orders(0)), set()
             until = time.monotonic() + 20
-            while reader.latest().pace != 3000 and time.monotonic() < until:
+            while len(seen) < 20 and time.monotonic() < until:
                 found = reader.latest()
                 seen.add(found.pace)
                 assert found == orders(int(found.pace))
-            status = 0 if len(seen) > 5 and reader.latest() == orders(3000) else 2
+            status = 0 if len(seen) == 20 else 2
         finally:
             os._exit(status)
-    for number in range(3001):
+    number, ended = 0, (0, 0)
+    while ended == (0, 0):
+        number += 1
         slots.write(0, orders(number))
-        if number % 50 == 0:
-            time.sleep(0.001)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-def test_slots_are_taken_and_given_back() -> None:
-    slots = SharedMemory(2)
-    taken = {slots.take(), slots.take()}
-    assert taken == {0, 1}
-    assert slots.take() is None
-    slots.give_back(1)
-    assert slots.take() == 1
+        ended = os.waitpid(pid, os.WNOHANG)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
 
 
 def test_orders_of_as_many_lanes_as_a_race_has_fit() -> None:
@@ -419,15 +365,6 @@ def test_orders_of_as_many_lanes_as_a_race_has_fit() -> None:
     lanes = tuple(DecodeSettings(seed=2**31 - 1 - lane, tau=1 / (3 + lane)) for lane in range(8))
     slots.write(0, SharedSettings(2**40, 9999.5, lanes, (True,) * 8))
     assert slots.read(0) is not None
-
-
-@pytest.mark.parametrize("field", ["version", "length", "checksum"])
-def test_a_head_that_makes_no_sense_is_not_taken(field: str) -> None:
-    slots = SharedMemory(1)
-    slots.write(0, FIRST)
-    at = {"version": 0, "length": 8, "checksum": 12}[field]
-    slots._memory[at : at + 2] = b"\xff\xff"
-    assert slots.read(0) is None
 
 
 CAPACITY = 400
@@ -476,10 +413,8 @@ def both(engines: list[BaseEngine], ask: Ask) -> list[list[list[Event]]]:
     return [[untimed(run) for run in ask(engine)] for engine in engines]
 
 
-@pytest.mark.parametrize("settings", [AR, MARS, LOSSLESS, GROUPS, SAMPLED])
-def test_a_run_alone_is_the_ordinary_one_to_the_event(
-    engines: list[BaseEngine], prompt: list[int], settings: DecodeSettings
-) -> None:
+@pytest.mark.parametrize("settings", [AR, GROUPS, SAMPLED])
+def test_a_run_alone_is_the_ordinary_one_to_the_event(engines, prompt, settings) -> None:
     request = Request(prompt, settings, is_checked=True)
     one, other = both(engines, lambda engine: [engine.submit(request, is_alone=True)])
     assert one == other
@@ -487,9 +422,7 @@ def test_a_run_alone_is_the_ordinary_one_to_the_event(
     assert one[0][-1].reason in ("eos", "limit")
 
 
-def test_a_race_is_the_ordinary_one_lane_by_lane(
-    engines: list[BaseEngine], prompt: list[int]
-) -> None:
+def test_a_race_is_the_ordinary_one_lane_by_lane(engines, prompt) -> None:
     requests = [Request(prompt, LOSSLESS), Request(prompt, AR)]
     one, other = both(engines, lambda engine: engine.race(requests))
     assert [lane[1:] for lane in one] == [lane[1:] for lane in other]
@@ -515,17 +448,13 @@ def test_a_batch_is_the_ordinary_one(engines: list[BaseEngine], prompt: list[int
     assert len(one[0]) > 3
 
 
-def test_the_costs_come_from_the_worker_and_let_b_be_chosen(
-    engines: list[BaseEngine], prompt: list[int]
-) -> None:
+def test_the_costs_come_from_the_worker_and_let_b_be_chosen(engines, prompt) -> None:
     leased = engines[1]
     request = Request(prompt, replace(MARS, block_size="auto"))
     run = leased.submit(request)
     end = list(run)[-1]
-    assert isinstance(end, End)
     assert end.reason in ("eos", "limit")
     costs = leased.costs()
-    assert costs is not None
     assert costs.seconds > 0
 
 

@@ -1,4 +1,4 @@
-"""Loading, prefill and whole steps of ``CursorBatch`` on a fake CUDA device.
+"""Loading, prefill and whole steps of ``CursorBatch`` on a fake CUDA device; failed captures.
 
 Under FakeTensorMode tensors have shapes and devices and no numbers. An operation that mixes a
 tensor on the CPU with one on ``cuda`` fails, and so does reading a number back to the host. In a
@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model import build
-from mars_runtime.model.captured import run_again
+from mars_runtime.model.captured import GraphRecorder, run_again
 from mars_runtime.model.config import expected_names, expected_shape
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -139,9 +139,7 @@ def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:
 
 @pytest.mark.parametrize("num_rows", [1, 4])
 @pytest.mark.parametrize("length", [9, MAX_FED + 1], ids=["captured", "too long to capture"])
-def test_prefill_and_its_cache_stay_on_the_gpu(
-    device: torch.device, num_rows: int, length: int
-) -> None:
+def test_prefill_and_its_cache_stay_on_the_gpu(device, num_rows, length) -> None:
     model = model_on(device)
     cache = model.new_cache(num_rows, CAPACITY)
     tokens = torch.zeros(num_rows, length, dtype=torch.long)
@@ -155,31 +153,14 @@ def test_prefill_and_its_cache_stay_on_the_gpu(
     assert {each.device for each in (hidden, logits, *kept)} == {device}
 
 
-def forward_on(model: Qwen2) -> Tensor:
-    cache = model.new_cache(1, CAPACITY)
-    tokens = torch.zeros(1, 4, dtype=torch.long)
-    return model.logits(model.hidden(tokens, cache), slice(0, 4))
-
-
-def test_a_tensor_left_on_the_cpu_fails_the_forward(device: torch.device) -> None:
+def test_a_tensor_left_on_the_cpu_and_a_number_read_back_fail(device: torch.device) -> None:
+    """What the other tests rely on."""
     model = model_on(device)
-    model._final_norm = model._final_norm.to("cpu")
+    hidden = model.hidden(torch.zeros(1, 4, dtype=torch.long), model.new_cache(1, CAPACITY))
     with pytest.raises(RuntimeError, match="device"):
-        forward_on(model)
-
-
-def test_a_number_read_back_fails_the_forward(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    norm = Qwen2._norm
-
-    def reading(self: Qwen2, x: Tensor, weight: Tensor) -> Tensor:
-        assert bool(x.any())
-        return norm(self, x, weight)
-
-    monkeypatch.setattr(Qwen2, "_norm", reading)
+        model.logits(torch.empty(1, 4, CONFIG.hidden_size), slice(0, 4))
     with pytest.raises(DataDependentOutputException):
-        forward_on(model_on(device))
+        bool(hidden.any())
 
 
 BASES = (
@@ -195,11 +176,9 @@ WAYS = [
 COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3)})
 
 
-@pytest.mark.parametrize("num_rows", [2])
 @pytest.mark.parametrize("settings", WAYS, ids=repr)
-def test_a_step_reads_from_the_device_once_under_every_setting(
-    device: torch.device, operators: Operators, num_rows: int, settings: DecodeSettings
-) -> None:
+def test_a_step_reads_from_the_device_once_under_every_setting(device, operators, settings) -> None:
+    num_rows = 2
     adapter = random_adapter(CONFIG, sampler_width=8)
     model = model_on(device, adapter=adapter, mask_id=MASK)
     vocabulary = Ids(size=CONFIG.vocab_size, mask_id=MASK, eos_ids=frozenset({2}))
@@ -212,3 +191,32 @@ def test_a_step_reads_from_the_device_once_under_every_setting(
         assert operators.num_reads == count
         if not batch.rows:
             break
+
+
+class Failing(GraphRecorder):
+    """A recorder without a device, whose captures raise ``error``."""
+
+    def __init__(self, error: Exception) -> None:
+        self.reason, self.num_graphs, self._error = "", 0, error
+
+    def _capture(self, function: object) -> torch.cuda.CUDAGraph:
+        raise self._error
+
+
+def test_a_failed_capture_is_logged_once_and_forwards_run_without_graphs(caplog) -> None:
+    record = Failing(RuntimeError("operation not permitted when stream is capturing\nmore"))
+    count = torch.zeros(1)
+    for _ in range(3):
+        record(lambda: count.add_(1))()
+    assert count.item() == 3
+    assert record.num_graphs == 0
+    assert record.reason == "operation not permitted when stream is capturing"
+    (line,) = caplog.messages
+    assert record.reason in line
+
+
+def test_a_device_without_memory_raises() -> None:
+    record = Failing(torch.cuda.OutOfMemoryError("out of memory"))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        record(lambda: None)
+    assert record.reason == ""

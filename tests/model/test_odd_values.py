@@ -79,21 +79,9 @@ def check_loads_or_refuses(folder: Path, text: str) -> None:
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(changes=st.dictionaries(st.sampled_from(CONFIG_KEYS), st.sampled_from(ODD), max_size=3))
-def test_any_odd_configuration_loads_or_is_a_sentence(
-    folder: Path, random_folder: Path, changes: dict[str, str]
-) -> None:
+def test_any_odd_configuration_loads_or_is_a_sentence(folder, random_folder, changes) -> None:
     raw = json.loads((random_folder / "config.json").read_text())
     check_loads_or_refuses(folder, spelled(raw, {(key,): text for key, text in changes.items()}))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("key", CONFIG_KEYS)
-def test_each_value_of_a_configuration_by_itself(
-    folder: Path, random_folder: Path, key: str
-) -> None:
-    raw = json.loads((random_folder / "config.json").read_text())
-    for odd in ODD:
-        check_loads_or_refuses(folder, spelled(raw, {(key,): odd}))
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "3", NESTED, '{"model_type":' * 50_000, "\0"])
@@ -104,12 +92,9 @@ def test_a_configuration_that_is_none_is_a_sentence(folder: Path, text: str) -> 
     assert is_sentence(caught.value)
 
 
-@pytest.mark.parametrize("layers", ["1000000000", "1e9", "1001", "-1", "null"])
-def test_a_billion_layers_cost_neither_memory_nor_time(
-    folder: Path, random_folder: Path, layers: str
-) -> None:
+def test_a_billion_layers_cost_neither_memory_nor_time(folder: Path, random_folder: Path) -> None:
     raw = json.loads((random_folder / "config.json").read_text())
-    (folder / "config.json").write_text(spelled(raw, {("num_hidden_layers",): layers}))
+    (folder / "config.json").write_text(json.dumps(raw | {"num_hidden_layers": 10**9}))
     with pytest.raises(CheckpointError, match="num_hidden_layers"):
         load_checkpoint(str(folder), device="cpu")
 
@@ -139,26 +124,32 @@ def check_reads_or_refuses(path: Path, text: str) -> None:
 
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(place=st.sampled_from(PLACES), odd=st.sampled_from(ODD))
-def test_any_odd_registry_reads_or_is_a_sentence(
-    tmp_path_factory: pytest.TempPathFactory, place: tuple[str | int, ...], odd: str
-) -> None:
+def test_any_odd_registry_reads_or_is_a_sentence(tmp_path_factory, place, odd) -> None:
     path = tmp_path_factory.getbasetemp() / "odd.json"
     check_reads_or_refuses(path, spelled(LINES, {place: odd}))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "null", "[null]", '["a"]', "[[]]", "[]", NESTED])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "{}", "null", "[]", "[null]", '["a"]', "[[]]", "[3]", NESTED),
+        *('[{"nonsense": 1}]', '[{"name": "small"}]', '[{"name": 3, "block_size": 4}]'),
+        *(
+            json.dumps([LINES[0] | {"block_size": size}])
+            for size in (0, -1, 17, 10**9, "8", 8.0, None, True)
+        ),
+        json.dumps([LINES[0] | {"nonsense": 1}]),
+        *(
+            json.dumps([LINES[GGUF] | {"gguf": gguf}])
+            for gguf in ({}, {"file": "x"}, [], "x", {"wheel": {"package": "x"}})
+        ),
+    ],
+)
 def test_a_registry_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "registry.json").write_text(text)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(CheckpointError, match="restore it") as caught:
         registry(tmp_path / "registry.json")
     assert is_sentence(caught.value)
-
-
-@pytest.mark.parametrize("block_size", [0, -1, 17, 10**9, "8", 8.0, None, True])
-def test_a_block_size_out_of_range_is_refused(tmp_path: Path, block_size: object) -> None:
-    (tmp_path / "registry.json").write_text(json.dumps([LINES[0] | {"block_size": block_size}]))
-    with pytest.raises(CheckpointError):
-        registry(tmp_path / "registry.json")
 
 
 BUNDLED = sorted({name for entry in registry().values() for name in (entry.path, entry.adapter)
@@ -214,7 +205,7 @@ def test_a_flipped_bit_of_weights_is_one_sentence_at_load(tmp_path: Path) -> Non
     load_checkpoint(str(folder), device="cpu")
 
 
-def test_a_flipped_bit_of_the_sums_is_refused(tmp_path: Path) -> None:
+def test_damaged_sums_are_refused(tmp_path: Path) -> None:
     folder, rng = copy_of("mars-tiny", tmp_path), random.Random(2)
     whole = (folder / SUMS).read_bytes()
     for _ in range(20):
@@ -222,18 +213,11 @@ def test_a_flipped_bit_of_the_sums_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError):
             check_sums(folder)
         (folder / SUMS).write_bytes(whole)
-
-
-def test_a_damaged_adapter_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from mars_runtime.model import load
-
-    folder = copy_of("mars-smollm2", tmp_path)
-    flip(folder / "adapter-2-of-3.safetensors", random.Random(3))
-    entry = replace(registry()["mars-smollm2"], adapter=folder.name)
-    with pytest.raises(CheckpointError, match=r"adapter-2-of-3\.safetensors is damaged"):
-        load._adapter(entry, tmp_path, None)  # type: ignore[arg-type]
+    (folder / SUMS).write_text(f"{hashlib.sha256(b'').hexdigest()}  ../secret\n")
+    with pytest.raises(CheckpointError, match=f"{SUMS} is damaged"):
+        check_sums(folder)
+    (folder / SUMS).unlink()
+    check_sums(folder)  # a folder without sums is not checked
 
 
 def test_a_file_that_is_gone_and_weights_that_came_are_refused(tmp_path: Path) -> None:
@@ -245,18 +229,6 @@ def test_a_file_that_is_gone_and_weights_that_came_are_refused(tmp_path: Path) -
     (folder / "tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"tokenizer\.json cannot be read"):
         check_sums(folder)
-
-
-def test_a_folder_without_sums_is_not_checked(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    check_sums(tmp_path)
-
-
-def test_a_sum_names_nothing_outside_its_folder(tmp_path: Path) -> None:
-    digits = hashlib.sha256(b"").hexdigest()
-    (tmp_path / SUMS).write_text(f"{digits}  ../secret\n")
-    with pytest.raises(CheckpointError, match=f"{SUMS} is damaged"):
-        check_sums(tmp_path)
 
 
 def test_the_command_that_makes_them(tmp_path: Path) -> None:

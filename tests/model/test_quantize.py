@@ -9,11 +9,9 @@ import torch
 from gguf.constants import GGMLQuantizationType as Kind
 from gguf.quants import dequantize
 from gguf.quants import quantize as gguf_quantize
-from helpers import tokens_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.decoders import decode
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.quantized import (
@@ -23,8 +21,6 @@ from mars_runtime.model.quantized import (
     multiply,
     quantize,
 )
-from mars_runtime.settings import DecodeSettings
-from tests.methods import decode_as
 from tests.tiny_checkpoint import write_checkpoint
 
 needs_kernels = pytest.mark.skipif(not can_quantize(), reason="int8 kernels exist on x86 only")
@@ -48,29 +44,12 @@ def test_a_token_comes_out_the_same_in_every_company() -> None:
     torch.manual_seed(1)
     matrix, x = quantize(torch.randn(64, 48)), torch.randn(9, 64)
     x[3] *= 1000  # another token's size must not matter
+    x[4], x[5] = 0.0, torch.nan
+    found = multiply(x, matrix)
     alone = torch.cat([multiply(row.unsqueeze(0), matrix) for row in x])
-    assert torch.equal(multiply(x, matrix), alone)
-
-
-@needs_kernels
-def test_zeros_stay_zeros_and_what_is_no_number_stays_none() -> None:
-    matrix = quantize(torch.randn(8, 4))
-    out = multiply(torch.stack([torch.zeros(8), torch.full((8,), torch.nan)]), matrix)
-    assert torch.equal(out[0], torch.zeros(4))
-    assert bool(out[1].isnan().all())
-
-
-@needs_kernels
-def test_lossless_keeps_to_ar_of_the_same_arithmetic_in_nearly_every_answer(tmp_path: Path) -> None:
-    checkpoint = load_checkpoint(str(write_checkpoint(tmp_path)), device="cpu", dtype="int8")
-    settings = DecodeSettings(tau=0.0, block_size=8, lossless=True, max_new_tokens=40)
-    num_equal = 0
-    for text in PROMPTS:
-        prompt = [checkpoint.tokenizer.encode_prompt(text)]
-        found = decode(checkpoint.model, checkpoint.tokenizer, prompt, lambda: settings)
-        wanted = decode_as("ar", checkpoint.model, checkpoint.tokenizer, prompt, lambda: settings)
-        num_equal += tokens_of(found) == tokens_of(wanted)
-    assert num_equal >= len(PROMPTS) - 1
+    torch.testing.assert_close(found, alone, atol=0, rtol=0, equal_nan=True)
+    assert torch.equal(found[4], torch.zeros(48))
+    assert bool(found[5].isnan().all())
 
 
 @needs_kernels
@@ -84,25 +63,9 @@ def test_int8_keeps_a_quarter_of_the_bytes_and_says_so(tmp_path: Path) -> None:
         return sum(one.numel() * one.element_size() for one in matrices)
 
     assert 4 * num_bytes(small) == num_bytes(full)
-    sizes = [[one.numel() for one in each.model.weights()] for each in (small, full)]
-    assert sizes[0] == sizes[1]
 
 
-@needs_kernels
-def test_weights_that_are_no_numbers_are_refused_in_8_bits_too(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    folder = write_checkpoint(tmp_path)
-    weights = load_file(folder / "model.safetensors")
-    weights["model.layers.0.mlp.up_proj.weight"][0, 0] = torch.nan
-    save_file(weights, folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match="not finite"):
-        load_checkpoint(str(folder), device="cpu", dtype="int8")
-
-
-def test_where_there_are_no_kernels_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_there_are_no_kernels_it_is_said(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("mars_runtime.model.build.can_quantize", lambda: False)
     with pytest.raises(CheckpointError, match="x86"):
         load_checkpoint(str(write_checkpoint(tmp_path)), device="cpu", dtype="int8")
@@ -140,15 +103,11 @@ def test_cat_gives_minimums_of_zero_to_those_without() -> None:
     bare = GroupedMatrix(plain.values, plain.scales, None, 4)
     both = GroupedMatrix.cat([bare, plain])
     assert torch.equal(both.dense(), torch.cat([bare.dense(), plain.dense()]))
-    with pytest.raises(ValueError, match="unlike bits"):
-        GroupedMatrix.cat([plain, matrix(2, 8)])
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(4, Kind.Q4_1), (8, Kind.Q8_0)])
 @given(seed=st.integers(0, 2**16), shift=st.sampled_from([0.0, 3.0, -50.0]))
-def test_quantizing_is_as_near_as_its_steps_allow(
-    bits: int, kind: Kind, seed: int, shift: float
-) -> None:
+def test_quantizing_is_as_near_as_its_steps_allow(bits, kind, seed, shift) -> None:
     dense = torch.randn(4, 96, generator=torch.Generator().manual_seed(seed)) + shift
     ours = GroupedMatrix.quantize(dense, bits)
     step = ours.scales.repeat_interleave(32, 1)
@@ -159,13 +118,6 @@ def test_quantizing_is_as_near_as_its_steps_allow(
     assert torch.allclose(ours.scales, spread / (2**bits - 1 if bits == 4 else 254), rtol=1e-4)
     theirs = torch.from_numpy(dequantize(gguf_quantize(dense.numpy(), kind), kind))
     assert ((theirs - ours.dense()).abs() <= 1.01 * step + 1e-3 * dense.abs()).all()
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-def test_equal_entries_stay_what_they_are(bits: int) -> None:
-    for value in (0.0, 0.25):
-        dense = torch.full((1, 32), value)
-        assert torch.allclose(GroupedMatrix.quantize(dense, bits).dense(), dense, atol=1e-6)
 
 
 def test_only_scales_and_minimums_can_be_no_numbers() -> None:
@@ -180,9 +132,10 @@ def test_only_scales_and_minimums_can_be_no_numbers() -> None:
 
 def test_parts_that_do_not_fit_are_refused() -> None:
     good = matrix(2, 4)
+    with pytest.raises(ValueError, match="unlike bits"):
+        GroupedMatrix.cat([good, matrix(2, 8)])
     with pytest.raises(ValueError, match="bits"):
         GroupedMatrix(good.values, good.scales, None, 8)
-    with pytest.raises(ValueError, match="scales for a matrix of 2 x 64"):
-        GroupedMatrix(good.values, good.scales[:, :1], None, 4)
-    with pytest.raises(ValueError, match="scales for a matrix of 2 x 64"):
-        GroupedMatrix(good.values, good.scales.double(), None, 4)
+    for scales in (good.scales[:, :1], good.scales.double()):
+        with pytest.raises(ValueError, match="scales for a matrix of 2 x 64"):
+            GroupedMatrix(good.values, scales, None, 4)

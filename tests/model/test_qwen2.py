@@ -17,9 +17,7 @@ from mars_runtime.model.forward import Branches, Layout
 from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.shapes import (
     SHAPES,
-    ShapeVocabulary,
     random_model,
-    random_prompts,
     shape_config,
 )
 
@@ -68,24 +66,16 @@ def test_logits_equal_transformers(name: str) -> None:
     ids = torch.randint(0, 100, (1, 70), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         wanted = theirs(ids).logits
-    cache = ours.new_cache(1, 80)
-    found = ours.forward(ids, cache, slice(0, 70))
-    assert found is not None
+    found = ours.forward(ids, ours.new_cache(1, 80), slice(0, 70))
     torch.testing.assert_close(found, wanted, atol=2e-4, rtol=1e-4)
-
-
-def test_pieces_of_any_length_give_the_same_logits() -> None:
-    theirs, ours = pair(CONFIGS["tied"]())
-    ids = torch.randint(0, 100, (1, 60), generator=torch.Generator().manual_seed(2))
-    with torch.inference_mode():
-        wanted = theirs(ids).logits
-    cache, start = ours.new_cache(1, 64), 0
-    for size in (1, 7, 1, 1, 16, 2, 31, 1):
-        cache.cursors[0] = start
-        found = ours.forward(ids[:, start : start + size], cache, slice(size - 1, size))
-        start += size
-        assert found is not None
-        torch.testing.assert_close(found[:, 0], wanted[:, start - 1], atol=2e-4, rtol=1e-4)
+    with torch.no_grad():  # weights are copied
+        for weight in theirs.parameters():
+            weight.zero_()
+    cache, pieces = ours.new_cache(1, 80), []
+    for piece in ids.split([1, 7, 1, 1, 16, 2, 31, 1, 10], dim=1):
+        pieces.append(ours.forward(piece, cache, slice(None)))
+        cache.cursors[0] += piece.shape[1]
+    torch.testing.assert_close(torch.cat(pieces, 1), wanted, atol=2e-4, rtol=1e-4)
 
 
 def test_what_was_written_ahead_is_overwritten_and_never_seen() -> None:
@@ -100,30 +90,6 @@ def test_what_was_written_ahead_is_overwritten_and_never_seen() -> None:
     torch.testing.assert_close(outs[0], outs[1], atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("lengths", [(5, 20, 11), (7, 7, 7), (1, 2, 40)])
-def test_ragged_rows_equal_the_rows_alone(lengths: tuple[int, ...]) -> None:
-    _, ours = pair(CONFIGS["tied"]())
-    ids = torch.randint(0, 100, (3, 50), generator=torch.Generator().manual_seed(4))
-    ids = ids.clone()
-    cache, alone = ours.new_cache(3, 60), []
-    for row, length in enumerate(lengths):
-        single = ours.new_cache(1, 60)
-        for target in (cache.row(row), single):
-            if length:
-                ours.forward(ids[row : row + 1, :length], target, None)
-        cache.cursors[row] = single.cursors[0] = length
-        fed = ids[row : row + 1, length : length + 6]
-        alone.append(ours.forward(fed, single, slice(0, 6)))
-    fed = torch.stack([ids[row, n : n + 6] for row, n in enumerate(lengths)])
-    slots = torch.tensor([[0, 2, 5], [1, 1, 4], [5, 0, 3]])
-    found = ours.forward(fed, cache, slots)
-    assert found is not None
-    for row in range(3):
-        wanted = alone[row]
-        assert wanted is not None
-        torch.testing.assert_close(found[row], wanted[0, slots[row]], atol=1e-4, rtol=1e-4)
-
-
 def test_a_stale_nan_behind_the_end_of_a_row_stays_there_once_cleared() -> None:
     _, ours = pair(CONFIGS["tied"]())
     cache = ours.new_cache(2, 60)
@@ -134,7 +100,6 @@ def test_a_stale_nan_behind_the_end_of_a_row_stays_there_once_cleared() -> None:
         ours.forward(ids[row : row + 1, :length], cache.row(row), None)
         cache.cursors[row] = length
     found = ours.forward(ids[:, :2], cache, slice(0, 2))
-    assert found is not None
     assert found.isfinite().all()
 
 
@@ -144,12 +109,6 @@ def test_a_forward_behind_the_end_of_the_cache_is_refused() -> None:
     cache.cursors[0] = 6
     with pytest.raises(ValueError, match="the cache has 8"):
         ours.forward(torch.zeros(1, 3, dtype=torch.long), cache, None)
-
-
-def test_no_head_gives_no_logits() -> None:
-    _, ours = pair(CONFIGS["tied"]())
-    tokens = torch.zeros(1, 3, dtype=torch.long)
-    assert ours.forward(tokens, ours.new_cache(1, 8), None) is None
 
 
 def test_bf16_stays_close_to_fp32() -> None:
@@ -162,24 +121,10 @@ def test_bf16_stays_close_to_fp32() -> None:
         model.forward(ids[:, :25], cache, None)
         cache.cursors[0] = 25
         found = model.forward(ids[:, 25:], cache, slice(0, 5))
-        assert found is not None
         outs.append(found.float())
     similarity = torch.nn.functional.cosine_similarity(outs[0], outs[1], dim=-1)
     assert (similarity > 0.995).all()
     assert half.new_cache(1, 4).store.dtype == torch.bfloat16
-
-
-def test_weights_are_copied_and_the_original_order_does_not_matter() -> None:
-    theirs, ours = pair(CONFIGS["tied"]())
-    ids = torch.arange(10).unsqueeze(0)
-    before = ours.forward(ids, ours.new_cache(1, 10), slice(0, 10))
-    with torch.no_grad():
-        for weight in theirs.parameters():
-            weight.zero_()
-    after = ours.forward(ids, ours.new_cache(1, 10), slice(0, 10))
-    assert before is not None
-    assert after is not None
-    assert torch.equal(before, after)
 
 
 def test_a_missing_or_misshapen_weight_is_named() -> None:
@@ -192,22 +137,6 @@ def test_a_missing_or_misshapen_weight_is_named() -> None:
         Qwen2(shape, weights | {name: weights[name].t()})
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_cuda_equals_cpu_in_fp32() -> None:
-    theirs, ours = pair(CONFIGS["tied"]())
-    there = Qwen2(ours.config, theirs.state_dict(), device="cuda")
-    ids = torch.randint(0, 100, (2, 12))
-    outs = []
-    for model in (ours, there):
-        cache = model.new_cache(2, 40)
-        cache.cursors = [0, 0]
-        found = model.forward(ids.to(model.device), cache, slice(0, 12))
-        assert found is not None
-        outs.append(found.cpu())
-    torch.testing.assert_close(outs[0], outs[1], atol=1e-3, rtol=1e-3)
-
-
 MASK = 3
 CPU = torch.device("cpu")
 
@@ -218,7 +147,6 @@ def branch_logits(model: Qwen2, prefix: list[int], num_masks: int) -> torch.Tens
     found = model.forward(
         fed, model.new_cache(1, fed.shape[1]), slice(len(prefix) - 1, fed.shape[1])
     )
-    assert found is not None
     return found[0]
 
 
@@ -235,7 +163,6 @@ def check(model: Qwen2, texts: list[list[int]], layouts: list[Layout]) -> None:
     found = model.forward(
         torch.tensor(fed), cache, slice(0, num_fed), Branches.of(layouts, num_fed)
     )
-    assert found is not None
     for row, (text, layout) in enumerate(zip(texts, layouts, strict=True)):
         at = layout.num_pending
         for place, size in enumerate(layout.groups, layout.num_pending - len(layout.groups)):
@@ -288,7 +215,6 @@ def test_a_block_sees_both_ways_and_the_text_before_it_does_not_see_it(name: str
     cache.cursors[0] = num_clean
     branches = Branches.of_block(num_pending, size)
     found = ours.forward(ids[:, num_clean:], cache, slice(0, num_pending + size), branches)
-    assert found is not None
     torch.testing.assert_close(found[0], wanted[num_clean:], atol=2e-4, rtol=1e-4)
 
 
@@ -301,11 +227,8 @@ def num_parameters(config: ModelConfig) -> int:
 )
 def test_shapes_have_the_published_number_of_parameters(name: str, published: int) -> None:
     assert num_parameters(shape_config(name)) == published
-
-
-def test_an_unknown_shape_lists_the_known_ones() -> None:
     with pytest.raises(CheckpointError, match=", ".join(SHAPES)):
-        shape_config("qwen2.5-1t")
+        shape_config(f"{name}-instruct")
 
 
 def test_a_random_model_runs_and_its_seed_decides(tmp_path: Path) -> None:
@@ -315,7 +238,6 @@ def test_a_random_model_runs_and_its_seed_decides(tmp_path: Path) -> None:
     def logits(seed: int) -> torch.Tensor:
         model = random_model(config, torch.device("cpu"), torch.float32, seed)
         found = model.forward(torch.tensor([[5, 6, 7]]), model.new_cache(1, 8), slice(0, 3))
-        assert found is not None
         return found
 
     assert logits(0).isfinite().all()
@@ -323,48 +245,23 @@ def test_a_random_model_runs_and_its_seed_decides(tmp_path: Path) -> None:
     assert not torch.equal(logits(0), logits(1))
 
 
-def test_prompts_hold_no_special_id() -> None:
-    vocabulary = ShapeVocabulary(size=40, mask_id=39)
-    prompts = random_prompts(vocabulary, [3, 200])
-    assert [len(prompt) for prompt in prompts] == [3, 200]
-    assert max(map(max, prompts)) < 39
-
-
-def test_a_group_after_every_pending_token() -> None:
-    """[a b c | x x | y y | z z]: a had left, b and c are drafts; fed one token longer."""
-    layout = Layout(3, (2, 2, 2))
-    assert layout.num_fed == 9
-    positions, roots, starts = layout.numbers(10)
-    assert positions == [0, 1, 2, 1, 2, 2, 3, 3, 4, 5]
-    assert roots == [0, 1, 2, 1, 1, 2, 2, 3, 3, 3]
-    assert starts == [0, 1, 2, 3, 3, 5, 5, 7, 7, 7]
-
-
-def test_tokens_that_had_left_have_no_group() -> None:
-    """[a b c | x | y y]: groups belong to the last pending tokens."""
-    positions, roots, starts = Layout(3, (1, 2)).numbers(6)
-    assert positions == [0, 1, 2, 2, 3, 4]
-    assert roots == [0, 1, 2, 2, 3, 3]
-    assert starts == [0, 1, 2, 3, 4, 4]
-
-
-def test_masks_behind_the_last_token_alone_are_plain_causal() -> None:
-    for layout in (Layout(3, (2,)), Layout(3, (0, 0, 2)), Layout(2, ()), Layout(2, (0,))):
-        assert layout.numbers(5)[0] == [0, 1, 2, 3, 4]
-    positions, roots, starts = Layout(3, (0, 0, 2)).numbers(6)
-    assert positions == [0, 1, 2, 3, 4, 5]
-    assert roots == starts == [0, 1, 2, 3, 3, 3]
-
-
-def test_rows_of_one_forward_are_filled_up_to_its_width() -> None:
-    branches = Branches.of([Layout(2, (1, 1)), Layout(1, (2,))], 4)
-    assert branches.positions.tolist() == [[0, 1, 1, 2], [0, 1, 2, 3]]
-    assert branches.roots.tolist() == [[0, 1, 1, 2], [0, 1, 1, 1]]
-    assert branches.starts.tolist() == [[0, 1, 2, 3], [0, 1, 1, 1]]
-
-
-def test_a_block_is_seen_whole_by_each_of_its_own_and_by_no_token_before_it() -> None:
-    branches = Branches.of_block(2, 3)
-    assert branches.ends is not None
-    assert branches.ends.tolist() == [[0, 1, 4, 4, 4]]
-    assert branches.positions.tolist() == [[0, 1, 2, 3, 4]]
+@pytest.mark.parametrize(
+    ("layout", "positions", "roots", "starts"),
+    [
+        # [a b c | x x | y y | z z], fed one token longer
+        (
+            Layout(3, (2, 2, 2)),
+            [0, 1, 2, 1, 2, 2, 3, 3, 4, 5],
+            [0, 1, 2, 1, 1, 2, 2, 3, 3, 3],
+            [0, 1, 2, 3, 3, 5, 5, 7, 7, 7],
+        ),
+        # [a b c | x | y y]: groups belong to the last pending tokens
+        (Layout(3, (1, 2)), [0, 1, 2, 2, 3, 4], [0, 1, 2, 2, 3, 3], [0, 1, 2, 3, 4, 4]),
+        (Layout(3, (0, 0, 2)), [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 3, 3], [0, 1, 2, 3, 3, 3]),
+        (Layout(2, ()), [0, 1, 2], [0, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_layouts_by_hand(layout, positions, roots, starts) -> None:
+    assert layout.numbers(len(positions)) == (positions, roots, starts)
+    branches = Branches.of([layout, Layout(1, ())], len(positions))
+    assert branches.positions.tolist() == [positions, list(range(len(positions)))]

@@ -103,7 +103,6 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     weights = dense_weights(random_weights(config, 8))
     adapter = random_adapter(config, sampler_width=width)
     table = weights["model.embed_tokens.weight"]
-    assert adapter.sampler is not None
     tables = Tables.of(adapter.sampler, lambda ids: table[ids], config.vocab_size)
     oracle = Reranker(tables, weights["model.norm.weight"], config.rms_norm_eps)
     head = {"rank": partial(oracle.rank, hidden, GROUPS)}

@@ -80,9 +80,7 @@ def test_prompts_are_those_of_the_template(ours: Tokenizer, theirs: Any) -> None
 
 @settings(max_examples=300)
 @given(text=st.text(st.characters(codec="utf-8") | st.sampled_from(" \n\t0123'sabc"), max_size=60))
-def test_texts_have_the_ids_of_the_tokenizers_library(
-    ours: Tokenizer, theirs: Any, text: str
-) -> None:
+def test_texts_have_the_ids_of_the_tokenizers_library(ours, theirs, text) -> None:
     if not any(name in text for name in theirs.all_special_tokens):
         assert ours.encode(text) == theirs.backend_tokenizer.encode(text).ids
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import os
 import shutil
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,15 +13,12 @@ import pytest
 from app.serving.engines import num_weights
 from mars_runtime.model import files
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.fetch import SUMS, check_sums
 from mars_runtime.model.files import weight_files
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.registry import REGISTRY
 from mars_runtime.provenance import fingerprint
 from tests.tiny_checkpoint import write_checkpoint
 
 NAME = "model.safetensors"
-BUNDLED = sorted(path.parent.name for path in REGISTRY.parent.glob(f"*/{SUMS}"))
 
 
 @pytest.fixture
@@ -51,10 +48,7 @@ def test_a_compressed_checkpoint_loads_as_the_plain_one_does(plain: Path, packed
     assert fingerprint(ours.weight_files) == fingerprint(theirs.weight_files)
     assert (packed / NAME).read_bytes() == (plain / NAME).read_bytes()
     assert names(packed) == {*names(plain), f"{NAME}.xz"}
-
-
-def test_memory_is_checked_for_compressed_weights_as_well(plain: Path, packed: Path) -> None:
-    assert num_weights(packed) == num_weights(plain) > 0
+    assert num_weights(packed) == num_weights(plain) > 0  # from which the need for memory follows
 
 
 def test_weights_are_decompressed_once_and_again_when_the_archive_is_newer(packed: Path) -> None:
@@ -69,41 +63,24 @@ def test_weights_are_decompressed_once_and_again_when_the_archive_is_newer(packe
 
 
 def test_threads_that_decompress_at_once_all_find_whole_weights(plain: Path, packed: Path) -> None:
-    start, whole = threading.Barrier(6), (plain / NAME).read_bytes()
-    found: list[bool] = []
-
-    def read() -> None:
-        start.wait()
-        (file,) = weight_files(packed)
-        found.append(file.read_bytes() == whole)
-
-    threads = [threading.Thread(target=read) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [True] * 6
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: weight_files(packed)[0].read_bytes(), range(6)))
+    assert set(found) == {(plain / NAME).read_bytes()}
     assert names(packed) == {*names(plain), f"{NAME}.xz"}
 
 
-@pytest.mark.parametrize("kept", [0.5, 0.99, 0])
-def test_a_damaged_archive_is_one_sentence_and_leaves_nothing(packed: Path, kept: float) -> None:
+@pytest.mark.parametrize("kept", [0.5, 0.99, 0, None])
+def test_a_damaged_archive_is_one_sentence_and_leaves_nothing(packed, kept) -> None:
     archive = packed / f"{NAME}.xz"
     content = archive.read_bytes()
-    archive.write_bytes(content[: int(kept * len(content))] if kept else b"no archive")
+    too_long = lzma.compress(bytes(50_000_000), preset=0)  # would fill the disk
+    damaged = content[: int(kept * len(content))] if kept else b"no archive"
+    archive.write_bytes(too_long if kept is None else damaged)
     before = names(packed)
     with pytest.raises(CheckpointError, match=r"model\.safetensors\.xz is damaged") as caught:
         load_checkpoint(str(packed), device="cpu")
     assert "\n" not in str(caught.value)
     assert names(packed) == before
-
-
-def test_an_archive_that_would_fill_the_disk_is_rejected(packed: Path) -> None:
-    archive = packed / f"{NAME}.xz"
-    archive.write_bytes(lzma.compress(bytes(50_000_000), preset=0))
-    with pytest.raises(CheckpointError, match="is damaged"):
-        weight_files(packed)
-    assert NAME not in names(packed)
 
 
 def test_an_archive_that_is_a_pipe_is_not_waited_for(packed: Path) -> None:
@@ -114,20 +91,10 @@ def test_an_archive_that_is_a_pipe_is_not_waited_for(packed: Path) -> None:
         weight_files(packed)
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(
-    packed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_is_one_sentence(packed, monkeypatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(files.tempfile, "NamedTemporaryFile", refuse)
     with pytest.raises(CheckpointError, match=r"\(Permission denied\): make .* writable"):
         load_checkpoint(str(packed), device="cpu")
-
-
-@pytest.mark.parametrize("name", BUNDLED)
-def test_what_is_bundled_is_what_its_sums_say(name: str, tmp_path: Path) -> None:
-    """From the archives, as in a clone, whatever lies decompressed next to them here."""
-    ignored = shutil.ignore_patterns("*.safetensors")
-    folder = shutil.copytree(REGISTRY.parent / name, tmp_path / name, ignore=ignored)
-    check_sums(folder)

@@ -26,7 +26,7 @@ from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.forward import (
     Branches,
-    LanguageModel,
+    CausalModel,
     MaskGroup,
     Part,
     SamplingMetadata,
@@ -88,7 +88,7 @@ class Sizes:
     position_bytes: int
 
 
-class NativeModel(LanguageModel):
+class NativeModel(CausalModel):
     """A causal language model on the CPU.
 
     bits: of the matrices of its layers; None leaves them as they are. Raises CheckpointError if a
@@ -155,7 +155,7 @@ class NativeModel(LanguageModel):
         branches: Branches | None = None,
         part: Part | None = None,
     ) -> Tensor:
-        """Run a forward in fp32, as in ``LanguageModel``; branches must have no ``ends``.
+        """Run a forward in fp32, as in ``CausalModel``; branches must have no ``ends``.
 
         Raises IndexError for ids that the model does not have.
         """
