@@ -14,24 +14,12 @@ from visitor import RUN, Visitor, assert_serves, post
 from app.controls import STEERED
 
 BAD = [
-    ("prompt", "", "Type a prompt"),
-    ("prompt", "\n \t", "Type a prompt"),
     ("prompt", "x" * 8001, "Shorten the prompt"),
     ("prompt", {"text": 1}, "must be text"),
     ("tau", math.nan, "threshold"),
-    ("tau", math.inf, "threshold"),
-    ("tau", "0.9", "threshold"),
-    ("tau", None, "threshold"),
-    ("tau", 1e308, "threshold"),
     ("block_size", 3.7, "whole number"),
-    ("block_size", 0, "block size"),
-    ("block_size", 2**31, "trained depth"),
-    ("max_new_tokens", -1, "tokens to generate"),
     ("max_new_tokens", 10**9, "tokens to generate"),
-    ("lossless", "yes", "Lossless"),
-    ("metric", "nope", "metric"),
     ("checkpoint", "http://127.0.0.1/x", "checkpoint"),
-    ("pace", math.nan, "Slow motion"),
     ("seed", [], "seed"),
 ]
 
@@ -51,10 +39,6 @@ def test_a_bad_run_is_refused_in_a_sentence(
     (refused,) = (part for part in json.loads(text)["detail"] if not part["is_valid"])
     assert sentence.lower() in refused["message"].lower()
     assert len(refused["message"]) < 120
-
-
-def test_the_page_serves_after_all_that(visitor: Visitor) -> None:
-    assert_serves(visitor)
 
 
 def test_a_bad_knob_is_refused_in_a_sentence(visitor: Visitor) -> None:
@@ -81,13 +65,6 @@ def test_a_wrong_number_of_values_does_no_harm(visitor: Visitor, data: list[str]
 def test_broken_bodies_do_no_harm(visitor: Visitor, body: bytes) -> None:
     status, _ = post(visitor.address, "gradio_api/queue/join", body)
     assert 400 <= status < 500
-    assert_serves(visitor)
-
-
-def test_a_large_body_is_refused_before_it_is_read(visitor: Visitor) -> None:
-    status, text = post(visitor.address, "gradio_api/queue/join", b"x" * 20_000_000)
-    assert status == 413
-    assert "shorten the prompt" in text
     assert_serves(visitor)
 
 

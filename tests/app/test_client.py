@@ -63,11 +63,6 @@ def test_generate_streams_text_and_figures(client, backend: BatchBackend) -> Non
     assert all(last["tokens_per_second"] <= kept.kept / seconds + 0.1 for seconds in early)
 
 
-def test_methods(client, backend: BatchBackend) -> None:
-    item = client.predict(prompt="Say it.", method="ar", max_new_tokens=9, api_name="/generate")
-    assert item["num_forwards"] == 9
-
-
 def test_an_answer_cut_inside_a_character_shows_that_it_was(client, backend: BatchBackend) -> None:
     whole = backend.text
     backend.text = "é" * 10  # two bytes each, a byte a token
@@ -76,6 +71,7 @@ def test_an_answer_cut_inside_a_character_shows_that_it_was(client, backend: Bat
     finally:
         backend.text = whole
     assert item["text"] == "é\ufffd"
+    assert item["num_forwards"] == 3
 
 
 def test_compare_says_both_texts_and_where_they_part(client, backend: BatchBackend) -> None:
@@ -121,37 +117,15 @@ def test_traces_are_whole(client, backend: BatchBackend) -> None:
     assert folds.end(trace.events).reason == "limit"
 
 
-@pytest.mark.parametrize("endpoint", ["/generate", "/compare", "/traces"])
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"prompt": " "}, "Type a prompt"),
-        ({"prompt": "x" * 8001}, "Shorten the prompt"),
-        ({"tau": 2}, "threshold"),
-        ({"tau": "high"}, "threshold"),
-        ({"block_size": 3.7}, "whole number"),
-        ({"block_size": 9}, "trained depth"),
-        ({"max_new_tokens": 10**9}, "tokens to generate"),
-    ],
-)
-def test_refusals_are_sentences(
-    client, endpoint: str, change: dict[str, object], sentence: str
-) -> None:
-    with pytest.raises(gradio_client.exceptions.AppError, match=sentence):
-        client.predict(**{"prompt": "Say it.", **change}, api_name=endpoint)
-
-
 @pytest.mark.parametrize(
     ("endpoint", "change", "sentence"),
     [
+        ("/generate", {"prompt": " "}, "Type a prompt"),
+        ("/compare", {"prompt": "x" * 8001}, "Shorten the prompt"),
+        ("/traces", {"prompt": "x", "tau": 2}, "threshold"),
         ("/generate", {"prompt": "x", "method": "magic"}, "Choose the method: mars or ar"),
-        ("/generate", {"prompt": "x", "method": "race"}, "Choose the method: mars or ar"),
         ("/generate", {"prompt": "x", "method": ["mars"]}, "Choose the method: mars or ar"),
         ("/traces", {"prompt": "x", "method": "race"}, "Choose the method: mars or ar"),
-        ("/batch", {"prompts": ["x"], "method": "magic"}, "Choose a method"),
-        ("/batch", {"prompts": []}, "Type at least one prompt"),
-        ("/batch", {"prompts": ["x"] * 17}, "at most 16 prompts"),
-        ("/batch", {"prompts": ["x", " "]}, "Prompt 2: Type a prompt"),
         ("/batch", {"prompts": ["x", 5]}, "Prompt 2: The prompt must be text"),
         ("/batch", {"prompts": ["x"], "cache_block": 1}, "cache block"),
     ],
@@ -174,22 +148,16 @@ def test_a_cancelled_job_ends_its_run(client, backend: BatchBackend) -> None:
     assert backend.num_forwards == before
 
 
-def test_only_these_are_offered_each_parameter_in_words(client) -> None:
-    named = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert list(named) == ENDPOINTS
-    types = {
-        parameter["parameter_name"]: parameter["python_type"]["type"]
-        for parameter in named["/generate"]["parameters"]
-    }
-    assert types["tau"] == "float"
-    assert types["block_size"] == "int | str"
-
-
 def test_every_endpoint_and_parameter_is_described(served_page) -> None:
     import httpx
     from gradio.utils import get_function_description
 
     info = httpx.get(f"{served_page[0]}gradio_api/info").json()["named_endpoints"]
+    types = {
+        parameter["parameter_name"]: parameter["python_type"]["type"]
+        for parameter in info["/generate"]["parameters"]
+    }
+    assert (types["tau"], types["block_size"]) == ("float", "int | str")
     assert list(info) == ENDPOINTS
     assert info["/compare"]["description"].startswith("Run MARS against plain AR on one prompt")
     assert "first_divergence" in info["/compare"]["description"]
