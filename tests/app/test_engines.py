@@ -190,6 +190,12 @@ def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:
     assert next(iter(read_entries("mars-tiny"))) == "mars-tiny"
 
 
+def test_a_fetch_that_hangs_keeps_no_process_from_ending(handlers: Handlers) -> None:
+    loads = [thread for thread in threading.enumerate() if thread.name.startswith("load ")]
+    assert loads
+    assert all(thread.daemon for thread in loads)
+
+
 @pytest.mark.parametrize(
     ("is_bitwise", "words"),
     [(True, "lossless is bitwise"), (False, "lossless is exact up to near ties")],
@@ -301,16 +307,6 @@ def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> N
     assert "a" in engines.alive
     is_warm.set()
     hearing.join(20)
-
-
-def test_loads_that_failed_take_no_place(engines: SmallMachine) -> None:
-    engines.failing = {"a", "b", "c"}
-    for name in "abc":
-        with pytest.raises(UnavailableError):
-            get(engines, name)
-    for name in "de":
-        get(engines, name)
-    assert sorted(engines.alive) == ["d", "e"]
 
 
 def test_many_visitors_of_five_checkpoints_all_get_their_runs(engines: SmallMachine) -> None:

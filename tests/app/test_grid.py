@@ -14,8 +14,7 @@ from grid_page import WRONG_FROM, GridBackend, controls, make_page
 from live_page import SETTINGS, assert_ends_when_left, only_run, over
 from scripted_page import page_served
 
-from app.controls import Limits
-from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS, read_grid_order
+from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.grid.run import FULL, GridHandlers
 from app.handlers import Handlers
 from mars_runtime import folds
@@ -213,17 +212,12 @@ def test_what_cannot_run_is_one_sentence(page, changes, field, sentence) -> None
     assert backend.prompts == []
 
 
-def test_what_the_tab_opens_with_can_run() -> None:
-    usual = controls(taus=list(USUAL_TAUS), block_sizes=list(USUAL_BLOCK_SIZES), max_new_tokens=96)
-    order = read_grid_order(usual, Limits(8000, 512, 8))
-    assert order.num_cells == 15
-    assert len(list(order.cells())) == 16
-
-
 def test_examples_turn_and_depth_limits_b(page) -> None:
     grid, _ = page
     prompts = [grid.examples.text(turn, "scripted") for turn in range(9)]
     assert len(set(prompts)) == 9
+    usual = controls(taus=list(USUAL_TAUS), block_sizes=list(USUAL_BLOCK_SIZES), max_new_tokens=96)
+    assert grid.check(usual) is None
     assert grid.block_sizes("scripted") == [2, 3, 4, 6, 8]
     assert grid.block_sizes("x") == list(BLOCK_SIZES)
 
@@ -307,15 +301,13 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     page = ran
     assert page.locator("#grid [role=row]").count() == 5
     assert page.locator("#grid [role=gridcell]").count() == 7
-    assert page.locator("#grid [role=rowheader]").all_inner_texts() == [
-        "plain AR", "τ 0.5", "τ 0.9", "lossless",
-    ]  # fmt: skip
+    rows = page.locator("#grid [role=rowheader]").all_inner_texts()
+    assert rows == ["plain AR", "τ 0.5", "τ 0.9", "lossless"]
     assert page.locator("#grid [role=columnheader]").all_inner_texts() == ["τ × B", "B 2", "B 4"]
     assert page.inner_text(cell(AR, ".gv-tpf")) == "1.00"
     assert page.inner_text(cell(BOLD, ".gv-tpf")) == "4.00"
     assert page.inner_text(cell(BOLD, ".gv-differs")) == f"differs from token {WRONG_FROM + 1}"
     assert page.inner_text(cell(SAME, ".gv-differs")) == "same text"
-    assert page.inner_text(cell(LAST, ".gv-differs")) == "same text"
     ratio = page.inner_text(cell(LAST, ".gv-ratio"))
     assert re.fullmatch(r"[\d.]+×", ratio)
     assert float(ratio[:-1]) <= float(page.inner_text(cell(LAST, ".gv-tpf")))
@@ -326,9 +318,6 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     best = page.inner_text("#grid .gv-best")
     assert best.startswith("Fastest: ")
     assert "AR's own text" in best
-    for name, number in re.findall(r"(τ [\d.]+|lossless), B \d \(([\d.]+) times", best):
-        shown = page.locator(f"#grid .gv-row:has([role=rowheader]:text-is('{name}')) .gv-ratio")
-        assert f"{number}×" in shown.all_inner_texts()
     assert page.inner_text(cell(BOLD, ".gv-agreement")) == "31"  # the first ten of 32 tokens
     assert page.inner_text(cell(SAME, ".gv-agreement")) == "100"
     assert page.locator("#grid-race").is_hidden()
@@ -343,8 +332,6 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     text = race.locator(".rv-pane[data-lane=ar] .rv-text").evaluate("e => e.textContent")
     assert text.startswith("Say ${HOME}<b>bold</b>")
     assert race.locator(".rv-pane b b, .rv-text b").count() == 0
-    race.locator(".rv-pane[data-lane=mars] .rv-t").nth(3).hover()
-    page.wait_for_selector("#grid-race .rv-card:not([hidden])")
     assert page.get_attribute(cell(BOLD), "aria-selected") == "true"
 
     page.click(cell(AR))
@@ -360,17 +347,18 @@ def test_the_cells_are_coloured_by_what_is_chosen_and_say_it(ran: playwright.Pag
     assert page.eval_on_selector_all(cells, levels) == "0" + "25" + "11" + "25"  # 2 and 4 tokens
     assert page.inner_text("#grid .gv-key >> nth=0") == "1.00"
     assert page.inner_text("#grid .gv-key >> nth=4") == "3.40"  # four fifths of the way to 4
-    size = "node => parseFloat(getComputedStyle(node).fontSize)"
-    assert page.eval_on_selector(cell(BOLD, ".gv-tpf"), size) == 22
     page.check("#grid .gv-measures input[value=agreement]")
     page.wait_for_selector(f"{cell(BOLD)}[data-level='1']")  # the least there is
     assert page.eval_on_selector_all(cells, levels) == "0" + "51" + "55" + "55"
-    assert page.eval_on_selector(cell(BOLD, ".gv-agreement"), size) == 22
     assert "same order" in page.inner_text("#grid .gv-legend")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#grid .mars-grid[data-measure=speed]")
     page.wait_for_selector("#grid .gv-key >> nth=0 >> text=/×$/")
     page.check("#grid .gv-measures input[value=tpf]")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    assert page.locator(cell(BOLD)).bounding_box()["x"] >= 0
+    page.set_viewport_size({"width": 1440, "height": 1000})
 
 
 @needs_browser
@@ -399,22 +387,6 @@ def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(ran: playw
     page.click(f"#grid .gv-point[data-cell={BOLD}]")
     page.wait_for_selector("#grid .gv-opened:text('Below: τ 0.5, B 4 against plain AR.')")
     assert page.get_attribute(cell(LAST), "data-colour") == ""  # no other view shows it now
-
-
-@needs_browser
-def test_a_phone_has_no_sideways_scroll(ran: playwright.Page) -> None:
-    page = ran
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.click(cell(AR))
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='1']")
-    page.click(cell(BOLD))
-    page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
-    for is_dark in (False, True):
-        page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)
-        page.wait_for_function("document.documentElement.scrollWidth <= 390")
-        assert page.locator(cell(BOLD)).bounding_box()["x"] >= 0
-    page.evaluate("document.body.classList.remove('dark')")
-    page.set_viewport_size({"width": 1440, "height": 1000})
 
 
 @needs_browser
