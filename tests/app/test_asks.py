@@ -5,7 +5,6 @@ One visitor's page, which each test leaves as the next one needs it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -58,16 +57,12 @@ def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
     return found
 
 
-def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
-    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
-    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
-    assert found == [True, True, False]
-    assert json.loads(page.evaluate("window.mars.asked(['tau'], [1])[0] || '{}'")) == {}
-
-
 def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refused(
     page: playwright.Page,
 ) -> None:
+    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
+    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
+    assert found == [True, True, False]
     page.click("#more > button")
     page.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
     page.click("#run")

@@ -13,6 +13,7 @@ import pytest
 from batch_page import CHEAP, DEAR, TEXT, BatchBackend, controls, make_page
 from hypothesis import given
 from hypothesis import strategies as st
+from live_page import lane_trace, lines_of
 from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
@@ -32,7 +33,6 @@ from app.batch.run import (
 from app.controls import Limits, RefusalError
 from mars_runtime.events import Prefill, Step
 from mars_runtime.speedup import NEAR
-from mars_runtime.trace import read_trace
 
 
 @pytest.fixture
@@ -43,12 +43,6 @@ def page(tmp_path: Path) -> Iterator[tuple[BatchHandlers, BatchBackend]]:
     handlers.engines.close()
 
 
-def parsed(value: str) -> tuple[dict, list[tuple[str, dict]]]:
-    first, *lines = value.splitlines()
-    pairs = [line.split("\t", 1) for line in lines]
-    return json.loads(first), [(tag, json.loads(data)) for tag, data in pairs]
-
-
 def of_tag(lines: list[tuple[str, dict]], tag: str) -> list[dict]:
     return [data for found, data in lines if found == tag]
 
@@ -56,7 +50,7 @@ def of_tag(lines: list[tuple[str, dict]], tag: str) -> list[dict]:
 def test_two_methods_run_in_turn_on_the_same_prompts(page) -> None:
     batch, _ = page
     *_, last = batch.run("visitor", controls())
-    head, lines = parsed(last)
+    head, lines = lines_of(last)
     assert [side["title"] for side in head["sides"]] == [
         "MARS, cursor cache",
         "MARS, block cache 8",
@@ -91,7 +85,7 @@ def test_methods_take_turns_in_every_round_and_the_order_is_reversed(page) -> No
     backend.decode = noted
     *_, last = batch.run("visitor", controls(second="ar", rounds=5))
     assert began == ["mars", "ar", "ar", "mars", "mars", "ar", "ar", "mars", "mars", "ar"]
-    _, lines = parsed(last)
+    _, lines = lines_of(last)
     assert len([tag for tag, data in lines if tag == "b" and data["type"] == "header"]) == 1
     assert of_tag(lines, "rounds")[-1]["rounds"] == 5
     assert "timed in 5 rounds." in of_tag(lines, "status")[-1]["text"]
@@ -106,7 +100,7 @@ def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> N
     for costs in (CHEAP, DEAR):
         backend.costs = costs
         *_, last = batch.run("visitor", asked)
-        _, lines = parsed(last)
+        _, lines = lines_of(last)
         totals = {data["side"]: data for data in of_tag(lines, "totals")}
         passes[costs is DEAR] = [totals[side]["num_forwards"] for side in ("a", "b")]
         status = of_tag(lines, "status")[-1]
@@ -121,7 +115,7 @@ def test_a_batch_counts_up_to_the_loops_of_its_texts_and_says_so(page) -> None:
     batch, backend = page
     backend.text, backend.row_bytes = f"Now: {'ha ' * 60}", 120
     *_, last = batch.run("visitor", controls(second="ar", max_new_tokens=160))
-    _, lines = parsed(last)
+    _, lines = lines_of(last)
     for totals in of_tag(lines, "totals")[-2:]:
         assert totals["num_looped"] > 0
         assert totals["counted_forwards"] < totals["num_forwards"]
@@ -148,7 +142,7 @@ def test_texts_that_differ_are_compared_by_tokens_per_pass(page) -> None:
 
     backend.decode = cut
     *_, last = batch.run("visitor", controls(second="ar"))
-    said = of_tag(parsed(last)[1], "status")[-1]["text"]
+    said = of_tag(lines_of(last)[1], "status")[-1]["text"]
     assert re.search(r"wrote [\d.]+ tokens per forward pass, plain AR wrote 1\.00 tokens", said)
     assert "took" not in said
 
@@ -158,7 +152,7 @@ def test_the_rounds_that_the_time_limit_leaves_are_told(tmp_path: Path) -> None:
     backend.forward_seconds = 0.012
     *_, last = handlers.batch.run("visitor", controls(second="ar", rounds=5))
     handlers.engines.close()
-    status = of_tag(parsed(last)[1], "status")[-1]
+    status = of_tag(lines_of(last)[1], "status")[-1]
     assert status["kind"] == "finished"
     assert re.search(r"timed in [1-4] of 5 rounds before the time limit", status["text"])
 
@@ -166,10 +160,9 @@ def test_the_rounds_that_the_time_limit_leaves_are_told(tmp_path: Path) -> None:
 def test_the_lines_of_a_side_are_a_trace(page) -> None:
     batch, _ = page
     *_, last = batch.run("visitor", controls(second="none", method="uncached", batch_size=2))
-    assert of_tag(parsed(last)[1], "a")[-1]["reason"] == "eos"
+    assert of_tag(lines_of(last)[1], "a")[-1]["reason"] == "eos"
     *_, last = batch.run("visitor", controls(second="none", method="block"))
-    _, *lines = last.splitlines()
-    trace = read_trace(line.split("\t", 1)[1] for line in lines if line.startswith("a\t"))
+    trace = lane_trace(last, "a")
     assert trace.header.name == "MARS, block cache 8"
     text = b"".join(
         trace.vocabulary[token]
@@ -191,7 +184,7 @@ def test_stop_ends_the_run_and_begins_no_other(page) -> None:
     batch.stop("somebody else")
     batch.stop("visitor")
     *_, last = values
-    _, lines = parsed(last)
+    _, lines = lines_of(last)
     assert of_tag(lines, "a")[-1]["reason"] == "cancelled"
     assert of_tag(lines, "b") == []
     assert of_tag(lines, "status")[-1]["kind"] == "stopped"
@@ -202,12 +195,12 @@ def test_a_fault_ends_the_batch_with_a_sentence_and_the_next_works(page) -> None
     batch, backend = page
     backend.fails_at = 5
     *_, last = batch.run("visitor", controls())
-    status = of_tag(parsed(last)[1], "status")[-1]
+    status = of_tag(lines_of(last)[1], "status")[-1]
     assert status["kind"] == "error"
     assert status["text"].startswith("Decoding failed (RuntimeError)")
     backend.fails_at = 0
     *_, last = batch.run("visitor", controls())
-    assert of_tag(parsed(last)[1], "status")[-1]["kind"] == "finished"
+    assert of_tag(lines_of(last)[1], "status")[-1]["kind"] == "finished"
 
 
 def test_examples_are_one_a_line_and_new_at_each_turn(page) -> None:

@@ -31,10 +31,8 @@ from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import Entry, registry
-from mars_runtime.serving.runs import Job
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
-from tests.serving.scripted_server import NAME, Oracle, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -346,17 +344,6 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     assert model() is None
     engines.close()
     assert load_checkpoint("mars-tiny").model is not None
-
-
-def test_runs_of_programs_that_are_over_keep_no_model(tmp_path: Path) -> None:
-    """The endpoint remembers the latest runs until the next one begins."""
-    with serving(tmp_path, Oracle()) as place:
-        told = {"model": NAME, "messages": [{"role": "user", "content": "Say hello."}]}
-        assert place.http.post("/v1/chat/completions", json=told).status_code == 200
-        held = [each for each in gc.get_objects() if isinstance(each, Job)]
-        assert held
-        names = {type(getattr(each, name)).__name__ for each in held for name in Job.__slots__}
-        assert names == {"int", "tuple"}
 
 
 def published_engines(

@@ -240,21 +240,6 @@ def test_earlier_turns_stand_before_the_prompt_and_in_the_header(
         assert (header.prompt, header.num_left_out, header.room) == ("And?", 0, 100_000)
 
 
-def test_the_oldest_turns_are_left_out_whole_and_counted(
-    chatting: Handlers, because: ScriptedBackend
-) -> None:
-    """A turn of three letters and three tokens takes 8 + 3 and 13 + 3 ids; "And?" takes 8 + 4, and
-    what opens the answer 11."""
-    turns = [{"prompt": f"{n:03}", "tokens": list(b"yes")} for n in range(4)]
-    assert len(chat("000", "yes", "And?")) == 27 + 23
-    for room, kept in ((23 + 64 + 4 * 27, 4), (23 + 64 + 4 * 27 - 1, 3), (23 + 64 + 26, 0)):
-        because.capacity = room
-        value = last(chatting.live.run("a", controls(prompt="And?", history=turns)))
-        header = lane_trace(value, "mars").header
-        assert [turn.prompt for turn in header.history] == ["000", "001", "002", "003"][4 - kept :]
-        assert (header.num_left_out, header.room) == (4 - kept, room)
-
-
 def test_only_what_the_model_wrote_after_a_task_alone_is_judged(
     chatting: Handlers, because: ScriptedBackend
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from browser import needs_browser, opened, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
-from live_page import SETTINGS, assert_ends_when_left, only_run, over
+from live_page import SETTINGS, assert_ends_when_left, lane_trace, lines_of, only_run, over
 from scripted_page import page_served
 
 from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
@@ -21,7 +21,7 @@ from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.trace import Trace, read_trace
+from mars_runtime.trace import Trace
 from tests.engine.scripted import eventually
 
 CELLS = ["ar", "r0c0", "r0c1", "r1c0", "r1c1", "r2c0", "r2c1"]
@@ -43,29 +43,20 @@ def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBack
     return made
 
 
-def parsed(value: str) -> tuple[dict, list[tuple[str, dict]]]:
-    first, *lines = value.splitlines()
-    pairs = [line.split("\t", 1) for line in lines]
-    return json.loads(first), [(tag, json.loads(data)) for tag, data in pairs]
-
-
 def of_tag(value: str, tag: str) -> list[dict]:
-    return [data for found, data in parsed(value)[1] if found == tag]
+    return [data for found, data in lines_of(value)[1] if found == tag]
 
 
 def traces(value: str) -> dict[str, Trace]:
     """Cell -> its trace, in the order in which they began."""
-    lines: dict[str, list[str]] = {}
-    for line in value.splitlines()[1:]:
-        tag, data = line.split("\t", 1)
-        lines.setdefault(tag, []).append(data)
-    return {tag: read_trace(found) for tag, found in lines.items() if tag in CELLS}
+    names = dict.fromkeys(tag for tag, _ in lines_of(value)[1] if tag in CELLS)
+    return {name: lane_trace(value, name) for name in names}
 
 
 def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
     grid, _ = page
     *_, last = grid.run("visitor", controls())
-    head, lines = parsed(last)
+    head, lines = lines_of(last)
     assert head["columns"] == [2, 4]
     assert head["rows"] == [
         {"tau": 0.5, "lossless": False},

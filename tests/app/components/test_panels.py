@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright
-from helpers import Ids, ScriptedModel, foresight_script, steps_of
-from modules import evaluate, modules_page
 from panel_browser import VIEW, all_texts, go_to, open_at, put, put_scene, rows_of, stream
 from race_browser import MARS
 from race_page import head, value
 
 from mars_runtime import folds
-from mars_runtime.decoders import decode
-from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import End, Prefill, Proposal, RowStep, Step
-from mars_runtime.settings import MAX_FED, DecodeSettings
+from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Header, Trace
 from tests import trace_folds
 
@@ -267,32 +262,3 @@ def test_both_texts_are_aligned_around_the_place_where_they_part(still: playwrig
     folded.first.click()
     assert folded.count() == before - 1
     assert page.inner_text(f"{panel} .rv-df-text").startswith("Once upon a time")
-
-
-def test_slots_that_groups_and_lookup_fed() -> None:
-    """B is chosen, so some tokens have groups behind them and others none."""
-    prompt = (3, 4, 5, 3, 4)
-    settings = DecodeSettings(
-        tau=0.0, block_size="auto", lossless=True, groups="every", lookup=True, max_new_tokens=60
-    )
-    costs = ForwardCosts(8, {1: tuple(1 + 0.06 * more for more in range(MAX_FED))})
-    model = ScriptedModel(foresight_script(4, eos_share=0.0))
-    events = list(decode(model, Ids(), [prompt], lambda: settings, costs=costs))
-    trace = Trace.of(Header("scripted", "Count.", prompt, settings), events, lambda t: b" %d" % t)
-    steps = steps_of(events)
-    assert any(0 in step.groups for step in steps)
-    assert any(step.looked_up for step in steps)
-    body = """const lane = laneOf(given[0]);
-    return lane.steps.map((_, i) => m.slotsAt(lane, i, 0));"""
-    with modules_page() as page:
-        found = evaluate(page, "folds/slots.js", body, list(trace.lines()))
-    for (before, step), slots in zip(pairwise([None, *steps]), found, strict=True):
-        fed = before.drafts[: step.num_pending - 1] if before else ()
-        states = Counter(slot["state"] for slot in slots)
-        assert states["pending"] == step.num_pending - len(fed)
-        assert [slot["id"] for slot in slots if slot["state"] == "draft"] == list(fed)
-        masks = [slot for slot in slots if slot["state"] == "mask"]
-        assert len(masks) == step.num_fed - step.num_pending
-        if step.groups:
-            sizes = [sum(mask["group"] == g for mask in masks) for g in range(len(step.groups))]
-            assert tuple(sizes) == step.groups

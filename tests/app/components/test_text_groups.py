@@ -25,14 +25,8 @@ SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
 }})"""
 # A line end without an empty line: the counts of a paragraph reach below it.
 LINES = replace(race_scenes.PROSE, text=race_scenes.PROSE.text.replace("\n\n", "\n"))
-LONG = replace(LINES, text=LINES.text * 12)
 PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
   .map((node) => [node.offsetLeft, node.offsetTop])"""
-FIRST = """nodes => nodes.map((node) => { const { left, top, bottom } = node.getClientRects()[0];
-  const box = node.closest(".rv-text").getBoundingClientRect();
-  return { name: node.className, width: node.getClientRects()[0].width,
-    mid: node.classList.contains("rv-mid"),
-    left: left - box.left, top: top - box.top, bottom: bottom - box.top }; })"""
 
 
 def colour(css: str) -> str:
@@ -40,30 +34,6 @@ def colour(css: str) -> str:
     found = re.search(r"rgb\((\d+), (\d+), (\d+)\)", css)
     assert found, css
     return "#" + "".join(f"{int(part):02x}" for part in found.groups())
-
-
-def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page) -> None:
-    assert sum(num_apart(still, name) for name in ("lossless", "summary")) >= 3
-
-
-def num_apart(still: playwright.Page, name: str) -> int:
-    """How many neighbours of one size and line a recording has; each pair has a gap between it."""
-    put(still, recording(name).value)
-    picture = Picture(still, still.locator(TEXT))
-    card = picture.at(3, 3)
-    groups = still.eval_on_selector_all(f"{TEXT} .rv-c", FIRST)
-    apart = 0
-    for before, group in pairwise(groups):
-        is_alike = before["name"].split()[1] == group["name"].split()[1] != "rv-n1"
-        if not is_alike or before["top"] != group["top"] or group["bottom"] > 250:
-            continue
-        if group["width"] < 20:  # the space at the end of a line
-            continue
-        y = group["bottom"] - 1  # of the underline
-        assert picture.at(group["left"] + (0.5 if group["mid"] else 2), y) == card
-        assert card not in (picture.at(group["left"] - 2, y), picture.at(group["left"] + 10, y))
-        apart += 1
-    return apart
 
 
 def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -> None:
@@ -191,27 +161,6 @@ def test_a_paragraph_at_rest_is_drawn_as_it_was_and_keeps_its_height(
     )
     assert [one.changed(other) for one, other in zip(resting, pictures(), strict=True)] == [[]] * 2
     corners.evaluate("n => n.remove()")
-
-
-def test_what_a_reader_goes_back_before_takes_no_room(still: playwright.Page) -> None:
-    (value,) = race_scenes.finished(LONG)()
-    put(still, value)
-    heights = []
-    for share in (1.0, 0.1, 1.0):
-        still.evaluate(f"share => {VIEW}.player.seek(share * {VIEW}.playhead.length)", share)
-        still.evaluate("() => new Promise(requestAnimationFrame)")  # the leap has begun
-        still.wait_for_function(f"() => {VIEW}.entries.every((pane) => pane.view.isWhole)")
-        last, height = still.locator(TEXT).evaluate(
-            """(text) => {
-          const groups = [...text.querySelectorAll(".rv-c")];
-          const seen = groups.filter((n) => n.checkVisibility()).at(-1);
-          const top = text.getBoundingClientRect().top - text.scrollTop;
-          return [seen.getBoundingClientRect().bottom - top, text.scrollHeight];
-        }"""
-        )
-        heights.append(height)
-        assert height - last < 100
-    assert heights[0] > 4 * heights[1]
 
 
 LOOKS = f"""() => [...document.querySelectorAll('{TEXT} .rv-c[data-n] > .rv-t')].map((node) => {{
