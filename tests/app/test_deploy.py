@@ -167,24 +167,6 @@ def test_an_occupied_folder_is_one_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_what_fails_on_the_way_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copied: list[Path] = []
-
-    def full(source: Path, target: Path) -> None:
-        copied.append(target)
-        if len(copied) == 20:
-            raise OSError(28, "No space left on device")
-        target.write_bytes(source.read_bytes())
-
-    monkeypatch.setattr(program.shutil, "copyfile", full)
-    with pytest.raises(DeployError, match="No space left"):
-        deploy(tmp_path / "space", "cpu")
-    assert len(copied) == 20
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DeployError) as caught:
         deploy(tmp_path / "space", "cpu", root=tmp_path)

@@ -37,15 +37,6 @@ def test_requests_stand_at_their_agreement_and_tasks_at_their_accuracy(tmp_path:
     assert tasks.points[0].quality.low == 0.25
 
 
-def test_thresholds_that_adapt_are_a_set_beside_fixed_ones(tmp_path: Path) -> None:
-    held = {**BOLD, "tau": 0.0, "threshold": "agreement", "target": 0.9}
-    rows = [row(way, HALF, accuracy=HALF) for way in (BOLD, held)]
-    write(tmp_path, "thresholds", {"averages": rows})
-    (found,) = read_sets(tmp_path)
-    assert found.title == "some: thresholds that adapt, on six families of tasks"
-    assert [point.settings.threshold for point in found.points] == ["fixed", "agreement"]
-
-
 def test_benchmarks_are_sets_of_their_own(tmp_path: Path) -> None:
     def cell(task: str, settings: dict[str, Any]) -> dict[str, Any]:
         return row(settings, EXACT, accuracy=HALF, task=task, num_answers=50)

@@ -125,14 +125,9 @@ def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show)
     set_clock(page, "Seconds")
 
 
-OUTSIDE = """async root => {
-  const frame = () => new Promise(requestAnimationFrame);
-  await frame().then(frame); // the page answers a new size in the frame after it
-  const edge = document.querySelector(`${root} .rv-panes`).getBoundingClientRect().right;
-  const nodes = [...document.querySelectorAll(`${root} .rv-figures *`)];
-  const outside = nodes.filter((node) => node.getBoundingClientRect().right > edge + 1);
-  return [edge, outside.map((node) => node.textContent)];
-}"""
+EDGE = f"document.querySelector('{ROOT} .rv-panes').getBoundingClientRect().right"
+OUTSIDE = f"""[...document.querySelectorAll('{ROOT} .rv-figures *')].flatMap((node) =>
+  (node.getBoundingClientRect().right > {EDGE} + 1 ? [node.textContent] : []))"""
 WIDTHS = """[document.documentElement.scrollWidth,
   ...[...document.querySelectorAll('.main-svg')].map(s => s.getBoundingClientRect().right)]"""
 
@@ -142,9 +137,8 @@ def test_figures_and_charts_fit_the_page(show: Show) -> None:
     page = show("looping")
     for width in (1440, 1280, 1024, 800):
         page.set_viewport_size({"width": width, "height": 900})
-        edge, outside = page.evaluate(OUTSIDE, ROOT)
-        assert edge <= width
-        assert outside == []
+        page.wait_for_function(f"{EDGE} <= {width}")
+        assert page.evaluate(OUTSIDE) == []
     page.evaluate("document.body.classList.add('dark')")
     for width in (1400, 390):
         page.set_viewport_size({"width": width, "height": 1000})
