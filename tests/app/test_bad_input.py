@@ -51,20 +51,16 @@ def test_a_bad_knob_is_refused_in_a_sentence(visitor: Visitor) -> None:
     assert_serves(visitor)
 
 
-@pytest.mark.parametrize("data", [[], ["x"] * 7, ["x"] * 40])
-def test_a_wrong_number_of_values_does_no_harm(visitor: Visitor, data: list[str]) -> None:
-    body = {"data": data, "fn_index": visitor.events[RUN], "session_hash": visitor.session}
-    status, _ = post(visitor.address, "gradio_api/queue/join", json.dumps(body).encode())
-    assert 400 <= status < 500
-    assert_serves(visitor)
-
-
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"[" * 5000 + b"]" * 5000, b'{"data": "x", "fn_index": "y"}']
 )
 def test_broken_bodies_do_no_harm(visitor: Visitor, body: bytes) -> None:
     status, _ = post(visitor.address, "gradio_api/queue/join", body)
     assert 400 <= status < 500
+    for data in ([], ["x"] * 40):  # a wrong number of values
+        told = {"data": data, "fn_index": visitor.events[RUN], "session_hash": visitor.session}
+        status, _ = post(visitor.address, "gradio_api/queue/join", json.dumps(told).encode())
+        assert 400 <= status < 500
     assert_serves(visitor)
 
 

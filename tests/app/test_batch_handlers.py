@@ -49,6 +49,8 @@ def of_tag(lines: list[tuple[str, dict]], tag: str) -> list[dict]:
 
 def test_two_methods_run_in_turn_on_the_same_prompts(page) -> None:
     batch, _ = page
+    first, second = (batch.examples.text(turn, "scripted").splitlines() for turn in (0, 1))
+    assert len(first) == len(second) == len({*first, *second}) / 2 == 8  # new at each turn
     *_, last = batch.run("visitor", controls())
     head, lines = lines_of(last)
     assert [side["title"] for side in head["sides"]] == [
@@ -201,14 +203,6 @@ def test_a_fault_ends_the_batch_with_a_sentence_and_the_next_works(page) -> None
     backend.fails_at = 0
     *_, last = batch.run("visitor", controls())
     assert of_tag(lines_of(last)[1], "status")[-1]["kind"] == "finished"
-
-
-def test_examples_are_one_a_line_and_new_at_each_turn(page) -> None:
-    batch, _ = page
-    first, second = batch.examples.text(0, "scripted"), batch.examples.text(1, "scripted")
-    assert len(first.splitlines()) == len(second.splitlines()) == 8
-    assert not set(first.splitlines()) & set(second.splitlines())
-    assert batch.check(controls(prompts=first)) is None
 
 
 LIMITS = Limits(max_prompt_chars=40, max_new_tokens=512, block_size=8)

@@ -346,45 +346,33 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     assert load_checkpoint("mars-tiny").model is not None
 
 
-def published_engines(
-    monkeypatch: pytest.MonkeyPatch, answers: bool, **settings: Any
-) -> tuple[Engines, list[float]]:
-    """Engines of a machine whose hub answers or not, and how long each question could take."""
+@pytest.mark.parametrize(
+    ("answers", "settings", "num_asked"),
+    [
+        (True, {}, 1),
+        (False, {}, 1),
+        (True, {"offline": True}, 0),
+        (True, {"offered": "ar-tiny"}, 0),
+    ],
+)
+def test_small_published_checkpoints_are_offered_where_the_hub_answers(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
+) -> None:
     asked: list[float] = []
     monkeypatch.setattr(
         module.fetch, "hub_answers", lambda seconds: asked.append(seconds) or answers
     )
-    made = Engines(AppSettings(checkpoint="mars-tiny", **settings))
-    monkeypatch.setattr(made, "begin", lambda name: None)
-    made.open()
-    return made, asked
-
-
-SMALL_ONES = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
-
-
-def test_where_the_hub_answers_the_small_published_checkpoints_are_offered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engines, asked = published_engines(monkeypatch, answers=True)
-    assert {name for name in engines.offered() if "b-blk" in name} == SMALL_ONES
-    assert engines.offered()[0] == "mars-tiny"
-    assert len(asked) == 1
-    words = engines.entry("mars-0.5b-blk4").in_words
-    assert "1 GB to fetch" in words
-    assert "By the authors of the paper" in words
-
-
-@pytest.mark.parametrize(
-    ("answers", "settings", "num_asked"),
-    [(False, {}, 1), (True, {"offline": True}, 0), (True, {"offered": "ar-tiny"}, 0)],
-)
-def test_elsewhere_they_are_not(
-    monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
-) -> None:
-    engines, asked = published_engines(monkeypatch, answers=answers, **settings)
-    assert not SMALL_ONES & set(engines.offered())
+    engines = Engines(AppSettings(checkpoint="mars-tiny", **settings))
+    monkeypatch.setattr(engines, "begin", lambda name: None)
+    engines.open()
+    small = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
+    offered = {name for name in engines.offered() if "b-blk" in name}
+    assert offered == (small if answers and not settings else set())
     assert len(asked) == num_asked
+    if offered:
+        words = engines.entry("mars-0.5b-blk4").in_words
+        assert "1 GB to fetch" in words
+        assert "By the authors of the paper" in words
 
 
 class Published:
