@@ -238,7 +238,7 @@ class SmallMachine(Engines):
 
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallMachine]:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
     made = SmallMachine(tmp_path)
     yield made
@@ -253,10 +253,8 @@ def get(engines: Engines, name: str) -> Served:
 
 def test_the_one_that_was_asked_for_longest_ago_makes_room(engines: SmallMachine) -> None:
     for name in NAMES:
-        time.sleep(0.06)
         get(engines, name)
     assert engines.alive == ["d", "e"]
-    time.sleep(0.06)
     get(engines, "d")
     get(engines, "a")
     assert engines.alive == ["a", "d"]
@@ -282,7 +280,6 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
     monkeypatch.setattr(module, "PATIENCE", 0.3)
     get(engines, "a")
     get(engines, "b")
-    time.sleep(0.06)
     full = pytest.raises(UnavailableError, match="GB are free")
     with engines.kept("a"), engines.kept("b"), full:
         get(engines, "c")
@@ -292,14 +289,19 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
 
 def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:
     """A caller of a typed endpoint waits for it, and nothing runs there meanwhile."""
-    is_warm = threading.Event()
+    is_asked, is_warm = threading.Event(), threading.Event()
+
+    def is_ready(timeout: float) -> bool:
+        is_asked.set()
+        return is_warm.wait(timeout)
+
     get(engines, "b")
     served = get(engines, "a")
-    served.engine.is_ready = is_warm.wait  # type: ignore[method-assign]
+    served.engine.is_ready = is_ready  # type: ignore[method-assign]
     waiting = awaited(engines, "a", str)
     hearing = threading.Thread(target=lambda: [None for _ in waiting])
     hearing.start()
-    time.sleep(0.2)
+    assert is_asked.wait(20)
     get(engines, "c")
     get(engines, "d")
     assert "a" in engines.alive

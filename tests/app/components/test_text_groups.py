@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import race_scenes
 from browser import needs_browser, playwright
 from panel_browser import VIEW, put, recording, stream
-from pixels import Picture
 from race_browser import MARS, ROOT, shown_text
 from test_colours import contrast
 
@@ -27,6 +28,37 @@ SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
 LINES = replace(race_scenes.PROSE, text=race_scenes.PROSE.text.replace("\n\n", "\n"))
 PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
   .map((node) => [node.offsetLeft, node.offsetTop])"""
+
+
+READ = """async (png) => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${png}`;
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const { data } = context.getImageData(0, 0, image.width, image.height);
+  return [image.width, [...new Uint32Array(data.buffer)]];
+}"""
+
+
+class Picture:
+    """The colours of an element on the screen, row by row."""
+
+    def __init__(self, page: playwright.Page, element: playwright.Locator) -> None:
+        png = base64.b64encode(element.screenshot(animations="disabled")).decode()
+        found: list[Any] = page.evaluate(READ, png)
+        self.width, self.colours = int(found[0]), list(found[1])
+
+    def at(self, x: float, y: float) -> int:
+        """The colour there, in pixels from the element's corner."""
+        return self.colours[round(y) * self.width + round(x)]
+
+    def changed(self, other: Picture) -> list[int]:
+        """Places where another picture of the same size has another colour."""
+        pairs = zip(self.colours, other.colours, strict=True)
+        return [place for place, (mine, theirs) in enumerate(pairs) if mine != theirs]
 
 
 def colour(css: str) -> str:
