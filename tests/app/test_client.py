@@ -11,7 +11,6 @@ from batch_page import ROW_BYTES, TEXT, BatchBackend, make_page
 from scripted_page import page_served
 
 from app.handlers import Handlers
-from mars_runtime import folds
 from mars_runtime.loops import find_loop
 from mars_runtime.trace import read_trace
 from tests.engine.scripted import eventually
@@ -106,15 +105,6 @@ def test_batch_gives_a_result_a_prompt_and_totals(client, backend: BatchBackend)
     assert totals["num_tokens"] == sum(result["num_tokens"] for result in last["results"])
     assert totals["num_commits"] > 0
     assert totals["tokens_per_second"] > 0
-
-
-def test_traces_are_whole(client, backend: BatchBackend) -> None:
-    lines = client.predict(prompt="Say it.", tau=0.5, max_new_tokens=20, api_name="/traces")
-    trace = read_trace(lines)
-    assert trace.header.settings.tau == 0.5
-    assert trace.header.prompt == "Say it."
-    assert folds.text(trace) == TEXT[:20]
-    assert folds.end(trace.events).reason == "limit"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from app.controls import Limits, RefusalError
 from app.handlers import Handlers
 from app.live.order import MAX_TURNS, read_given, read_history
 from mars_runtime import folds, tasks
-from mars_runtime.methods import LANES
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 from mars_runtime.trace import Trace
@@ -179,15 +178,6 @@ def chat(*said: str) -> list[int]:
     pairs = zip(roles, said, strict=False)
     turns = [[START, *f"{role}\n{text}".encode(), END, 10] for role, text in pairs]
     return [token for turn in turns for token in turn] + [START, *b"assistant\n"]
-
-
-def test_a_list_is_for_all_lanes_and_an_object_for_each() -> None:
-    turn = Turn("Why?", (72, 105))
-    assert read_history([TURN], LIMITS) == dict.fromkeys(LANES, (turn,))
-    own = json.dumps({"mars": [TURN], "ar": [{"prompt": "Why?", "tokens": []}], "more": 3})
-    found = read_history(own, LIMITS)
-    assert (found["mars"], found["ar"]) == ((turn,), (Turn("Why?", ()),))
-    assert found["jacobi"] == found["ar"]  # it has not answered yet
 
 
 @pytest.mark.parametrize(

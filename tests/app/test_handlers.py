@@ -234,14 +234,6 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
     assert offer("x" * 90).endswith("x" * 60 + "…")
 
 
-def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:
-    said = [choice.notice for choice in handlers.checkpoints.choose("absent")]
-    assert set(said[:-1]) <= {"Loading absent…"}
-    assert said[-1].endswith(".")
-    refused = last(handlers.live.run("a", controls(checkpoint="absent")))
-    assert said[-1] in refused
-
-
 def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Path) -> None:
     """The stream says at once what is waited for, and goes on as soon as it can."""
     is_warm = threading.Event()
