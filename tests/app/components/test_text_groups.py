@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import race_scenes
-from browser import needs_browser, playwright
-from panel_browser import VIEW, put, recording, stream
+from browser import needs_browser, playwright, see
+from panel_browser import VIEW, put, recording, settle, stream
 from race_browser import MARS, ROOT, shown_text
 from test_colours import contrast
 
@@ -74,6 +74,8 @@ def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -
     size = "n => getComputedStyle(n, '::after').fontSize"
     assert text.locator("[data-k]").first.evaluate(size) == "11px"
     still.mouse.move(0, 0)
+    see(text)
+    settle(still)
     counted = Picture(still, text)
     style = still.add_style_tag(content=".rv-t::after { color: transparent !important; }")
     without = Picture(still, text)
