@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import race_scenes
-from browser import needs_browser, playwright, see
-from panel_browser import VIEW, put, recording, settle, stream
+from browser import needs_browser, playwright
+from panel_browser import VIEW, put, recording, stream
+from pixels import Picture
 from race_browser import MARS, ROOT, shown_text
 from test_colours import contrast
 
@@ -26,39 +25,14 @@ SWATCHES = f"""() => [2, 3, 4, 5].map((n) => {{
 }})"""
 # A line end without an empty line: the counts of a paragraph reach below it.
 LINES = replace(race_scenes.PROSE, text=race_scenes.PROSE.text.replace("\n\n", "\n"))
+LONG = replace(LINES, text=LINES.text * 12)
 PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')]
   .map((node) => [node.offsetLeft, node.offsetTop])"""
-
-
-READ = """async (png) => {
-  const image = new Image();
-  image.src = `data:image/png;base64,${png}`;
-  await image.decode();
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [image.width, image.height];
-  const context = canvas.getContext("2d");
-  context.drawImage(image, 0, 0);
-  const { data } = context.getImageData(0, 0, image.width, image.height);
-  return [image.width, [...new Uint32Array(data.buffer)]];
-}"""
-
-
-class Picture:
-    """The colours of an element on the screen, row by row."""
-
-    def __init__(self, page: playwright.Page, element: playwright.Locator) -> None:
-        png = base64.b64encode(element.screenshot(animations="disabled")).decode()
-        found: list[Any] = page.evaluate(READ, png)
-        self.width, self.colours = int(found[0]), list(found[1])
-
-    def at(self, x: float, y: float) -> int:
-        """The colour there, in pixels from the element's corner."""
-        return self.colours[round(y) * self.width + round(x)]
-
-    def changed(self, other: Picture) -> list[int]:
-        """Places where another picture of the same size has another colour."""
-        pairs = zip(self.colours, other.colours, strict=True)
-        return [place for place, (mine, theirs) in enumerate(pairs) if mine != theirs]
+FIRST = """nodes => nodes.map((node) => { const { left, top, bottom } = node.getClientRects()[0];
+  const box = node.closest(".rv-text").getBoundingClientRect();
+  return { name: node.className, width: node.getClientRects()[0].width,
+    mid: node.classList.contains("rv-mid"),
+    left: left - box.left, top: top - box.top, bottom: bottom - box.top }; })"""
 
 
 def colour(css: str) -> str:
@@ -68,14 +42,36 @@ def colour(css: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in found.groups())
 
 
+def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page) -> None:
+    assert sum(num_apart(still, name) for name in ("lossless", "summary")) >= 3
+
+
+def num_apart(still: playwright.Page, name: str) -> int:
+    """How many neighbours of one size and line a recording has; each pair has a gap between it."""
+    put(still, recording(name).value)
+    picture = Picture(still, still.locator(TEXT))
+    card = picture.at(3, 3)
+    groups = still.eval_on_selector_all(f"{TEXT} .rv-c", FIRST)
+    apart = 0
+    for before, group in pairwise(groups):
+        is_alike = before["name"].split()[1] == group["name"].split()[1] != "rv-n1"
+        if not is_alike or before["top"] != group["top"] or group["bottom"] > 250:
+            continue
+        if group["width"] < 20:  # the space at the end of a line
+            continue
+        y = group["bottom"] - 1  # of the underline
+        assert picture.at(group["left"] + (0.5 if group["mid"] else 2), y) == card
+        assert card not in (picture.at(group["left"] - 2, y), picture.at(group["left"] + 10, y))
+        apart += 1
+    return apart
+
+
 def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -> None:
     put(still, recording("python").value)
     text = still.locator(TEXT)
     size = "n => getComputedStyle(n, '::after').fontSize"
     assert text.locator("[data-k]").first.evaluate(size) == "11px"
     still.mouse.move(0, 0)
-    see(text)
-    settle(still)
     counted = Picture(still, text)
     style = still.add_style_tag(content=".rv-t::after { color: transparent !important; }")
     without = Picture(still, text)
@@ -96,6 +92,27 @@ def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -
         }"""
     )
     assert copied.strip() == shown_text(still, MARS).strip()
+
+
+def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends(
+    still: playwright.Page,
+) -> None:
+    put(still, recording("tale").value)
+    heights = still.locator(TEXT).evaluate(
+        """(text) => {
+          const tokens = [...text.querySelectorAll(".rv-t")];
+          for (const token of tokens) token.dataset.k = "15";
+          const found = [];
+          for (let width = 300; width < 330; width += 1) {  // lines end elsewhere in each
+            text.style.width = `${width}px`;
+            found.push(...tokens.map((token) => getComputedStyle(token, "::after").height));
+          }
+          text.style.width = "";
+          return found;
+        }"""
+    )
+    assert len(heights) > 30 * 60
+    assert set(heights) == {"11px"}
 
 
 def test_nothing_moves_when_tokens_arrive(still: playwright.Page) -> None:
@@ -174,6 +191,27 @@ def test_a_paragraph_at_rest_is_drawn_as_it_was_and_keeps_its_height(
     )
     assert [one.changed(other) for one, other in zip(resting, pictures(), strict=True)] == [[]] * 2
     corners.evaluate("n => n.remove()")
+
+
+def test_what_a_reader_goes_back_before_takes_no_room(still: playwright.Page) -> None:
+    (value,) = race_scenes.finished(LONG)()
+    put(still, value)
+    heights = []
+    for share in (1.0, 0.1, 1.0):
+        still.evaluate(f"share => {VIEW}.player.seek(share * {VIEW}.playhead.length)", share)
+        still.evaluate("() => new Promise(requestAnimationFrame)")  # the leap has begun
+        still.wait_for_function(f"() => {VIEW}.entries.every((pane) => pane.view.isWhole)")
+        last, height = still.locator(TEXT).evaluate(
+            """(text) => {
+          const groups = [...text.querySelectorAll(".rv-c")];
+          const seen = groups.filter((n) => n.checkVisibility()).at(-1);
+          const top = text.getBoundingClientRect().top - text.scrollTop;
+          return [seen.getBoundingClientRect().bottom - top, text.scrollHeight];
+        }"""
+        )
+        heights.append(height)
+        assert height - last < 100
+    assert heights[0] > 4 * heights[1]
 
 
 LOOKS = f"""() => [...document.querySelectorAll('{TEXT} .rv-c[data-n] > .rv-t')].map((node) => {{
