@@ -92,7 +92,7 @@ DEFECTS = (
         f"{WEB}/panels/shown.js",
         '${view.shown(lane).end ? "." : ""}',
         "",
-        (NODE, "tests/app/components/test_panels_against.py", f"{RACE}.py"),
+        (NODE, "tests/app/components/test_panels.py", f"{RACE}.py"),
     ),
     Defect(
         STALE,

@@ -28,18 +28,6 @@ DEAR = ForwardCosts(8, {1: tuple(1.0 + place for place in range(32))})
 """What forwards cost by tokens per row: nothing more, and in proportion."""
 
 
-def script(prefix: tuple[int, ...]) -> list[float]:
-    """The byte of TEXT at this place of the answer, surely or not."""
-    begin = len(prefix) - 1 - prefix[::-1].index(START) + 1 + len(ANSWER)
-    place = len(prefix) - begin
-    length = ROW_BYTES - begin % 7
-    token = TEXT.encode()[place] if place < length else END
-    is_sure = prefix[-1] != MASK or begin % 2 == 0
-    logits = [0.0] * 260
-    logits[token] = 30.0 if is_sure else 4.0
-    return logits
-
-
 class BatchBackend(ScriptedBackend):
     """Runs a Solo's own decoder on the scripted model; counts forwards, waits before each."""
 
@@ -48,12 +36,24 @@ class BatchBackend(ScriptedBackend):
         self._tokenizer = tokenizer
         self.fails_at = 0
         self.costs = CHEAP
+        self.row_bytes = ROW_BYTES
+
+    def script(self, prefix: tuple[int, ...]) -> list[float]:
+        """The byte of the text at this place of the answer, surely or not."""
+        begin = len(prefix) - 1 - prefix[::-1].index(START) + 1 + len(ANSWER)
+        place = len(prefix) - begin
+        length = self.row_bytes - begin % 7
+        token = self.text.encode()[place] if place < length else END
+        is_sure = prefix[-1] != MASK or begin % 2 == 0
+        logits = [0.0] * 260
+        logits[token] = 30.0 if is_sure else 4.0
+        return logits
 
     def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
         if not isinstance(asked, Solo):
             yield from super().decode(asked, settings)
             return
-        model = ScriptedModel(script, vocab_size=260, max_positions=4096)
+        model = ScriptedModel(self.script, vocab_size=260, max_positions=4096)
         events = asked.decode(model, self._tokenizer(), settings, self.costs)
         for number, event in enumerate(events, 1):
             if number == self.fails_at:

@@ -23,13 +23,16 @@ class GridBackend(ScriptedBackend):
     """Takes B tokens per forward at a low tau, one elsewhere; lossless always takes them all.
 
     permits: where there are any, each forward of MARS takes one, so that a test can hold it.
+    begun: the settings of every run, in the order in which they began.
     """
 
     def __init__(self) -> None:
         super().__init__(TEXT)
         self.permits: threading.Semaphore | None = None
+        self.begun: list[DecodeSettings] = []
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        self.begun.append(settings())
         is_bold = settings().method == "mars" and settings().tau < 0.6
         is_wrong = is_bold and not settings().lossless and settings().num_proposals > 2
         for event in super().decode(request, settings):

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import batch_page
 import pytest
-from browser import Arrive, needs_browser, playwright
 from live_page import lane_trace, last
-from scripted_page import controls, page_served
+from scripted_page import controls
 
 from app.batch.order import TITLES as BATCH_TITLES
 from app.batch.order import read_batch_order
@@ -76,12 +75,8 @@ def test_it_has_a_name_of_its_own_everywhere() -> None:
     assert read_way("ar,lookup", "some").settings == AR_LOOKUP
     assert read_way("ar", "some").settings == DecodeSettings("ar")
     assert title_of(DEFAULTS) == TITLES["mars"]
-
-
-def test_the_frontier_and_the_load_lab_have_a_row_of_it() -> None:
-    (chat, *_) = read_sets(RESULTS)
-    names = {point.name: point for point in chat.points}
-    assert names[TITLES[LOOKUP]].settings.is_ar_lookup
+    names = {point.name: point for point in read_sets(RESULTS)[0].points}
+    assert names[name].settings.is_ar_lookup
     assert LOOKUP in WAYS
 
 
@@ -102,23 +97,3 @@ def test_batch_decodes_it(handlers: Handlers) -> None:
     for row in range(2):
         assert folds.accepted_tokens(lookup.events, row) == folds.accepted_tokens(ar.events, row)
     assert folds.totals(lookup.events).num_forwards < folds.totals(ar.events).num_forwards
-
-
-@needs_browser
-def test_a_visitor_races_it_by_a_link(handlers: Handlers, arrive: Arrive) -> None:
-    with page_served(handlers) as url:
-        prompt = COPIED.replace(" ", "+")
-        page: playwright.Page = arrive(
-            f"{url}?checkpoint=mars-tiny&prompt={prompt}&lanes=mars,ar,lookup&max_new_tokens=40"
-        )
-        page.wait_for_selector("#race .mars-race[data-state=empty]")
-        page.wait_for_selector("#footer:has-text('mars-tiny:')")
-        playwright.expect(page.locator("#prompt textarea")).to_have_value(COPIED)
-        page.click("#run")
-        page.wait_for_selector("#race .mars-race[data-state=finished][data-lanes='3']")
-        pane = "#race .mars-race .rv-pane[data-lane={}]"
-        head = page.inner_text(f"{pane.format(LOOKUP)} .rv-head")
-        assert TITLES[LOOKUP] in head
-        run = "document.querySelector('#race .mars-race').lineView.run"
-        methods = page.evaluate(f"() => {run}.lanes.map((lane) => lane.method)")
-        assert methods == ["mars", "ar", LOOKUP]

@@ -5,7 +5,6 @@ One visitor's page, which each test leaves as the next one needs it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -58,25 +57,18 @@ def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
     return found
 
 
-def test_only_what_the_page_answers_can_be_asked(page: playwright.Page) -> None:
-    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
-    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
-    assert found == [True, True, False]
-    assert json.loads(page.evaluate("window.mars.asked(['tau'], [1])[0] || '{}'")) == {}
-
-
 def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refused(
     page: playwright.Page,
 ) -> None:
+    can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
+    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
+    assert found == [True, True, False]
     page.click("#more > button")
     page.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
     page.click("#run")
     page.wait_for_selector(f"{OVER}[data-lanes='3']")
-    assert page.locator(f"{ROOT} .rv-head h3").all_inner_texts() == [
-        "MARS",
-        "plain AR",
-        "Jacobi",
-    ]
+    heads = page.locator(f"{ROOT} .rv-head h3").all_inner_texts()
+    assert heads == ["MARS", "plain AR", "Jacobi"]
     said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
     facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-head > span >> nth=0"
     told = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
@@ -89,20 +81,11 @@ def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refu
     assert texts[0] == texts[1] != ""
     colours = page.eval_on_selector_all(f"{ROOT} .rv-pane", "all => all.map(p => p.dataset.colour)")
     assert len(set(colours)) == 3
-    assert page.locator(f"{ROOT} .rv-run b").all_inner_texts() == [
-        "MARS",
-        "plain AR",
-        "Jacobi",
-    ]
     # A lane alone: what panels and asks speak of is then its own.
     for title in ("MARS", "plain AR"):
         page.uncheck(CHOICE.format(title))
     page.click("#run")
     page.wait_for_selector(f"{OVER}[data-lanes='1']")
-    page.hover(f"{PANE.format('jacobi')} .rv-t >> nth=3")
-    page.wait_for_selector(f"{ROOT} .rv-card:not([hidden])")
-    card = page.inner_text(f"{ROOT} .rv-card")
-    assert "AR's own" in card or "Nothing was guessed" in card
     page.check(CHOICE.format("MARS"))  # which the run on show had not
     tau = page.input_value("#tau input[type=range]")
     before = page.get_attribute(ROOT, "data-run")
@@ -148,11 +131,7 @@ def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
     text.focus()
     for key in ("Home", "ArrowRight", "Enter", "Tab"):
         page.keyboard.press(key)
-    active = "document.activeElement.className"
-    assert page.evaluate(active) == "rv-other"
-    page.keyboard.press("Shift+Tab")
-    assert "rv-text" in page.evaluate(active)
-    assert page.locator(card).is_visible()
+    assert page.evaluate("document.activeElement.className") == "rv-other"
     page.keyboard.press("Escape")
     token.click()
     chosen = page.locator(f"{card} .rv-other >> nth=0").inner_text()
@@ -168,29 +147,13 @@ def test_a_runner_up_of_the_card_starts_a_branch_and_what_was_tried_is_a_tree(
     branch = tried.locator("ul ul > li > button")
     assert f"token 5: “{chosen}” instead of" in branch.inner_text()
     assert branch.get_attribute("aria-current") == "true"
-    token = page.locator(f"{MARS} .rv-t >> nth=1")
-    token.click()
-    over(page, lambda: page.click(f"{card} .rv-other >> nth=0"))
-    assert tried.locator("ul ul ul > li > button").count() == 1
     tried.locator("button >> nth=0").click()
     page.wait_for_selector(f"{AR}[data-tokens='{NUM_TOKENS}']")
     assert lane(page)["ids"] == whole["ids"]
     assert tried.locator("button >> nth=0").get_attribute("aria-current") == "true"
 
 
-def test_panels_ask_for_a_branch_and_for_another_threshold(
-    page: playwright.Page, whole: dict[str, object]
-) -> None:
-    page.click(f"{ROOT} [role=tab][id$='-why-tab']")
-    page.evaluate(
-        "root => { const v = document.querySelector(root).lineView; v.choose(v.run.lanes[0], 0); }",
-        ROOT,
-    )
-    page.wait_for_selector(f"{ROOT} .rv-wh-where:text('forward 1 of')")  # drawn a frame later
-    chip = page.locator(f"{ROOT} [data-panel=why] tbody td button").nth(1)
-    place = int(chip.get_attribute("aria-label").split("token ")[1].split()[0]) - 1
-    over(page, chip.click)
-    assert lane(page)["header"]["prompt_ids"][-place - 1 :] == [*whole["ids"][:place], 32]
+def test_the_what_if_panel_asks_for_another_threshold(page: playwright.Page) -> None:
     page.click(f"{ROOT} [role=tab][id$='-whatif-tab']")
     slider = page.locator(f"{ROOT} [data-panel=whatif] input")
     slider.evaluate("node => { node.value = 0.3; node.dispatchEvent(new Event('input')); }")

@@ -14,24 +14,12 @@ from visitor import RUN, Visitor, assert_serves, post
 from app.controls import STEERED
 
 BAD = [
-    ("prompt", "", "Type a prompt"),
-    ("prompt", "\n \t", "Type a prompt"),
     ("prompt", "x" * 8001, "Shorten the prompt"),
     ("prompt", {"text": 1}, "must be text"),
     ("tau", math.nan, "threshold"),
-    ("tau", math.inf, "threshold"),
-    ("tau", "0.9", "threshold"),
-    ("tau", None, "threshold"),
-    ("tau", 1e308, "threshold"),
     ("block_size", 3.7, "whole number"),
-    ("block_size", 0, "block size"),
-    ("block_size", 2**31, "trained depth"),
-    ("max_new_tokens", -1, "tokens to generate"),
     ("max_new_tokens", 10**9, "tokens to generate"),
-    ("lossless", "yes", "Lossless"),
-    ("metric", "nope", "metric"),
     ("checkpoint", "http://127.0.0.1/x", "checkpoint"),
-    ("pace", math.nan, "Slow motion"),
     ("seed", [], "seed"),
 ]
 
@@ -53,10 +41,6 @@ def test_a_bad_run_is_refused_in_a_sentence(
     assert len(refused["message"]) < 120
 
 
-def test_the_page_serves_after_all_that(visitor: Visitor) -> None:
-    assert_serves(visitor)
-
-
 def test_a_bad_knob_is_refused_in_a_sentence(visitor: Visitor) -> None:
     values = controls(tau=math.nan)
     status, _ = visitor.join([values[name] for name in STEERED])
@@ -67,27 +51,16 @@ def test_a_bad_knob_is_refused_in_a_sentence(visitor: Visitor) -> None:
     assert_serves(visitor)
 
 
-@pytest.mark.parametrize("data", [[], ["x"] * 7, ["x"] * 40])
-def test_a_wrong_number_of_values_does_no_harm(visitor: Visitor, data: list[str]) -> None:
-    body = {"data": data, "fn_index": visitor.events[RUN], "session_hash": visitor.session}
-    status, _ = post(visitor.address, "gradio_api/queue/join", json.dumps(body).encode())
-    assert 400 <= status < 500
-    assert_serves(visitor)
-
-
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"[" * 5000 + b"]" * 5000, b'{"data": "x", "fn_index": "y"}']
 )
 def test_broken_bodies_do_no_harm(visitor: Visitor, body: bytes) -> None:
     status, _ = post(visitor.address, "gradio_api/queue/join", body)
     assert 400 <= status < 500
-    assert_serves(visitor)
-
-
-def test_a_large_body_is_refused_before_it_is_read(visitor: Visitor) -> None:
-    status, text = post(visitor.address, "gradio_api/queue/join", b"x" * 20_000_000)
-    assert status == 413
-    assert "shorten the prompt" in text
+    for data in ([], ["x"] * 40):  # a wrong number of values
+        told = {"data": data, "fn_index": visitor.events[RUN], "session_hash": visitor.session}
+        status, _ = post(visitor.address, "gradio_api/queue/join", json.dumps(told).encode())
+        assert 400 <= status < 500
     assert_serves(visitor)
 
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import batch_page
 import plotly.graph_objects as go
 import pytest
 from batch_page import CHEAP, DEAR, TEXT, BatchBackend, controls, make_page
 from hypothesis import given
 from hypothesis import strategies as st
+from live_page import lane_trace, lines_of
 from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
 from app.batch.order import (
-    TITLES,
     prompts_as_text,
     read_batch_order,
 )
@@ -27,18 +25,14 @@ from app.batch.run import (
     CANNOT_PAY,
     MAX_POINTS,
     NAMES,
-    PAGE_COLOURS,
     BatchHandlers,
     Side,
     forwards_figure,
     time_figure,
 )
 from app.controls import Limits, RefusalError
-from mars_runtime.decoders.baselines import BATCH_METHODS
 from mars_runtime.events import Prefill, Step
-from mars_runtime.methods import LOOKUP
 from mars_runtime.speedup import NEAR
-from mars_runtime.trace import read_trace
 
 
 @pytest.fixture
@@ -49,20 +43,16 @@ def page(tmp_path: Path) -> Iterator[tuple[BatchHandlers, BatchBackend]]:
     handlers.engines.close()
 
 
-def parsed(value: str) -> tuple[dict, list[tuple[str, dict]]]:
-    first, *lines = value.splitlines()
-    pairs = [line.split("\t", 1) for line in lines]
-    return json.loads(first), [(tag, json.loads(data)) for tag, data in pairs]
-
-
 def of_tag(lines: list[tuple[str, dict]], tag: str) -> list[dict]:
     return [data for found, data in lines if found == tag]
 
 
 def test_two_methods_run_in_turn_on_the_same_prompts(page) -> None:
     batch, _ = page
+    first, second = (batch.examples.text(turn, "scripted").splitlines() for turn in (0, 1))
+    assert len(first) == len(second) == len({*first, *second}) / 2 == 8  # new at each turn
     *_, last = batch.run("visitor", controls())
-    head, lines = parsed(last)
+    head, lines = lines_of(last)
     assert [side["title"] for side in head["sides"]] == [
         "MARS, cursor cache",
         "MARS, block cache 8",
@@ -97,7 +87,7 @@ def test_methods_take_turns_in_every_round_and_the_order_is_reversed(page) -> No
     backend.decode = noted
     *_, last = batch.run("visitor", controls(second="ar", rounds=5))
     assert began == ["mars", "ar", "ar", "mars", "mars", "ar", "ar", "mars", "mars", "ar"]
-    _, lines = parsed(last)
+    _, lines = lines_of(last)
     assert len([tag for tag, data in lines if tag == "b" and data["type"] == "header"]) == 1
     assert of_tag(lines, "rounds")[-1]["rounds"] == 5
     assert "timed in 5 rounds." in of_tag(lines, "status")[-1]["text"]
@@ -112,7 +102,7 @@ def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> N
     for costs in (CHEAP, DEAR):
         backend.costs = costs
         *_, last = batch.run("visitor", asked)
-        _, lines = parsed(last)
+        _, lines = lines_of(last)
         totals = {data["side"]: data for data in of_tag(lines, "totals")}
         passes[costs is DEAR] = [totals[side]["num_forwards"] for side in ("a", "b")]
         status = of_tag(lines, "status")[-1]
@@ -123,12 +113,11 @@ def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> N
     assert passes[True][0] >= 0.95 * passes[True][1]
 
 
-def test_a_batch_counts_up_to_the_loops_of_its_texts_and_says_so(page, monkeypatch) -> None:
-    batch, _ = page
-    monkeypatch.setattr(batch_page, "TEXT", f"Now: {'ha ' * 60}")
-    monkeypatch.setattr(batch_page, "ROW_BYTES", 120)
+def test_a_batch_counts_up_to_the_loops_of_its_texts_and_says_so(page) -> None:
+    batch, backend = page
+    backend.text, backend.row_bytes = f"Now: {'ha ' * 60}", 120
     *_, last = batch.run("visitor", controls(second="ar", max_new_tokens=160))
-    _, lines = parsed(last)
+    _, lines = lines_of(last)
     for totals in of_tag(lines, "totals")[-2:]:
         assert totals["num_looped"] > 0
         assert totals["counted_forwards"] < totals["num_forwards"]
@@ -155,7 +144,7 @@ def test_texts_that_differ_are_compared_by_tokens_per_pass(page) -> None:
 
     backend.decode = cut
     *_, last = batch.run("visitor", controls(second="ar"))
-    said = of_tag(parsed(last)[1], "status")[-1]["text"]
+    said = of_tag(lines_of(last)[1], "status")[-1]["text"]
     assert re.search(r"wrote [\d.]+ tokens per forward pass, plain AR wrote 1\.00 tokens", said)
     assert "took" not in said
 
@@ -165,16 +154,17 @@ def test_the_rounds_that_the_time_limit_leaves_are_told(tmp_path: Path) -> None:
     backend.forward_seconds = 0.012
     *_, last = handlers.batch.run("visitor", controls(second="ar", rounds=5))
     handlers.engines.close()
-    status = of_tag(parsed(last)[1], "status")[-1]
+    status = of_tag(lines_of(last)[1], "status")[-1]
     assert status["kind"] == "finished"
     assert re.search(r"timed in [1-4] of 5 rounds before the time limit", status["text"])
 
 
 def test_the_lines_of_a_side_are_a_trace(page) -> None:
     batch, _ = page
+    *_, last = batch.run("visitor", controls(second="none", method="uncached", batch_size=2))
+    assert of_tag(lines_of(last)[1], "a")[-1]["reason"] == "eos"
     *_, last = batch.run("visitor", controls(second="none", method="block"))
-    _, *lines = last.splitlines()
-    trace = read_trace(line.split("\t", 1)[1] for line in lines if line.startswith("a\t"))
+    trace = lane_trace(last, "a")
     assert trace.header.name == "MARS, block cache 8"
     text = b"".join(
         trace.vocabulary[token]
@@ -184,14 +174,6 @@ def test_the_lines_of_a_side_are_a_trace(page) -> None:
         for token in row.accepted
     )
     assert text.startswith(TEXT.encode()[:30])
-
-
-@pytest.mark.parametrize("method", ["ar", "uncached"])
-def test_the_other_methods_run_too(page, method: str) -> None:
-    batch, _ = page
-    *_, last = batch.run("visitor", controls(method=method, second="none", batch_size=2))
-    _, lines = parsed(last)
-    assert of_tag(lines, "a")[-1]["reason"] == "eos"
 
 
 def test_stop_ends_the_run_and_begins_no_other(page) -> None:
@@ -204,76 +186,23 @@ def test_stop_ends_the_run_and_begins_no_other(page) -> None:
     batch.stop("somebody else")
     batch.stop("visitor")
     *_, last = values
-    _, lines = parsed(last)
+    _, lines = lines_of(last)
     assert of_tag(lines, "a")[-1]["reason"] == "cancelled"
     assert of_tag(lines, "b") == []
     assert of_tag(lines, "status")[-1]["kind"] == "stopped"
     assert len(batch.runs) == 0
 
 
-def test_a_closed_tab_ends_the_run(page) -> None:
-    batch, backend = page
-    backend.forward_seconds = 0.03
-    values = batch.run("visitor", controls())
-    while '"type":"step"' not in next(values):
-        pass
-    run = batch.runs.of("visitor").transcripts[0].run
-    values.close()
-    assert run.wait(5)
-    assert run.events_since(0)[-1].reason == "cancelled"
-
-
-def test_a_second_run_of_a_visitor_replaces_the_first(page) -> None:
-    batch, backend = page
-    backend.forward_seconds = 0.02
-    seen: list[str] = []
-    first = threading.Thread(target=lambda: seen.extend(batch.run("visitor", controls())))
-    first.start()
-    while not (seen and '"type":"step"' in seen[-1]):
-        first.join(0.01)
-    backend.forward_seconds = 0.0
-    *_, last = batch.run("visitor", controls(second="none", prompts="Another."))
-    first.join(10)
-    assert not first.is_alive()
-    assert of_tag(parsed(seen[-1])[1], "status")[-1]["kind"] == "stopped"
-    assert of_tag(parsed(last)[1], "status")[-1]["kind"] == "finished"
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"prompts": ""}, "Type at least one prompt, one per line, or take the examples."),
-        ({"cache_block": 3}, "The cache block must be a whole number from 4 to 256."),
-        ({"checkpoint": "absent"}, "absent"),
-    ],
-)
-def test_what_cannot_run_is_one_sentence(page, changes, sentence) -> None:
-    batch, _ = page
-    values = controls(**changes)
-    assert (str(batch.check(values) or "") == sentence) == ("absent" not in changes.values())
-    *_, last = batch.run("visitor", values)
-    (status,) = [d for d in of_tag(parsed(last)[1], "status") if d["kind"] == "error"]
-    assert sentence in status["text"]
-
-
 def test_a_fault_ends_the_batch_with_a_sentence_and_the_next_works(page) -> None:
     batch, backend = page
     backend.fails_at = 5
     *_, last = batch.run("visitor", controls())
-    status = of_tag(parsed(last)[1], "status")[-1]
+    status = of_tag(lines_of(last)[1], "status")[-1]
     assert status["kind"] == "error"
     assert status["text"].startswith("Decoding failed (RuntimeError)")
     backend.fails_at = 0
     *_, last = batch.run("visitor", controls())
-    assert of_tag(parsed(last)[1], "status")[-1]["kind"] == "finished"
-
-
-def test_examples_are_one_a_line_and_new_at_each_turn(page) -> None:
-    batch, _ = page
-    first, second = batch.examples.text(0, "scripted"), batch.examples.text(1, "scripted")
-    assert len(first.splitlines()) == len(second.splitlines()) == 8
-    assert not set(first.splitlines()) & set(second.splitlines())
-    assert batch.check(controls(prompts=first)) is None
+    assert of_tag(lines_of(last)[1], "status")[-1]["kind"] == "finished"
 
 
 LIMITS = Limits(max_prompt_chars=40, max_new_tokens=512, block_size=8)
@@ -312,10 +241,6 @@ def test_auto_is_for_the_cursor_cache_and_the_others_get_a_number(chosen, fixed)
     assert order.of("block").block_size == order.of("uncached").block_size == fixed
 
 
-def test_the_tab_offers_what_the_runtime_has() -> None:
-    assert set(TITLES) == {*BATCH_METHODS, LOOKUP}
-
-
 @given(st.lists(st.lists(st.sampled_from(["a b", "", "$x"]), min_size=1).map("\n".join)))
 def test_prompts_survive_the_text_box(prompts) -> None:
     kept = [prompt for prompt in prompts if prompt.strip()][:16]
@@ -329,21 +254,16 @@ def test_prompts_survive_the_text_box(prompts) -> None:
     ("changes", "field", "sentence"),
     [
         ({"prompts": " \n "}, "prompts", "Type at least one prompt"),
-        ({"prompts": None}, "prompts", "Type at least one prompt"),
         ({"prompts": "x\n" * 17}, "prompts", "at most 16 prompts"),
         ({"prompts": "ok\n" + "y" * 41}, "prompts", "Prompt 2: Shorten the prompt"),
         ({"method": "magic"}, "method", "Choose a method"),
-        ({"second": ["ar"]}, "second", "Choose a method"),
         ({"second": "cursor"}, "second", "differs from the first"),
         ({"batch_size": 0}, "batch_size", "batch size must be a whole number from 1 to 16"),
         ({"batch_size": float("nan")}, "batch_size", "batch size must be a whole number"),
         ({"cache_block": 2}, "cache_block", "cache block must be a whole number from 4 to 256"),
-        ({"cache_block": True}, "cache_block", "cache block must be a whole number"),
-        ({"tau": float("nan")}, "tau", "threshold"),
         ({"block_size": 9}, "block_size", "trained depth"),
         ({"max_new_tokens": 300}, "max_new_tokens", "at most 256 tokens"),
         ({"rounds": 1}, "rounds", "Choose 3 or 5 rounds."),
-        ({"rounds": None}, "rounds", "Choose 3 or 5 rounds."),
         ({"auto": 1}, "auto", "either on or off"),
     ],
 )
@@ -376,20 +296,12 @@ def test_accepted_up_and_idle_down_with_commits_marked() -> None:
     assert not any("-" in tick for tick in figure["layout"]["yaxis"]["ticktext"])
 
 
-@pytest.mark.parametrize("make", [time_figure, forwards_figure])
-@pytest.mark.parametrize(
-    "sides", [[], [Side("x", False, [])], [Side("x", False, [Prefill(3)])], SIDES]
-)
-def test_plotly_takes_every_figure_in_any_colours(make, sides) -> None:
-    for colours in (palette("light"), palette("dark"), PAGE_COLOURS):
-        figure = make(sides, colours)
-        json.dumps(figure, allow_nan=False)
-        if colours is not PAGE_COLOURS:
-            go.Figure(figure)
-
-
-def test_the_page_fills_in_variables_that_exist() -> None:
+@pytest.mark.parametrize("sides", [[], [Side("x", False, [Prefill(3)])], SIDES])
+def test_plotly_takes_every_figure_in_the_colours_of_the_page(sides: list[Side]) -> None:
     assert set(NAMES) <= set(palette("light"))
+    for make in (time_figure, forwards_figure):
+        go.Figure(make(sides, palette("dark")))
+        json.dumps(make(sides), allow_nan=False)
 
 
 def test_a_long_run_has_few_points_and_keeps_its_last() -> None:

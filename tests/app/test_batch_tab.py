@@ -52,21 +52,6 @@ def page(visited: playwright.Page, backend: BatchBackend) -> playwright.Page:
     return visited
 
 
-@pytest.fixture(scope="module")
-def with_idle_rows(visited: playwright.Page, made: tuple[Handlers, BatchBackend]) -> None:
-    """The block cache has run beside the cursor cache."""
-    made[1].forward_seconds = 0.002
-    visited.get_by_role("tab", name="Batch").click()
-    visited.fill("#batch-prompts textarea", PROMPTS)
-    visited.fill("#batch-batch_size input[type=number]", "8")  # rows that wait for each other
-    beside(visited, "MARS, block cache")
-    run_batch(visited)
-
-
-def wait_phase(page: playwright.Page, phase: str) -> None:
-    page.wait_for_selector(f"#batch .mars-batch[data-phase={phase}]")
-
-
 def run_batch(page: playwright.Page) -> None:
     over(page, lambda: page.click("#batch-run"), BATCH, "data-phase")
 
@@ -76,18 +61,9 @@ def begin_batch(page: playwright.Page, press: Callable[[], object], count: int) 
     before = page.get_attribute(BATCH, "data-run")
     press()
     page.wait_for_selector(f"{BATCH}:not([data-run='{before}'])")
-    wait_forwards(page, count)
-
-
-def wait_forwards(page: playwright.Page, count: int) -> None:
     page.wait_for_function(
         "n => +document.querySelector('.bv-side[data-side=a]')?.dataset.forwards >= n", arg=count
     )
-
-
-def beside(page: playwright.Page, method: str) -> None:
-    page.click("#batch-second input")
-    page.click(f"[role=option]:text-is('{method}')")
 
 
 def test_refused_input_says_why_in_place(page: playwright.Page) -> None:
@@ -102,10 +78,6 @@ def test_the_tab_opens_on_mars_against_ar(page: playwright.Page) -> None:
     run_batch(page)
     titles = page.locator("#batch .bv-head h3").all_inner_texts()
     assert titles == ["MARS, cursor cache, lossless", "plain AR"]
-    assert page.is_checked("#batch-lossless input")
-    assert page.is_checked("#batch-auto input")
-    assert page.input_value("#batch-batch_size input[type=number]") == "2"
-    assert page.is_checked("#batch-rounds input[value='3']")
     rows = page.locator(".bv-side[data-side=a] .bv-beside").all_inner_texts()
     assert rows == ["AR’s text"] * 3
     assert not any(page.locator(".bv-side[data-side=b] .bv-beside").all_inner_texts())
@@ -122,8 +94,11 @@ def test_the_tab_opens_on_mars_against_ar(page: playwright.Page) -> None:
     assert re.findall(r"(\d+) forward passes", said) == counts
 
 
-@pytest.mark.usefixtures("with_idle_rows")
 def test_lanes_idle_marks_totals_and_both_figures(page: playwright.Page) -> None:
+    page.fill("#batch-batch_size input[type=number]", "8")  # rows that wait for each other
+    page.click("#batch-second input")
+    page.click("[role=option]:text-is('MARS, block cache')")
+    run_batch(page)
     cursor, block = ".bv-side[data-side=a]", ".bv-side[data-side=b]"
     for side in (cursor, block):
         assert page.locator(f"{side} .bv-lane").count() == 3
@@ -147,6 +122,8 @@ def test_lanes_idle_marks_totals_and_both_figures(page: playwright.Page) -> None
     assert "block cache 16" in page.inner_text("#batch .rv-figure[data-key=idle] .rv-sub")
     assert "bytes" in page.inner_text("#batch .rv-small")  # a byte a slot
     assert "float32" in page.inner_text("#batch .rv-env")
+    page.locator(f"{block} .bv-cell[data-wait=block]").first.hover()
+    assert "idle: its block is full" in page.inner_text(f"{block} .bv-readout")
     see(page.locator(".bv-charts"))
     page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
     drawn = page.evaluate(
@@ -157,25 +134,8 @@ def test_lanes_idle_marks_totals_and_both_figures(page: playwright.Page) -> None
     assert drawn["forwards"][3:] == ["tokens accepted", "waiting for the block", "finished"]
     colour = "document.querySelector('.bv-charts .rv-plot').data[0].line.color"
     assert page.evaluate(colour).startswith("#")
-
-
-@pytest.mark.usefixtures("with_idle_rows")
-def test_pointing_says_why_a_row_idled(page: playwright.Page) -> None:
-    page.locator(".bv-side[data-side=b] .bv-cell[data-wait=block]").first.hover()
-    assert "idle: its block is full" in page.inner_text(".bv-side[data-side=b] .bv-readout")
-
-
-@pytest.mark.usefixtures("with_idle_rows")
-def test_a_phone_has_no_sideways_scroll(page: playwright.Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    run_batch(page)
-    see(page.locator(".bv-charts"))
-    page.wait_for_function("document.querySelectorAll('.bv-charts .js-plotly-plot').length === 2")
-    for is_dark in (False, True):
-        page.evaluate("is => document.body.classList.toggle('dark', is)", is_dark)
-        page.wait_for_function("document.documentElement.scrollWidth <= 390")
-        assert page.locator("#batch-stage").bounding_box()["y"] < 844
-    page.evaluate("document.body.classList.remove('dark')")
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
     page.set_viewport_size({"width": 1440, "height": 1000})
 
 
@@ -186,7 +146,7 @@ def test_the_keyboard_runs_reads_lanes_and_stops(
     page.focus("#batch-prompts textarea")
     begin_batch(page, lambda: page.keyboard.press("Control+Enter"), 3)
     page.keyboard.press("Escape")
-    wait_phase(page, "stopped")
+    page.wait_for_selector(f"{BATCH}[data-phase=stopped]")
     page.focus(".bv-side[data-side=a] .bv-list")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -196,19 +156,6 @@ def test_the_keyboard_runs_reads_lanes_and_stops(
     assert "committed" in readout
     assert page.inner_text("#batch .rv-live") == readout
     assert page.locator(".bv-side[data-side=b] .bv-cell").count() == 0
-
-
-def test_the_live_tab_is_as_it_was(page: playwright.Page, backend: BatchBackend) -> None:
-    backend.forward_seconds = 0.05
-    page.get_by_role("tab", name="Live").click()
-    page.fill("#prompt textarea", "Say it.")
-    page.click("#run")
-    page.wait_for_function(
-        """() => [...document.querySelectorAll('#race .rv-pane')]
-          .filter((pane) => +pane.dataset.steps > 3).length === 2"""
-    )
-    page.click("#stop")
-    page.wait_for_selector("#race .mars-race[data-state=stopped]")
 
 
 def test_a_page_left_ends_the_workers_run(

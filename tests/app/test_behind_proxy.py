@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 from browser import PATIENCE, needs_browser, playwright, shared
 from live_page import LOADED, ROOT
-from reverse_proxy import framing, proxied, write_certificate
+from reverse_proxy import ReverseProxy, framing, proxied, write_certificate
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 pytestmark = needs_browser
@@ -39,35 +39,27 @@ def test_tls_at_a_port_of_its_own(address: str, place: ExitStack, tmp_path: Path
     if not which("openssl"):
         pytest.skip("openssl is not installed")
     proxy = place.enter_context(proxied(address, "", write_certificate(tmp_path / "tls.pem")))
-    visit(place, proxy.address, proxy.address, tmp_path)
-    assert proxy.strays == []
+    visit(place, proxy.address, proxy, tmp_path)
 
 
-def test_a_folder_that_the_page_was_not_told_of(
-    address: str, place: ExitStack, tmp_path: Path
+@pytest.mark.parametrize(("page", "folder"), [("address", "/some/mars"), ("root_address", "/mars")])
+def test_a_folder_known_to_the_page_or_not(
+    request: pytest.FixtureRequest, place: ExitStack, tmp_path: Path, page: str, folder: str
 ) -> None:
-    proxy = place.enter_context(proxied(address, "/some/mars"))
-    visit(place, proxy.address, proxy.address, tmp_path)
-    assert proxy.strays == []
-
-
-def test_a_folder_that_it_was_told_of(root_address: str, place: ExitStack, tmp_path: Path) -> None:
-    proxy = place.enter_context(proxied(root_address, "/mars"))
-    visit(place, proxy.address, proxy.address, tmp_path)
-    assert proxy.strays == []
+    proxy = place.enter_context(proxied(request.getfixturevalue(page), folder))
+    visit(place, proxy.address, proxy, tmp_path)
 
 
 def test_a_frame_in_a_page_of_another_site(address: str, place: ExitStack, tmp_path: Path) -> None:
     proxy = place.enter_context(proxied(address, "/mars"))
-    outer = place.enter_context(framing(proxy.address))
-    visit(place, outer, proxy.address, tmp_path)
-    assert proxy.strays == []
+    visit(place, place.enter_context(framing(proxy.address)), proxy, tmp_path)
 
 
-def visit(place: ExitStack, opens: str, address: str, folder: Path) -> None:
-    """Use the page at ``address``, alone or in a frame of the one that is opened: a race with its
+def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> None:
+    """Use the page behind the proxy, or in a frame of the page that is opened: a race with its
     charts, Frontier, Review, the tour, a run as a file. Fails on script errors and on requests to
     anywhere else."""
+    address = proxy.address
     context = shared().browser.new_context(
         ignore_https_errors=True, viewport=VIEWPORT, reduced_motion="reduce"
     )
@@ -96,6 +88,7 @@ def visit(place: ExitStack, opens: str, address: str, folder: Path) -> None:
     page.goto("about:blank")
     outside = [url for url in asked if not url.startswith((address, "data:", "blob:", "about:"))]
     assert (outside, troubles) == ([opens] * (opens != address), [])
+    assert proxy.strays == []
 
 
 def race_with_charts(frame: playwright.Frame) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from browser import Arrive, needs_browser, playwright
 from scripted_page import page_served
@@ -93,25 +91,10 @@ def test_started_with(started: tuple[str, str], arrive: Arrive) -> None:
     assert_answers(page, USUAL)
 
 
-def assert_linked_to(arrive: Arrive, address: str, name: str) -> None:
-    page = ready(arrive, f"{address}?checkpoint={name}&prompt=Count.&block_size=1", name)
-    assert page.input_value("#checkpoint input") == name
-    assert page.input_value("#prompt textarea") == "Count."
-    assert_answers(page, name)
-
-
 @FROM_USUAL
 @pytest.mark.parametrize("other", SAMPLED)
 def test_linked_to(started: tuple[str, str], arrive: Arrive, other: str) -> None:
-    assert_linked_to(arrive, started[1], other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("started", OTHERS[:1], indirect=True)
-def test_linked_to_the_usual_one(started: tuple[str, str], arrive: Arrive) -> None:
-    assert_linked_to(arrive, started[1], USUAL)
-
-
-def test_more_than_one_is_bundled() -> None:
-    assert {"mars-tiny", "ar-tiny"} <= set(BUNDLED)
-    assert all(Path(registry()[name].path or "").name for name in BUNDLED)
+    page = ready(arrive, f"{started[1]}?checkpoint={other}&prompt=Count.&block_size=1", other)
+    assert page.input_value("#checkpoint input") == other
+    assert page.input_value("#prompt textarea") == "Count."
+    assert_answers(page, other)

@@ -4,7 +4,6 @@ and in commands, and Run on the opening page gives what the page opens with."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from app.record import SCENARIOS
 from app.recordings import load
 from mars_runtime import folds
 from mars_runtime.__main__ import main
-from mars_runtime.model.registry import Entry, registry
+from mars_runtime.model.registry import registry
 from mars_runtime.review.ways import read_way
-from mars_runtime.settings import RECOMMENDED, SETTINGS
+from mars_runtime.settings import RECOMMENDED
 from mars_runtime.trace import read_trace
 from tests.tiny_checkpoint import write_checkpoint
 
@@ -46,13 +45,6 @@ def opening(handlers: Handlers) -> dict[str, Any]:
     with gr.Blocks():
         tab = live_tab(handlers.live, None)
     return {name: control.value for name, control in tab.controls.items()}
-
-
-def test_no_checkpoint_has_settings_of_its_own() -> None:
-    """They would hold on one tab and not on the other; what a checkpoint has is its trained depth,
-    its draft model and its system prompt, which every encoder reads from the tokenizer."""
-    assert {each.name for each in fields(Entry)} & set(SETTINGS) == {"block_size", "draft"}
-    assert registry()["mars-smollm2"].system
 
 
 def test_what_changes_the_text_is_the_same_everywhere(
@@ -91,16 +83,9 @@ def test_what_changes_the_text_is_the_same_everywhere(
         assert found[place].lossless, place
 
 
-def test_run_gives_what_the_page_opens_with(opening: dict[str, Any]) -> None:
-    """The same methods, settings and limit as the scenario that is recorded first."""
-    order = read_live_order({**opening, "prompt": "x"}, LIMITS)
-    first = SCENARIOS[0]
-    assert order.lanes == {lane.name: lane.settings for lane in first.lanes}
-    assert not any(lane.moves or lane.cache_block for lane in first.lanes)
-
-
 def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[str, Any]) -> None:
     order = read_live_order({**opening, "prompt": "x"}, LIMITS)
+    assert order.lanes == {lane.name: lane.settings for lane in SCENARIOS[0].lanes}
     traces = load()[0].traces()
     entry = registry()[next(iter(traces.values())).header.checkpoint]
     assert {name: trace.header.settings for name, trace in traces.items()} == order.lanes
@@ -109,15 +94,11 @@ def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[
     assert [end and end.reason for end in ends] == ["eos", "eos"]  # before the limit
 
 
-def test_a_preset_is_marked_on_opening(opening: dict[str, Any]) -> None:
-    for name in registry():
-        assert preset_of(opening, presets_of(name)) == EXACT
-
-
 def test_presets_and_examples_change_only_what_they_name(opening: dict[str, Any]) -> None:
     """Not the penalty, the temperature, the seed or anything else that changes AR's own text."""
     named = {"lossless", "tau", "block_size", "auto", "groups", "lookup", "metric", "threshold"}
     for name in registry():
+        assert preset_of(opening, presets_of(name)) == EXACT
         for changes in presets_of(name).values():
             assert controls_of(changes).keys() <= named
     assert settings_for_example("bold", opening).keys() <= named

@@ -123,6 +123,13 @@ def test_what_the_app_imports_is_there_and_what_it_does_not_need_is_not(built: P
     assert "app/serving/zerogpu.py" in names
     assert "checkpoints/registry.json" in names
     assert "mars_runtime/model/native/native.cpp" in names
+    results = built / "assets" / "results"
+    assert read_sets(results) == read_sets(RESULTS)
+    assert facts(results) == facts(RESULTS)
+    sizes = [path.stat().st_size for path in built.rglob("*") if path.is_file()]
+    assert len(sizes) < 1000  # the hub advises less than 10,000 files in a folder
+    assert max(sizes) < 7 * MEGABYTE
+    assert sum(sizes) < 50 * MEGABYTE  # of which five checkpoints are 39, compressed
 
 
 def modules_from(first: str) -> Iterator[str]:
@@ -149,23 +156,6 @@ def files_of(module: str) -> list[str]:
     return [name for name in found if (ROOT / name).is_file()]
 
 
-def test_every_view_shows_the_results_that_it_shows_here(built: Path) -> None:
-    results = built / "assets" / "results"
-    assert read_sets(results) == read_sets(RESULTS)
-    assert len(read_sets(results)) > 3
-    assert facts(results) == facts(RESULTS)
-    assert (results / "paper.json").is_file()
-
-
-def test_it_is_small_enough_for_the_hub(built: Path) -> None:
-    """The hub advises less than 10,000 files in a folder and refuses Spaces above 1 GB. Five
-    checkpoints are 39 MB of it, compressed."""
-    sizes = [path.stat().st_size for path in built.rglob("*") if path.is_file()]
-    assert len(sizes) < 1000
-    assert max(sizes) < 7 * MEGABYTE
-    assert sum(sizes) < 50 * MEGABYTE
-
-
 def test_an_occupied_folder_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,29 +165,6 @@ def test_an_occupied_folder_is_one_sentence(
     (sentence,) = capsys.readouterr().err.splitlines()
     assert "is occupied" in sentence
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    assert "app.py" in deploy(tmp_path, "gpu")
-    assert (tmp_path / "app.py").is_file()
-
-
-def test_what_fails_on_the_way_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copied: list[Path] = []
-
-    def full(source: Path, target: Path) -> None:
-        copied.append(target)
-        if len(copied) == 20:
-            raise OSError(28, "No space left on device")
-        target.write_bytes(source.read_bytes())
-
-    monkeypatch.setattr(program.shutil, "copyfile", full)
-    with pytest.raises(DeployError, match="No space left"):
-        deploy(tmp_path / "space", "cpu")
-    assert len(copied) == 20
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
@@ -236,25 +203,11 @@ def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator
     assert str(ROOT) not in log.read_text()
 
 
-def serve_and_ask(folder: Path, python: Path, cache: Path) -> None:
-    """Start it and let its endpoint answer."""
-    with started(folder, python, cache / "log", MARS_CACHE=str(cache)) as address:
-        assert_answers(address)
-
-
 def assert_answers(address: str) -> None:
     client = pytest.importorskip("gradio_client").Client(address, verbose=False)
     item = client.predict(prompt="Once upon a time", max_new_tokens=12, api_name="/generate")
     assert 1 <= item["num_tokens"] <= 12
     assert item["ended"] in ("eos", "limit")
-
-
-@pytest.mark.slow
-def test_the_cpu_space_starts_in_its_folder_alone_and_answers(
-    cpu_folder: Path, tmp_path: Path
-) -> None:
-    """Without a network mars-tiny answers in the place of the chat model."""
-    serve_and_ask(cpu_folder, Path(sys.executable), tmp_path)
 
 
 @needs_browser
@@ -290,4 +243,5 @@ def test_the_cpu_space_starts_in_an_environment_made_of_its_requirements(
     cpu_folder: Path, tmp_path: Path
 ) -> None:
     python = make_environment(tmp_path / "venv", "-r", "requirements.txt", at=cpu_folder)
-    serve_and_ask(cpu_folder, python, tmp_path)
+    with started(cpu_folder, python, tmp_path / "log", MARS_CACHE=str(tmp_path)) as address:
+        assert_answers(address)

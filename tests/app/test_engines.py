@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import gc
-import signal
-import subprocess
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +19,11 @@ from app.handlers import Handlers
 from app.serving import engines as module
 from app.serving.checkpoints import CheckpointHandlers, footer
 from app.serving.engines import (
-    FAULT,
     Engines,
-    Load,
     MemoryShortError,
     Served,
     Tell,
     UnavailableError,
-    fetching,
     read_entries,
 )
 from app.serving.settings import AppSettings
@@ -37,9 +31,8 @@ from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import Entry, registry
-from mars_runtime.serving.runs import Job
 from mars_runtime.settings import DecodeSettings
-from tests.serving.scripted_server import NAME, Oracle, serving
+from tests.engine.scripted import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,19 +60,12 @@ def handlers(tmp_path: Path, source: FakeSource) -> Iterator[Handlers]:
     made.engines.close()
 
 
-def until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_a_bundled_checkpoint_stands_in_until_the_wanted_one_is_loaded(
     handlers: Handlers, source: FakeSource
 ) -> None:
     engines = handlers.engines
     assert engines.default == "tiny"
-    until(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
+    assert eventually(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
     assert handlers.checkpoints.arrival("a").sentence == "Fetching chat, 94 MB: 43 %"
     assert not handlers.checkpoints.arrival("a").is_over
     source.go.set()
@@ -109,7 +95,7 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
 ) -> None:
     source.failure = NO_NETWORK
     source.go.set()
-    until(lambda: handlers.checkpoints.arrival("a").is_over)
+    assert eventually(lambda: handlers.checkpoints.arrival("a").is_over)
     told = handlers.checkpoints.arrival("a")
     assert told.checkpoint is None
     assert told.sentence == f"{NO_NETWORK} Until then tiny, which knows only its tasks, answers."
@@ -118,19 +104,10 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
     assert '"reason":"limit"' in last
     *_, refused = handlers.live.run("a", controls(checkpoint="chat"))
     assert NO_NETWORK in refused
-
-
-def test_choosing_it_again_tries_again(handlers: Handlers, source: FakeSource) -> None:
-    source.failure = NO_NETWORK
-    source.go.set()
-    until(lambda: handlers.checkpoints.arrival("a").is_over)
     source.failure = ""
-    *_, chosen = handlers.checkpoints.choose("chat")
-    assert chosen.notice == (
-        "135 M parameters, 98 MB to fetch. It answers everyday questions in English, writes and "
-        "rewrites short texts. It often gets facts, sums and code wrong, knows nothing recent and "
-        "is no adviser. A chat model."
-    )
+    *_, chosen = handlers.checkpoints.choose("chat")  # which tries again
+    assert chosen.notice.startswith("135 M parameters, 98 MB to fetch. It answers everyday")
+    assert chosen.notice.endswith("A chat model.")
     assert handlers.engines.default == "chat"
 
 
@@ -141,7 +118,7 @@ def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
             raise CheckpointError("Fetching is switched off.")
 
     made, _ = make_handlers(tmp_path, Offline(), offline=True)
-    until(lambda: made.checkpoints.arrival("a").is_over)
+    assert eventually(lambda: made.checkpoints.arrival("a").is_over)
     assert made.checkpoints.arrival("a").sentence.startswith(
         "Fetching is switched off. Until then tiny"
     )
@@ -195,27 +172,13 @@ def test_a_late_reader_of_a_failed_load_does_not_discard_the_retry(
     failed = engines.begin("chat")
     source.failure = NO_NETWORK
     source.go.set()
-    until(lambda: failed.failure)
+    assert eventually(lambda: failed.failure)
     source.go.clear()
     retry = engines.begin("chat")
     assert retry is not failed
     with pytest.raises(UnavailableError, match="could not be fetched"):
         failed.wait()
     assert engines.begin("chat") is retry
-
-
-def test_a_fault_that_nobody_foresaw_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
-    load = Load("x", lambda tell: 1 / 0)  # type: ignore[arg-type, return-value]
-    with pytest.raises(UnavailableError, match=FAULT):
-        load.wait(10)
-    assert load.served is None
-
-
-def test_how_far_a_fetch_is_in_words() -> None:
-    assert fetching("small", 0, 0) == "Fetching small…"
-    assert fetching("small", 0, 94_000_000) == "Fetching small, 94 MB: 0 %"
-    assert fetching("small", 93_999_999, 94_000_000) == "Fetching small, 94 MB: 99 %"
-    assert fetching("small", 95_000_000, 94_000_000) == "Fetching small, 94 MB: 100 %"
 
 
 def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:
@@ -225,45 +188,7 @@ def test_the_chat_model_is_wanted_unless_another_is_asked_for() -> None:
     assert next(iter(read_entries("mars-tiny"))) == "mars-tiny"
 
 
-HUNG = """
-import sys
-sys.path[:0] = [{root!r}, {tests!r}]
-from fake_source import FakeSource, make_handlers
-from pathlib import Path
-from runpy import run_path
-from app.serving import engines
-
-entry = run_path({root!r} + "/app.py")
-made, _ = make_handlers(Path({folder!r}), FakeSource(), port={port})
-engines.Engines = lambda settings: made.engines
-sys.argv[1:] = ["--port", "{port}"]
-entry["main"]()
-"""
-
-
-@pytest.mark.slow  # by default: the threads of loads are daemons, and a process ends whatever hangs
-def test_a_fetch_that_hangs_keeps_nobody_from_leaving(tmp_path: Path) -> None:
-    from test_launch import free_port, wait_for
-
-    port = free_port()
-    script = HUNG.format(
-        root=str(ROOT), tests=str(Path(__file__).parent), folder=str(tmp_path), port=port
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/", 120)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) in (0, 130)
-    finally:
-        process.kill()
-
-
-def test_threads_of_loads_are_daemons(handlers: Handlers) -> None:
+def test_a_fetch_that_hangs_keeps_no_process_from_ending(handlers: Handlers) -> None:
     loads = [thread for thread in threading.enumerate() if thread.name.startswith("load ")]
     assert loads
     assert all(thread.daemon for thread in loads)
@@ -313,7 +238,7 @@ class SmallMachine(Engines):
 
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallMachine]:
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
     made = SmallMachine(tmp_path)
     yield made
@@ -328,47 +253,25 @@ def get(engines: Engines, name: str) -> Served:
 
 def test_the_one_that_was_asked_for_longest_ago_makes_room(engines: SmallMachine) -> None:
     for name in NAMES:
-        time.sleep(0.06)
         get(engines, name)
     assert engines.alive == ["d", "e"]
-    time.sleep(0.06)
     get(engines, "d")
     get(engines, "a")
     assert engines.alive == ["a", "d"]
     assert len(engines.made["a"]) == 2
+    assert engines.trouble("e") == ""  # what was freed is no trouble
+    assert engines.begin("e").situation.startswith("Loading e")
 
 
 def test_one_that_is_at_work_is_waited_for(engines: SmallMachine) -> None:
     runs = [get(engines, name).engine.submit(SHORT, pace=20) for name in ("a", "b")]
     load = engines.begin("c")
-    until(lambda: "waits for memory" in load.situation)
+    assert eventually(lambda: "waits for memory" in load.situation)
     assert sorted(engines.alive) == ["a", "b"]
     assert load.wait(30) is not None
     assert any(run.wait(30) for run in runs)
     for run in runs:
         assert list(run)[-1].reason == "limit"  # type: ignore[union-attr]
-
-
-def test_those_that_have_just_been_loaded_are_waited_for(
-    engines: SmallMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their threads have yet to say that they are there."""
-    told = threading.Event()
-    bring = engines._bring
-
-    def slow(name: str, tell: Tell) -> Served:
-        served = bring(name, tell)
-        assert name == "c" or told.wait(20)
-        return served
-
-    monkeypatch.setattr(engines, "_bring", slow)
-    for name in "ab":
-        engines.begin(name)
-    until(lambda: engines.alive == ["a", "b"])
-    load = engines.begin("c")
-    until(lambda: "waits for memory" in load.situation or load.failure)
-    told.set()
-    assert load.wait(30) is not None
 
 
 def test_one_that_is_kept_is_not_freed_between_two_runs(
@@ -377,7 +280,6 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
     monkeypatch.setattr(module, "PATIENCE", 0.3)
     get(engines, "a")
     get(engines, "b")
-    time.sleep(0.06)
     full = pytest.raises(UnavailableError, match="GB are free")
     with engines.kept("a"), engines.kept("b"), full:
         get(engines, "c")
@@ -387,41 +289,24 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
 
 def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:
     """A caller of a typed endpoint waits for it, and nothing runs there meanwhile."""
-    is_warm = threading.Event()
+    is_asked, is_warm = threading.Event(), threading.Event()
+
+    def is_ready(timeout: float) -> bool:
+        is_asked.set()
+        return is_warm.wait(timeout)
+
     get(engines, "b")
     served = get(engines, "a")
-    served.engine.is_ready = is_warm.wait  # type: ignore[method-assign]
+    served.engine.is_ready = is_ready  # type: ignore[method-assign]
     waiting = awaited(engines, "a", str)
     hearing = threading.Thread(target=lambda: [None for _ in waiting])
     hearing.start()
-    time.sleep(0.2)
+    assert is_asked.wait(20)
     get(engines, "c")
     get(engines, "d")
     assert "a" in engines.alive
     is_warm.set()
     hearing.join(20)
-
-
-def test_loads_that_failed_take_no_place(engines: SmallMachine) -> None:
-    engines.failing = {"a", "b", "c"}
-    for name in "abc":
-        with pytest.raises(UnavailableError):
-            get(engines, name)
-    for name in "de":
-        get(engines, name)
-    assert sorted(engines.alive) == ["d", "e"]
-
-
-def test_what_was_freed_is_no_trouble_and_loads_again(engines: SmallMachine) -> None:
-    for name in "abc":
-        get(engines, name)
-        time.sleep(0.06)
-    assert "a" not in engines.alive
-    assert engines.trouble("a") == ""
-    assert engines.default == "a"
-    load = engines.begin("a")
-    assert load.situation.startswith("Loading a")
-    assert load.wait(30) is not None
 
 
 def test_many_visitors_of_five_checkpoints_all_get_their_runs(engines: SmallMachine) -> None:
@@ -456,63 +341,40 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
     model, threads = weakref.ref(served.checkpoint.model), threading.active_count()  # type: ignore[union-attr]
     del served
     assert engines._free_one()
-    until(lambda: threading.active_count() < threads)
+    assert eventually(lambda: threading.active_count() < threads)
     gc.collect()
     assert model() is None
     engines.close()
     assert load_checkpoint("mars-tiny").model is not None
 
 
-def test_runs_of_programs_that_are_over_keep_no_model(tmp_path: Path) -> None:
-    """The endpoint remembers the latest runs until the next one begins."""
-    with serving(tmp_path, Oracle()) as place:
-        told = {"model": NAME, "messages": [{"role": "user", "content": "Say hello."}]}
-        assert place.http.post("/v1/chat/completions", json=told).status_code == 200
-        held = [each for each in gc.get_objects() if isinstance(each, Job)]
-        assert held
-        names = {type(getattr(each, name)).__name__ for each in held for name in Job.__slots__}
-        assert names == {"int", "tuple"}
-
-
-def published_engines(
-    monkeypatch: pytest.MonkeyPatch, answers: bool, **settings: Any
-) -> tuple[Engines, list[float]]:
-    """Engines of a machine whose hub answers or not, and how long each question could take."""
+@pytest.mark.parametrize(
+    ("answers", "settings", "num_asked"),
+    [
+        (True, {}, 1),
+        (False, {}, 1),
+        (True, {"offline": True}, 0),
+        (True, {"offered": "ar-tiny"}, 0),
+    ],
+)
+def test_small_published_checkpoints_are_offered_where_the_hub_answers(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
+) -> None:
     asked: list[float] = []
     monkeypatch.setattr(
         module.fetch, "hub_answers", lambda seconds: asked.append(seconds) or answers
     )
-    made = Engines(AppSettings(checkpoint="mars-tiny", **settings))
-    monkeypatch.setattr(made, "begin", lambda name: None)
-    made.open()
-    return made, asked
-
-
-SMALL_ONES = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
-
-
-def test_where_the_hub_answers_the_small_published_checkpoints_are_offered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engines, asked = published_engines(monkeypatch, answers=True)
-    assert {name for name in engines.offered() if "b-blk" in name} == SMALL_ONES
-    assert engines.offered()[0] == "mars-tiny"
-    assert len(asked) == 1
-    words = engines.entry("mars-0.5b-blk4").in_words
-    assert "1 GB to fetch" in words
-    assert "By the authors of the paper" in words
-
-
-@pytest.mark.parametrize(
-    ("answers", "settings", "num_asked"),
-    [(False, {}, 1), (True, {"offline": True}, 0), (True, {"offered": "ar-tiny"}, 0)],
-)
-def test_elsewhere_they_are_not(
-    monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
-) -> None:
-    engines, asked = published_engines(monkeypatch, answers=answers, **settings)
-    assert not SMALL_ONES & set(engines.offered())
+    engines = Engines(AppSettings(checkpoint="mars-tiny", **settings))
+    monkeypatch.setattr(engines, "begin", lambda name: None)
+    engines.open()
+    small = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
+    offered = {name for name in engines.offered() if "b-blk" in name}
+    assert offered == (small if answers and not settings else set())
     assert len(asked) == num_asked
+    if offered:
+        words = engines.entry("mars-0.5b-blk4").in_words
+        assert "1 GB to fetch" in words
+        assert "By the authors of the paper" in words
 
 
 class Published:
@@ -544,8 +406,8 @@ def test_what_cannot_be_had_is_one_sentence_and_the_chat_model_answers(
     monkeypatch.setattr(engines, "_load", load)
     assert engines.default == stands_in
     engines.open()
-    until(lambda: engines.begin(stands_in).served)
-    until(lambda: engines.arrival() and engines.arrival().failure)
+    assert eventually(lambda: engines.begin(stands_in).served)
+    assert eventually(lambda: engines.arrival() and engines.arrival().failure)
     said = CheckpointHandlers(engines).arrival("a")
     assert said.sentence.startswith("The checkpoint mars-0.5b-blk4 could not be fetched")
     assert f"Until then {stands_in}" in said.sentence

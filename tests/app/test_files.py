@@ -34,15 +34,6 @@ def test_a_file_is_what_its_address_says_packed_or_not(name: str) -> None:
     )
 
 
-def test_another_text_has_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = file_address("review.css")
-    file_address.cache_clear()
-    monkeypatch.setitem(FILES, "review.css", ("text/css", lambda: "p {}"))
-    after = file_address("review.css")
-    file_address.cache_clear()
-    assert before != after
-
-
 def test_nothing_else_is_served() -> None:
     address = f"/{file_address('page.js')}"
     other = address[:-1] + ("0" if address[-1] != "0" else "1")

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from app.frontier import RESULTS, frontier_json, read_sets
 from app.serving.settings import AppSettings
 from mars_runtime.settings import DecodeSettings
@@ -37,15 +35,6 @@ def test_requests_stand_at_their_agreement_and_tasks_at_their_accuracy(tmp_path:
     assert requests.points[1].quality.value == 0.65
     assert requests.points[1].settings == DecodeSettings(tau=0.5, block_size=4)
     assert tasks.points[0].quality.low == 0.25
-
-
-def test_thresholds_that_adapt_are_a_set_beside_fixed_ones(tmp_path: Path) -> None:
-    held = {**BOLD, "tau": 0.0, "threshold": "agreement", "target": 0.9}
-    rows = [row(way, HALF, accuracy=HALF) for way in (BOLD, held)]
-    write(tmp_path, "thresholds", {"averages": rows})
-    (found,) = read_sets(tmp_path)
-    assert found.title == "some: thresholds that adapt, on six families of tasks"
-    assert [point.settings.threshold for point in found.points] == ["fixed", "agreement"]
 
 
 def test_benchmarks_are_sets_of_their_own(tmp_path: Path) -> None:
@@ -88,10 +77,6 @@ def test_what_goes_wrong_fits_the_page_and_says_no_figure() -> None:
         assert not re.search(r"\d %|\d tokens", one["why"])
 
 
-def test_nothing_measured_is_nothing_shown(tmp_path: Path) -> None:
-    assert read_sets(tmp_path) == []
-
-
 def test_the_results_of_the_repository_are_shown_with_the_papers_apart() -> None:
     told = json.loads(frontier_json())
     assert {one["checkpoint"] for one in told["sets"]} >= {"mars-smollm2", "mars-tiny"}
@@ -100,28 +85,3 @@ def test_the_results_of_the_repository_are_shown_with_the_papers_apart() -> None
         assert all(0 <= point["quality"]["value"] <= 1 for point in one["points"])
         assert all(point["tpf"]["value"] >= 1 for point in one["points"])
     assert "2604.07023" in told["paper"]["source"]
-
-
-def test_the_papers_numbers_are_those_of_its_tables() -> None:
-    """Where the tables are at hand."""
-    path = Path(__file__).parents[3] / "shared" / "reference" / "mars_paper.json"
-    if not path.is_file():
-        pytest.skip("the paper's tables are not beside this repository")
-    tables = json.loads(path.read_text(encoding="utf-8"))
-    paper = json.loads((RESULTS / "paper.json").read_text(encoding="utf-8"))
-    sweep = tables["threshold_sweep_table8"]
-    places = {name: place for place, name in enumerate(sweep["columns"])}
-    for curve in paper["curves"]:
-        heads = [f"{curve['benchmark']} B={curve['block_size']}"]
-        heads.append(f"{heads[0]} [acc,TPF]")
-        (place,) = {places[head] for head in heads if head in places}
-        rows = sweep[curve["checkpoint"]]
-        assert [(p["tau"], [p["accuracy"], p["tpf"]]) for p in curve["points"]] == [
-            (each[0], each[place]) for each in rows
-        ]
-    measured = tables["multi_token_table4"]
-    for row in paper["benchmarks"]:
-        if row["name"].endswith("τ=0.95"):
-            for name, value in row["accuracy"].items():
-                assert value == measured["accuracy"]["0.5B"]["B=4"][name]
-                assert row["tpf"][name] == measured["tokens_per_forward"]["0.5B"]["B=4"][name]

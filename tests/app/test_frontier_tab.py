@@ -99,18 +99,14 @@ def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
         assert box["x"] + box["width"] <= chart["x"] + chart["width"]
 
 
-def test_no_column_of_the_table_is_out_of_sight(page: playwright.Page) -> None:
+def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
     page.select_option(f"{VIEW} select", index=1)
     page.wait_for_selector(f"{VIEW}[data-points='4']")
     table = page.locator(f"{VIEW} .fv-table")
     assert "a-draft-of-a-long-name K=4, masks in both" in table.inner_text()
-    for width in (390, 1280):
+    for width in (390, 1280):  # no column is out of sight
         page.set_viewport_size({"width": width, "height": 900})
         assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
-
-
-def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> None:
-    page.select_option(f"{VIEW} select", index=1)
     assert page.locator(f"{VIEW} .fv-curve").count() == 0
     page.check(f"{VIEW} .fv-layer input")
     assert page.locator(f"{VIEW} .fv-curve").count() == 4
@@ -141,16 +137,13 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     assert page.locator(f"{VIEW} path.fv-own").count() == 1
 
 
-def test_a_way_opens_from_the_table_by_the_keyboard(page: playwright.Page) -> None:
+def test_a_way_of_the_table_and_what_goes_wrong_open_as_runs(page: playwright.Page) -> None:
     page.locator(f"{VIEW} .fv-open", has_text="lossless").focus()
     assert "lossless τ=0 B=8 groups" in page.inner_text(f"{VIEW} .fv-readout")
     over(page, lambda: page.keyboard.press("Enter"))
-    mars, _ = page.evaluate(HEADERS)
-    assert mars["settings"]["lossless"] is True
-    assert mars["settings"]["groups"] == "every"
-
-
-def test_what_goes_wrong_opens_as_a_run(page: playwright.Page) -> None:
+    settings = page.evaluate(HEADERS)[0]["settings"]
+    assert (settings["lossless"], settings["groups"]) == (True, "every")
+    open_tab(page)
     assert page.inner_text(f"{VIEW} .fv-failures li") == "Too bold: See why."
     over(page, page.locator(f"{VIEW} .fv-failure", has_text="Too bold").click)
     mars, plain = page.evaluate(HEADERS)

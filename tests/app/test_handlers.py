@@ -15,7 +15,6 @@ from live_page import begun, lane_trace, last, lines_of
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.controls import RefusalError
-from app.examples.book import REQUESTS, TASKS, remark_on
 from app.handlers import Handlers
 from app.live.run import NOTE_CONTROL, NOTE_UNKNOWN, offer
 from app.stream import WARMING_UP
@@ -83,12 +82,17 @@ def test_b_can_be_left_to_be_chosen_in_mid_run(
         handlers.live.steer("a", controls(auto="yes"))
 
 
-def test_pace_can_change_and_is_told(handlers: Handlers, backend: ScriptedBackend) -> None:
-    stream = handlers.live.run("a", controls(view="mars", pace=100))
+def test_a_refused_setting_moves_nothing_and_a_pace_is_told(
+    handlers: Handlers, backend: ScriptedBackend
+) -> None:
+    stream = handlers.live.run("a", controls(view="mars", tau=1, pace=100))
     begun(stream)
-    handlers.live.steer("a", controls(pace=0))
-    _, lines = lines_of(last(stream))
-    assert ("pace", {"pace": 0.0}) in lines
+    with pytest.raises(RefusalError):
+        handlers.live.steer("a", controls(tau=math.nan))
+    handlers.live.steer("a", controls(tau=1, pace=0))
+    value = last(stream)
+    assert {e.rows[0].settings.tau for e in lane_trace(value, "mars").events[1:-1]} == {1}
+    assert ("pace", {"pace": 0.0}) in lines_of(value)[1]
 
 
 def test_stop_ends_within_one_forward_and_keeps_the_text(
@@ -105,19 +109,7 @@ def test_stop_ends_within_one_forward_and_keeps_the_text(
     assert len(trace.events) > 1
 
 
-def test_closing_the_generator_cancels_the_run(
-    handlers: Handlers, backend: ScriptedBackend
-) -> None:
-    backend.forward_seconds = 0.02
-    stream = handlers.live.run("a", controls(view="ar"))
-    begun(stream)
-    run = handlers.live.runs.of("a").transcripts[0].run
-    stream.close()
-    assert run.wait(0.5)
-    assert len(handlers.live.runs) == 0
-
-
-def test_a_second_run_of_a_visitor_replaces_the_first(
+def test_a_second_run_of_a_visitor_replaces_the_first_and_a_closed_stream_ends_it(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.02
@@ -127,8 +119,11 @@ def test_a_second_run_of_a_visitor_replaces_the_first(
     next(second)
     assert list(first) == []
     assert len(handlers.live.runs) == 1
-    handlers.live.stop("a")
-    last(second)
+    run = handlers.live.runs.of("a").transcripts[0].run
+    second.close()
+    assert run.wait(5)
+    assert run.events_since(0)[-1].reason == "cancelled"
+    assert len(handlers.live.runs) == 0
 
 
 def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
@@ -170,39 +165,27 @@ def test_visitors_are_told_of_the_company_they_have(
 
 BAD = [
     ("prompt", ""),
-    ("prompt", " \n\t"),
     ("prompt", "x" * 8001),
     ("prompt", "nul \0"),
     ("prompt", "half \ud800"),
     ("prompt", None),
-    ("prompt", ["a"]),
     ("tau", math.nan),
-    ("tau", math.inf),
     ("tau", "0.9"),
-    ("tau", None),
     ("tau", True),
-    ("tau", 1.01),
     ("block_size", 0),
-    ("block_size", -1),
     ("block_size", 3.7),
     ("block_size", 2**31),
-    ("block_size", 9),
-    ("block_size", True),
     ("max_new_tokens", 0),
     ("max_new_tokens", 10**9),
     ("temperature", math.nan),
     ("seed", None),
     ("seed", -1),
     ("metric", "charm"),
-    ("metric", {}),
     ("lossless", 1),
     ("view", "all"),
     ("view", []),
     ("pace", math.nan),
-    ("pace", -1),
-    ("pace", 1e308),
     ("checkpoint", "../../etc"),
-    ("checkpoint", None),
 ]
 
 
@@ -219,19 +202,6 @@ def test_bad_input_gets_one_sentence_and_the_next_run_works(
     assert str(refusal).endswith(".")
     assert "x" * 100 not in said
     assert lane_trace(last(handlers.live.run("a", controls())), "mars").events[-1].reason == "limit"
-
-
-def test_whole_numbers_may_come_as_floats(handlers: Handlers) -> None:
-    assert handlers.live.check(controls(block_size=4.0, seed=3.0)) is None
-
-
-def test_a_steering_refusal_moves_nothing(handlers: Handlers, backend: ScriptedBackend) -> None:
-    backend.forward_seconds = 0.01
-    stream = handlers.live.run("a", controls(view="mars", tau=1))
-    begun(stream)
-    with pytest.raises(RefusalError):
-        handlers.live.steer("a", controls(tau=math.nan))
-    assert {e.rows[0].settings.tau for e in lane_trace(last(stream), "mars").events[1:-1]} == {1}
 
 
 def test_generated_prompts_get_a_verdict_and_unknown_ones_a_remark(
@@ -262,34 +232,6 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
     assert handlers.book.task(handlers.live.nearest("zzz", "scripted")) is not None
     assert offer("Sort 3 1 2.\nNow.") == "Not one of its tasks. The nearest: Sort 3 1 2."
     assert offer("x" * 90).endswith("x" * 60 + "…")
-
-
-def test_presets_steer_and_examples_turn(handlers: Handlers) -> None:
-    exact = handlers.live.preset("a", "Exact", controls())
-    assert (exact["tau"], exact["lossless"], exact["lookup"]) == (0.0, True, True)
-    assert handlers.live.preset("a", "Fast", controls()) == {}  # not measured here
-    for family in handlers.book.families[TASKS]:
-        assert len({handlers.book.prompt(family, number) for number in range(4)}) == 4
-    for name, family in REQUESTS.items():
-        shown = [handlers.book.prompt(name, number) for number in range(2 * len(family.prompts))]
-        assert shown == 2 * list(family.prompts)
-    assert "without Lossless" in remark_on("bold")
-    assert remark_on("explain") == remark_on("symbolic") == ""
-
-
-def test_a_checkpoint_that_cannot_be_had_says_so(handlers: Handlers) -> None:
-    said = [choice.notice for choice in handlers.checkpoints.choose("absent")]
-    assert set(said[:-1]) <= {"Loading absent…"}
-    assert said[-1].endswith(".")
-    refused = last(handlers.live.run("a", controls(checkpoint="absent")))
-    assert said[-1] in refused
-
-
-def test_updates_are_few(handlers: Handlers, backend: ScriptedBackend) -> None:
-    backend.text, backend.forward_seconds = "x" * 400, 0.001
-    began = time.monotonic()
-    updates = len(list(handlers.live.run("a", controls(max_new_tokens=400))))
-    assert updates <= 12 * (time.monotonic() - began) + 3
 
 
 def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { besideAr } from "../../assets/web/views/batch/side.js";
-import { isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
+import { best, isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
 import { differenceText, laneAlignment } from "../../assets/web/views/compare/texts.js";
 import { branchName, branchOf } from "../../assets/web/views/compare/tray.js";
 import { firstText } from "../../assets/web/views/race/figures.js";
@@ -77,4 +77,26 @@ test("a row of a batch says whether it is AR's text", () => {
   assert.deepEqual(besideAr(whole, whole), { text: "AR’s text", differs: false });
   assert.equal(besideAr(whole, cut).text, "");
   assert.deepEqual(besideAr({ ids: [1, 5, 3], end: "limit" }, cut), { text: "not AR’s from token 2", differs: true });
+});
+
+test("of values that differ the best are marked, of equal or missing ones none", () => {
+  const found = (values, better) => best(values, better);
+  assert.deepEqual(found([1, 3, 2], 1), [1]);
+  assert.deepEqual(found([1, 3, 1], -1), [0, 2]);
+  for (const none of [found([2, 2], 1), found([1, NaN], 1), found([1, 2], 0)]) assert.deepEqual(none, []);
+});
+
+test("what makes runs not comparable is said", () => {
+  const run = (header, end = { reason: "eos" }) => {
+    const common = { hardware: "a CPU", date: "2026-11-20T10:00", dtype: "float32", prompt: "Say" };
+    return { header: { ...common, ...header }, end, tokens: [], ids: [], steps: [] };
+  };
+  assert.deepEqual(remarks([run(), run()]), []);
+  const machines = remarks([run(), run({ hardware: "a GPU", date: "2026-11-21" })]);
+  assert.equal(machines.length, 1);
+  assert.match(machines[0], /different machines.*A a CPU, B a GPU/s);
+  assert.match(remarks([run(), run({ date: "2026-11-21T10:00" })])[0], /A 2026-11-20, B 2026-11-21/);
+  const three = remarks([run(), run({ dtype: "bfloat16", prompt: "Sing" }, null)]);
+  assert.equal(three.length, 3);
+  [/B bfloat16/, /Different prompts/, /^B had not ended/].forEach((wanted, i) => assert.match(three[i], wanted));
 });

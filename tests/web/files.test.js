@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 
 import { textOf } from "../../assets/web/core/files.js";
 import { COMPUTED } from "../../assets/web/core/table.js";
-import { stepsCsv } from "../../assets/web/export/files.js";
+import { fileName, stepsCsv } from "../../assets/web/export/files.js";
 import { forward, laneOf } from "./runs.js";
 
 describe("the text of a file", () => {
@@ -34,4 +34,15 @@ describe("a table of the forwards", () => {
       assert.equal(cell.replaceAll('"', ""), `'${first}1+1`);
     }
   });
+});
+
+test("a file is called after its run, with no character that a path would need", () => {
+  const lane = (header, settings) => ({
+    header: { checkpoint: "mars-tiny", date: "2026-11-21T14:30:00+00:00", ...header },
+    settings: { method: "mars", tau: 0.95, block_size: 8, ...settings },
+  });
+  assert.equal(fileName(lane({}, {}), "jsonl"), "mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl");
+  assert.equal(fileName(lane({}, { method: "ar" }), "jsonl"), "mars-tiny-ar-2026-11-21T14-30-00.jsonl");
+  const hostile = lane({ checkpoint: "../../etc/passwd\n<b>", date: "" }, { block_size: "auto", lossless: true });
+  assert.equal(fileName(hostile, "jsonl"), "etc_passwd_b_-tau0.95-Bauto-lossless.jsonl");
 });

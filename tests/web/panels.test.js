@@ -257,6 +257,20 @@ describe("slots of the cache", () => {
     );
   });
 
+  test("masks behind a draft are a group of their own, and a draft may have none", () => {
+    const grouped = laneOf(
+      [
+        forward(0, [[1, 0.99], [2, 0.95], [3, 0.93]], 1, "threshold", { num_drafted: 2 }), // prettier-ignore
+        forward(1, [[2, 0.9], [9, 0.9]], 2, "mismatch", { num_pending: 3, num_fed: 6, groups: [2, 0, 1] }), // prettier-ignore
+      ],
+      { ...LOSSLESS_SETTINGS, end: "limit" },
+    );
+    const slots = slotsAt(grouped, 1, 0);
+    assert.deepEqual(slots.map(({ state }) => state), ["pending", "draft", "draft", "mask", "mask", "mask"]); // prettier-ignore
+    assert.deepEqual(slots.slice(1, 3).map(({ id }) => id), [2, 3]); // prettier-ignore
+    assert.deepEqual(slots.slice(3).map(({ group }) => group), [0, 0, 2]); // prettier-ignore
+  });
+
   test("what each forward fed, within bounds", () => {
     assert.deepEqual(fedBy(lane, -3, 99).map(({ index, cursor }) => [index, cursor]), [[0, 2], [1, 3], [2, 5]]); // prettier-ignore
   });

@@ -14,7 +14,7 @@ from typing import Any
 import race_scenes
 import sample_traces as samples
 from browser import playwright, visiting
-from race_browser import ROOT
+from race_browser import ROOT, VIEW
 
 from app import recordings
 from app.components import assets
@@ -22,7 +22,6 @@ from app.components.views import RaceView
 from mars_runtime import folds
 from mars_runtime.events import RowStep
 
-VIEW = f"document.querySelector('{ROOT}').lineView"
 HOST = """<!doctype html><title>panels</title><script>{}</script>{}<body>
 <div id="race">{}</div><script>
 window.mars.mountRaceView(document.querySelector("#race"), {{ value: "" }}, () => {{}});</script>"""

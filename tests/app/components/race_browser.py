@@ -12,6 +12,7 @@ from race_page import head, interleaved
 from app.run_log import RunLog
 
 ROOT = "#race .mars-race"
+VIEW = f"document.querySelector('{ROOT}').lineView"
 MARS = '.rv-pane[data-lane="mars"]'
 AR = '.rv-pane[data-lane="ar"]'
 
@@ -43,8 +44,7 @@ class ByHand:
     def send(self, num: int) -> None:
         """So many lines more, of both lanes by turns."""
         self._add(num)
-        read = f"value => document.querySelector('{ROOT}').lineView.read(value)"
-        self.page.evaluate(read, self.value.latest())
+        self.page.evaluate(f"value => {VIEW}.read(value)", self.value.latest())
 
     def skip(self, num_values: int) -> None:
         """Values that never reach the page, of ten lines each."""

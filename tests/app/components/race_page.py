@@ -1,11 +1,7 @@
-"""A page of its own for the race view: Gradio streams prepared values, as the app would.
-
-``python race_page.py SCENE [PORT]`` serves one scene to look at.
-"""
+"""A page of its own for the race view: Gradio streams prepared values, as the app would."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, zip_longest
@@ -67,15 +63,3 @@ def page(scenes: Mapping[str, Scene]) -> gr.Blocks:
         for name, button in buttons.items():
             button.click(scenes[name], outputs=view, show_progress="hidden", concurrency_limit=None)
     return blocks
-
-
-if __name__ == "__main__":
-    from race_scenes import SCENES
-
-    scene = sys.argv[1]
-    page({name: SCENES[name] for name in scene.split(",")} if scene != "all" else SCENES).launch(
-        server_port=int(sys.argv[2]) if len(sys.argv) > 2 else 7999,
-        theme=gr.themes.Base(font=["system-ui", "sans-serif"]),
-        footer_links=[],
-        **LAUNCHED,
-    )

@@ -91,15 +91,14 @@ def finished(script: samples.Script, right: bool | None = None, recorded: str = 
     return play
 
 
-def running(script: samples.Script, steps: int, lanes: dict[str, str] = BOTH) -> Scene:
+def running(script: samples.Script, steps: int) -> Scene:
     """A race in slow motion that stays where it is after some forwards."""
 
     def play() -> Iterator[str]:
-        lines = samples.lanes(replace(script, end=None), ar="ar" in lanes)
+        lines = samples.lanes(replace(script, end=None))
         cut = {name: each[: steps + 2] for name, each in lines.items()}
-        yield from streamed(
-            head(f"running-{id(script)}-{len(lanes)}", lanes, pace=20), interleaved(cut), 6, 0.02
-        )
+        first = head(f"running-{id(script)}", BOTH, pace=20)
+        yield from streamed(first, interleaved(cut), 6, 0.02)
 
     return play
 
@@ -201,18 +200,14 @@ SCENES: dict[str, Scene] = {
     "maths": finished(MATHS, right=False),
     "running": running(PROSE, 30),
     "lossless": running(LOSSLESS, 18),
-    "alone": running(PROSE, 30, ONE),
     "waiting": status("Waiting: 2 runs are ahead of yours.", "waiting"),
     "refused": refused,
     "stopped": stopped,
     "broken": broken,
-    "stream": streaming(PROSE, per_update=8, rest=1 / 30),
-    "long": streaming(LONG),
     "recorded": finished(MATHS, recorded="2026-11-20"),
     "losslessdone": finished(LOSSLESS),
     "unchecked": unchecked(PROSE, BOTH),
     "uncheckedalone": unchecked(PROSE, ONE),
     "plainar": plain_ar,
     "looping": finished(LOOPING),
-    "longdone": finished(LONG, recorded="2026-11-20"),
 }

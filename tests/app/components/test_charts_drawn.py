@@ -213,8 +213,6 @@ def test_what_is_drawn_knows_no_past(
         assert chart["marks"] == first["marks"], chart["chart"]
 
 
-AT_REST = f"""() => {{ const {{ charts, feed, frame }} = {VIEW};
-  return !charts.dirty.size && !charts.timer && !frame && !feed.lines.length; }}"""
 BOX = """node => { const { left, right, top, bottom } = node.getBoundingClientRect();
   return { left, right, top, bottom }; }"""
 
@@ -225,7 +223,7 @@ def race() -> Iterator[playwright.Page]:
     with still_page(plotly=assets.plotly_file()) as made:
         put_scene(made, "prose")
         see(made.locator(f"{ROOT} .rv-charts"))
-        made.wait_for_function(AT_REST)
+        made.wait_for_function(QUIET)
         yield made
 
 
@@ -257,7 +255,7 @@ def test_axes_fit_the_run_once_it_is_over(race: playwright.Page) -> None:
     assert max(bar["right"] for bar in bars) == pytest.approx(end, abs=3)
 
 
-def test_each_nine_of_confidence_has_as_much_room(race: playwright.Page) -> None:
+def test_ticks_means_legend_and_captions(race: playwright.Page) -> None:
     ticks = race.locator(f"{chart('confidence')} .ytick text").evaluate_all(
         "l => l.map((n) => [n.textContent, n.getBoundingClientRect().top])"
     )
@@ -266,9 +264,6 @@ def test_each_nine_of_confidence_has_as_much_room(race: playwright.Page) -> None
     rooms = [tops[low] - tops[high] for low, high in pairwise(["0.9", "0.99", "0.999", "0.9999"])]
     assert max(rooms) - min(rooms) < 2
     assert min(rooms) > 20
-
-
-def test_the_time_of_each_forward_has_a_chart_of_both_lanes(race: playwright.Page) -> None:
     texts = race.locator(f"{chart('latency')} .annotation text").all_text_contents()
     for lane in ("mars", "ar"):
         mean = statistics.mean(1000 * step.seconds for step in steps(lane))
@@ -316,26 +311,18 @@ def test_where_the_faster_lane_ended_the_others_place_is_kept(race: playwright.P
     left = race.locator(f"{ROOT} .pl-finish").evaluate("n => parseFloat(n.style.left)")
     whole = sum(step.seconds for step in steps("ar"))
     assert left == pytest.approx(100 * end / whole, abs=0.01)
-
-
-def test_the_finish_names_the_clock_on_show(race: playwright.Page) -> None:
-    """The tooltip gives passes on the clock of passes, also for a run that began on that clock."""
     title = race.locator(f"{ROOT} [data-finish]")
-    end = sum(step.seconds for step in steps("mars"))
+    num = len(steps("mars"))
     race.click(".rv-clock button >> text=Passes")
     settle(race)
-    num = len(steps("mars"))
     assert title.get_attribute("title") == f"MARS ended here, at pass {num}"
-    put(race, value("long"))
+    put(race, value("long"))  # a run that begins on this clock
     settle(race)
     assert title.get_attribute("title") == f"MARS ended here, at pass {num}"
     race.click(".rv-clock button >> text=Seconds")
     settle(race)
     assert title.get_attribute("title") == f"MARS ended here, at {end:.3f} s"
-
-
-def test_without_a_winner_nothing_is_marked(race: playwright.Page) -> None:
     *_, running = race_scenes.running(race_scenes.PROSE, 30)()
-    put(race, running)
+    put(race, running)  # without a winner nothing is marked
     assert race.locator(f"{ROOT} [data-finish]").count() == 0
     assert race.locator(f"{ROOT} .pl-finish").is_hidden()

@@ -14,8 +14,6 @@ from browser import needs_browser, playwright
 from panel_browser import ROOT, put, still_page
 from PIL import Image
 
-from mars_runtime import folds
-
 pytestmark = needs_browser
 MOST_BYTES = 3_000_000
 PLAYED = """async (data) => {
@@ -78,21 +76,6 @@ def num_in_mars(frame: bytes) -> int:
     return sum(max(abs(a - b) for a, b in zip(p, colour, strict=True)) < 20 for p in pixels)
 
 
-def test_text_from_the_right_is_drawn_from_the_right(page: playwright.Page) -> None:
-    script = samples.Script("كتب الولد رسالة", race_scenes.START)
-    (value,) = race_scenes.finished(script, recorded="2026-11-20")()
-    put(page, value)
-    _, content = clip(page, "GIF")
-    with Image.open(io.BytesIO(content)) as picture:
-        picture.seek(picture.n_frames - 2)  # the last one before the card
-        lane = picture.convert("L").crop((44, 240, 578, 275))
-    background = lane.getpixel((0, 0))
-    ink = Image.eval(lane, lambda value: 255 if abs(value - background) > 60 else 0).getbbox()
-    assert ink is not None
-    assert lane.width - ink[2] < 10
-    assert ink[0] > 200
-
-
 DRAWN = """() => {
   const { prototype } = CanvasRenderingContext2D;
   const { fillText } = prototype;
@@ -105,17 +88,21 @@ DRAWN = """() => {
 """Records every line of text that a picture gets."""
 
 
-def test_the_last_picture_begins_with_the_loop_and_says_the_seconds(page: playwright.Page) -> None:
-    kept = folds.loops_at(samples.run(race_scenes.LOOPING).events)
-    (value,) = race_scenes.finished(race_scenes.LOOPING, recorded="2026-11-20")()
+def test_text_from_the_right_is_drawn_from_the_right(page: playwright.Page) -> None:
+    script = samples.Script("كتب الولد رسالة", race_scenes.START)
+    (value,) = race_scenes.finished(script, recorded="2026-11-20")()
     put(page, value)
     page.evaluate(DRAWN)
-    clip(page, "GIF")
-    loop, counts, seconds = page.evaluate("window.drawn.slice(-7, -4)")
-    assert loop == f"The text repeats itself after token {kept}."
-    assert counts.startswith("Up to there: ")
-    assert f"for {kept} tokens. Plain AR: {kept}, for the same text." in counts
-    assert seconds.startswith("As measured: ")
+    _, content = clip(page, "GIF")
+    assert any(line.startswith("As measured: ") for line in page.evaluate("window.drawn.slice(-7)"))
+    with Image.open(io.BytesIO(content)) as picture:
+        picture.seek(picture.n_frames - 2)  # the last one before the card
+        lane = picture.convert("L").crop((44, 240, 578, 275))
+    background = lane.getpixel((0, 0))
+    ink = Image.eval(lane, lambda value: 255 if abs(value - background) > 60 else 0).getbbox()
+    assert ink is not None
+    assert lane.width - ink[2] < 10
+    assert ink[0] > 200
 
 
 def test_the_video_plays(page: playwright.Page) -> None:

@@ -69,50 +69,33 @@ def saved(page: playwright.Page, kind: str, lane: int) -> str | bytes:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_a_picture_says_what_the_page_says(page: playwright.Page, scene: str) -> None:
-    for lane, facts in enumerate(show(page, scene)):
-        assert facts["prompt"] == "Write."
-        content = saved(page, "PNG", lane)
-        assert isinstance(content, bytes)
-        assert content.startswith(b"\x89PNG")
-        drawn = page.evaluate(DRAWN)
-        assert drawn.pop("environment").startswith(facts.pop("environment"))
-        assert drawn == facts
-
-
-def test_equal_texts_are_called_the_same_in_their_pictures(page: playwright.Page) -> None:
-    show(page, "losslessdone")
-    for lane in (0, 1):
-        saved(page, "PNG", lane)
-        assert "same text" in page.evaluate(DRAWN)["head"]
-
-
-@pytest.mark.parametrize("scene", SCENES)
-def test_a_table_adds_up_to_the_page(page: playwright.Page, scene: str) -> None:
-    for lane, facts in enumerate(show(page, scene)):
-        content = saved(page, "CSV", lane)
-        assert isinstance(content, str)
-        rows = list(csv.DictReader(io.StringIO(content, newline="")))
-        pane = page.locator(f"{ROOT} .rv-pane").nth(lane)
-        assert len(rows) == int(pane.get_attribute("data-steps") or 0)
-        assert sum(int(row["accepted"]) for row in rows) == int(
-            pane.get_attribute("data-tokens") or 0
-        )
-        assert "".join(row["text"].removeprefix("'") for row in rows) == facts["text"]
-    ends = page.evaluate(f"{VIEW}.run.lanes.map((lane) => lane.steps.at(-1).clock)")
-    assert f"{max(ends):.3f} s" in page.inner_text(f"{ROOT} .pl-position")
-    assert float(rows[-1]["clock_s"]) == pytest.approx(ends[-1], abs=1e-6)
-
-
-@pytest.mark.parametrize("scene", SCENES)
-def test_a_trace_shows_the_same_page_again(page: playwright.Page, scene: str) -> None:
+def test_a_picture_a_table_and_a_trace_say_what_the_page_says(
+    page: playwright.Page, scene: str
+) -> None:
     before = show(page, scene)
     figures = page.inner_text(f"{ROOT} .rv-figures")
     lanes = page.evaluate(f"{VIEW}.run.lanes.map(({{ name, title }}) => ({{ lane: name, title }}))")
+    ends = page.evaluate(f"{VIEW}.run.lanes.map((lane) => lane.steps.at(-1).clock)")
+    assert f"{max(ends):.3f} s" in page.inner_text(f"{ROOT} .pl-position")
     value = json.dumps({"run": "again", "lanes": lanes}) + "\n"
-    for number, lane in enumerate(lanes):
+    for number, facts in enumerate(before):
+        assert facts["prompt"] == "Write."
+        content = saved(page, "PNG", number)
+        assert isinstance(content, bytes)
+        assert content.startswith(b"\x89PNG")
+        drawn = page.evaluate(DRAWN)
+        assert drawn.pop("environment").startswith(facts["environment"])
+        assert drawn == {name: facts[name] for name in drawn}
+        assert scene != "losslessdone" or "same text" in drawn["head"]
+        rows = list(csv.DictReader(io.StringIO(str(saved(page, "CSV", number)), newline="")))
+        pane = page.locator(f"{ROOT} .rv-pane").nth(number)
+        assert len(rows) == int(pane.get_attribute("data-steps") or 0)
+        num_tokens = int(pane.get_attribute("data-tokens") or 0)
+        assert sum(int(row["accepted"]) for row in rows) == num_tokens
+        assert "".join(row["text"].removeprefix("'") for row in rows) == facts["text"]
+        assert float(rows[-1]["clock_s"]) == pytest.approx(ends[number], abs=1e-6)
         for line in str(saved(page, "JSONL", number)).splitlines():
-            value += f"{lane['lane']}\t{line}\n"
+            value += f"{lanes[number]['lane']}\t{line}\n"
     put(page, value)
     after = page.evaluate(SHOWN)
     for facts in (*before, *after):

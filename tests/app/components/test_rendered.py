@@ -1,14 +1,16 @@
-"""An answer as it is meant to be read: words and structure, the forward under the pointer, frames
-that run and load nothing."""
+"""An answer as it is meant to be read: Markdown, the forward under the pointer, pages of HTML that
+run and load nothing, and scripts that are read from the right."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright, sent
 from panel_browser import ROOT, VIEW, put, settle, still_page
+from race_browser import MARS
 from race_page import head, interleaved, value
 
 pytestmark = needs_browser
@@ -33,7 +35,18 @@ def add(a, b):
 PAGE = """<!DOCTYPE html><html><body><h1>Hi</h1><script>top.hit = 1; parent.hit = 1</script>
 <img src="https://evil.example/pixel.png"><meta http-equiv="refresh" content="0;url=https://evil.example/">
 <link rel="stylesheet" href="https://evil.example/a.css"></body></html>"""
-PANE = f"{ROOT} .rv-pane[data-lane=mars]"
+TOGGLE, RENDERED = f"{MARS} .rv-md-toggle", f"{MARS} .rv-md"
+ARABIC, HEBREW = "كتب الولد رسالة إلى أمه.", "שלום לכולם, זה טקסט בעברית."
+BOTH_WAYS = f"{ARABIC}\n\nAn English line.\n\n- {HEBREW}\n"
+GAPS = """([pane, word]) => {
+  const tokens = [...document.querySelectorAll(`${pane} .rv-t`)];
+  const text = tokens.map((token) => token.textContent).join("");
+  let at = 0;
+  const token = tokens.find((each) => (at += each.textContent.length) > text.indexOf(word));
+  const [own, box] = [token, token.closest(".rv-text")].map((node) => node.getBoundingClientRect());
+  return [own.left - box.left, box.right - own.right];
+}"""
+"""Distances of the token that begins ``word`` from the left and from the right edge of the text."""
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +60,15 @@ def show(page: playwright.Page, text: str, steps_shown: int | None = None) -> No
     end = "eos" if steps_shown is None else None
     lanes = samples.lanes(samples.Script(text, end=end, steps_shown=steps_shown))
     page.evaluate(f"{VIEW}.read('')")
-    titles = {"mars": "MARS", "ar": "plain AR"}
-    put(page, value(head("rendered", titles), interleaved(lanes)).whole())
+    put(page, value(head("rendered", race_scenes.BOTH), interleaved(lanes)).whole())
 
 
-def test_markdown_is_read_and_raw_is_what_opens(page: playwright.Page) -> None:
+def test_markdown_is_rendered_where_a_visitor_asks_for_it(page: playwright.Page) -> None:
     show(page, ANSWER)
-    body = page.locator(f"{PANE} .rv-md")
+    body = page.locator(RENDERED)
     assert body.is_hidden()
-    assert page.locator(f"{PANE} .rv-text").is_visible()
-    page.locator(f"{PANE} .rv-md-toggle").click()
-    assert page.locator(f"{PANE} .rv-text").is_hidden()
+    page.click(TOGGLE)
+    assert page.locator(f"{MARS} .rv-text").is_hidden()
     tags = body.evaluate("(node) => [...node.children].map((each) => each.tagName)")
     assert tags == ["H1", "P", "OL", "TABLE", "PRE", "P"]
     assert body.locator("strong").inner_text() == "bold"
@@ -66,19 +77,11 @@ def test_markdown_is_read_and_raw_is_what_opens(page: playwright.Page) -> None:
     assert "<script>window.hit = 1</script>" in body.inner_text()
     assert body.locator("script, img, a").count() == 0
     assert page.evaluate("window.hit") is None
-    page.locator(f"{PANE} .rv-md-toggle").click()
-    assert page.locator(f"{PANE} .rv-text").is_visible()
-    assert body.is_hidden()
-
-
-def test_the_forward_under_the_pointer_is_marked_and_can_be_chosen(page: playwright.Page) -> None:
-    show(page, ANSWER)
-    page.locator(f"{PANE} .rv-md-toggle").click()
     lane = f"{VIEW}.run.lanes[0]"
     step = page.evaluate(f"{lane}.steps.findIndex((step) => step.count > 2 && step.index > 3)")
-    span = page.locator(f"{PANE} .rv-md [data-forward='{step}']").first
+    span = page.locator(f"{RENDERED} [data-forward='{step}']").first
     span.hover()
-    lit = page.locator(f"{PANE} .rv-md-on").all_inner_texts()
+    lit = page.locator(f"{MARS} .rv-md-on").all_inner_texts()
     text = page.evaluate(
         f"{lane}.tokens.filter((t) => t.step.index === {step}).map((t) => t.text).join('')"
     )
@@ -88,30 +91,58 @@ def test_the_forward_under_the_pointer_is_marked_and_can_be_chosen(page: playwri
     settle(page)
     assert page.evaluate(f"{VIEW}.selected.step") == step
     page.mouse.move(2, 2)
-    page.locator(f"{PANE} .rv-md-toggle").click()
-
-
-def test_it_follows_a_run_that_goes_on(page: playwright.Page) -> None:
-    show(page, ANSWER, steps_shown=4)
-    page.locator(f"{PANE} .rv-md-toggle").click()
-    few = page.locator(f"{PANE} .rv-md").inner_text()
-    lines = page.evaluate(f"{VIEW}.run.lanes[0].steps.length")
-    assert lines == 4
-    assert 0 < len(few) < len(ANSWER) / 2
-    page.locator(f"{PANE} .rv-md-toggle").click()
+    page.click(TOGGLE)
+    assert page.locator(f"{MARS} .rv-text").is_visible()
+    assert body.is_hidden()
+    show(page, ANSWER, steps_shown=4)  # a run that has not ended
+    page.click(TOGGLE)
+    assert 0 < len(body.inner_text()) < len(ANSWER) / 2
+    page.click(TOGGLE)
 
 
 def test_a_page_of_html_runs_and_loads_nothing(page: playwright.Page) -> None:
     asked: list[playwright.Request] = []
     page.on("request", lambda request: asked.append(request))
     show(page, PAGE)
-    page.locator(f"{PANE} .rv-md-toggle").click()
-    frame = page.locator(f"{PANE} .rv-md-frame")
-    assert frame.is_visible()
+    page.click(TOGGLE)
+    frame = page.locator(f"{MARS} .rv-md-frame")
     assert frame.get_attribute("sandbox") == ""
-    assert page.locator(f"{PANE} .rv-text").is_visible()  # the marks are in its tokens
-    inner = page.frame_locator(f"{PANE} .rv-md-frame")
+    assert page.locator(f"{MARS} .rv-text").is_visible()  # the marks are in its tokens
+    inner = page.frame_locator(f"{MARS} .rv-md-frame")
+    inner.locator("link").wait_for(state="attached")  # all of it has been read
     assert inner.locator("h1").inner_text() == "Hi"
-    page.wait_for_timeout(300)
     assert page.evaluate("[window.hit, top.hit]") == [None, None]
     assert [url for url in sent(asked) if "evil" in url] == []
+    page.click(TOGGLE)
+
+
+def test_each_paragraph_starts_at_the_side_of_its_script(page: playwright.Page) -> None:
+    show(page, BOTH_WAYS)
+    settle(page)
+    for word, is_right in (("كتب", True), ("An", False), ("שלום", True)):
+        left, right = page.evaluate(GAPS, [MARS, word])
+        assert (right < left) == is_right, word
+        assert min(left, right) < 80
+    groups = page.locator(f"{MARS} .rv-c").evaluate_all(
+        "nodes => nodes.map((node) => [node.textContent, node.classList.contains('rv-rtl')])"
+    )
+    letters = [(next(filter(str.isalpha, text), ""), is_marked) for text, is_marked in groups]
+    assert any(is_marked for _, is_marked in letters)
+    assert all(is_marked == (letter > "\u0590") for letter, is_marked in letters if letter)
+    page.click(TOGGLE)
+    blocks = page.locator(f"{RENDERED} > *").evaluate_all(
+        "nodes => nodes.map((node) => [node.localName, getComputedStyle(node).direction])"
+    )
+    page.click(TOGGLE)
+    assert blocks == [["p", "rtl"], ["p", "ltr"], ["ul", "rtl"]]
+    left, right = page.locator(f"{ROOT} .rv-prompt").evaluate(
+        """(node, text) => {
+      node.textContent = text;
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      const [box, own] = [node.getBoundingClientRect(), range.getBoundingClientRect()];
+      return [own.left - box.left, box.right - own.right];
+    }""",
+        HEBREW,
+    )
+    assert right < 2 < left

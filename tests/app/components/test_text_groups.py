@@ -42,25 +42,6 @@ def colour(css: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in found.groups())
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_steps_of_the_ramp_stand_apart_as_they_are_computed(
-    still: playwright.Page, theme: str
-) -> None:
-    still.evaluate(
-        "dark => document.documentElement.classList.toggle('dark', dark)", theme == "dark"
-    )
-    fills, inks = zip(*((colour(a), colour(b)) for a, b in still.evaluate(SWATCHES)), strict=True)
-    cards = [
-        colour(still.locator(selector).first.evaluate("n => getComputedStyle(n).backgroundColor"))
-        for selector in (f"{ROOT} .rv-pane", f"{ROOT} .rv-card")
-    ]
-    still.evaluate("document.documentElement.classList.remove('dark')")
-    for card in cards:
-        assert all(contrast(card, fill) >= 1.5 for fill in fills)
-    assert all(contrast(one, other) >= 1.5 for one, other in pairwise(fills))
-    assert all(contrast(ink, fill) >= 4.5 for ink, fill in zip(inks, fills, strict=True))
-
-
 def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page) -> None:
     assert sum(num_apart(still, name) for name in ("lossless", "summary")) >= 3
 
@@ -85,7 +66,7 @@ def num_apart(still: playwright.Page, name: str) -> int:
     return apart
 
 
-def test_counts_of_eleven_pixels_stand_on_empty_card(still: playwright.Page) -> None:
+def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -> None:
     put(still, recording("python").value)
     text = still.locator(TEXT)
     size = "n => getComputedStyle(n, '::after').fontSize"
@@ -100,6 +81,17 @@ def test_counts_of_eleven_pixels_stand_on_empty_card(still: playwright.Page) -> 
     assert len(ink) > 100
     around = {place + dx + dy for place in ink for dx in (-1, 0, 1) for dy in (-counted.width, 0)}
     assert {without.colours[place] for place in around} == {card}
+    assert text.locator("[data-k]").count() > 5
+    copied = text.evaluate(
+        """(node) => {
+          const selection = getSelection();
+          selection.selectAllChildren(node);
+          const text = selection.toString();
+          selection.removeAllRanges();
+          return text;
+        }"""
+    )
+    assert copied.strip() == shown_text(still, MARS).strip()
 
 
 def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends(
@@ -121,21 +113,6 @@ def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends(
     )
     assert len(heights) > 30 * 60
     assert set(heights) == {"11px"}
-
-
-def test_the_text_is_copied_without_its_counts(still: playwright.Page) -> None:
-    put(still, recording("python").value)
-    assert still.locator(f"{TEXT} [data-k]").count() > 5
-    copied = still.evaluate(
-        f"""() => {{
-          const selection = getSelection();
-          selection.selectAllChildren(document.querySelector('{TEXT}'));
-          const text = selection.toString();
-          selection.removeAllRanges();
-          return text;
-        }}"""
-    )
-    assert copied.strip() == shown_text(still, MARS).strip()
 
 
 def test_nothing_moves_when_tokens_arrive(still: playwright.Page) -> None:
@@ -245,17 +222,25 @@ LOOKS = f"""() => [...document.querySelectorAll('{TEXT} .rv-c[data-n] > .rv-t')]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_who_proposed_a_token_shows_in_fill_and_pattern(still: playwright.Page, theme: str) -> None:
-    """Masks fill, look-up hatches, AR's own has neither: each also reads without colour."""
+def test_group_sizes_and_sources_show_in_fill_and_pattern(
+    still: playwright.Page, theme: str
+) -> None:
+    """Masks fill, prompt lookup hatches, AR's own has neither: each also reads without colour."""
     made = recording("summary")
     put(still, made.value)
     toggle = "dark => document.documentElement.classList.toggle('dark', dark)"
     still.evaluate(toggle, theme == "dark")
+    fills, inks = zip(*((colour(a), colour(b)) for a, b in still.evaluate(SWATCHES)), strict=True)
     looks = still.evaluate(LOOKS)
-    card = colour(
-        still.locator(f"{ROOT} .rv-pane").first.evaluate("n => getComputedStyle(n).backgroundColor")
-    )
+    cards = [
+        colour(still.locator(selector).first.evaluate("n => getComputedStyle(n).backgroundColor"))
+        for selector in (f"{ROOT} .rv-pane", f"{ROOT} .rv-card")
+    ]
     still.evaluate(toggle, False)
+    for card in cards:
+        assert all(contrast(card, fill) >= 1.5 for fill in fills)
+    assert all(contrast(one, other) >= 1.5 for one, other in pairwise(fills))
+    assert all(contrast(ink, fill) >= 4.5 for ink, fill in zip(inks, fills, strict=True))
     by = {name: [image for who, image, _ in looks if who == name] for name, _, _ in looks}
     assert set(by) == {"", "rv-by-masks", "rv-by-lookup"}
     assert set(by[""]) == {"none"}
@@ -265,7 +250,7 @@ def test_who_proposed_a_token_shows_in_fill_and_pattern(still: playwright.Page, 
         if who == "rv-by-masks":
             assert contrast(colour(image), colour(ink)) >= 4.5
         if who == "":
-            assert contrast(card, colour(ink)) >= 4.5
+            assert contrast(cards[0], colour(ink)) >= 4.5
     events = made.traces()["mars"].events
     told = [one for each in folds.sources(events) if len(each) > 1 for one in each]
     names = {"ar": "", "masks": "rv-by-masks", "look-up": "rv-by-lookup"}
