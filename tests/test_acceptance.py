@@ -230,3 +230,5 @@ def test_no_more_is_proposed_than_may_still_leave(
     count = num_proposals(settings, remaining, num_drafts)
     assert 1 <= count <= (1 if is_ar else block_size)
     assert num_drafts + count <= remaining
+    if settings.is_verified:  # AR's own token comes between the drafts that are fed and new ones
+        assert count == 1 or num_drafts + 1 + count <= remaining

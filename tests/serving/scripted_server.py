@@ -17,6 +17,7 @@ import openai
 
 from mars_runtime.engine import Engine
 from mars_runtime.serving.app import make_app
+from mars_runtime.serving.limits import Proxies
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import EngineModel, SingleModel
 from mars_runtime.serving.requests import DEFAULT_CAPS, Caps
@@ -86,6 +87,7 @@ def serving(
     origins: Sequence[str] = (),
     held: threading.Event | None = None,
     port: int = 0,
+    num_proxies: int = 0,
 ) -> Iterator[Place]:
     """Serve in a thread, at any port. held: the model is loading until it is set."""
 
@@ -99,7 +101,8 @@ def serving(
     models = SingleModel(NAME, bring)
     listener = bound("127.0.0.1", port)
     address = "http://127.0.0.1:{1}".format(*listener.getsockname())
-    server = Server(make_app(models, caps, key, metrics.expose, origins), models.close)
+    app = Proxies(make_app(models, caps, key, metrics.expose, origins), num_proxies)
+    server = Server(app, models.close)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     place = Place(address, models, backend)

@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 from mars_runtime.__main__ import main
 from mars_runtime.serving.app import NO_METHOD
 from mars_runtime.serving.limits import NOBODY, Proxies, address_of
-from mars_runtime.serving.requests import NO_JSON
+from mars_runtime.serving.requests import NO_JSON, Caps
 from mars_runtime.serving.retry import middlewares
 from mars_runtime.serving.server import (
     KEY,
@@ -384,3 +384,13 @@ def test_runs_on_every_route_count_for_the_address_and_no_header_changes_it(few:
         with pytest.raises(openai.RateLimitError):
             chat(few, max_tokens=1, extra_headers={"x-forwarded-for": "10.0.0.2"})
     del chunks  # an answer whose chunks are not referenced ends
+
+
+def test_places_are_counted_for_each_address(tmp_path: Path) -> None:
+    backend, caps = Oracle(forward_seconds=0.02), Caps(max_runs_per_address=1)
+    with serving(tmp_path, backend, caps=caps, num_proxies=1) as place:
+        first, second = ({"x-forwarded-for": f"10.0.0.{n}"} for n in (1, 2))
+        streams = [iter(chat(place, stream=True, extra_headers=each)) for each in (first, second)]
+        assert all(next(chunks).id for chunks in streams)
+        with pytest.raises(openai.RateLimitError):
+            chat(place, max_tokens=1, extra_headers=first)
