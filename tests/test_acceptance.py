@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import (
@@ -221,6 +221,7 @@ def test_judge_continues_with_the_group_of_the_last_good_draft(
 
 
 @given(st.integers(1, 16), st.integers(1, 40), st.integers(0, 15), st.booleans(), st.booleans())
+@example(16, 8, 2, True, False)
 def test_no_more_is_proposed_than_may_still_leave(
     block_size: int, remaining: int, num_drafts: int, lossless: bool, is_ar: bool
 ) -> None:

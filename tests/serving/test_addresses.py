@@ -375,6 +375,7 @@ def test_whose_a_request_is_behind_so_many_proxies(
 
 
 def test_runs_on_every_route_count_for_the_address_and_no_header_changes_it(few: Place) -> None:
+    few.backend.forward_seconds = 0.2
     chunks = iter(chat(few, stream=True, extra_headers={"x-forwarded-for": "10.0.0.1"}))
     next(chunks)
     lanes = [{"prompt_ids": [1, 2], "max_new_tokens": 64, "method": "ar"}]
@@ -387,7 +388,7 @@ def test_runs_on_every_route_count_for_the_address_and_no_header_changes_it(few:
 
 
 def test_places_are_counted_for_each_address(tmp_path: Path) -> None:
-    backend, caps = Oracle(forward_seconds=0.02), Caps(max_runs_per_address=1)
+    backend, caps = Oracle(forward_seconds=0.2), Caps(max_runs_per_address=1)
     with serving(tmp_path, backend, caps=caps, num_proxies=1) as place:
         first, second = ({"x-forwarded-for": f"10.0.0.{n}"} for n in (1, 2))
         streams = [iter(chat(place, stream=True, extra_headers=each)) for each in (first, second)]
