@@ -48,7 +48,6 @@ TRANSFORMERS = {
     "model/test_load.py",
     "model/test_qwen2.py",
     "model/test_smollm2.py",
-    "test_law_additions.py",
     "test_law_penalty.py",
     "test_law_sampling.py",
     "test_laws.py",

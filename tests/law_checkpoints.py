@@ -1,4 +1,4 @@
-"""What the laws are held on: checkpoints, prompts for them, and what they write."""
+"""Set-up that the laws share: checkpoints, prompts for them, runs, and what AR writes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from helpers import tokens_of, word_sequence
 
 from mars_runtime import tasks
 from mars_runtime.decoders import decode
+from mars_runtime.decoders.draft_model import DraftModel, DraftModels
+from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import Event
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.registry import REGISTRY
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_BLOCK_SIZE, DecodeSettings
 from tests.methods import decode_as
 
 
@@ -55,16 +57,35 @@ def word_prompts(checkpoint: Checkpoint, count: int, seed: int = 0) -> list[list
     return [row for row in rows if eos not in row][:count]
 
 
+COSTS = ForwardCosts(8, {1: (1.0, 1.05, 1.1, 1.2, 1.3), 4: (1.0, 1.05, 1.1, 1.2, 1.3)})
+"""Of a machine where drafting pays, for ``block_size="auto"``."""
+
+
+def draft_of(checkpoint: Checkpoint, block_size: int = MAX_BLOCK_SIZE) -> DraftModel:
+    return DraftModel(checkpoint.model, checkpoint.tokenizer, block_size)
+
+
+def models_of(draft: DraftModel, block_size: int = MAX_BLOCK_SIZE) -> DraftModels:
+    """Return this draft model under any name."""
+    return DraftModels(lambda name: draft, block_size)
+
+
 def run(
-    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings
+    checkpoint: Checkpoint,
+    prompts: Sequence[Sequence[int]],
+    settings: DecodeSettings,
+    draft: Checkpoint | None = None,
 ) -> list[Event]:
-    return list(decode(checkpoint.model, checkpoint.tokenizer, prompts, lambda: settings))
+    """Return the events of a batch. draft: the checkpoint that drafts, or none."""
+    models = None if draft is None else models_of(draft_of(draft))
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    return list(decode(model, tokenizer, prompts, lambda: settings, COSTS, draft_models=models))
 
 
 def plain(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, **changes: Any
 ) -> list[list[int]]:
-    """What AR writes; decoded once, for many ways are held against it."""
+    """Return what AR writes; cached, because many methods are compared with it."""
     key = id(checkpoint), tuple(map(tuple, prompts)), limit, tuple(sorted(changes.items()))
     if key not in _written:
         settings = DecodeSettings(max_new_tokens=limit, **changes)

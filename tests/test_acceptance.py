@@ -6,13 +6,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mars_runtime.acceptance import (
     DecodeError,
     Draw,
-    Judgement,
     accept_prefix,
     best_of,
     gumbel,
@@ -23,7 +22,7 @@ from mars_runtime.acceptance import (
     verify,
 )
 from mars_runtime.events import Proposal
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import METRICS, DecodeSettings
 
 NONE = torch.empty(0, dtype=torch.long)
 EOS = frozenset({2})
@@ -41,19 +40,10 @@ EOS = frozenset({2})
         ([], 0.5, 0),
     ],
 )
-def test_accept_prefix_takes_the_first_and_stops_at_the_first_refusal(
+def test_the_first_is_always_accepted_and_others_up_to_the_first_below_tau(
     confidences: list[float], tau: float, count: int
 ) -> None:
     assert accept_prefix(confidences, tau) == count
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=16), st.floats(0, 1), st.floats(0, 1))
-def test_a_higher_threshold_never_accepts_more(
-    confidences: list[float], one: float, other: float
-) -> None:
-    low, high = sorted((one, other))
-    few, many = accept_prefix(confidences, high), accept_prefix(confidences, low)
-    assert 1 <= few <= many <= len(confidences)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +56,10 @@ def test_verify_counts_the_agreeing_prefix(
     assert verify(drafts, choices) == count
 
 
-def test_scores_by_hand() -> None:
-    logits = torch.log(torch.tensor([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2]]))
-    assert scores(logits, "probability") == pytest.approx([0.7, 0.4])
-    assert scores(logits, "margin") == pytest.approx([0.5, 0.0], abs=1e-6)
-    entropy = -sum(p * math.log(p) for p in (0.7, 0.2, 0.1))
-    assert scores(logits, "entropy")[0] == pytest.approx(1 - entropy / math.log(3))
+# Reading logits.
 
 
-@pytest.mark.parametrize("metric", ["probability", "margin", "entropy"])
+@pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_runs_from_0_to_1(metric: str) -> None:
     sure, unsure = torch.zeros(1, 50), torch.zeros(1, 50)
     sure[0, 7] = 200.0
@@ -82,13 +67,27 @@ def test_every_metric_runs_from_0_to_1(metric: str) -> None:
     assert scores(unsure, metric) == pytest.approx([0.02 if metric == "probability" else 0.0])
 
 
-def test_entropy_is_taken_over_the_allowed_tokens() -> None:
-    logits = torch.zeros(1, 1, 50)
-    forbidden = torch.arange(10)
-    assert read(logits, forbidden, ["entropy"])[0][0].confidence == pytest.approx(0.0, abs=1e-6)
+def test_reading_agrees_with_the_plain_definitions_and_leaves_the_logits() -> None:
+    logits = torch.randn(4, 3, 40, generator=torch.Generator().manual_seed(0)) * 3
+    before, probabilities = logits.clone(), logits.softmax(-1)
+    best, ids = probabilities.topk(4)
+    metrics = ["probability", "margin", "entropy", "probability"]
+    for row, slots in enumerate(read(logits, NONE, metrics)):
+        entropy = -(probabilities[row] * probabilities[row].log()).sum(-1) / math.log(40)
+        wanted = {
+            "probability": best[row, :, 0],
+            "margin": best[row, :, 0] - best[row, :, 1],
+            "entropy": 1 - entropy,
+        }[metrics[row]]
+        assert [slot.confidence for slot in slots] == pytest.approx(wanted.tolist(), abs=1e-5)
+        for place, slot in enumerate(slots):
+            tokens, chances = zip(*slot.runners_up, strict=True)
+            assert [slot.token, *tokens] == ids[row, place].tolist()
+            assert list(chances) == pytest.approx(best[row, place, 1:].tolist())
+    assert torch.equal(logits, before)
 
 
-def test_forbidden_ids_never_come_out_even_when_they_win() -> None:
+def test_forbidden_ids_count_for_nothing_even_when_they_win() -> None:
     logits = torch.tensor([[[9.0, 50.0, 1.0, 3.0, 2.0, 80.0]]])
     slot = read(logits, torch.tensor([1, 5]), ["probability"])[0][0]
     assert slot.token == 0
@@ -96,14 +95,11 @@ def test_forbidden_ids_never_come_out_even_when_they_win() -> None:
     assert slot.confidence == pytest.approx(1.0, abs=0.01)
     only_two = read(logits, torch.tensor([1, 2, 3, 5]), ["probability"])[0][0]
     assert [token for token, _ in only_two.runners_up] == [4]
-
-
-def test_runners_up_are_probabilities_in_order() -> None:
-    slot = read(torch.log(torch.tensor([[[0.1, 0.2, 0.3, 0.35, 0.05]]])), NONE, ["margin"])[0][0]
-    assert slot.token == 3
-    assert slot.confidence == pytest.approx(0.05)
-    assert [token for token, _ in slot.runners_up] == [2, 1, 0]
-    assert [p for _, p in slot.runners_up] == pytest.approx([0.3, 0.2, 0.1])
+    flat = read(torch.zeros(1, 1, 50), torch.arange(10), ["entropy"])[0][0]
+    assert flat.confidence == pytest.approx(0.0, abs=1e-6)
+    hot = [Draw(2.0, 1, range(200))]
+    drawn = read(torch.zeros(1, 200, 6), torch.tensor([0, 5]), ["probability"], hot)[0]
+    assert {slot.token for slot in drawn} == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -115,31 +111,7 @@ def test_what_is_not_a_number_is_an_error_and_names_the_row(bad: float) -> None:
     assert caught.value.rows == (1,)
 
 
-def test_read_leaves_the_logits_as_they_are() -> None:
-    logits = torch.randn(1, 2, 8)
-    before = logits.clone()
-    read(logits, torch.tensor([3]), ["entropy"])
-    assert torch.equal(logits, before)
-
-
-def test_reading_agrees_with_the_plain_definitions() -> None:
-    torch.manual_seed(0)
-    logits = torch.randn(4, 3, 40) * 3
-    probabilities = logits.softmax(-1)
-    best = probabilities.topk(2).values
-    metrics = ["probability", "margin", "entropy", "probability"]
-    for row, slots in enumerate(read(logits, NONE, metrics)):
-        entropy = -(probabilities[row] * probabilities[row].log()).sum(-1) / math.log(40)
-        wanted = {
-            "probability": best[row, :, 0],
-            "margin": best[row, :, 0] - best[row, :, 1],
-            "entropy": 1 - entropy,
-        }[metrics[row]]
-        assert [slot.confidence for slot in slots] == pytest.approx(wanted.tolist(), abs=1e-5)
-        assert [slot.token for slot in slots] == logits[row].argmax(-1).tolist()
-
-
-def test_noise_depends_on_seed_and_position_alone() -> None:
+def test_noise_depends_only_on_seed_and_position() -> None:
     noise = gumbel(torch.tensor([[3]]), torch.arange(100, 110).unsqueeze(0), 500)
     again = gumbel(torch.tensor([[9], [3]]), torch.tensor([[104], [104]]), 500)
     assert torch.equal(noise[0, 4], again[1, 0])
@@ -152,94 +124,12 @@ def test_noise_depends_on_seed_and_position_alone() -> None:
 def test_drawn_tokens_follow_the_tempered_distribution() -> None:
     logits = torch.log(torch.tensor([0.5, 0.3, 0.2]))
     num_draws, temperature = 4000, 0.7
-    table = logits.expand(1, num_draws, 3)
-    slots = read(table, NONE, ["margin"], [Draw(temperature, seed=5, positions=range(4000))])[0]
+    table, draw = logits.expand(1, num_draws, 3), Draw(temperature, seed=5, positions=range(4000))
+    slots = read(table, NONE, ["margin"], [draw])[0]
     share = [sum(slot.token == token for slot in slots) / num_draws for token in range(3)]
     assert share == pytest.approx((logits / temperature).softmax(-1).tolist(), abs=0.03)
     assert all(slot.confidence == pytest.approx(0.2 if slot.token == 0 else 0.0) for slot in slots)
     assert all(slot.token not in dict(slot.runners_up) for slot in slots)
-
-
-def test_a_forbidden_id_is_never_drawn() -> None:
-    logits = torch.zeros(1, 200, 6)
-    slots = read(logits, torch.tensor([0, 5]), ["probability"], [Draw(2.0, 1, range(4000))])[0]
-    assert {slot.token for slot in slots} == {1, 2, 3, 4}
-
-
-def _slots(*pairs: tuple[int, float]) -> list[Proposal]:
-    return [Proposal(token, confidence, ()) for token, confidence in pairs]
-
-
-def judged(
-    slots: list[Proposal], drafts: list[int], settings: DecodeSettings, remaining: int
-) -> Judgement:
-    """One group, behind the last draft."""
-    count = len(drafts) + 1
-    groups = [*[[]] * len(drafts), slots[count:]]
-    return judge(slots[:count], groups, drafts, settings, remaining, EOS)
-
-
-def test_judge_without_lossless() -> None:
-    settings = DecodeSettings(tau=0.5)
-    slots = _slots((5, 0.1), (6, 0.9), (7, 0.4), (8, 0.9))
-    verdict = judged(slots, [], settings, 99)
-    assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5, 6], [], "threshold")
-    verdict = judged(_slots((5, 0.9), (2, 0.9), (7, 0.9)), [], settings, 99)
-    assert (verdict.emitted, verdict.stop) == ([5, 2], "eos")
-    verdict = judged(_slots((5, 0.9), (6, 0.9)), [], settings, 2)
-    assert (verdict.emitted, verdict.stop) == ([5, 6], "limit")
-    verdict = judged(_slots((5, 0.9), (2, 0.9)), [], settings, 2)
-    assert verdict.stop == "eos"
-    assert judged(_slots((5, 0.9), (6, 0.9)), [], settings, 3).stop == "block"
-
-
-def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest() -> None:
-    settings = DecodeSettings(tau=0.5, lossless=True)
-    slots = _slots((5, 0.1), (6, 0.1), (7, 0.1), (8, 0.9), (9, 0.2))
-    verdict = judged(slots, [5, 6], settings, 99)
-    assert (verdict.emitted, verdict.num_agreed) == ([5, 6, 7], 2)
-    assert (verdict.drafts, verdict.stop) == ([8], "threshold")
-    verdict = judged(slots, [5, 9], settings, 99)
-    assert (verdict.emitted, verdict.num_agreed) == ([5, 6], 1)
-    assert (verdict.drafts, verdict.stop) == ([], "mismatch")
-    verdict = judged(_slots((5, 1), (2, 1), (7, 1), (8, 1)), [5, 2], settings, 99)
-    assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5, 2], [], "eos")
-    verdict = judged(_slots((5, 1), (6, 1), (2, 1), (8, 1)), [], settings, 99)
-    assert (verdict.emitted, verdict.drafts) == ([5], [6, 2])
-
-
-def test_what_a_refused_draft_led_to_is_told_and_counts_for_nothing() -> None:
-    settings = DecodeSettings(tau=0.0, lossless=True)
-    slots = _slots((5, 0.1), (6, 0.1), (7, 0.1), (8, 0.9))
-    assert judged(slots, [5, 9], settings, 99).proposals == tuple(slots)
-
-
-def test_judge_goes_on_with_the_group_of_the_last_good_draft() -> None:
-    """AR says 5 6 7 where 5 and 9 were drafted: the masks after 5 go on, those after 9 do not."""
-    settings = DecodeSettings(tau=0.5, lossless=True)
-    choices = _slots((5, 0.1), (6, 0.1), (7, 0.9))
-    groups = [_slots((10, 0.9)), _slots((11, 0.9), (12, 0.6), (13, 0.4)), _slots((14, 0.9))]
-    verdict = judge(choices, groups, [5, 9], settings, 99, EOS)
-    assert (verdict.emitted, verdict.num_agreed, verdict.drafts) == ([5, 6], 1, [11, 12])
-    assert verdict.stop == "mismatch"
-    assert [slot.token for slot in verdict.proposals] == [5, 6, 11, 12, 13]
-    verdict = judge(choices, groups, [5, 6], settings, 99, EOS)
-    assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5, 6, 7], [14], "block")
-    verdict = judge(choices, groups, [9, 6], settings, 99, EOS)
-    assert (verdict.emitted, verdict.drafts, verdict.stop) == ([5], [10], "mismatch")
-    assert judge(choices, groups, [5, 6], settings, 3, EOS).drafts == []
-
-
-@given(st.integers(1, 16), st.integers(1, 40), st.integers(0, 15), st.booleans(), st.booleans())
-def test_no_more_is_proposed_than_may_still_leave(
-    block_size: int, remaining: int, num_drafts: int, lossless: bool, is_ar: bool
-) -> None:
-    method = "ar" if is_ar else "mars"
-    settings = DecodeSettings(method=method, block_size=block_size, lossless=lossless)
-    num_drafts = min(num_drafts, remaining - 1) if lossless and not is_ar else 0
-    count = num_proposals(settings, remaining, num_drafts)
-    assert 1 <= count <= (1 if is_ar else block_size)
-    assert num_drafts + count <= remaining
 
 
 @pytest.mark.parametrize("size", [5000, 8192, 151936, 152064])
@@ -257,3 +147,89 @@ def test_a_broken_row_is_seen_among_strips() -> None:
     best, ids = best_of(table.softmax(-1), 4)
     assert best[:, 0].isnan().tolist() == [False, True]
     assert int(ids.max()) < 8192
+
+
+# What a forward emits and drafts.
+
+Slots = list[tuple[int, float]]
+
+
+def proposals(slots: Slots) -> list[Proposal]:
+    return [Proposal(token, confidence, ()) for token, confidence in slots]
+
+
+@pytest.mark.parametrize(
+    ("slots", "remaining", "emitted", "stop"),
+    [
+        ([(5, 0.1), (6, 0.9), (7, 0.4), (8, 0.9)], 99, [5, 6], "threshold"),
+        ([(5, 0.9), (2, 0.9), (7, 0.9)], 99, [5, 2], "eos"),
+        ([(5, 0.9), (6, 0.9)], 2, [5, 6], "limit"),
+        ([(5, 0.9), (2, 0.9)], 2, [5, 2], "eos"),
+        ([(5, 0.9), (6, 0.9)], 3, [5, 6], "block"),
+    ],
+)
+def test_judge_without_lossless(slots: Slots, remaining: int, emitted: list[int], stop: str):
+    found = judge(
+        proposals(slots[:1]), [proposals(slots[1:])], [], DecodeSettings(tau=0.5), remaining, EOS
+    )
+    assert (found.emitted, found.drafts, found.stop) == (emitted, [], stop)
+
+
+LOSSLESS = DecodeSettings(tau=0.5, lossless=True)
+
+
+@pytest.mark.parametrize(
+    ("slots", "drafts", "emitted", "drafted", "stop"),
+    [
+        ([(5, 0.1), (6, 0.1), (7, 0.1), (8, 0.9), (9, 0.2)], [5, 6], [5, 6, 7], [8], "threshold"),
+        ([(5, 0.1), (6, 0.1), (7, 0.1), (8, 0.9), (9, 0.2)], [5, 9], [5, 6], [], "mismatch"),
+        ([(5, 1), (2, 1), (7, 1), (8, 1)], [5, 2], [5, 2], [], "eos"),
+        ([(5, 1), (6, 1), (2, 1), (8, 1)], [], [5], [6, 2], "block"),
+    ],
+)
+def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest(
+    slots: Slots, drafts: list[int], emitted: list[int], drafted: list[int], stop: str
+) -> None:
+    count = len(drafts) + 1
+    groups = [*[[]] * len(drafts), proposals(slots[count:])]
+    found = judge(proposals(slots[:count]), groups, drafts, LOSSLESS, 99, EOS)
+    assert (found.emitted, found.drafts, found.stop) == (emitted, drafted, stop)
+    assert found.num_agreed == len(emitted) - (stop != "eos")
+    # What a rejected draft led to is reported, and counts for nothing.
+    assert stop != "mismatch" or found.proposals == tuple(proposals(slots))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "remaining", "emitted", "drafted", "stop"),
+    [
+        ([5, 9], 99, [5, 6], [11, 12], "mismatch"),
+        ([5, 6], 99, [5, 6, 7], [14], "block"),
+        ([9, 6], 99, [5], [10], "mismatch"),
+        ([5, 6], 3, [5, 6, 7], [], "limit"),
+    ],
+)
+def test_judge_continues_with_the_group_of_the_last_good_draft(
+    drafts: list[int], remaining: int, emitted: list[int], drafted: list[int], stop: str
+) -> None:
+    """AR says 5 6 7: the group after the last draft that agrees supplies the next drafts."""
+    choices = proposals([(5, 0.1), (6, 0.1), (7, 0.9)])
+    groups = [[(10, 0.9)], [(11, 0.9), (12, 0.6), (13, 0.4)], [(14, 0.9)]]
+    found = judge(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)
+    assert (found.emitted, found.drafts, found.stop) == (emitted, drafted, stop)
+    if drafts == [5, 9]:
+        assert [slot.token for slot in found.proposals] == [5, 6, 11, 12, 13]
+
+
+@given(st.integers(1, 16), st.integers(1, 40), st.integers(0, 15), st.booleans(), st.booleans())
+@example(16, 8, 2, True, False)
+def test_no_more_is_proposed_than_may_still_leave(
+    block_size: int, remaining: int, num_drafts: int, lossless: bool, is_ar: bool
+) -> None:
+    method = "ar" if is_ar else "mars"
+    settings = DecodeSettings(method=method, block_size=block_size, lossless=lossless)
+    num_drafts = min(num_drafts, remaining - 1) if lossless and not is_ar else 0
+    count = num_proposals(settings, remaining, num_drafts)
+    assert 1 <= count <= (1 if is_ar else block_size)
+    assert num_drafts + count <= remaining
+    if settings.is_verified:  # AR's own token comes between the drafts that are fed and new ones
+        assert count == 1 or num_drafts + 1 + count <= remaining

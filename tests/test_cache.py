@@ -1,4 +1,4 @@
-"""The cache: views, cursors, the one copy there is."""
+"""The cache's rows and cursors, and the blocks of texts that it keeps."""
 
 from __future__ import annotations
 
@@ -10,28 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_runtime.cache import BlockKVCache
-from mars_runtime.model.attention import _readable
 from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit, grant_alike
 
 SHAPE = (2, 3, 8, 2, 4)
 
 
-def test_keys_and_values_are_views_of_the_store() -> None:
-    cache = BlockKVCache(SHAPE)
-    keys, values = _readable(cache, 3, 8)
-    assert keys[1].shape == values[1].shape == (3, 2, 8, 4)
-    cache.store[1, 2, 5, 1] = 7.0
-    cache.store[1, 2, 5, 3] = 9.0
-    assert (keys[1][2, 1, 5] == 7.0).all()
-    assert (values[1][2, 1, 5] == 9.0).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_memory_is_known_before_it_is_taken(dtype: torch.dtype) -> None:
+def test_memory_is_known_before_it_is_allocated(dtype: torch.dtype) -> None:
     assert BlockKVCache.bytes_needed(SHAPE, dtype) == BlockKVCache(SHAPE, dtype=dtype).num_bytes
+    with pytest.raises(AssertionError):
+        BlockKVCache((2, 0, 8, 2, 4))
 
 
-def test_a_row_alone_shares_the_memory() -> None:
+def test_the_cache_of_one_row_shares_the_memory() -> None:
     cache = BlockKVCache(SHAPE)
     cache.cursors = [1, 2, 3]
     alone = cache.row(1)
@@ -41,19 +32,15 @@ def test_a_row_alone_shares_the_memory() -> None:
     assert not cache.store[:, [0, 2]].any()
 
 
-def test_what_an_earlier_tenant_left_is_cleared() -> None:
+def test_rows_are_cleared_moved_and_swapped_with_all_that_they_wrote() -> None:
     cache = BlockKVCache(SHAPE)
     cache.store[:, 1] = float("nan")
-    cache.cursors[1] = 6
+    cache.cursors = [0, 6, 0]
     cache.clear(1, 6)
     assert cache.store[:, 1, 6:].isnan().all()
     cache.clear(1)
     assert not cache.store.any()
     assert cache.cursors == [0, 0, 0]
-
-
-def test_a_row_moves_into_the_place_of_one_that_left() -> None:
-    cache = BlockKVCache(SHAPE)
     cache.store[:, 0] = float("nan")
     cache.store[:, 2, :3] = 4.0
     cache.cursors = [8, 1, 3]
@@ -61,17 +48,8 @@ def test_a_row_moves_into_the_place_of_one_that_left() -> None:
     assert cache.cursors[0] == 3
     assert (cache.store[:, 0, :3] == 4.0).all()
     assert not cache.store[:, 0, 3:].any()
-
-
-def test_a_cache_of_no_size_is_a_mistake() -> None:
-    with pytest.raises(AssertionError):
-        BlockKVCache((2, 0, 8, 2, 4))
-
-
-def test_two_rows_change_places_with_all_that_they_wrote() -> None:
     cache = BlockKVCache((2, 3, 64, 2, 4))
-    cache.store[:, 0, :40] = 3.0
-    cache.store[:, 2, :9] = 5.0
+    cache.store[:, 0, :40], cache.store[:, 2, :9] = 3.0, 5.0
     cache.cursors = [9, 1, 2]
     cache.swap(0, 2)
     assert cache.cursors == [2, 1, 9]
@@ -89,7 +67,7 @@ def store_of(num_blocks: int = 100) -> BlockPrefixCache:
 
 
 def words(ids: Sequence[int]) -> Callable[[int], object]:
-    """Copies of a text's blocks: all tokens up to the end of each, by which it can be told."""
+    """Return copies of a text's blocks: all tokens up to the end of each, which identify it."""
     return lambda index: tuple(ids[: LENGTH * (index + 1)])
 
 
@@ -97,62 +75,18 @@ def keep(store: BlockPrefixCache, *ids: int) -> None:
     store.keep(ids, words(ids))
 
 
-def test_the_longest_beginning_that_is_kept_is_found() -> None:
-    store = store_of()
-    assert store.find([1, 2, 3, 4]) == []
-    keep(store, 1, 2, 3, 4)
-    assert store.find([1, 2, 3, 4, 5, 6]) == [(1, 2), (1, 2, 3, 4)]
-    assert store.find([1, 2, 3, 9]) == [(1, 2)]
-    assert store.find([2, 1, 3, 4]) == []
-    assert store.find([3, 4]) == [], "the same tokens behind another beginning are another block"
-    assert store.find([]) == []
-
-
-def test_a_block_that_is_not_whole_is_neither_kept_nor_found() -> None:
-    store = store_of()
-    keep(store, 1, 2, 3)
-    assert store.num_bytes == BLOCK_BYTES
-    assert store.find([1, 2, 3]) == [(1, 2)]
-    assert store.find([1]) == []
-    keep(store, 1)
-    assert store.num_bytes == BLOCK_BYTES
-
-
 def test_two_texts_share_the_blocks_of_their_beginning() -> None:
     store = store_of()
     keep(store, 1, 2, 3, 4)
     copied: list[int] = []
-    store.keep([1, 2, 5, 6, 7, 8], lambda index: copied.append(index) or index)
-    assert copied == [1, 2], "what is there is not copied again"
+    store.keep([1, 2, 5, 6, 7, 8, 9], lambda index: copied.append(index) or index)
+    assert copied == [1, 2], "a stored block is not copied again, and a partial one never"
     assert store.num_bytes == 4 * BLOCK_BYTES
     assert store.find([1, 2, 3, 4]) == [(1, 2), (1, 2, 3, 4)]
     assert store.find([1, 2, 5, 6, 7, 8]) == [(1, 2), 1, 2]
-
-
-def test_the_least_recently_used_goes_first_and_an_end_before_its_beginning() -> None:
-    store = store_of(4)
-    keep(store, 1, 1, 2, 2)
-    keep(store, 3, 3, 4, 4)
-    store.find([1, 1])
-    keep(store, 5, 5)  # makes room: behind 1, 1 nobody has looked for longest
-    assert store.find([1, 1, 2, 2]) == [(1, 1)]
-    assert store.find([3, 3, 4, 4]) == [(3, 3), (3, 3, 4, 4)]
-    keep(store, 6, 6, 7, 7)
-    assert store.find([5, 5]) == []
-    assert store.find([1, 1]) == []
-    assert len(store.find([3, 3, 4, 4])) == len(store.find([6, 6, 7, 7])) == 2
-
-
-def test_a_text_longer_than_the_bound_is_kept_as_far_as_it_goes() -> None:
-    store = store_of(2)
-    copied: list[int] = []
-    store.keep(range(9), lambda index: copied.append(index) or index)
-    assert copied == [0, 1]
-    assert store.num_bytes == 2 * BLOCK_BYTES <= store.most_bytes
-    assert store.find(range(9)) == [0, 1]
-    nothing = store_of(0)
-    keep(nothing, 1, 2)
-    assert nothing.find([1, 2]) == []
+    assert store.find([3, 4]) == [], "the same tokens behind another beginning are another block"
+    store.clear()
+    assert (store.find([1, 2]), store.num_bytes) == ([], 0)
 
 
 def test_a_copy_that_fails_adds_nothing_of_its_text() -> None:
@@ -171,24 +105,16 @@ def test_a_copy_that_fails_adds_nothing_of_its_text() -> None:
     assert store.find([1, 2, 3, 4]) == [(1, 2), (1, 2, 3, 4)]
 
 
-def test_nothing_is_left_once_it_is_cleared() -> None:
-    store = store_of()
-    keep(store, 1, 2)
-    store.clear()
-    assert store.find([1, 2]) == []
-    assert store.num_bytes == 0
-
-
 TEXTS = st.lists(st.integers(0, 2), max_size=9)
 
 
 @given(
     st.integers(0, 5), st.lists(st.tuples(st.sampled_from(["find", "keep"]), TEXTS), max_size=30)
 )
-def test_whatever_is_done_it_is_bounded_and_never_wrong(
+def test_the_store_is_bounded_evicts_the_least_recently_used_and_is_never_wrong(
     num_blocks: int, work: list[tuple[str, list[int]]]
 ) -> None:
-    """Beside a plain list of all beginnings ever kept, in the order of their last use."""
+    """Compared with a plain list of all beginnings ever kept, in the order of their last use."""
     store, recent = store_of(num_blocks), list[tuple[int, ...]]()
 
     def use(ids: list[int], count: int) -> None:
@@ -216,6 +142,7 @@ def test_the_lanes_of_a_race_reuse_as_much_as_all_can_and_nothing_before() -> No
     keep(store, 1, 2, 3, 4, 5, 6)
     long, short = PrefixHit(store, [1, 2, 3, 4, 5, 6, 7]), PrefixHit(store, [1, 2, 3, 4, 9, 9])
     assert (long.num_found, short.num_found) == (6, 4)
+    assert PrefixHit(store, [1, 2, 3, 4]).num_found == 2, "never the last token of a prompt"
     assert long.find([1, 2, 3, 4, 5, 6]) == []
     grant_alike([long, short])
     assert long.find([1, 2, 3, 4, 5, 6]) == short.find([1, 2, 3, 4, 9]) == [(1, 2), (1, 2, 3, 4)]
@@ -223,7 +150,7 @@ def test_the_lanes_of_a_race_reuse_as_much_as_all_can_and_nothing_before() -> No
     assert long.find([1, 2, 3, 4, 5, 6]) == []
 
 
-def test_a_share_has_what_it_found_when_others_have_taken_the_room() -> None:
+def test_a_hit_keeps_what_it_found_after_others_evicted_it() -> None:
     store = store_of(1)
     keep(store, 1, 2)
     hit = PrefixHit(store, [1, 2, 3])
@@ -231,9 +158,3 @@ def test_a_share_has_what_it_found_when_others_have_taken_the_room() -> None:
     grant_alike([hit])
     assert store.find([1, 2]) == []
     assert hit.find([1, 2]) == [(1, 2)]
-
-
-def test_the_last_token_of_a_prompt_is_never_found() -> None:
-    store = store_of()
-    keep(store, 1, 2, 3, 4)
-    assert PrefixHit(store, [1, 2, 3, 4]).num_found == 2

@@ -1,8 +1,8 @@
-"""The law of the native forward: what a position gives does not depend on its company.
+"""Laws 9 and 13: in the native forward no bit of a position depends on its company or on threads.
 
-Hidden states, logits and readings of any position, in a forward of any rows and positions, with
-masks and branches beside it, equal to the last bit those of the same text read one token at a time;
-a mask's equal those of its group fed alone.
+Hidden states, logits and readings of any position equal to the last bit those of the same text read
+one token at a time, in a forward of any rows, masks and branches; those of a mask equal those of
+its group fed by itself.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, TARGETS, native_model
 from torch import Tensor
 
+from mars_runtime.acceptance import Draw
 from mars_runtime.model.forward import Branches, Layout, SamplingMetadata
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.native.model import NativeModel
+from mars_runtime.settings import METRICS
 
 CAPACITY = 160
 FORBIDDEN = torch.tensor([0, MASK_ID, 77])
@@ -33,7 +36,7 @@ def ids_of(length: int, seed: int) -> Tensor:
 
 @contextmanager
 def on_threads(model: NativeModel, *numbers: int) -> Iterator[None]:
-    """Every part of a forward gets the next of these numbers of threads, again and again."""
+    """Give each part of a forward the next of these numbers of threads, in a cycle."""
     before, turn = model.threads, cycle(numbers)
     model.threads = SimpleNamespace(  # type: ignore[assignment]
         run=lambda part, width, most, call: call(next(turn)), in_force=1
@@ -141,17 +144,15 @@ def test_the_law_holds_on_every_kind_of_processor(target: str, bits: int) -> Non
 
 
 @settings(max_examples=15)
-@given(
-    pieces=st.lists(st.integers(1, 90), min_size=1, max_size=4),
-    name=st.sampled_from(sorted(CONFIGS)),
-)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=4), st.sampled_from(sorted(CONFIGS)))
 def test_a_prompt_may_be_read_in_any_pieces(pieces: list[int], name: str) -> None:
     model = native_model(name)
     ids = ids_of(min(sum(pieces), CAPACITY), 5)
-    cache, found = model.new_cache(1, CAPACITY), []
-    for piece in ids.split([min(n, 160) for n in _cut(pieces, ids.shape[1])], dim=1):
+    cache, found, at = model.new_cache(1, CAPACITY), [], 0
+    while at < ids.shape[1]:
+        piece = ids[:, at : at + pieces[len(found)]]
         found.append(model.hidden(piece, cache)[0])
-        cache.cursors[0] += piece.shape[1]
+        at = cache.cursors[0] = at + piece.shape[1]
     assert torch.equal(torch.cat(found), read_alone(model, ids))
 
 
@@ -175,52 +176,31 @@ def test_threads_may_change_from_forward_to_forward(
         assert torch.equal(model.hidden(ids, model.new_cache(1, CAPACITY))[0], wanted)
 
 
-def _cut(pieces: list[int], total: int) -> list[int]:
-    """The pieces as far as ``total`` goes."""
-    found: list[int] = []
-    for piece in pieces:
-        found.append(min(piece, total - sum(found)))
-    return [piece for piece in found if piece]
-
-
 @settings(max_examples=15)
 @given(
     name=st.sampled_from(sorted(CONFIGS)),
     count=st.integers(2, 40),
-    metric=st.sampled_from(["probability", "margin", "entropy"]),
+    metric=st.sampled_from(METRICS),
     threads=st.sampled_from([1, 2]),
+    draw=st.sampled_from([None, Draw(0.8, 1, range(40))]),
 )
 def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
-    name: str, count: int, metric: str, threads: int
+    name: str, count: int, metric: str, threads: int, draw: Draw | None
 ) -> None:
+    """Nor on another row that draws."""
     model = native_model(name)
-    hidden = model.hidden(ids_of(count, 6), model.new_cache(1, CAPACITY))
-    sampling = SamplingMetadata(FORBIDDEN, [metric])
+    hidden = model.hidden(ids_of(2 * count, 6).view(2, count), model.new_cache(2, CAPACITY))
+    sampling = SamplingMetadata(FORBIDDEN, [metric, metric])
     with on_threads(model, threads):
-        together = model.read(hidden, slice(0, count), sampling)[0]
+        together = model.read(hidden, slice(0, count), replace(sampling, draws=[None, draw]))[0]
         logits = model.logits(hidden, slice(0, count))
     for slot in range(count):
         one = slice(slot, slot + 1)
-        assert model.read(hidden, one, sampling)[0] == [together[slot]]
-        assert torch.equal(model.logits(hidden, one)[0, 0], logits[0, slot])
-
-
-def test_a_row_that_draws_leaves_the_reading_of_others_alone() -> None:
-    from mars_runtime.acceptance import Draw
-
-    model = native_model("llama")
-    hidden = model.hidden(ids_of(6, 7).view(2, 3), model.new_cache(2, CAPACITY))
-    head, greedy = slice(0, 3), SamplingMetadata(FORBIDDEN, ["probability", "probability"])
-    sampling = replace(greedy, draws=[None, Draw(0.8, 1, range(3))])
-    plain, mixed = model.read(hidden, head, greedy), model.read(hidden, head, sampling)
-    assert mixed[0] == plain[0]
-    again = model.read(hidden[1:], head, sampling.of([1]))
-    assert again[0] == mixed[1]
+        assert model.read(hidden[:1], one, sampling.of([0])) == [[together[slot]]]
+        assert torch.equal(model.logits(hidden[:1], one)[0, 0], logits[0, slot])
 
 
 def test_the_law_holds_for_the_real_file(smollm2_file: object) -> None:
-    from mars_runtime.model.load import load_checkpoint
-
     checkpoint = load_checkpoint("mars-smollm2", device="cpu")
     model = checkpoint.model
     if not isinstance(model, NativeModel):

@@ -1,18 +1,19 @@
 """Law 11: a kept prefix changes no token; where it is allowed to be kept, no bit either.
 
-On quantised weights and the native forward. On dense ones keys and values of an answer differ from
-those of the same tokens read as a prompt, in the last bits; there nothing is kept.
+On quantised weights and the native forward. On dense weights keys and values of an answer differ in
+the last bits from those of the same tokens read as a prompt, so nothing is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
-from helpers import Ids, steps_of, tokens_of
+from helpers import Ids, tokens_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from native_models import CONFIGS, MASK_ID, native_model
@@ -40,19 +41,18 @@ def ids_of(length: int, seed: int) -> list[int]:
     return torch.randint(5, 140, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
-def store_of(model: NativeModel) -> BlockPrefixCache:
-    store = store_for(model, 2**24)
-    assert store is not None
-    return store
-
-
 def answer(
-    model: NativeModel, prompt: Sequence[int], way: DecodeSettings, store: BlockPrefixCache | None
+    model: NativeModel,
+    prompt: Sequence[int],
+    way: DecodeSettings,
+    store: BlockPrefixCache | None,
+    vocabulary: Any = IDS,
+    capacity: int = 400,
 ) -> tuple[list[RowStep], int]:
-    """The steps, and how many tokens of the prompt were reused."""
-    batch = CursorBatch(model, IDS, 1, 400, prefix_cache=store)
+    """Return the steps, and how many tokens of the prompt were reused."""
+    batch = CursorBatch(model, vocabulary, 1, capacity, prefix_cache=store)
     batch.add(0, prompt, lambda: way)
-    num_reused, steps = batch.num_reused(0), []
+    num_reused, steps = batch.num_reused(0), list[RowStep]()
     while batch.rows:
         steps += batch.step().rows
     batch.tidy()
@@ -74,10 +74,11 @@ def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
     """Keys and values left by an answer, of one token per forward or several, of masks and trees
     beside it, are those of the same text read as a prompt; and so are the logits behind them."""
     model = native_model(name, bits, has_adapter=True)
-    store = store_of(model)
+    store = store_for(model, 2**24)
     prompt = ids_of(length, length)
     steps, _ = answer(model, prompt, WAYS[way], store)
     text = [*prompt, *(token for step in steps for token in step.accepted)]
+    assert store is not None
     blocks = store.find(text)
     # What a lossless forward emits it has also fed, but for the last token; others feed it later.
     num_unfed = 1 if WAYS[way].lossless else len(steps[-1].accepted)
@@ -99,7 +100,7 @@ def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
 @pytest.mark.parametrize("way", WAYS)
 def test_law_11_every_turn_of_a_conversation_is_that_of_a_cold_start(way: str) -> None:
     model = native_model("llama", has_adapter=True)
-    store, text, reused = store_of(model), ids_of(20, 1), []
+    store, text, reused = store_for(model, 2**24), ids_of(20, 1), []
     for turn in range(6):
         text += ids_of(7, turn)
         warm, num_reused = answer(model, text, replace(WAYS[way], max_new_tokens=25), store)
@@ -117,48 +118,6 @@ def test_nothing_is_kept_where_the_last_bits_would_tell(random_folder: object) -
     assert store_for(checkpoint.model, 2**24) is None
 
 
-def test_why_nothing_is_kept_of_dense_weights() -> None:
-    """The same tokens, read at once or one by one: as good as equal, and not equal."""
-    checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="fp32")
-    prompt = torch.tensor([checkpoint.tokenizer.encode_prompt("What is 17 plus 25? " * 4)])
-    at_once, one_by_one = (checkpoint.model.new_cache(1, 200) for _ in range(2))
-    checkpoint.model.hidden(prompt, at_once)
-    for token in prompt[0]:
-        checkpoint.model.hidden(token.view(1, 1), one_by_one)
-        one_by_one.cursors[0] += 1
-    stores = [cache.store[:, :, : prompt.shape[1]] for cache in (at_once, one_by_one)]
-    assert torch.allclose(*stores, atol=1e-3)
-    assert not torch.equal(*stores)
-
-
-def ten_turns(checkpoint: Checkpoint, questions: Sequence[str], limit: int) -> Iterator[list[int]]:
-    """A conversation, each turn of which is answered by lossless MARS from what is kept and by AR
-    from nothing; yields tokens of each prompt and how many of them were reused."""
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
-    if not isinstance(model, NativeModel):
-        pytest.skip("this machine has no C++ compiler")
-    store = store_for(model, 2**28)
-    text: list[int] = []
-    end = sorted(tokenizer.eos_ids)[0]
-    for question in questions:
-        text += tokenizer.encode_prompt(question)
-        capacity = len(text) + limit
-        batch = CursorBatch(model, tokenizer, 1, capacity, prefix_cache=store)
-        way = replace(TREES, max_new_tokens=limit)
-        batch.add(0, text, lambda way=way: way)
-        yield [len(text), batch.num_reused(0)]
-        steps = []
-        while batch.rows:
-            steps += batch.step().rows
-        batch.tidy()
-        tokens = [token for step in steps for token in step.accepted]
-        ar = replace(AR, max_new_tokens=limit)
-        cold = steps_of(decode(model, tokenizer, [text], lambda ar=ar: ar))
-        assert tokens == [token for step in cold for token in step.accepted]
-        assert tokens_of(decode(model, tokenizer, [text], lambda way=way: way))[0] == tokens
-        text += tokens if tokens[-1] in tokenizer.eos_ids else [*tokens, end]
-
-
 QUESTIONS = (
     "What is 17 plus 25?",
     "Sort these words: pear, apple, fig.",
@@ -173,17 +132,29 @@ QUESTIONS = (
 )
 
 
+def check_ten_turns(checkpoint: Checkpoint, limit: int) -> None:
+    """Answer each turn by lossless MARS from what is kept, and by AR from nothing."""
+    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    if not isinstance(model, NativeModel):
+        pytest.skip("this machine has no C++ compiler")
+    store, way = store_for(model, 2**28), replace(TREES, max_new_tokens=limit)
+    text, num_before, ar = list[int](), 0, replace(AR, max_new_tokens=limit)
+    for question in QUESTIONS:
+        text += tokenizer.encode_prompt(question)
+        steps, num_reused = answer(model, text, way, store, tokenizer, len(text) + limit)
+        assert num_reused >= num_before // BLOCK * BLOCK
+        tokens = [token for step in steps for token in step.accepted]
+        for each in (ar, way):
+            assert tokens_of(decode(model, tokenizer, [text], lambda each=each: each)) == [tokens]
+        num_before = len(text)
+        ended = tokens[-1] in tokenizer.eos_ids
+        text += tokens if ended else [*tokens, min(tokenizer.eos_ids)]
+
+
 def test_law_11_ten_turns_on_a_bundled_checkpoint() -> None:
-    checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="int8")
-    turns = list(ten_turns(checkpoint, QUESTIONS, 16))
-    assert len(turns) == len(QUESTIONS)
-    for (before, _), (_, reused) in pairwise(turns):
-        assert reused >= before // BLOCK * BLOCK
+    check_ten_turns(load_checkpoint("mars-tiny", device="cpu", dtype="int8"), 16)
 
 
 @pytest.mark.slow
 def test_law_11_ten_turns_on_the_chat_model(smollm2_file: object) -> None:
-    checkpoint = load_checkpoint("mars-smollm2", device="cpu")
-    turns = list(ten_turns(checkpoint, QUESTIONS, 48))
-    for (before, _), (_, reused) in pairwise(turns):
-        assert reused >= before // BLOCK * BLOCK
+    check_ten_turns(load_checkpoint("mars-smollm2", device="cpu"), 48)

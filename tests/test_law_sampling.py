@@ -1,8 +1,8 @@
 """Sampling: lossless decoding draws from AR's distribution, and more than that, draws AR's sample.
 
-Noise is keyed by (seed, position), so a draft that is verified is held against the very token that
-AR draws there. Every way of drafting therefore writes what AR writes with the same seed; and over
-seeds both follow the model's distribution, which a vocabulary this small lets one enumerate.
+Noise is keyed by (seed, position), so a draft is compared with the very token that AR draws there.
+Every method therefore writes what AR writes with the same seed, and over seeds all follow the
+model's distribution, which a vocabulary this small lets the test enumerate.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import math
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
-from helpers import Ids, ScriptedModel, tokens_of
+from helpers import Ids, ScriptedModel
 from hypothesis import given
 from hypothesis import strategies as st
-from law_checkpoints import plain, run, word_prompts
+from law_checkpoints import plain, word_prompts
 
 from mars_runtime.acceptance import filtered, nucleus
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.events import Event, Step
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import DecodeSettings, SettingsError
+from mars_runtime.settings import DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
@@ -142,21 +142,6 @@ def test_every_way_of_drafting_draws_ar_sample(way: str, draws: Draws) -> None:
     assert drawn(way, draws) == drawn("ar", draws)
 
 
-def test_at_each_place_the_distance_in_total_variation_is_that_of_chance() -> None:
-    """Of the marginals over NUM_SEEDS draws; chance gives some sqrt(tokens / (2 pi draws))."""
-    wanted = expected(Draws(0.7))
-    for place in range(LENGTH):
-        seen = Counter(
-            output[place] for output in drawn("masks", Draws(0.7)) if len(output) > place
-        )
-        mean: Counter[int] = Counter()
-        for output, chance in wanted.items():
-            if len(output) > place:
-                mean[output[place]] += chance  # type: ignore[assignment]
-        gaps = [abs(seen[token] / NUM_SEEDS - mean[token]) for token in TOKENS]
-        assert sum(gaps) / 2 < 3 * math.sqrt(len(TOKENS) / (2 * math.pi * NUM_SEEDS))
-
-
 def test_the_nucleus_by_hand() -> None:
     table = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
     for top_p, kept in [(0.4, 1), (0.5, 1), (0.51, 2), (0.79, 2), (0.81, 3), (0.96, 4), (1.0, 4)]:
@@ -165,31 +150,14 @@ def test_the_nucleus_by_hand() -> None:
     assert nucleus(tied, torch.tensor([0.5])).all()  # of equals none is preferred
 
 
-@given(st.integers(0, 1000), st.floats(0.05, 0.99))
-def test_the_nucleus_is_the_smallest_that_reaches_its_share(seed: int, top_p: float) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    table = torch.randn(2, 3, 11, generator=generator) * 3
-    kept = nucleus(table, torch.tensor([top_p, 1.0]))
-    shares = table.softmax(-1)
-    assert kept[1].all()
-    for slot in range(3):
-        own = shares[0, slot][kept[0, slot]]
-        assert float(own.sum()) >= top_p - 1e-5
-        assert float(own.sum() - own.min()) < top_p + 1e-5
-
-
-@given(
-    st.integers(0, 1000),
-    st.lists(
-        st.tuples(
-            st.sampled_from([-1, 0, 1, 2, 5, 11, 12, 2**31 - 1]),
-            st.sampled_from([1.0, 0.999, 0.7, 0.3]),
-            st.sampled_from([0.0, 1e-4, 0.05, 0.4, 1.0]),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
+FILTERS = st.tuples(
+    st.sampled_from([-1, 0, 1, 2, 5, 11, 12, 2**31 - 1]),
+    st.sampled_from([1.0, 0.999, 0.7, 0.3]),
+    st.sampled_from([0.0, 1e-4, 0.05, 0.4, 1.0]),
 )
+
+
+@given(st.integers(0, 1000), st.lists(FILTERS, min_size=1, max_size=4))
 def test_the_filters_are_those_of_transformers(
     seed: int, rows: list[tuple[int, float, float]]
 ) -> None:
@@ -221,57 +189,9 @@ def test_filters_keep_ties_with_the_last_token() -> None:
     assert filtered(tied, None, (), torch.tensor([0.51])).isfinite().sum() == 1
 
 
-def test_filters_on_real_weights_in_company(small: Checkpoint) -> None:
-    """Lossless rows of a batch, each with filters of its own or none, write what each AR alone
-    writes."""
-    prompts = word_prompts(small, 6, seed=4)
-    kinds: list[dict[str, Any]] = [
-        {"top_p": 0.3}, {"top_p": 0.9}, {}, {"top_k": 3}, {"min_p": 0.2},
-        {"top_k": 5, "top_p": 0.8, "min_p": 0.1},
-    ]  # fmt: skip
-    written = []
-    for first in range(len(kinds)):
-        own = [*kinds[first:], *kinds[:first]]
-        hot = [{"temperature": 1.0, "seed": 8, **each} for each in own]
-        wanted = [
-            plain(small, [prompt], 16, **each)[0] for prompt, each in zip(prompts, hot, strict=True)
-        ]
-        batch = CursorBatch(small.model, small.tokenizer, len(prompts), 80)
-        for number, (prompt, each) in enumerate(zip(prompts, hot, strict=True)):
-            now = DecodeSettings(
-                tau=0.2, block_size=2 + first, lossless=True, max_new_tokens=16, **each
-            )
-            batch.add(number, prompt, lambda now=now: now)  # type: ignore[misc]
-        steps = [batch.step()]
-        while batch.rows:
-            steps.append(batch.step())
-        assert tokens_of(steps, len(prompts)) == wanted
-        written.append(tuple(wanted[0]))
-    assert len(set(written)) > 2
-
-
-@pytest.mark.parametrize("narrow", [{"top_p": 0.01}, {"top_k": 1}, {"min_p": 1.0}])
-def test_a_narrow_filter_is_greedy(small: Checkpoint, narrow: dict[str, Any]) -> None:
+def test_a_narrow_filter_is_greedy_and_none_works_at_temperature_0(small: Checkpoint) -> None:
     prompts = word_prompts(small, 3, seed=5)
-    found = plain(small, prompts, 16, temperature=1.0, seed=3, **narrow)
-    assert found == plain(small, prompts, 16)
-
-
-def test_filters_do_nothing_at_temperature_0(small: Checkpoint) -> None:
-    prompts = word_prompts(small, 3, seed=5)
-    now = DecodeSettings("ar", max_new_tokens=16, top_k=2, top_p=0.5, min_p=0.3, seed=3)
-    assert tokens_of(run(small, prompts, now), 3) == plain(small, prompts, 16)
-
-
-@pytest.mark.parametrize(
-    ("name", "title", "values"),
-    [
-        ("top_p", "Top-p", (0.0, 1.1)),
-        ("min_p", "Min-p", (-0.1, 1.1)),
-        ("top_k", "Top-k", (-2, 2.0, 2**31)),
-    ],
-)
-def test_a_filter_out_of_range_is_refused(name: str, title: str, values: tuple[Any, ...]) -> None:
-    for wrong in (*values, float("nan"), "all", None):
-        with pytest.raises(SettingsError, match=f"^{title} must be a "):
-            DecodeSettings(**{name: wrong})
+    greedy = plain(small, prompts, 16)
+    for narrow in ({"top_p": 0.01}, {"top_k": 1}, {"min_p": 1.0}):
+        assert plain(small, prompts, 16, temperature=1.0, seed=3, **narrow) == greedy
+    assert plain(small, prompts, 16, top_k=2, top_p=0.5, min_p=0.3, seed=3) == greedy

@@ -1,13 +1,14 @@
-"""Laws 1, 3, 4, 5 and 14 of decoding (design section 5), fp32 on a CPU, with real weights.
+"""Laws 1 to 5, 8, 12 and 14 of decoding on real weights: a table of methods and a table of settings
+that change the logits, and each law over both.
 
-The weights are random, trained for seconds in a fixture, or bundled when they are there. Laws 2 and
-8 are in test_laws_cache.py; the same laws are held on scripted models in tests/decoders.
+fp32 on a CPU; the weights are random, trained for seconds in a fixture, or bundled. The laws on
+scripted models are in tests/decoders, the definitions behind CHANGES in test_law_penalty.py.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -19,7 +20,9 @@ from helpers import steps_of, tokens_of
 from law_checkpoints import (
     BUNDLED,
     SAMPLED,
+    draft_of,
     load,
+    models_of,
     plain,
     run,
     task_prompts,
@@ -27,146 +30,301 @@ from law_checkpoints import (
     word_prompts,
 )
 
-from mars_runtime.decoders import decode
-from mars_runtime.decoders.cursor import CursorBatch
+from mars_runtime.decoders import CursorBatch, decode
+from mars_runtime.decoders.baselines import BATCH_METHODS, decode_batch
+from mars_runtime.decoders.draft_model import DraftModels
 from mars_runtime.decoders.forward_costs import ForwardCosts
-from mars_runtime.events import RowStep, Step
+from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
+from mars_runtime.settings import MASKED, MAX_BLOCK_SIZE, METRICS, DecodeSettings
+from tests import slow_twin
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
-GRID = [(tau, block_size) for tau in (0.0, 0.5, 0.95) for block_size in (2, 4, 8)]
-NUM_PROMPTS = 108  # twelve for each cell of the grid
+EXACT: dict[str, dict[str, Any]] = {
+    "masks": {"lossless": True},
+    "mask groups": {"lossless": True, "groups": "every"},
+    "lookup": {"lossless": True, "lookup": True},
+    "mask groups and lookup": {"lossless": True, "groups": "every", "lookup": True},
+    "auto": {"lossless": True, "groups": "every", "lookup": True, "block_size": "auto"},
+    "jacobi": {"method": "jacobi"},
+    "speculative": {"method": "speculative"},
+    "speculative mask groups": {"method": "speculative", "groups": "every", "lookup": True},
+}
+"""Methods that write AR's text."""
+FREE: dict[str, dict[str, Any]] = {
+    "unverified": {},
+    "by entropy": {"threshold": "entropy", "tau": 0.1},
+    "by agreement": {"threshold": "agreement", "tau": 0.1, "target": 0.8},
+}
+"""Methods that write a text of their own."""
 
-# Law 1: AR here equals transformers' greedy generate on the same weights, token for token.
+EARLY_END = ((1, 2.0), (2, 2.0))  # a bias towards EOS
+ADDITIONS: dict[str, Any] = {
+    "presence_penalty": 0.7,
+    "frequency_penalty": 0.4,
+    "logit_bias": ((3, 2.5), (5, -4.0), (7, 1.25), (40, -9.0), (70, -9.0), (115, -9.0)),
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "drawn": {"temperature": 0.8, "seed": 3, "top_p": 0.9},
+    "repetition": {"repetition_penalty": 1.3},
+    "additions": ADDITIONS,
+    "late end": {**ADDITIONS, "min_tokens": 12, "logit_bias": EARLY_END + ADDITIONS["logit_bias"]},
+    "endless": {"ignore_eos": True, "logit_bias": EARLY_END},
+    "drawn with all": {
+        **ADDITIONS,
+        **{"temperature": 0.8, "seed": 4, "top_k": 9, "min_p": 0.02, "repetition_penalty": 1.2},
+    },
+}
+GRID = list(product((0.0, 0.5, 0.95), (2, 4, 8, 16)))  # tau, B
+NUM_SAMPLED = 18  # of a bundled checkpoint, three of each family of tasks
 
 
-# On quickly trained weights all of it; on bundled ones a sample of beginnings, three of each family
-# of tasks. As slow tests random weights, all prompts, whole answers, and ar-tiny.
-NUM_SAMPLED = 18
+# Law 1: AR here equals transformers' greedy generate on the same weights, token for token. Law 12:
+# also with a repetition penalty and a minimum number of tokens.
 
 
-def check_law_1(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int) -> None:
-    theirs = transformers_greedy(checkpoint, prompts, limit)
-    ours = [plain(checkpoint, [prompt], limit)[0] for prompt in prompts]
-    assert ours == theirs
+def check_law_1(checkpoint: Checkpoint, prompts: Any, limit: int, **changes: Any) -> None:
+    ours = [plain(checkpoint, [prompt], limit, **changes)[0] for prompt in prompts]
+    if "min_tokens" in changes:
+        number, bias = changes["min_tokens"], changes["logit_bias"]
+        theirs = [[[token], value] for token, value in bias]
+        changes = {"min_new_tokens": number, "sequence_bias": theirs}
+        assert min(map(len, ours)) > number
+    assert ours == transformers_greedy(checkpoint, prompts, limit, **changes)
 
 
-def test_law_1_ar_equals_transformers(small: Checkpoint) -> None:
-    check_law_1(small, word_prompts(small, 100), 16)
+@pytest.mark.parametrize(
+    "changes", [{}, CHANGES["repetition"], {"min_tokens": 12, "logit_bias": EARLY_END}]
+)
+def test_law_1_ar_equals_transformers(small: Checkpoint, changes: dict[str, Any]) -> None:
+    check_law_1(small, word_prompts(small, 20 if changes else 60), 16, **changes)
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_law_1_on_a_bundled_checkpoint(name: str) -> None:
     check_law_1(load(name), task_prompts(name, NUM_SAMPLED), 24)
+    check_law_1(load(name), task_prompts(name, 40)[::7], 24, repetition_penalty=1.3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUNDLED)
 def test_law_1_on_whole_answers(name: str) -> None:
     check_law_1(load(name), task_prompts(name, 102), 200)
+    check_law_1(load(name), task_prompts(name, 40), 24, repetition_penalty=1.3)
 
 
-# Law 3: lossless output equals AR output for every tau, B and metric.
+# Law 3: exact output equals AR output for every tau, B and metric. Law 12: with penalties too.
 
 
 def check_law_3(
-    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, **changes: Any
+    checkpoint: Checkpoint,
+    prompts: Sequence[Sequence[int]],
+    limit: int,
+    way: dict[str, Any],
+    draft: Checkpoint | None = None,
+    **changes: Any,
 ) -> float:
-    """Each prompt meets one cell of tau x B, one metric, and one way to draft; returns tokens per
-    forward."""
+    """Decode each prompt with another cell of tau x B and another metric; return tokens per
+    forward.
+    """
     num_tokens = num_forwards = 0
     for index, prompt in enumerate(prompts):
         tau, block_size = GRID[index % len(GRID)]
-        settings = DecodeSettings(
-            tau=tau,
-            block_size=block_size,
-            lossless=True,
-            metric=METRICS[index // len(GRID) % len(METRICS)],
-            groups=GROUPS[index % len(GROUPS)],
-            lookup=index // len(GROUPS) % 2 == 1,
-            max_new_tokens=limit,
-            **changes,
-        )
-        events = run(checkpoint, [prompt], settings)
-        tokens = tokens_of(events)[0]
-        assert tokens == plain(checkpoint, [prompt], limit, **changes)[0], settings
-        num_tokens += len(tokens)
+        rest = {"metric": METRICS[index % len(METRICS)], "masked": MASKED[index % len(MASKED)]}
+        common = {"tau": tau, "block_size": block_size, "max_new_tokens": limit}
+        settings = DecodeSettings(**{**common, **rest, **way, **changes})
+        events = run(checkpoint, [prompt], settings, draft)
+        tokens = tokens_of(events)
+        assert tokens == plain(checkpoint, [prompt], limit, **changes), settings
+        num_tokens += len(tokens[0])
         num_forwards += len(steps_of(events))
     return num_tokens / num_forwards
 
 
-@pytest.mark.parametrize(
-    "count", [NUM_PROMPTS // 2, pytest.param(NUM_PROMPTS, marks=pytest.mark.slow)]
-)
-def test_law_3_lossless_equals_ar(small: Checkpoint, count: int) -> None:
-    check_law_3(small, word_prompts(small, count), 20)
-
-
-def test_law_3_is_not_held_by_drafting_nothing(foreseeing: Checkpoint) -> None:
-    assert check_law_3(foreseeing, word_prompts(foreseeing, 27), 32) > 1.3
-
-
-def test_law_3_at_a_temperature(small: Checkpoint) -> None:
-    check_law_3(small, word_prompts(small, 27), 24, temperature=0.8, seed=3)
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("way", EXACT)
+def test_law_3_exact_methods_write_what_ar_writes(
+    small: Checkpoint, foreseeing: Checkpoint, way: str, changes: str
+) -> None:
+    own, prompts = CHANGES[changes], word_prompts(foreseeing, 12, seed=21)
+    if small is not foreseeing:
+        check_law_3(small, prompts, 24, EXACT[way], foreseeing, **own)
+    tpf = check_law_3(foreseeing, prompts, 24, EXACT[way], small, **own)
+    assert tpf > (1.0 if way == "jacobi" else 1.02)  # by drafts, not for want of them
+    usual = plain(foreseeing, prompts, 24)
+    assert (plain(foreseeing, prompts, 24, **own) == usual) == (changes == "greedy")
 
 
 def test_law_3_every_cell_and_metric_on_one_prompt(foreseeing: Checkpoint) -> None:
     prompt = word_prompts(foreseeing, 1, seed=5)
     wanted = plain(foreseeing, prompt, 24)
-    ways = itertools.product(GRID, METRICS, GROUPS, (False, True))
-    for (tau, block_size), metric, groups, lookup in ways:
-        settings = DecodeSettings(
-            tau=tau,
-            block_size=block_size,
-            metric=metric,
-            lossless=True,
-            groups=groups,
-            lookup=lookup,
-            max_new_tokens=24,
-        )
-        assert tokens_of(run(foreseeing, prompt, settings)) == wanted
-
-
-@pytest.mark.parametrize("lookup", [False, True])
-def test_law_3_in_a_batch_of_any_order(small: Checkpoint, lookup: bool) -> None:
-    prompts = word_prompts(small, 7, seed=11)
-    wanted = plain(small, prompts, 24)
-    for tau, block_size in GRID:
-        settings = DecodeSettings(
-            tau=tau,
-            block_size=block_size,
-            lossless=True,
-            groups="every",
-            lookup=lookup,
-            max_new_tokens=24,
-        )
-        found = tokens_of(run(small, prompts[::-1], settings), len(prompts))
-        assert found[::-1] == wanted
-
-
-def test_groups_and_lookup_give_more_tokens_per_forward(foreseeing: Checkpoint) -> None:
-    prompts = word_prompts(foreseeing, 12, seed=12)
-    bold = DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=60)
-    ways = {"one": bold, "every": replace(bold, groups="every")}
-    ways["both"] = replace(ways["every"], lookup=True)
-    forwards = {
-        name: sum(len(steps_of(run(foreseeing, [prompt], way))) for prompt in prompts)
-        for name, way in ways.items()
-    }
-    assert forwards["both"] < forwards["every"] < forwards["one"]
+    for (tau, block_size), metric in product(GRID, METRICS):
+        common = DecodeSettings(tau=tau, block_size=block_size, metric=metric, max_new_tokens=24)
+        for way in list(EXACT.values())[:4]:
+            assert tokens_of(run(foreseeing, prompt, replace(common, **way), foreseeing)) == wanted
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_law_3_on_a_bundled_checkpoint(name: str) -> None:
-    check_law_3(load(name), task_prompts(name, NUM_SAMPLED), 32)
+    target, draft = load(name), load("ar-tiny" if name == "mars-tiny" else "mars-tiny")
+    for way, changes in product(EXACT.values(), ({}, CHANGES["repetition"])):
+        check_law_3(target, task_prompts(name, 9), 32, way, draft, **changes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUNDLED)
 def test_law_3_on_whole_answers(name: str) -> None:
-    check_law_3(load(name), task_prompts(name, NUM_PROMPTS), 200)
+    for way in ("mask groups and lookup", "jacobi"):
+        check_law_3(load(name), task_prompts(name, 108), 200, EXACT[way])
+
+
+def test_what_drafts_more_takes_fewer_forwards(foreseeing: Checkpoint) -> None:
+    prompts = word_prompts(foreseeing, 12, seed=12)
+    common = DecodeSettings(tau=0.0, block_size=4, max_new_tokens=60)
+
+    def count(**way: Any) -> tuple[int, int]:
+        """Return the forwards of the target and of the draft model."""
+        runs = [run(foreseeing, [prompt], replace(common, **way), foreseeing) for prompt in prompts]
+        steps = [step for events in runs for step in steps_of(events)]
+        return len(steps), sum(step.num_draft_forwards for step in steps)
+
+    one, every, both = (count(**EXACT[way])[0] for way in list(EXACT)[:4] if way != "lookup")
+    assert both < every < one
+    num_tokens = sum(map(len, plain(foreseeing, prompts, 60)))
+    drafted = {
+        masked: count(method="speculative", masked=masked, block_size=8, tau=0.5)
+        for masked in MASKED
+    }
+    assert drafted["none"][0] < num_tokens / 3  # a draft like the target is nearly always right
+    assert max(drafted["draft"][1], drafted["target"][1]) < drafted["none"][1]
+
+
+# Law 2: the cursor cache changes nothing; a row of a ragged batch equals that row alone.
+
+
+def outline(step: RowStep) -> tuple[Any, ...]:
+    """Return what a step decided, without how it was fed."""
+    tokens = tuple(slot.token for slot in step.proposals)
+    checks = tuple(token for token, _ in step.checks)
+    rest = step.groups, step.stop, step.num_draft_forwards, checks
+    return step.start, tokens, step.accepted, step.drafts, step.guessed, rest
+
+
+def check_same(ours: Sequence[RowStep], theirs: Sequence[RowStep]) -> None:
+    assert list(map(outline, ours)) == list(map(outline, theirs))
+    numbers = [[s.confidence for step in steps for s in step.proposals] for steps in (ours, theirs)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("changes", ["greedy", "repetition", "late end", "endless"])
+@pytest.mark.parametrize("way", [way for way in (*FREE, *EXACT) if way != "auto"])
+def test_law_2_cached_equals_full_recomputation(
+    small: Checkpoint, foreseeing: Checkpoint, way: str, changes: str
+) -> None:
+    if way.startswith("speculative") and changes == "endless":
+        pytest.skip("the draft model stops at an EOS that is ignored; the text is that of law 3")
+    for block_size in (1, 2, 3, 8, 16) if changes == "greedy" else (5,):
+        prompts = word_prompts(foreseeing, 3, seed=block_size)
+        now = DecodeSettings(tau=0.4, block_size=block_size, max_new_tokens=20, masked="both")
+        now = replace(now, masked=MASKED[block_size % 4], **(FREE | EXACT)[way], **CHANGES[changes])
+        cached = run(foreseeing, prompts, now, small)
+        model, tokenizer = foreseeing.model, foreseeing.tokenizer
+        slow = list(
+            slow_twin.decode(model, tokenizer, prompts, partial(replace, now), draft_of(small))
+        )
+        for row in range(len(prompts)):
+            check_same(steps_of(cached, row), steps_of(slow, row))
+
+
+def test_law_2_a_row_equals_the_row_alone_in_any_company(
+    foreseeing: Checkpoint, small: Checkpoint
+) -> None:
+    """Rows join and leave a batch of three, each with settings of its own; one is cancelled."""
+    base = DecodeSettings(tau=0.4, block_size=6, max_new_tokens=24)
+    kinds: list[dict[str, Any]] = [
+        *({"method": "ar"}, {"metric": "entropy", "block_size": 3}, *FREE.values()),
+        *(way for name, way in EXACT.items() if name != "auto"),
+        {"lossless": True, "tau": 0.0, **CHANGES["repetition"]},
+        {"lossless": True, "metric": "margin", **CHANGES["drawn with all"]},
+        {"method": "jacobi", **CHANGES["late end"]},
+        {"temperature": 1.0, "seed": 5, "max_new_tokens": 7, "top_k": 3},
+        {"method": "speculative", "masked": "none", "draft": "other", "repetition_penalty": 1.1},
+    ]
+    prompts, cancelled = word_prompts(foreseeing, len(kinds), seed=3), 6
+    chosen = [replace(base, **each) for each in kinds]
+    models = DraftModels(
+        {"": draft_of(small), "other": draft_of(foreseeing)}.__getitem__, MAX_BLOCK_SIZE
+    )
+    shared = foreseeing.model, foreseeing.tokenizer
+    alone = [
+        steps_of(decode(*shared, [prompt], lambda now=now: now, draft_models=models))
+        for prompt, now in zip(prompts, chosen, strict=True)
+    ]
+    for order in (range(len(kinds)), random.Random(1).sample(range(len(kinds)), len(kinds))):
+        batch = CursorBatch(*shared, num_rows=3, capacity=64, draft_models=models)
+        waiting, found = list(order), dict[int, list[RowStep]]()
+        while waiting or batch.rows:
+            while waiting and len(batch.rows) < 3:
+                number = waiting.pop(0)
+                batch.add(number, prompts[number], lambda number=number: chosen[number])
+                found[number] = []
+            for step in batch.step().rows:
+                found[step.row].append(step)
+            if cancelled in batch.rows and len(found[cancelled]) > 3:
+                batch.drop(cancelled)
+        for number, steps in enumerate(alone):
+            check_same(found[number], steps[:4] if number == cancelled else steps)
+
+
+# Law 8: the block decoder, the cursor decoder and full recomputation propose the same tokens when
+# tau lets only one through; other rows of a block batch change nothing in a row either.
+
+
+def in_batches(checkpoint: Checkpoint, prompts: Any, method: Any, **changes: Any) -> list[Event]:
+    settings = DecodeSettings(**{"metric": "margin", "max_new_tokens": 20, **changes})
+    shared = checkpoint.model, checkpoint.tokenizer, prompts
+    return list(decode_batch(*shared, method, lambda: settings, 4, cache_block=7))
+
+
+def check_law_8(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], **changes: Any) -> None:
+    """By margin, because a probability can round to exactly 1 and let more through at tau = 1."""
+    num_rows = len(prompts)
+    found = {
+        method: in_batches(checkpoint, prompts, method, tau=1.0, block_size=6, **changes)
+        for method in BATCH_METHODS
+    }
+    wanted = plain(checkpoint, prompts, 20, **changes)
+    assert [tokens_of(events, num_rows) for events in found.values()] == [wanted] * len(found)
+    for row, method in product(range(num_rows), ("cursor", "uncached")):
+        steps = zip(steps_of(found["block"], row), steps_of(found[method], row), strict=True)
+        for one, other in steps:
+            pairs = zip(one.proposals, other.proposals, strict=False)
+            assert all(ours.token == theirs.token for ours, theirs in pairs)
+
+
+@pytest.mark.parametrize("changes", ["greedy", "repetition", "late end", "endless"])
+def test_law_8_one_token_a_forward(foreseeing: Checkpoint, changes: str) -> None:
+    check_law_8(foreseeing, word_prompts(foreseeing, 6, seed=2), **CHANGES[changes])
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_law_8_on_a_bundled_checkpoint(name: str) -> None:
+    check_law_8(load(name), task_prompts(name, 4))
+
+
+@pytest.mark.parametrize("changes", ["greedy", "repetition", "late end"])
+def test_law_8_a_row_of_a_block_batch_equals_the_row_alone(
+    foreseeing: Checkpoint, changes: str
+) -> None:
+    prompts, own = word_prompts(foreseeing, 6, seed=4), {"tau": 0.4, **CHANGES[changes]}
+    written = {}
+    for method in ("block", "uncached", "cursor"):
+        written[method] = tokens_of(in_batches(foreseeing, prompts, method, **own), 6)
+        alone = [in_batches(foreseeing, [prompt], method, **own) for prompt in prompts]
+        assert written[method] == [tokens_of(events)[0] for events in alone]
+    assert written["uncached"] == written["cursor"]
 
 
 # Law 4: the first token of a step is AR's; 1 to B a step; nothing after the end, nothing forbidden.
@@ -176,16 +334,14 @@ def test_law_3_on_whole_answers(name: str) -> None:
 @pytest.mark.parametrize("block_size", [1, 3, 8])
 def test_law_4_every_step(small: Checkpoint, block_size: int, temperature: float) -> None:
     tokenizer = small.tokenizer
-    settings = DecodeSettings(
-        tau=0.3, block_size=block_size, max_new_tokens=20, temperature=temperature, seed=6
-    )
+    drawn = {"temperature": temperature, "seed": 6}
+    settings = DecodeSettings(tau=0.3, block_size=block_size, max_new_tokens=20, **drawn)
     for prompt in word_prompts(small, 6, seed=6):
         tokens = list(prompt)
         steps = steps_of(run(small, [prompt], settings))
         for step in steps:
             assert 1 <= len(step.accepted) <= block_size
-            first = plain(small, [tokens], 1, temperature=temperature, seed=6)
-            assert first == [[step.accepted[0]]]
+            assert plain(small, [tokens], 1, **drawn) == [[step.accepted[0]]]
             tokens += step.accepted
         new = tokens[len(prompt) :]
         assert len(new) <= 20
@@ -195,7 +351,18 @@ def test_law_4_every_step(small: Checkpoint, block_size: int, temperature: float
         assert steps[-1].stop == ("eos" if new[-1] in tokenizer.eos_ids else "limit")
 
 
-# Law 5: changing settings in mid-run touches only later steps.
+def test_a_target_without_masks_is_fed_none(foreseeing: Checkpoint) -> None:
+    prompt, now = word_prompts(foreseeing, 1, seed=26), DecodeSettings("speculative", block_size=4)
+    models = models_of(draft_of(foreseeing, 1), 1)
+    events = decode(
+        foreseeing.model, foreseeing.tokenizer, prompt, lambda: now, draft_models=models
+    )
+    for step in steps_of(events):
+        assert step.num_fed == step.num_pending
+        assert step.num_draft_forwards == len(step.guessed)  # and the draft neither
+
+
+# Law 5: changing settings in mid-run touches only later steps, and in exact methods no token.
 
 
 @pytest.mark.parametrize("change_at", [0, 1, 4])
@@ -208,8 +375,7 @@ def test_law_5_a_change_touches_only_later_steps(foreseeing: Checkpoint, change_
     steps: list[RowStep] = []
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
     for event in decode(model, tokenizer, prompt, lambda: now.settings):
-        if isinstance(event, Step):
-            steps += event.rows
+        steps += event.rows if isinstance(event, Step) else ()
         if len(steps) == change_at:
             now.settings = then
     assert steps[:change_at] == whole[:change_at]
@@ -218,66 +384,81 @@ def test_law_5_a_change_touches_only_later_steps(foreseeing: Checkpoint, change_
     assert len(steps[change_at].accepted) == 8 or steps[change_at].stop == "eos"
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_law_5_steering_among_exact_methods_changes_no_token(
+    foreseeing: Checkpoint, small: Checkpoint, every: int
+) -> None:
+    """The draft model joins late, is exchanged for another, and has to catch up."""
+    base = DecodeSettings(max_new_tokens=60, tau=0.0)
+    drafts = {"": draft_of(small), "other": draft_of(foreseeing)}
+    models = DraftModels(drafts.__getitem__, MAX_BLOCK_SIZE)
+    ways = [replace(base, **way) for way in ({"method": "ar"}, *EXACT.values())]
+    ways.insert(4, replace(base, method="speculative", draft="other", block_size=9, tau=0.5))
+    ways = [way for way in ways if not way.is_auto]
+    prompt, now = word_prompts(foreseeing, 1, seed=24), SimpleNamespace(settings=ways[0])
+    events: list[Event] = []
+    model, tokenizer = foreseeing.model, foreseeing.tokenizer
+    for event in decode(model, tokenizer, prompt, lambda: now.settings, draft_models=models):
+        events.append(event)
+        now.settings = ways[len(events) // every % len(ways)]
+    assert tokens_of(events) == plain(foreseeing, prompt, 60)
+    assert len({step.settings for step in steps_of(events)}) > 4
+
+
 # Law 14: with fewest passes as the objective, auto takes the same passes on every machine.
 
 FEWEST = DecodeSettings(tau=0.0, block_size="auto", aim="passes", max_new_tokens=40)
-WAYS = {
+ADAPTIVE = {
     "unverified": FEWEST,
     "lossless": replace(FEWEST, lossless=True),
     "groups and lookup": replace(FEWEST, lossless=True, groups="every", lookup=True),
 }
-PRICES = {"cheap": 0.01, "dear": 0.6, "free": 0.0}
+PRICES = (0.01, 0.6, 0.0)
 """What each further token adds to a forward of one token, on three machines."""
 
 
 def costs_of(price: float, num_threads: int = 2) -> ForwardCosts:
-    """The costs of a machine of two threads, of which ``num_threads`` are in force."""
+    """Return the costs of a machine of two threads, of which ``num_threads`` are in force."""
     two = {1: tuple(1.0 + price * more for more in range(32))}
     one = ForwardCosts(8, {1: tuple(1.0 + 2 * price * more for more in range(32))}, seconds=0.02)
     return ForwardCosts(8, two, seconds=0.01, fewer={1: one}, in_force=lambda: num_threads)
 
 
-def fed(steps: Sequence[RowStep]) -> list[tuple[object, ...]]:
-    """What each forward fed and accepted."""
+def fed(steps: Iterable[RowStep]) -> list[tuple[object, ...]]:
+    """Return what each forward fed and accepted."""
     return [(step.num_pending, step.num_fed, step.groups, step.accepted) for step in steps]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ADAPTIVE)
 def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way: str) -> None:
     """Neither on its costs or threads, nor on how busy it was, nor on what ran before."""
-    model, tokenizer = foreseeing.model, foreseeing.tokenizer
+    shared = foreseeing.model, foreseeing.tokenizer
     by_time: list[set[str]] = []
     for prompt in word_prompts(foreseeing, 6, seed=14):
         found: list[list[tuple[object, ...]]] = []
-        for price, num_threads in product(PRICES.values(), (1, 2)):
+        for price, num_threads in product(PRICES, (1, 2)):
             costs = costs_of(price, num_threads)
-            for settings in (WAYS[way], WAYS[way]):  # the second run could learn from the first
-                asked = partial(replace, settings)
-                events = list(decode(model, tokenizer, [prompt], asked, costs))
-                found.append(fed(steps_of(events)))
+            for _ in range(2):  # the second run could learn from the first
+                asked = partial(replace, ADAPTIVE[way])
+                found.append(fed(steps_of(decode(*shared, [prompt], asked, costs))))
                 costs.took(1, 0, 0.2)  # another process takes the machine
                 costs.took(9, 4, 0.9)
         assert all(each == found[0] for each in found)
-        timed = partial(replace, WAYS[way], aim="time")
-        events = [
-            list(decode(model, tokenizer, [prompt], timed, costs_of(price)))
-            for price in PRICES.values()
-        ]
+        timed = partial(replace, ADAPTIVE[way], aim="time")
+        events = [decode(*shared, [prompt], timed, costs_of(price)) for price in PRICES]
         by_time.append({str(fed(steps_of(each))) for each in events})
     assert any(len(each) > 1 for each in by_time)  # by time they do
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ADAPTIVE)
 def test_law_14_passes_do_not_depend_on_other_rows(foreseeing: Checkpoint, way: str) -> None:
-    one, *others = word_prompts(foreseeing, 3, seed=15)
-    settings = WAYS[way]
-    model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    alone = decode(model, tokenizer, [one], lambda: settings, costs_of(0.1))
-    wanted = fed(steps_of(list(alone)))
-    batch = CursorBatch(model, tokenizer, 3, 128, costs_of(0.3))
-    for number, prompt in enumerate((one, *others)):
-        aim = "passes" if number == 0 else "time"
-        batch.add(number, prompt, partial(replace, settings, aim=aim))
+    prompts, settings = word_prompts(foreseeing, 3, seed=15), ADAPTIVE[way]
+    shared = foreseeing.model, foreseeing.tokenizer
+    alone = decode(*shared, prompts[:1], lambda: settings, costs_of(0.1))
+    wanted = fed(steps_of(alone))
+    batch = CursorBatch(*shared, 3, 128, costs_of(0.3))
+    for number, prompt in enumerate(prompts):
+        batch.add(number, prompt, partial(replace, settings, aim="time" if number else "passes"))
     steps: list[RowStep] = []
     while 0 in batch.rows:
         steps += [row for row in batch.step().rows if row.row == 0]

@@ -36,8 +36,8 @@ def run(
 def slowly(
     checkpoint: Checkpoint, prompt: Sequence[int], now: DecodeSettings
 ) -> Iterator[tuple[dict[int, int], list[int]]]:
-    """The slow twin: the places that each forward takes, in the whole text, and what has left. All
-    of the text is fed anew each time, and the order is found by taking the surest again and again.
+    """Yield the places that each forward takes, in the whole text, and the text that has left. The
+    slow twin: each forward feeds the whole text, and the surest place is taken again and again.
     """
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     never = torch.tensor(
@@ -127,16 +127,13 @@ def test_every_forward_takes_a_place_and_tokens_leave_in_order(
         assert all(step.stop in ("threshold", "block") for step in steps[:-1])
 
 
-def test_b_is_the_trained_block_at_most_and_by_itself(small: Checkpoint) -> None:
-    prompt = word_prompts(small, 1)[0]
+def test_what_a_forward_takes_at_the_ends_of_the_settings(small: Checkpoint) -> None:
+    """B is at most the trained block; at tau 0 a block is a forward, at tau 1 a forward a token."""
+    prompt = word_prompts(small, 1, seed=2)[0]
     for size in ("auto", 16, 8):
         steps = steps_of(run(small, prompt, replace(USUAL, block_size=size)))
         assert len(steps[0].proposals) == TRAINED
         assert steps[0].block_size == (TRAINED if size == "auto" else 0)
-
-
-def test_at_tau_0_a_block_is_a_forward_and_at_tau_1_a_forward_a_token(small: Checkpoint) -> None:
-    prompt = word_prompts(small, 1, seed=2)[0]
     bold = steps_of(run(small, prompt, replace(USUAL, tau=0.0)))
     assert [len(step.accepted) for step in bold[:-1]] == [6] * (len(bold) - 1)
     shy = steps_of(run(small, prompt, replace(USUAL, tau=1.0, metric="margin")))

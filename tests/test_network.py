@@ -1,4 +1,4 @@
-"""Proxy and certificate variables that people have set when they start the program."""
+"""Proxy and certificate variables that are set when the program starts."""
 
 from __future__ import annotations
 
@@ -26,15 +26,12 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 class Answering(HTTPServer):
-    """A server that answers anything, asked directly or as a proxy; ``asked``: what for."""
+    """A server that answers anything, asked directly or as a proxy; ``asked``: the paths."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         super().__init__(("127.0.0.1", 0), Answer)
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        self.address = f"http://127.0.0.1:{self.server_port}"
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -105,13 +102,12 @@ def test_a_socks_proxy_is_dropped_where_none_can_be_used(variables: pytest.Monke
     assert os.environ["https_proxy"] == "http://127.0.0.1:9"
 
 
-def test_what_is_right_beside_a_wrong_exemption_stays(variables: pytest.MonkeyPatch) -> None:
+def test_valid_exemptions_next_to_a_wrong_one_are_kept(variables: pytest.MonkeyPatch) -> None:
     variables.setenv("http_proxy", "http://127.0.0.1:9")
     variables.setenv("no_proxy", "intranet.example, [::1] ,127.0.0.0/8")
     (sentence,) = repair_network()
     assert "[::1]" in sentence
-    exempt = os.environ["no_proxy"].split(",")
-    assert exempt[:2] == ["intranet.example", "127.0.0.0/8"]
+    assert os.environ["no_proxy"].split(",")[:2] == ["intranet.example", "127.0.0.0/8"]
     assert os.environ["NO_PROXY"] == os.environ["no_proxy"]
 
 
@@ -127,25 +123,18 @@ def test_the_server_of_this_machine_is_asked_without_a_proxy(
     assert server.asked == ["/own"]
 
 
-def test_the_address_that_is_served_at_is_asked_without_a_proxy(
-    variables: pytest.MonkeyPatch, server: Answering
-) -> None:
-    variables.setenv("http_proxy", server.address)
-    repair_network("page.invalid")
-    with pytest.raises(httpx.ConnectError):
-        httpx.get("http://page.invalid/")
-    assert server.asked == []
-
-
-def test_the_hub_is_asked_through_the_proxy(
+def test_the_address_that_is_served_at_is_asked_without_a_proxy_and_the_hub_through_it(
     variables: pytest.MonkeyPatch, server: Answering
 ) -> None:
     variables.setenv("http_proxy", server.address)
     variables.setenv("HF_ENDPOINT", "http://hub.invalid")
     for name in OFFLINE:
         variables.delenv(name, raising=False)
-    urllib.request.install_opener(None)  # one that was made before keeps the proxies of then
-    repair_network("127.0.0.1")
+    urllib.request.install_opener(None)  # one that was made before keeps its proxies
+    repair_network("page.invalid")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get("http://page.invalid/")
+    assert server.asked == []
     assert hub_answers(10)
     httpx.get("http://hub.invalid/file")
     assert server.asked == ["http://hub.invalid", "http://hub.invalid/file"]

@@ -1,7 +1,5 @@
-"""The tracked files stay small enough for a machine that is lent with little disk and little time.
-
-Weights count compressed; the files that are decompressed next to them are not tracked.
-"""
+"""The tracked files stay small enough for a machine with little disk. Weights are tracked only
+compressed; the files that are decompressed next to them are not tracked."""
 
 from __future__ import annotations
 
@@ -16,23 +14,15 @@ MOST = 56 << 20
 """Bytes; a machine with a GPU takes a tree of 64 MiB."""
 
 
-def tracked() -> dict[str, int]:
-    """The bytes of each tracked file, by name; skips where git or the repository is missing."""
+def test_the_tracked_files_fit() -> None:
     command = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         listed = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this is not a clone of the repository, or git is not installed")
     names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
-    return {name: (ROOT / name).lstat().st_size for name in names if os.path.lexists(ROOT / name)}
-
-
-def test_the_tracked_files_fit() -> None:
-    sizes = tracked()
+    sizes = {name: (ROOT / name).lstat().st_size for name in names if os.path.lexists(ROOT / name)}
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
     total = sum(sizes.values())
-    largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[:5]
     assert total <= MOST, f"{total / 2**20:.1f} MiB are tracked, the largest files are {largest}"
-
-
-def test_weights_are_tracked_compressed() -> None:
-    assert not [name for name in tracked() if name.endswith(".safetensors")]
+    assert not [name for name in sizes if name.endswith(".safetensors")]

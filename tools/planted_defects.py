@@ -1,4 +1,4 @@
-"""Plants thirty defects, three of each kind, one at a time; reports which test catches each.
+"""Plants fifty defects, one at a time, and reports which test catches each.
 
     python tools/planted_defects.py --check        # whether each place is still where it was
     python tools/planted_defects.py                # each against the tests most likely to catch it
@@ -46,8 +46,11 @@ class Found(NamedTuple):
 ACCEPT, MASK, STALE = "off-by-one in acceptance", "wrong mask", "stale chart"
 SETTING, LANE, ROW = "lost setting", "swapped lane", "leaked row"
 TEXT, CLOCK, EVENT = "unescaped text", "wrong clock", "dropped event"
-IMPORT = "refused import accepted"
+IMPORT, CONSTANT, ALIAS = "refused import accepted", "stale constant", "lost alias"
+PROXY, COST, PREFIX = "wrong proxy path", "wrong cost", "wrong prefix"
+VOTE, LIMIT, REQUEST = "vote of the other side", "wrong limit", "wrong request"
 RUNTIME, WEB = "mars_runtime", "assets/web"
+SERVED = "tests/serving/test_openai.py"
 FORESEEN = ("tests/test_laws.py", "tests/decoders")
 RACE = "tests/app/components/test_race_view"
 
@@ -64,6 +67,13 @@ DEFECTS = (
         f"{RUNTIME}/acceptance.py",
         "num_emitted = num_agreed + 1 if settings.is_verified else end",
         "num_emitted = num_agreed + 2 if settings.is_verified else end",
+        ("tests/test_acceptance.py", *FORESEEN),
+    ),
+    Defect(
+        ACCEPT,
+        f"{RUNTIME}/acceptance.py",
+        "room = remaining - num_drafts - 1 if settings.is_verified else remaining",
+        "room = remaining - num_drafts if settings.is_verified else remaining",
         ("tests/test_acceptance.py", *FORESEEN),
     ),
     Defect(
@@ -155,7 +165,7 @@ DEFECTS = (
         f"{RUNTIME}/decoders/rows.py",
         "self._cache.clear(place, self._left[place])",
         "self._cache.clear(place, 0)",
-        ("tests/decoders/test_batch.py", "tests/test_cache.py", "tests/test_laws_cache.py"),
+        ("tests/decoders/test_batch.py", "tests/test_cache.py", "tests/test_laws.py"),
     ),
     Defect(
         ROW,
@@ -256,6 +266,146 @@ DEFECTS = (
         'if text.count("\\n") >= MAX_LINES:',
         'if text.count("\\n") >= 10 * MAX_LINES:',
         ("tests/app/test_recordings.py", "tests/attack/test_imports_stall.py"),
+    ),
+    Defect(
+        CONSTANT,
+        f"{WEB}/core/table.js",
+        "minRepeated: 48,",
+        "minRepeated: 32,",
+        (NODE, "tests/test_imports.py"),
+    ),
+    Defect(
+        ALIAS,
+        f"{RUNTIME}/events.py",
+        'Field(alias="commit")',
+        'Field(alias="committed")',
+        ("tests/test_trace.py", NODE, "tests/app/test_recordings.py"),
+    ),
+    Defect(
+        PROXY,
+        "app/gradio_compat.py",
+        "text = re.sub(named, r'\\1\".\"', text)",
+        "text = re.sub(named, r'\\1\"/\"', text)",
+        ("tests/app/test_gradio_compat.py", "tests/app/test_behind_proxy.py"),
+    ),
+    Defect(
+        PROXY,
+        f"{RUNTIME}/serving/limits.py",
+        "_without_port(seen[-self._number])",
+        "_without_port(seen[0])",
+        ("tests/serving/test_addresses.py",),
+    ),
+    Defect(
+        LANE,
+        f"{WEB}/views/compare/texts.js",
+        "of aligned(base, words)",
+        "of aligned(words, base)",
+        (NODE, "tests/app/test_compare_tab.py"),
+    ),
+    Defect(
+        ACCEPT,
+        f"{RUNTIME}/acceptance.py",
+        'num_agreed, [], "limit", proposals)',
+        "num_agreed, [], stop, proposals)",
+        ("tests/test_acceptance.py",),
+    ),
+    Defect(
+        ACCEPT,
+        f"{RUNTIME}/acceptance.py",
+        "if draft != choice:",
+        "if draft != choice and count != 1:",
+        ("tests/test_acceptance.py", *FORESEEN),
+    ),
+    Defect(
+        COST,
+        f"{RUNTIME}/decoders/forward_costs.py",
+        "return self.plain[width - 1] + (",
+        "return self.plain[max(width - 2, 0)] + (",
+        ("tests/decoders/test_adaptive.py",),
+    ),
+    Defect(
+        TEXT,
+        f"{RUNTIME}/review/exports.py",
+        '<div class="prompt">{escape(item.prompt)}</div>',
+        '<div class="prompt">{item.prompt}</div>',
+        ("tests/review/test_review_exports.py",),
+    ),
+    Defect(
+        TEXT,
+        f"{RUNTIME}/review/exports.py",
+        "if text.startswith(tuple(COMPUTED)) else text",
+        "if text.startswith(tuple(COMPUTED)[:4]) else text",
+        ("tests/review/test_review_exports.py",),
+    ),
+    Defect(
+        PREFIX,
+        f"{RUNTIME}/acceptance.py",
+        "text[num_prompt : kind[0]]",
+        "text[: kind[0]]",
+        ("tests/test_law_penalty.py",),
+    ),
+    Defect(
+        PREFIX,
+        f"{RUNTIME}/acceptance.py",
+        "position < first_end else",
+        "position <= first_end else",
+        ("tests/test_law_penalty.py",),
+    ),
+    Defect(
+        PREFIX,
+        f"{RUNTIME}/decoders/rows.py",
+        "del final[final.index(self._mask_id) :]",
+        "del final[len(final) :]",
+        ("tests/decoders/test_prefix_reuse.py",),
+    ),
+    Defect(
+        PREFIX,
+        f"{RUNTIME}/decoders/rows.py",
+        "final = row.text[: self._cache.cursors[place]]",
+        "final = row.text[: self._cache.cursors[place] + 1]",
+        ("tests/decoders/test_prefix_reuse.py", "tests/test_law_prefix.py"),
+    ),
+    Defect(
+        VOTE,
+        f"{RUNTIME}/review/judgements.py",
+        '{"left": self.left, "right": self.right}',
+        '{"left": self.right, "right": self.left}',
+        ("tests/review/test_judgements.py",),
+    ),
+    Defect(
+        VOTE,
+        "app/review/library.py",
+        '"left": drawn[0], "right": drawn[1]}',
+        '"left": drawn[1], "right": drawn[0]}',
+        ("tests/app/test_review_routes.py",),
+    ),
+    Defect(
+        LIMIT,
+        f"{RUNTIME}/serving/limits.py",
+        "if self._going[address] >= self._most:",
+        "if self._going.total() >= self._most:",
+        ("tests/serving/test_addresses.py",),
+    ),
+    Defect(
+        REQUEST,
+        f"{RUNTIME}/serving/requests.py",
+        "seed = (request.settings.seed + index) % NUM_SEEDS",
+        "seed = request.settings.seed % NUM_SEEDS",
+        (SERVED,),
+    ),
+    Defect(
+        REQUEST,
+        f"{RUNTIME}/serving/retry.py",
+        "if answer.has_begun:",
+        "if answer.is_over:",
+        ("tests/serving/test_scale.py",),
+    ),
+    Defect(
+        EVENT,
+        f"{RUNTIME}/serving/answer.py",
+        'return {"index": self._index,',
+        'return {"index": 0,',
+        (SERVED,),
     ),
 )
 

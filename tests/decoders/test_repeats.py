@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from helpers import Ids, ScriptedModel, peaked, steps_of, tokens_of
-from test_laws_speculative import models_of
+from law_checkpoints import models_of
 
 from mars_runtime.decoders import CursorBatch, decode, diffusion
 from mars_runtime.decoders.base import decode_on

@@ -1,21 +1,21 @@
-"""Prompts from files of strangers: every form read, every bad line named, whatever is in it."""
+"""Prompts from untrusted files: every form is read, and every bad line is named."""
 
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mars_runtime.__main__ import main
-from mars_runtime.review import cli
 from mars_runtime.review.prompts import (
     MAX_FAULTS,
     MAX_PROMPTS,
     Item,
     PromptError,
-    Prompts,
     as_jsonl,
     bundled,
     decoded,
@@ -30,15 +30,15 @@ def prompts(text: str, name: str = "") -> list[str]:
 def test_text_is_a_prompt_a_line_or_paragraphs_between_blank_lines() -> None:
     assert prompts("one\r\ntwo\n") == ["one", "two"]
     assert prompts("first line\nsecond line\n\n \nother\n") == ["first line\nsecond line", "other"]
+    assert prompts('["one", "two\\nlines"]', "x.json") == ["one", "two\nlines"]
+    assert prompts('[{"prompt": "a"}]', "x.csv") == ["a"]
 
 
 def test_a_csv_file_names_its_columns() -> None:
     text = 'prompt,id,category\n"Say ""hi"",\nplease",a,chat\nNext,,\n'
-    found = read_prompts(text, name="x.csv").items
-    assert found[0] == Item("a", 'Say "hi",\nplease', category="chat")
-    assert found[1] == Item("2", "Next")
-    with pytest.raises(PromptError, match="must name its columns"):
-        read_prompts("question\nwhat\n", name="x.csv")
+    first, second = read_prompts(text, name="x.csv").items
+    assert first == Item("a", 'Say "hi",\nplease', category="chat")
+    assert second == Item("2", "Next")
 
 
 def test_json_lines_bring_everything_and_come_back_as_they_were() -> None:
@@ -85,8 +85,6 @@ def test_a_set_has_at_most_five_hundred_prompts() -> None:
     assert [str(fault) for fault in found.faults] == [
         "Line 501: a set has at most 500 prompts, so the rest was not read."
     ]
-    with pytest.raises(PromptError, match=r"There is no prompt in empty\.txt"):
-        read_prompts(" \n", name="empty.txt")
 
 
 GOOD = [
@@ -97,33 +95,21 @@ GOOD = [
 NOISE = ['"', "{", "]", ",", "\n", "\x00", "\ud83d", "é", "null", "1e999", "\\u0000", "\u2028"]
 
 
-def test_what_nobody_would_write_gets_a_sentence_or_is_read() -> None:
-    for seed in range(300):
-        text, name = noisy(random.Random(seed))
-        sentence = "Read."
-        try:
-            found = read_prompts(text, name=name)
-        except PromptError as error:
-            sentence = str(error)
-        else:
-            check(text, found)
-        assert sentence.endswith("."), seed
-
-
-def noisy(rng: random.Random) -> tuple[str, str]:
-    """A good text with noise in it, and the name of a file."""
-    text = rng.choice(GOOD)
-    for _ in range(rng.randrange(1, 12)):
-        at = rng.randrange(len(text) + 1)
-        text = text[:at] + rng.choice(NOISE) * rng.randrange(1, 3) + text[at + rng.randrange(3) :]
-    return text, rng.choice(["x.txt", "x.csv", "x.jsonl"])
-
-
-def check(text: str, found: Prompts) -> None:
+@given(
+    st.sampled_from(GOOD),
+    st.lists(st.tuples(st.integers(0, 99), st.sampled_from(NOISE), st.integers(0, 2)), max_size=12),
+    st.sampled_from(["x.txt", "x.csv", "x.jsonl"]),
+)
+def test_any_noise_gets_a_sentence_or_is_read(text: str, noise: list[Any], name: str) -> None:
+    for place, piece, num_replaced in noise:
+        at = place % (len(text) + 1)
+        text = text[:at] + piece + text[at + num_replaced :]
+    try:
+        found = read_prompts(text, name=name)
+    except PromptError:  # raised with a sentence, as each form has a test of its own
+        return
     lines = text.count("\n") + text.count("\r") + 1
-    for fault in found.faults:
-        assert 1 <= fault.line <= lines
-        assert fault.reason
+    assert all(1 <= fault.line <= lines and fault.reason for fault in found.faults)
     for item in found.items:
         item.prompt.encode()  # no half of a character
 
@@ -153,10 +139,6 @@ def test_tables_and_json_in_any_usual_form_hold_the_same_prompts(text: str, name
     assert not found.faults
 
 
-def test_a_list_of_texts_in_a_json_file_is_a_list_of_prompts() -> None:
-    assert prompts('["one", "two\\nlines"]', "x.json") == ["one", "two\nlines"]
-
-
 ALPACA = [
     {"instruction": "Add them.", "input": "1, 2", "output": "3", "text": "Below is …"},
     {"instruction": "Say hi.", "input": "", "output": "Hi."},
@@ -169,8 +151,6 @@ def test_alpaca_keys_are_read_in_json_and_in_tables() -> None:
     files = {"x.json": json.dumps(ALPACA), "x.jsonl": "\n".join(map(json.dumps, ALPACA))}
     for name, text in {**files, "x.csv": table, "": table}.items():
         assert read_prompts(text, name=name).items == wanted, name
-    with pytest.raises(PromptError, match="'instruction' must be a text"):
-        read_prompts('[{"instruction": 3}]', name="x.json")
 
 
 @pytest.mark.parametrize(
@@ -208,16 +188,15 @@ def test_an_array_that_was_cut_short_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "sentence"),
     [
+        ("question\nwhat\n", "x.csv", "must name its columns"),
         ("question;answer\nx;y\n", "x.csv", r"x\.csv is read as a table.*'question;answer'\.$"),
-        ('[{"prompt": "a"}]', "x.csv", None),
         ("prompt,prompt\na,b\n", "x.csv", r"Two columns of x\.csv have the same name"),
         ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not text in UTF-8"),
+        (" \n", "empty.txt", r"There is no prompt in empty\.txt"),
+        ('[{"instruction": 3}]', "x.json", "'instruction' must be a text"),
     ],
 )
-def test_a_file_of_another_form_is_named(text: str, name: str, sentence: str | None) -> None:
-    if sentence is None:
-        assert prompts(text, name) == ["a"]
-        return
+def test_a_file_of_another_form_is_named(text: str, name: str, sentence: str) -> None:
     with pytest.raises(PromptError, match=sentence):
         read_prompts(text, name=name)
 
@@ -228,12 +207,10 @@ def test_files_in_utf_8_and_in_utf_16_with_a_mark_are_decoded(encoding: str) -> 
     assert decoded((mark + "prompt\nné\n").encode(encoding)) == "prompt\nné\n"
 
 
-def test_the_command_reads_utf_16_and_refuses_what_is_no_text(
+def test_the_command_refuses_what_is_no_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "x.csv"
-    file.write_bytes("prompt;id\nné;7\n".encode("utf-16"))
-    assert cli._items(str(file)) == [Item("7", "né")]
     file.write_bytes("prompt;id\nné;7\n".encode("latin-1"))
     assert main(["review", "make", str(file), "--ways", "ar", "lossless", "--out", "x"]) == 2
     assert capsys.readouterr().err == f"{file} is not text in UTF-8: save it as UTF-8.\n"

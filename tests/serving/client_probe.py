@@ -13,16 +13,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 NO_MODEL = "none"
 LENGTH = 40  # tokens of an answer at most
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """Where the endpoint is, and what each library asks of it."""
 
     base_url: str
@@ -33,17 +31,22 @@ class Question:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The prompt as a conversation."""
         return [{"role": "user", "content": self.prompt}]
 
 
-def error_of(call: Callable[[], object]) -> str:
-    """The class and the message of the error that a call raises."""
+def found(question: Question, text: Callable[..., str]) -> dict[str, Any]:
+    """Return what ``text``, which takes a model and options, gives with and without them.
+
+    ``error``: the class and the message of what it raises for a model that does not exist.
+    """
     try:
-        call()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "none was raised"
+        text(NO_MODEL)
+        error = "none was raised"
+    except Exception as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    seeds = [text(question.model, temperature=1, seed=question.seed) for _ in range(2)]
+    whole, stopped = text(question.model), text(question.model, stop=[question.stop])
+    return {"chat": whole, "stop": stopped, "seed": seeds, "error": error}
 
 
 def probe_openai(question: Question) -> dict[str, Any]:
@@ -52,30 +55,19 @@ def probe_openai(question: Question) -> dict[str, Any]:
 
     client = OpenAI(base_url=question.base_url, api_key="none", max_retries=0)
 
-    def chat(model: str = question.model, **more: Any) -> Any:
+    def chat(model: str, **more: Any) -> Any:
         return client.chat.completions.create(
             model=model, messages=question.messages, max_tokens=LENGTH, **more
         )
 
-    def text(**more: Any) -> str:
-        return chat(**more).choices[0].message.content
-
-    options = {"include_usage": True}
-    *chunks, last = chat(stream=True, stream_options=options)
-    events = client.responses.create(
-        model=question.model, input=question.prompt, max_output_tokens=LENGTH, stream=True
-    )
-    response = client.responses.create(
-        model=question.model, input=question.prompt, max_output_tokens=LENGTH
-    )
+    *chunks, last = chat(question.model, stream=True, stream_options={"include_usage": True})
+    asked = {"model": question.model, "input": question.prompt, "max_output_tokens": LENGTH}
+    events = client.responses.create(**asked, stream=True)
     return {
-        "chat": text(),
+        **found(question, lambda *a, **more: chat(*a, **more).choices[0].message.content),
         "stream": [chunk.choices[0].delta.content or "" for chunk in chunks],
-        "stop": text(stop=[question.stop]),
-        "seed": [text(temperature=1, seed=question.seed) for _ in range(2)],
-        "error": error_of(lambda: chat(NO_MODEL)),
         "figures": last.metrics["speculative_decoding"],
-        "response": response.output_text,
+        "response": client.responses.create(**asked).output_text,
         "events": [event.delta for event in events if event.type == "response.output_text.delta"],
     }
 
@@ -85,29 +77,18 @@ def probe_litellm(question: Question) -> dict[str, Any]:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # fetches nothing
     import litellm
 
-    where = {"api_base": question.base_url, "api_key": "none", "num_retries": 0}
+    where = {"api_base": question.base_url, "api_key": "none"}
 
-    def chat(model: str = question.model, **more: Any) -> Any:
-        return litellm.completion(
-            model=f"openai/{model}", messages=question.messages, max_tokens=LENGTH, **where, **more
-        )
+    def chat(model: str, **more: Any) -> Any:
+        more |= {"messages": question.messages, "max_tokens": LENGTH, "num_retries": 0}
+        return litellm.completion(model=f"openai/{model}", **where, **more)
 
-    def text(**more: Any) -> str:
-        return chat(**more).choices[0].message.content
-
-    response = litellm.responses(
-        model=f"openai/{question.model}",
-        input=question.prompt,
-        max_output_tokens=LENGTH,
-        api_base=question.base_url,
-        api_key="none",
-    )
+    asked = {"model": f"openai/{question.model}", "input": question.prompt}
+    response = litellm.responses(**asked, max_output_tokens=LENGTH, **where)
+    chunks = chat(question.model, stream=True)
     return {
-        "chat": text(),
-        "stream": [chunk.choices[0].delta.content or "" for chunk in chat(stream=True)],
-        "stop": text(stop=[question.stop]),
-        "seed": [text(temperature=1, seed=question.seed) for _ in range(2)],
-        "error": error_of(lambda: chat(NO_MODEL)),
+        **found(question, lambda *a, **more: chat(*a, **more).choices[0].message.content),
+        "stream": [chunk.choices[0].delta.content or "" for chunk in chunks],
         "response": response.output[0].content[0].text,
     }
 
@@ -117,25 +98,18 @@ def probe_langchain(question: Question) -> dict[str, Any]:
     from langchain_openai import ChatOpenAI
 
     def model(name: str = question.model, **more: Any) -> Any:
-        return ChatOpenAI(
-            model=name,
-            base_url=question.base_url,
-            api_key="none",
-            max_retries=0,
-            max_tokens=LENGTH,
-            **more,
-        )
+        where = {"base_url": question.base_url, "api_key": "none", "max_retries": 0}
+        return ChatOpenAI(model=name, max_tokens=LENGTH, **where, **more)
 
-    drawn = model(temperature=1, seed=question.seed)
-    response = model(use_responses_api=True).invoke(question.prompt)
+    def text(name: str, stop: list[str] | None = None, **more: Any) -> str:
+        return model(name, **more).invoke(question.prompt, stop=stop).content
+
+    responses = model(use_responses_api=True)
     return {
-        "chat": model().invoke(question.prompt).content,
+        **found(question, text),
         "stream": [chunk.content for chunk in model().stream(question.prompt)],
-        "stop": model().invoke(question.prompt, stop=[question.stop]).content,
-        "seed": [drawn.invoke(question.prompt).content for _ in range(2)],
-        "error": error_of(lambda: model(NO_MODEL).invoke(question.prompt)),
-        "response": response.text,
-        "events": [chunk.text for chunk in model(use_responses_api=True).stream(question.prompt)],
+        "response": responses.invoke(question.prompt).text,
+        "events": [chunk.text for chunk in responses.stream(question.prompt)],
     }
 
 
@@ -143,33 +117,25 @@ def probe_llm(question: Question) -> dict[str, Any]:
     """The command ``llm``; the pieces of a stream by its Python API."""
     folder = tempfile.mkdtemp()
     os.environ["LLM_USER_PATH"] = folder
-    names = [question.model, NO_MODEL]
     models = [
         f"- model_id: here-{name}\n  model_name: {name}\n  api_base: {question.base_url}\n"
-        for name in names
+        for name in (question.model, NO_MODEL)
     ]
     Path(folder, "extra-openai-models.yaml").write_text("".join(models), encoding="utf-8")
     import llm
 
-    def run(model: str = question.model, **options: object) -> subprocess.CompletedProcess[str]:
-        options = {"max_tokens": LENGTH, **options}
+    def text(model: str, stop: Any = (), **options: object) -> str:
+        options |= {"max_tokens": LENGTH, **({"stop": stop[0]} if stop else {})}
         given = [word for name, value in options.items() for word in ("-o", name, str(value))]
         command = [str(Path(sys.executable).parent / "llm"), "prompt", "--no-log", "--no-stream"]
         whole = [*command, "-m", f"here-{model}", *given, question.prompt]
-        return subprocess.run(whole, capture_output=True, text=True, encoding="utf-8")
-
-    def text(**options: object) -> str:
-        return run(**options).stdout.removesuffix("\n")
+        done = subprocess.run(whole, capture_output=True, text=True, encoding="utf-8")
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout.removesuffix("\n")
 
     stream = llm.get_model(f"here-{question.model}").prompt(question.prompt, max_tokens=LENGTH)
-    failed = run(NO_MODEL)
-    return {
-        "chat": text(),
-        "stream": list(stream),
-        "stop": text(stop=question.stop),
-        "seed": [text(temperature=1, seed=question.seed) for _ in range(2)],
-        "error": f"exit code {failed.returncode}: {failed.stderr}",
-    }
+    return {**found(question, text), "stream": list(stream)}
 
 
 LIBRARIES: dict[str, Callable[[Question], dict[str, Any]]] = {
@@ -180,13 +146,6 @@ LIBRARIES: dict[str, Callable[[Question], dict[str, Any]]] = {
 }
 """By the names under which they are installed."""
 
-
-def main() -> None:
-    """Print what the library returned."""
-    library, address, model, prompt, stop, seed = sys.argv[1:]
-    question = Question(f"{address}/v1", model, prompt, stop, int(seed))
-    print(json.dumps(LIBRARIES[library](question)))
-
-
 if __name__ == "__main__":
-    main()
+    library, address, *words, seed = sys.argv[1:]
+    print(json.dumps(LIBRARIES[library](Question(f"{address}/v1", *words, int(seed)))))

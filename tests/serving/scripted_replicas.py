@@ -1,5 +1,5 @@
-"""Replicas without weights: each writes which process it is, then a text of its own for each
-prompt. Imported by Ray's workers."""
+"""Replicas without weights: each writes its process id, then a text of its own for each prompt.
+Imported by Ray's workers."""
 
 from __future__ import annotations
 
@@ -19,41 +19,38 @@ LENGTH = 400
 
 
 class Signed(Oracle):
-    """Writes the number of its process first."""
+    """Writes the id of its process first; a byte is a token."""
 
     def answer_to(self, prompt_ids: Sequence[int]) -> str:
-        """One byte is one token."""
         return f"{os.getpid()} {text_of(super().answer_to(prompt_ids))}"
 
 
 def text_of(mark: str) -> str:
-    """What stands behind the number of the process."""
+    """Return what follows the process id."""
     return (mark.encode("ascii", "replace").decode() * LENGTH)[:LENGTH]
 
 
 def pid_of(text: str) -> int:
-    """The process that wrote it."""
     return int(text.split()[0])
 
 
 def answer_to(text: str, folder: Path) -> str:
-    """What is written behind the number of the process to a question."""
+    """Return what follows the process id in the answer to a question."""
     return text_of(Oracle().answer_to(write_tokenizer(folder).encode_prompt(text)))
 
 
 def bring(
     plan: ServePlan, first: str = "", seconds: float = 0.02, slow: float = 0.02
 ) -> EngineModel:
-    """A replica whose forward takes ``seconds``, ``slow`` ones where it makes the file ``first``,
-    which only one can."""
-    is_first = False
-    if first:
-        try:
+    """Make a replica whose forward takes ``seconds``, or ``slow`` in the one that can create the
+    file ``first``.
+    """
+    try:
+        is_first = bool(first)
+        if is_first:
             Path(first).touch(exist_ok=False)
-            is_first = True
-        except FileExistsError:
-            pass
+    except FileExistsError:
+        is_first = False
     backend = Signed(forward_seconds=slow if is_first else seconds)
     engine = Engine(backend, plan.max_runs, plan.max_waiting)
-    tokenizer = write_tokenizer(Path(tempfile.mkdtemp()))
-    return EngineModel(NAME, tokenizer, 8, engine)
+    return EngineModel(NAME, write_tokenizer(Path(tempfile.mkdtemp())), 8, engine)

@@ -1,74 +1,154 @@
-"""How requests reach the endpoint: a slash at the end of the path, a BOM before the JSON, pages of
-other origins.
+"""How requests reach the endpoint: where it listens, slashes and byte order marks, pages of other
+origins, keys, and whose a request is behind proxies.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import json
+import os
+import re
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
-from scripted_server import NAME, Oracle, Place, serving
+from scripted_server import ASK, NAME, Oracle, Place, chat, serving
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from mars_runtime.__main__ import main
 from mars_runtime.serving.app import NO_METHOD
-from mars_runtime.serving.requests import NO_JSON
+from mars_runtime.serving.limits import NOBODY, Proxies, address_of
+from mars_runtime.serving.requests import NO_JSON, Caps
 from mars_runtime.serving.retry import middlewares
-from mars_runtime.serving.server import ORIGINS, PlanError, allowed_origins
+from mars_runtime.serving.server import (
+    KEY,
+    ORIGINS,
+    PROXIES,
+    PlaceTakenError,
+    PlanError,
+    allowed_origins,
+    api_key,
+    bound,
+    num_proxies,
+    url_of,
+)
 
-CHAT: dict[str, Any] = {"model": NAME, "messages": [{"role": "user", "content": "Hello"}]}
+ROOT = Path(__file__).parents[2]
+
+# Where it listens.
+
+LOOPBACK = {"127.0.0.1", "::1"}
+
+
+def reached(listener: socket.socket, host: str) -> bool:
+    """Whether a connection to the socket's port succeeds."""
+    try:
+        socket.create_connection((host, listener.getsockname()[1]), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("host", "reaches"),
+    [
+        ("127.0.0.1", {"127.0.0.1"}),
+        ("localhost", {"127.0.0.1"}),
+        ("0.0.0.0", {"127.0.0.1"}),
+        ("::1", {"::1"}),
+        ("[::1]", {"::1"}),
+        ("::", LOOPBACK if socket.has_dualstack_ipv6() else {"::1"}),
+    ],
+)
+def test_it_is_reached_where_it_is_served_and_at_the_printed_address(
+    host: str, reaches: set[str]
+) -> None:
+    with bound(host, 0) as listener:
+        assert {each for each in LOOPBACK if reached(listener, each)} == reaches
+        url = httpx.URL(url_of(*listener.getsockname()[:2]))
+        assert url.port == listener.getsockname()[1]
+        assert reached(listener, url.host)
+        with socket.create_connection(listener.getsockname()[:2]), listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_name_that_has_an_ipv6_address_only_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = socket.getaddrinfo
+
+    def resolved(host: str, *rest: Any, **more: Any) -> Any:
+        return resolve("::1" if host == "six.invalid" else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    with bound("six.invalid", 0) as listener:
+        assert reached(listener, "::1")
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [
+        *[(host, 8000) for host in ("no.such.name.invalid", "256.1.1.1", "::g", "a..b", "\0")],
+        *[(host, port) for host in ("127.0.0.1", "::1") for port in (-1, 65_536, 99_999)],
+    ],
+)
+def test_an_address_that_is_none_is_one_sentence(host: str, port: int) -> None:
+    with pytest.raises(PlaceTakenError, match="choose another --port"):
+        bound(host, port)
+
+
+def test_a_taken_port_of_ipv6_is_named_as_a_client_writes_it() -> None:
+    with bound("::1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PlaceTakenError, match=rf"at \[::1\]:{port},"):
+            bound("::1", port)
+
+
+def test_the_command_serves_at_an_ipv6_address(random_folder: Path) -> None:
+    """It prints the address as a client writes it; a proxy in the environment is no hindrance."""
+    command = [
+        *(sys.executable, "-m", "mars_runtime", "serve", "--host", "::1", "--port", "0"),
+        *("--checkpoint", str(random_folder)),
+    ]
+    variables = {"http_proxy": "http://127.0.0.1:9", "SSL_CERT_FILE": "/nonexistent/ca.pem"}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\[::1\]:\d+/v1$", process.stdout.readline().strip())
+        assert found is not None
+        asked = {"model": str(random_folder), "prompt": "Once", "max_tokens": 2}
+        answer = httpx.post(f"{found[0]}/completions", json=asked, timeout=60, trust_env=False)
+        assert answer.status_code == 200
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# Paths and bodies.
+
+CHAT: dict[str, Any] = {"model": NAME, "messages": ASK}
 POSTED: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"model": NAME, "prompt": "Once"},
     "/v1/responses": {"model": NAME, "input": "Hello"},
     "/v1/runs": {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
-READ = [
-    "/v1/models",
-    f"/v1/models/{NAME}",
-    f"/v1/models/{NAME}/about",
-    "/health",
-    "/metrics",
-    "/docs",
-    "/openapi.json",
-]
+MODELS = ["/v1/models", f"/v1/models/{NAME}", f"/v1/models/{NAME}/about"]
 
 
 @pytest.mark.parametrize("path", POSTED)
-def test_a_post_with_a_trailing_slash_is_served_without_a_redirect(place: Place, path: str) -> None:
+def test_a_slash_and_a_byte_order_mark_make_no_difference(place: Place, path: str) -> None:
     plain, slashed = (place.http.post(each, json=POSTED[path]) for each in (path, f"{path}/"))
     assert (slashed.status_code, plain.status_code) == (200, 200)
     assert slashed.headers["content-type"] == plain.headers["content-type"]
-
-
-@pytest.mark.parametrize("path", READ)
-def test_a_get_with_a_trailing_slash_is_served_without_a_redirect(place: Place, path: str) -> None:
-    assert place.http.get(f"{path}/").status_code == place.http.get(path).status_code == 200
-
-
-def test_a_run_is_steered_and_stopped_with_a_trailing_slash(tmp_path: Path) -> None:
-    with serving(tmp_path, Oracle(forward_seconds=0.05)) as place:
-        stream = place.client.chat.completions.create(**CHAT, stream=True)
-        run = next(iter(stream)).id
-        steered = place.http.post(f"/v1/runs/{run}/settings/", json={"tau": 0.5})
-        stopped = place.http.delete(f"/v1/runs/{run}/")
-        assert (steered.status_code, stopped.status_code) == (204, 204)
-        stream.close()
-
-
-def test_a_slash_makes_no_other_path(place: Place) -> None:
-    assert place.http.get("/v1/").status_code == 404
-    assert place.http.post("/v1/models/", json={}).status_code == 405
-
-
-@pytest.mark.parametrize("path", POSTED)
-def test_a_byte_order_mark_before_the_json_is_accepted(place: Place, path: str) -> None:
     body = codecs.BOM_UTF8 + json.dumps(POSTED[path]).encode()
     headers = {"content-type": "application/json"}
     assert place.http.post(path, content=body, headers=headers).status_code == 200
@@ -76,12 +156,31 @@ def test_a_byte_order_mark_before_the_json_is_accepted(place: Place, path: str) 
     assert (refused.status_code, refused.json()["error"]["message"]) == (400, NO_JSON)
 
 
+@pytest.mark.parametrize("path", [*MODELS, "/health", "/metrics", "/docs", "/openapi.json"])
+def test_a_get_with_a_trailing_slash_is_served_without_a_redirect(place: Place, path: str) -> None:
+    assert place.http.get(f"{path}/").status_code == place.http.get(path).status_code == 200
+    assert place.http.post(path, json={}).status_code == 405
+    assert place.http.get("/v1/").status_code == 404
+
+
+def test_a_run_is_steered_and_stopped_with_a_trailing_slash(slow: Place) -> None:
+    stream = chat(slow, stream=True)
+    run = next(iter(stream)).id
+    steered = slow.http.post(f"/v1/runs/{run}/settings/", json={"tau": 0.5})
+    stopped = slow.http.delete(f"/v1/runs/{run}/")
+    assert (steered.status_code, stopped.status_code) == (204, 204)
+    stream.close()
+
+
+# Pages of other origins.
+
 APP, OTHER = "https://app.example", "https://other.example"
 WANTED = "authorization, content-type, x-stainless-os"
+ALLOWED, CREDENTIALS = "access-control-allow-origin", "access-control-allow-credentials"
 
 
-def preflight(http: httpx.Client, origin: str, path: str = "/v1/chat/completions") -> Any:
-    """What a browser asks before it posts from a page of another origin."""
+def preflight(http: Any, origin: str, path: str = "/v1/chat/completions") -> Any:
+    """Ask what a browser asks before it posts from a page of another origin."""
     headers = {"access-control-request-method": "POST", "access-control-request-headers": WANTED}
     return http.options(path, headers={"origin": origin, **headers})
 
@@ -94,24 +193,26 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield found
 
 
-def test_no_other_origin_may_call_unless_it_is_named(place: Place) -> None:
+def test_no_other_origin_may_call_unless_it_is_named(place: Place, opened: Place) -> None:
     refused = preflight(place.http, APP)
     assert (refused.status_code, refused.json()["error"]["message"]) == (405, NO_METHOD)
     answers = [refused, place.http.post("/v1/chat/completions", json=CHAT, headers={"origin": APP})]
     assert not [name for each in answers for name in each.headers if "access-control" in name]
+    refused = preflight(opened.http, OTHER)
+    assert refused.status_code == 400
+    for each in (refused, opened.http.get("/health", headers={"origin": OTHER})):
+        assert ALLOWED not in each.headers
 
 
 def test_a_page_of_a_named_origin_may_call(opened: Place) -> None:
     asked = preflight(opened.http, APP)
-    assert asked.status_code == 200
-    assert asked.headers["access-control-allow-origin"] == APP
+    assert (asked.status_code, asked.headers[ALLOWED]) == (200, APP)
     assert "POST" in asked.headers["access-control-allow-methods"]
     assert asked.headers["access-control-allow-headers"] == WANTED
-    assert "access-control-allow-credentials" not in asked.headers
+    assert CREDENTIALS not in asked.headers
     headers = {"origin": APP, "authorization": "Bearer secret"}
     answer = opened.http.post("/v1/chat/completions", json=CHAT, headers=headers)
-    assert answer.headers["access-control-allow-origin"] == APP
-    assert answer.headers["vary"] == "Origin"
+    assert (answer.headers[ALLOWED], answer.headers["vary"]) == (APP, "Origin")
 
 
 @pytest.mark.parametrize(
@@ -127,81 +228,166 @@ def test_a_page_of_a_named_origin_may_read_refusals(
     opened: Place, path: str, body: dict[str, Any], status: int
 ) -> None:
     refused = opened.http.post(path, json=body, headers={"origin": APP})
-    assert refused.status_code == status
-    assert refused.headers["access-control-allow-origin"] == APP
+    assert (refused.status_code, refused.headers[ALLOWED]) == (status, APP)
     assert "retry-after" in refused.headers["access-control-expose-headers"]
-
-
-def test_a_page_of_another_origin_may_not(opened: Place) -> None:
-    refused = preflight(opened.http, OTHER)
-    assert refused.status_code == 400
-    answer = opened.http.get("/health", headers={"origin": OTHER})
-    for each in (refused, answer):
-        assert "access-control-allow-origin" not in each.headers
 
 
 def test_any_origin_may_call_without_credentials(tmp_path: Path) -> None:
     with serving(tmp_path, Oracle(), origins=("*",)) as place:
-        asked = preflight(place.http, OTHER)
         answer = place.http.get("/v1/models", headers={"origin": OTHER, "cookie": "a=b"})
-        for each in (asked, answer):
-            assert each.headers["access-control-allow-origin"] == "*"
-            assert "access-control-allow-credentials" not in each.headers
-
-
-@pytest.mark.parametrize(
-    ("text", "origins"),
-    [
-        ("", ()),
-        (" ", ()),
-        ("*", ("*",)),
-        (" https://App.example , http://[::1]:5173,", (APP, "http://[::1]:5173")),
-        ("chrome-extension://abc", ("chrome-extension://abc",)),
-    ],
-)
-def test_the_origins_are_read_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, text: str, origins: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv(ORIGINS, text)
-    assert allowed_origins() == origins
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "app.example",
-        f"{APP}/",
-        f"{APP}/chat",
-        "https://*.example",
-        "null",
-        f"{APP} {OTHER}",
-        "://x",
-    ],
-)
-def test_what_is_no_origin_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv(ORIGINS, text)
-    with pytest.raises(PlanError, match=f"^{ORIGINS} must be ") as refused:
-        allowed_origins()
-    assert repr(text) in str(refused.value)
-
-
-def test_an_origin_that_is_none_ends_the_command_with_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(ORIGINS, "app.example")
-    for more in ([], ["--ray"]):
-        assert main(["serve", "--port", "0", *more]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(ORIGINS)
+        for each in (preflight(place.http, OTHER), answer):
+            assert each.headers[ALLOWED] == "*"
+            assert CREDENTIALS not in each.headers
 
 
 def test_pages_of_a_named_origin_may_call_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What every proxy of Ray's puts before its replicas."""
+    """By the middleware that each of Ray's proxies puts before its replicas."""
     monkeypatch.setenv(ORIGINS, APP)
     client = TestClient(Starlette(middleware=middlewares()))
-    assert preflight(client, APP).headers["access-control-allow-origin"] == APP
+    assert preflight(client, APP).headers[ALLOWED] == APP
     large = client.post("/v1/completions", content=b"x" * 1_100_000, headers={"origin": APP})
-    assert (large.status_code, large.headers["access-control-allow-origin"]) == (413, APP)
+    assert (large.status_code, large.headers[ALLOWED]) == (413, APP)
     monkeypatch.delenv(ORIGINS)
-    refused = preflight(TestClient(Starlette(middleware=middlewares())), APP)
-    assert "access-control-allow-origin" not in refused.headers
+    client = TestClient(Starlette(middleware=middlewares()))
+    assert ALLOWED not in preflight(client, APP).headers
+
+
+# Variables of the environment.
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "text", "wanted"),
+    [
+        (ORIGINS, allowed_origins, "", ()),
+        (ORIGINS, allowed_origins, " ", ()),
+        (ORIGINS, allowed_origins, "*", ("*",)),
+        (
+            *(ORIGINS, allowed_origins),
+            *(" https://App.example , http://[::1]:5173,", (APP, "http://[::1]:5173")),
+        ),
+        (ORIGINS, allowed_origins, "chrome-extension://abc", ("chrome-extension://abc",)),
+        (PROXIES, num_proxies, "", 0),
+        (PROXIES, num_proxies, " 2 ", 2),
+        (KEY, api_key, "a key of some length\n", "a key of some length"),
+    ],
+)
+def test_a_variable_is_read(
+    monkeypatch: pytest.MonkeyPatch, name: str, read: Any, text: str, wanted: Any
+) -> None:
+    monkeypatch.setenv(name, text)
+    assert read() == wanted
+
+
+NO_ORIGINS = ["app.example", f"{APP}/", f"{APP}/x", "https://*.x", "null", f"{APP} {OTHER}", "://x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "text", "sentence"),
+    [
+        *[
+            (ORIGINS, allowed_origins, text, rf"must be .*{re.escape(repr(text))}")
+            for text in NO_ORIGINS
+        ],
+        (PROXIES, num_proxies, "-1", "must be a whole number"),
+        (KEY, api_key, "short", "must have at least 16 characters, got 5"),
+    ],
+)
+def test_a_wrong_variable_is_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, read: Any, text: str, sentence: str
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(PlanError, match=f"^{name} {sentence}"):
+        read()
+
+
+@pytest.mark.parametrize("more", [[], ["--ray"]])
+def test_a_wrong_variable_ends_the_command_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    monkeypatch.setenv(ORIGINS, "app.example")
+    assert main(["serve", "--port", "0", *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(ORIGINS)
+
+
+# Keys, and whose a request is.
+
+
+def test_the_key_is_required(tmp_path: Path) -> None:
+    with serving(tmp_path, Oracle(), key="ünlocked") as place:
+        for key in ("none", "ünlocke", "x" * 10_000):
+            with pytest.raises((openai.AuthenticationError, UnicodeEncodeError)):
+                place.client.with_options(api_key=key).models.list()
+        for scheme in ("Bearer", "bearer", "BEARER "):
+            headers = {"authorization": f"{scheme} ünlocked".encode()}
+            assert place.http.get("/v1/models", headers=headers).status_code == 200
+        for method, path in (
+            *[("GET", path) for path in MODELS],
+            *[("POST", path) for path in (*POSTED, "/v1/runs/x/settings")],
+            ("DELETE", "/v1/runs/x"),
+        ):
+            json_ = {} if method == "POST" else None
+            assert place.http.request(method, path, json=json_).status_code in (401, 429), path
+        assert place.http.get("/health").status_code == 200
+
+
+def test_past_the_limit_no_key_is_compared(tmp_path: Path) -> None:
+    """Not even the right one, for that address, until the minute is over."""
+    with serving(tmp_path, Oracle(), key="a key of some length") as place:
+        wrong, right = ({"authorization": f"Bearer {k}"} for k in ("no", "a key of some length"))
+        assert place.http.get("/v1/models", headers=right).status_code == 200
+        codes = [place.http.get("/v1/models", headers=wrong).status_code for _ in range(12)]
+        assert codes == [401] * 10 + [429] * 2
+        refused = place.http.get("/v1/models", headers=right)
+        assert refused.status_code == 429
+        assert 0 < int(refused.headers["retry-after"]) <= 60
+
+
+@pytest.mark.parametrize(
+    ("number", "headers", "wanted"),
+    [
+        (0, [b"1.1.1.1"], "127.0.0.1"),
+        (1, [], "127.0.0.1"),
+        (1, [b"6.6.6.6, 1.1.1.1"], "1.1.1.1"),
+        (1, [b"6.6.6.6", b"::1"], "::/64"),
+        (1, [b"1.1.1.1:4711"], "1.1.1.1"),
+        (1, [b"[2001:db8:1:2:3::4]:4711"], "2001:db8:1:2::/64"),
+        (1, [b"2001:db8:1:2:ffff::9"], "2001:db8:1:2::/64"),
+        (1, [b"::ffff:1.1.1.1"], "1.1.1.1"),
+        (2, [b"6.6.6.6, 1.1.1.1 ,2.2.2.2"], "1.1.1.1"),
+        (2, [b"1.1.1.1"], "127.0.0.1"),
+        (1, [b"1.1.1.1,"], "127.0.0.1"),
+    ],
+)
+def test_whose_a_request_is_behind_so_many_proxies(
+    number: int, headers: list[bytes], wanted: str
+) -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(address_of(scope["client"]))
+
+    named = [(b"x-forwarded-for", value) for value in headers]
+    scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 5)}
+    asyncio.run(Proxies(app, number)(scope, None, None))
+    assert seen == [wanted]
+    assert address_of(None) == NOBODY
+
+
+def test_without_trusted_proxies_no_header_changes_the_address(few: Place) -> None:
+    few.backend.forward_seconds = 0.2
+    headers = [{"x-forwarded-for": f"10.0.0.{n}"} for n in range(3)]
+    streams = [iter(chat(few, stream=True, extra_headers=each)) for each in headers[:2]]
+    assert all(next(chunks).id for chunks in streams)
+    with pytest.raises(openai.RateLimitError):
+        chat(few, max_tokens=1, extra_headers=headers[2])
+
+
+def test_places_are_counted_for_each_address(tmp_path: Path) -> None:
+    backend, caps = Oracle(forward_seconds=0.2), Caps(max_runs_per_address=1)
+    with serving(tmp_path, backend, caps=caps, num_proxies=1) as place:
+        first, second = ({"x-forwarded-for": f"10.0.0.{n}"} for n in (1, 2))
+        streams = [iter(chat(place, stream=True, extra_headers=each)) for each in (first, second)]
+        assert all(next(chunks).id for chunks in streams)
+        with pytest.raises(openai.RateLimitError):
+            chat(place, max_tokens=1, extra_headers=first)

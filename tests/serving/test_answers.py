@@ -1,8 +1,10 @@
-"""Runs as answers: neither the number of tokens a forward brought, nor the pieces of a text, make a
-difference to what is told.
+"""Answers as folds over events: texts, stops, figures of drafts, spelled tokens. Neither the number
+of tokens of a forward nor the pieces of a text make a difference.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,8 @@ from mars_runtime import folds
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.folds import drafting
 from mars_runtime.methods import Method
-from mars_runtime.serving.answer import Answer, StopCutter
+from mars_runtime.serving.answer import Answer, StopCutter, spelled
+from mars_runtime.serving.speculation import metrics, speculative_decoding
 from mars_runtime.settings import DecodeSettings
 from tests.scripted_text import write_tokenizer
 
@@ -24,16 +27,16 @@ def proposed(token: int) -> Proposal:
 
 
 def run_of(size: int, end: str = "eos") -> list[Event]:
-    """TEXT, so many tokens in each forward."""
+    """Return a run that writes TEXT, ``size`` tokens in each forward."""
     tokens = [*TEXT.encode(), *([257] if end == "eos" else [])]
     events: list[Event] = [Prefill(3, num_reused=2)]
     for at in range(0, len(tokens), size):
         now = tuple(tokens[at : at + size])
         stop = end if at + size >= len(tokens) else "block"
         proposals = tuple(map(proposed, now))
-        row = RowStep(0, at, at, 1, size, proposals, now, 0, DecodeSettings(), stop)  # type: ignore[arg-type]
+        row = RowStep(0, at, at, 1, size, proposals, now, 0, DecodeSettings(), stop)
         events.append(Step((row,)))
-    return [*events, End(end)]  # type: ignore[arg-type]
+    return [*events, End(end)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
@@ -42,23 +45,18 @@ def run_of(size: int, end: str = "eos") -> list[Event]:
     [([], TEXT, 8), (["c"], "ab☃", 6), (["☃"], "ab", 5), (["b☃c"], "a", 6), (["dd"], TEXT, 8)],
 )
 def test_text_and_tokens_are_the_same(
-    tmp_path_factory: pytest.TempPathFactory,
-    size: int, stops: list[str], text: str, num_tokens: int,
-) -> None:  # fmt: skip
-    tokenizer = write_tokenizer(tmp_path_factory.mktemp("bytes"))
-    answer = Answer(tokenizer, stops)
+    tmp_path: Path, size: int, stops: list[str], text: str, num_tokens: int
+) -> None:
+    answer = Answer(write_tokenizer(tmp_path), stops)
     pieces = [answer.read([event]) for event in run_of(size)]
     assert "".join(piece.text for piece in pieces) == text
     assert answer.num_tokens == num_tokens == folds.num_tokens(answer.events)
     assert answer.finish_reason == "stop"
-    told = bytes(one.token for piece in pieces for one in piece.tokens)
-    assert told == text.encode()
+    assert bytes(one.token for piece in pieces for one in piece.tokens) == text.encode()
 
 
-def test_an_answer_that_breaks_off_in_a_character_ends_with_a_sign(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    answer = Answer(write_tokenizer(tmp_path_factory.mktemp("bytes")), [])
+def test_an_answer_that_ends_inside_a_character_ends_with_a_sign(tmp_path: Path) -> None:
+    answer = Answer(write_tokenizer(tmp_path), [])
     events = run_of(1, "limit")[:5]  # two of the three bytes of the snowman
     assert "".join(answer.read([event]).text for event in events) == "ab"
     assert answer.finish_reason == ""
@@ -66,13 +64,54 @@ def test_an_answer_that_breaks_off_in_a_character_ends_with_a_sign(
     assert answer.finish_reason == "length"
 
 
+# Stop strings.
+
+
+def cut(pieces: list[str], stops: list[str]) -> tuple[str, bool]:
+    cutter = StopCutter(stops)
+    text = "".join(map(cutter.push, pieces))
+    return text + cutter.flush(), cutter.is_cut
+
+
+def slow_twin(text: str, stops: list[str]) -> tuple[str, bool]:
+    """Check every beginning of the text."""
+    for end in range(1, len(text) + 1):
+        ended = [stop for stop in stops if text[:end].endswith(stop)]
+        if ended:
+            return text[: end - max(map(len, ended))], True
+    return text, False
+
+
+LETTERS = "abä"
+
+
+@given(
+    st.lists(st.text(LETTERS, max_size=4), max_size=12),
+    st.lists(st.text(LETTERS, min_size=1, max_size=5), max_size=20),
+)
+def test_pieces_make_no_difference(pieces: list[str], stops: list[str]) -> None:
+    assert cut(pieces, stops) == slow_twin("".join(pieces), stops)
+
+
+def test_what_may_begin_a_stop_is_held_back_until_it_is_clear() -> None:
+    cutter = StopCutter(["<end>", "\n\n"])
+    pushed = [cutter.push(piece) for piece in ("a<", "en", "c<e", "\n", "b\n", "\nmore", "ever")]
+    assert pushed == ["a", "", "<enc", "<e", "\nb", "", ""]
+    assert cutter.is_cut
+    assert cutter.flush() == ""
+    assert StopCutter([]).push("anything") == "anything"
+
+
+# Figures of drafts.
+
+
 def step(
     method: Method, lossless: bool, proposals: int, accepted: int, drafts: int, pending: int = 1
 ) -> Step:
-    told = tuple(map(proposed, range(proposals)))
+    slots = tuple(map(proposed, range(proposals)))
     settings = DecodeSettings(method=method, lossless=lossless, block_size=8)
     taken = tuple(range(accepted))
-    return Step((RowStep(0, 0, 0, pending, 8, told, taken, drafts, settings, "block"),))
+    return Step((RowStep(0, 0, 0, pending, 8, slots, taken, drafts, settings, "block"),))
 
 
 def test_drafts_are_judged_when_they_are_accepted_or_verified() -> None:
@@ -86,44 +125,75 @@ def test_drafts_are_judged_when_they_are_accepted_or_verified() -> None:
         step("mars", True, 1, 1, 0),
     ]
     assert list(drafting(lossless)) == [(3, 2), (1, 1)]
-    assert list(drafting([step("ar", False, 1, 1, 0)])) == []
+    ar = [step("ar", False, 1, 1, 0)]
+    assert list(drafting(ar)) == []
+    assert metrics([]) == metrics(ar) == {"speculative_decoding": None}
 
 
-LETTERS = "abä"
-
-
-def cut(pieces: list[str], stops: list[str]) -> tuple[str, bool]:
-    cutter = StopCutter(stops)
-    text = "".join(map(cutter.push, pieces))
-    return text + cutter.flush(), cutter.is_cut
-
-
-def slow_twin(text: str, stops: list[str]) -> tuple[str, bool]:
-    """Looks at every beginning of the text."""
-    for end in range(1, len(text) + 1):
-        ended = [stop for stop in stops if text[:end].endswith(stop)]
-        if ended:
-            return text[: end - max(map(len, ended))], True
-    return text, False
-
-
-@given(
-    st.lists(st.text(LETTERS, max_size=4), max_size=12),
-    st.lists(st.text(LETTERS, min_size=1, max_size=5), max_size=20),
-)
-def test_pieces_make_no_difference(pieces: list[str], stops: list[str]) -> None:
-    assert cut(pieces, stops) == slow_twin("".join(pieces), stops)
-
-
-def test_what_may_begin_a_stop_is_held_back_until_it_is_clear() -> None:
-    cutter = StopCutter(["<end>", "\n\n"])
-    assert [cutter.push(piece) for piece in ("a<", "en", "c<e", "\n", "b\n")] == [
-        *("a", "", "<enc", "<e", "\nb"),
+def test_figures_of_verified_drafts_of_changing_length() -> None:
+    """Three drafts were judged of which two were right, then one, then one that was wrong."""
+    events = [
+        step("mars", True, 4, 1, 3),
+        step("mars", True, 6, 3, 1, pending=4),
+        step("mars", True, 3, 2, 1, pending=2),
+        step("mars", True, 1, 1, 0, pending=2),
     ]
-    assert cutter.push("\nmore") == ""
-    assert cutter.is_cut
-    assert cutter.push("ever") == cutter.flush() == ""
+    found = speculative_decoding(events)
+    assert found is not None
+    assert found["mean_acceptance_length"] == 1 + 3 / 3
+    assert found["draft_acceptance_rate"] == 3 / 5
+    assert found["acceptance_histogram"] == [1, 1, 1, 0]
+    assert found["per_position_acceptance_rates"] == [2 / 3, 1 / 3, 0]
+    first = speculative_decoding(events[:1])  # nothing is judged yet
+    assert first is not None
+    assert (first["num_spec_steps"], first["acceptance_histogram"]) == (0, [0])
+    assert (first["mean_acceptance_length"], first["draft_acceptance_rate"]) == (1.0, 0.0)
 
 
-def test_without_stops_nothing_is_held_back() -> None:
-    assert StopCutter([]).push("anything") == "anything"
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=20))
+def test_the_counts_agree_with_each_other(forwards: list[tuple[int, int]]) -> None:
+    """aiperf drops figures that do not."""
+    events = [step("mars", False, n, min(n, taken), 0) for n, taken in forwards]
+    found = speculative_decoding(events)
+    assert found is not None
+    histogram = found["acceptance_histogram"]
+    assert len(histogram) == found["num_spec_tokens"] + 1
+    assert sum(histogram) == found["num_spec_steps"] == len(found["per_step_drafted"])
+    weighted = sum(number * count for number, count in enumerate(histogram))
+    assert weighted == found["num_accepted_draft_tokens"] == sum(found["per_step_accepted"])
+    assert sum(found["per_step_drafted"]) == found["num_draft_tokens"]
+    rates = found["per_position_acceptance_rates"]
+    assert len(rates) == found["num_spec_tokens"]
+    assert sum(rates) * found["num_spec_steps"] == pytest.approx(weighted)
+
+
+# Tokens that are no valid text.
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"Hello", "Hello"),
+        ("é".encode(), "é"),
+        (b"\xe2\x80", r"bytes:\xe2\x80"),
+        (b" \xf0\x9f", r"bytes: \xf0\x9f"),
+        (b"\\xe2", r"\xe2"),
+        (b"\\\xe2", r"bytes:\x5c\xe2"),
+        (b"a\n\xff", r"bytes:a\x0a\xff"),
+    ],
+)
+def test_bytes_are_escaped_as_openai_escapes_them(raw: bytes, text: str) -> None:
+    assert spelled(raw) == text
+
+
+def test_every_byte_and_pair_of_bytes_is_spelled_its_own_way() -> None:
+    raws = [bytes([first, *rest]) for first in range(256) for rest in [(), *zip(range(256))]]
+    assert len(set(map(spelled, raws))) == len(raws)
+
+
+def test_the_tokens_of_the_chat_model_are_spelled_their_own_ways(smollm2_file: Path) -> None:
+    from mars_runtime.model.load import load_checkpoint
+
+    tokenizer = load_checkpoint("mars-smollm2").tokenizer
+    found = [spelled(tokenizer.token_bytes(token)) for token in range(tokenizer.size)]
+    assert len(set(found)) == len(found)

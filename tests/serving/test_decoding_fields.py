@@ -7,13 +7,10 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
-import openai
 import pytest
 from helpers import ScriptedModel
-from scripted_server import NAME, Place, serving
+from scripted_server import ASK, Place, chat, complete, respond, said, serving
 
-from mars_runtime.events import Event, Step
-from mars_runtime.settings import SETTINGS
 from tests.engine.test_company import ModelBackend
 from tests.scripted_text import write_tokenizer
 
@@ -55,35 +52,25 @@ def ask(
     place: Place, path: str, limit: int = 40, *, is_stream: bool = False, **own: Any
 ) -> tuple[str, int, str]:
     """Return the text, the number of tokens and why the answer ended."""
-    client = place.client
+    options = {"stream": True, "stream_options": {"include_usage": True}} if is_stream else {}
     if path == "responses":
-        asked: dict[str, Any] = {"model": NAME, "input": "Go", "max_output_tokens": limit}
-        found: Any = client.responses.create(**asked, stream=is_stream, extra_body=own)
+        found: Any = respond(place, max_output_tokens=limit, stream=is_stream, extra_body=own)
         response = list(found)[-1].response if is_stream else found
         reason = "stop" if response.status == "completed" else "length"
         return response.output_text, response.usage.output_tokens, reason
-    asked = {"model": NAME, "max_tokens": limit, "extra_body": own}
-    if is_stream:
-        asked |= {"stream": True, "stream_options": {"include_usage": True}}
-    if path == "completions":
-        found = client.completions.create(prompt="Go!", **asked)
-    else:
-        found = client.chat.completions.create(
-            messages=[{"role": "user", "content": "Go"}], **asked
-        )
-    chunks = list(found) if is_stream else [found]
-    choices = [choice for chunk in chunks for choice in chunk.choices]
-    shown = [getattr(each, "delta", None) or getattr(each, "message", None) for each in choices]
-    texts = [
-        (said.content if said is not None else choice.text) or ""
-        for said, choice in zip(shown, choices, strict=True)
-    ]
-    return "".join(texts), chunks[-1].usage.completion_tokens, choices[-1].finish_reason
+    create, asked = (complete, "Go!") if path == "completions" else (chat, ASK)
+    answer = said(create(place, asked, max_tokens=limit, extra_body=own, **options))
+    return answer.texts[0], answer.last.usage.completion_tokens, answer.reasons[0]
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("is_stream", [False, True])
-@pytest.mark.parametrize("way", WAYS)
+every_way = pytest.mark.parametrize("way", WAYS)
+every_path = pytest.mark.parametrize("path", PATHS)
+whole_and_streamed = pytest.mark.parametrize("is_stream", [False, True])
+
+
+@every_path
+@whole_and_streamed
+@every_way
 def test_eos_comes_only_behind_the_minimum(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]
 ) -> None:
@@ -97,9 +84,9 @@ def test_eos_comes_only_behind_the_minimum(
     assert ask(place, path, min_tokens=100, **way)[1:] == (40, "length")
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("is_stream", [False, True])
-@pytest.mark.parametrize("way", WAYS)
+@every_path
+@whole_and_streamed
+@every_way
 def test_an_ignored_eos_counts_and_has_no_text(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]
 ) -> None:
@@ -108,8 +95,8 @@ def test_an_ignored_eos_counts_and_has_no_text(
     assert set(text) <= set(string.ascii_lowercase)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("way", WAYS)
+@every_path
+@every_way
 def test_filters_keep_the_best_tokens(place: Place, path: str, way: dict[str, Any]) -> None:
     best = ask(place, path, ignore_eos=True, **way)
     found = {
@@ -133,9 +120,9 @@ def test_filters_keep_the_best_tokens(place: Place, path: str, way: dict[str, An
     assert ask(place, path, ignore_eos=True, top_k=2, min_p=0.2, **way) == best  # temperature 0
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("is_stream", [False, True])
-@pytest.mark.parametrize("way", WAYS)
+@every_path
+@whole_and_streamed
+@every_way
 def test_stops_count_behind_the_minimum(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]
 ) -> None:
@@ -146,31 +133,3 @@ def test_stops_count_behind_the_minimum(
     for stop in ({"stop": [first, later]}, {"stop_token_ids": [ord(first), ord(later)]}):
         found = ask(place, path, is_stream=is_stream, **own, **stop)
         assert (found[0], found[2]) == (text[:20], "stop")
-
-
-def test_they_reach_a_run_of_its_own(place: Place) -> None:
-    seen: list[Event] = []
-    place.model.engine.observe(lambda run, event: seen.append(event))
-    own = {"top_k": 7, "min_p": 0.25, "min_tokens": 2, "ignore_eos": True, "method": "ar"}
-    lane = {"prompt_ids": [104], "max_new_tokens": 1, **own}
-    assert place.http.post("/v1/runs", json={"model": NAME, "lanes": [lane]}).status_code == 200
-    (step,) = (event for event in seen if isinstance(event, Step))
-    assert {name: getattr(step.rows[0].settings, name) for name in own} == own
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("top_k", (-2, 2**31, 1.5, "4", True)),
-        ("min_p", (-0.1, 1.5, "0", True)),
-        ("min_tokens", (-1, 4097, 1.5, "4", False)),
-        ("ignore_eos", (0, 1, "true", [])),
-    ],
-)
-@pytest.mark.parametrize("path", PATHS)
-def test_a_wrong_value_is_refused(place: Place, path: str, name: str, values: tuple[Any]) -> None:
-    for value in values:
-        with pytest.raises(openai.BadRequestError) as error:
-            ask(place, path, method="ar", **{name: value})
-        assert error.value.param == name
-        assert SETTINGS[name].refusal in str(error.value)

@@ -1,12 +1,11 @@
-"""Health: red before a checkpoint answers, when its worker is dead, and when it hangs. The bundled
-checkpoint behind the endpoint: over the wire comes what its engine writes.
+"""Requests when clients leave, the line is full, the model is loading, or the worker dies or hangs;
+and the bundled checkpoint behind the endpoint, compared with its engine.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,20 +16,83 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from scripted_server import Oracle, Place, eventually, serving
-from test_openai import chat
+from scripted_server import Oracle, Place, chat, eventually, respond, said, serving
 
+from mars_runtime import folds
 from mars_runtime.__main__ import main
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.serving.addresses import ORIGINS
-from mars_runtime.serving.server import bound
+from mars_runtime.serving.answer import SHUTTING_DOWN
 from mars_runtime.settings import DecodeSettings
+
+whole_and_streamed = pytest.mark.parametrize("is_stream", [False, True])
+
+
+@pytest.mark.parametrize("ask", [chat, respond])
+def test_clients_that_leave_free_their_rows(slow: Place, ask: Any) -> None:
+    """Those that run, that wait, and that give up on a whole answer."""
+    streams = [ask(slow, stream=True) for _ in range(3)]
+    assert eventually(lambda: slow.num_open == 3)
+    streams[2].close()  # which waits
+    assert eventually(lambda: slow.num_open == 2, 1.0)
+    for stream in streams:
+        stream.close()
+    assert slow.is_idle(1.0)
+    with pytest.raises(openai.APITimeoutError):
+        ask(slow, timeout=0.3)
+    assert slow.is_idle(1.0)
+
+
+def test_overload_is_reported_and_passes(slow: Place) -> None:
+    """The last place in line is for another address."""
+    streams = [chat(slow, stream=True) for _ in range(4)]
+    for is_stream in (True, False):
+        with pytest.raises(openai.RateLimitError, match=r"4 runs are ahead") as refused:
+            chat(slow, stream=is_stream)
+        assert int(refused.value.response.headers["retry-after"]) >= 1
+    for stream in streams:
+        stream.close()
+    assert slow.is_idle()
+    assert chat(slow, max_tokens=2).usage.completion_tokens == 2
+
+
+def assert_unavailable(place: Place, sentence: str) -> None:
+    answer = place.http.get("/health")
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) > 0
+    with pytest.raises(openai.InternalServerError, match=sentence) as refused:
+        chat(place)
+    assert refused.value.status_code == 503
+    assert "retry-after" in refused.value.response.headers
+
+
+def test_nothing_is_answered_while_loading(tmp_path: Path) -> None:
+    held = threading.Event()
+    with serving(tmp_path, Oracle(), held=held) as place:
+        assert_unavailable(place, "loading")
+        held.set()
+        assert place.models.wait(60) == ""
+        assert place.http.get("/health").status_code == 200
+        assert said(chat(place)).texts == [place.text_for()]
+
+
+def test_an_end_of_the_server_is_a_sentence(slow: Place) -> None:
+    chats, responses = iter(chat(slow, stream=True)), iter(respond(slow, stream=True))
+    next(chats), next(responses)
+    slow.models.close()
+    with pytest.raises(openai.APIError, match="shutting down"):
+        list(chats)
+    last = list(responses)[-1]
+    assert (last.type, last.response.status) == ("response.failed", "failed")
+    error = last.response.error
+    assert (error.code, error.message) == ("server_error", SHUTTING_DOWN)
+    assert_unavailable(slow, "")
 
 
 class Mortal(Oracle):
-    """Its forwards end the worker where it ``is_ill``, or hang until ``gate`` is set."""
+    """Its forwards end the worker if it ``is_ill``, or hang until ``gate`` is set."""
 
     is_ill = False
     gate: threading.Event | None = None
@@ -43,44 +105,19 @@ class Mortal(Oracle):
         yield from super().decode(request, settings)
 
 
-def assert_red(place: Place) -> None:
-    assert eventually(lambda: place.http.get("/health").status_code == 503)
-    answer = place.http.get("/health")
-    assert "stopped unexpectedly" in answer.json()["error"]["message"]
-    assert int(answer.headers["retry-after"]) > 0
-    with pytest.raises(openai.InternalServerError, match="stopped unexpectedly") as refused:
-        chat(place)
-    assert refused.value.status_code == 503
-
-
-@pytest.mark.parametrize("is_stream", [False, True])
-def test_a_dead_worker(tmp_path: Path, is_stream: bool) -> None:
-    backend = Mortal()
-    with serving(tmp_path, backend) as place:
+@whole_and_streamed
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_worker_that_dies_or_hangs(tmp_path: Path, hangs: bool, is_stream: bool) -> None:
+    backend, gate = Mortal(), threading.Event()
+    with serving(tmp_path, backend, max_turn_seconds=0.3 if hangs else 60.0) as place:
         assert place.http.get("/health").status_code == 200
-        backend.is_ill = True
+        backend.is_ill, backend.gate = not hangs, gate if hangs else None
         with pytest.raises(openai.APIError, match="stopped unexpectedly"):
-            list(chat(place, stream=is_stream))
-        assert_red(place)
-
-
-def test_a_small_answer_does_not_wait_to_be_sent() -> None:
-    with (
-        bound("127.0.0.1", 0) as listener,
-        socket.create_connection(listener.getsockname()),
-        listener.accept()[0] as accepted,
-    ):
-        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-def test_a_worker_that_hangs(tmp_path: Path) -> None:
-    backend = Mortal()
-    backend.gate = threading.Event()
-    with serving(tmp_path, backend, max_turn_seconds=0.3) as place:
-        with pytest.raises(openai.APIError, match="stopped unexpectedly"):
-            chat(place)
-        assert_red(place)
-        backend.gate.set()
+            said(chat(place, stream=is_stream))
+        assert eventually(lambda: place.http.get("/health").status_code == 503)
+        assert "stopped unexpectedly" in place.http.get("/health").json()["error"]["message"]
+        assert_unavailable(place, "stopped unexpectedly")
+        gate.set()
 
 
 @pytest.mark.parametrize(
@@ -96,12 +133,18 @@ def test_mistakes_are_one_sentence(
     given: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--port", "0", *given]) == code
-    (told,) = capsys.readouterr().err.splitlines()
-    assert sentence in told
+    (line,) = capsys.readouterr().err.splitlines()
+    assert sentence in line
 
+
+# The bundled checkpoint.
 
 NAME = "mars-tiny"
-QUESTION = "Sort these numbers: 7, 3, 5"
+ASKED: dict[str, Any] = {
+    "model": NAME,
+    "messages": [{"role": "user", "content": "Sort these numbers: 7, 3, 5"}],
+    "max_tokens": 30,
+}
 
 
 @pytest.fixture(scope="module")
@@ -116,83 +159,61 @@ def server() -> Iterator[tuple[subprocess.Popen[str], str]]:
     process.wait()
 
 
-def test_the_command_reads_the_allowed_origins(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], str]) -> None:
+    client = openai.OpenAI(base_url=server[1], api_key="none", max_retries=0)
     headers = {"origin": "https://app.example", "access-control-request-method": "POST"}
     answer = httpx.options(f"{server[1]}/chat/completions", headers=headers)
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
-
-
-def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], str]) -> None:
-    client = openai.OpenAI(base_url=server[1], api_key="none", max_retries=0)
     checkpoint = load_checkpoint(NAME)
-    kinds = [
-        {"method": "ar"},
-        {"method": "mars", "lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"},
-    ]
+    tokenizer, prompt = checkpoint.tokenizer, ASKED["messages"][0]["content"]
+    unverified = {"lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"}
     with Engine(checkpoint) as engine:
-        for own in kinds:
-            settings = DecodeSettings(max_new_tokens=30, **own)  # type: ignore[arg-type]
-            run = engine.submit(Request(checkpoint.tokenizer.encode_prompt(QUESTION), settings))
+        for own in ({"method": "ar"}, unverified):
+            settings = DecodeSettings(max_new_tokens=30, **own)
+            run = engine.submit(Request(tokenizer.encode_prompt(prompt), settings))
             assert run.wait(120)
-            tokens = [
-                t for e in run.events_since(0) if hasattr(e, "rows") for t in e.rows[0].accepted
-            ]
-            text = checkpoint.tokenizer.decode(
-                token for token in tokens if token not in checkpoint.tokenizer.eos_ids
-            )
-            for is_stream in (False, True):
-                assert asked(client, is_stream, own) == text
-            if own["method"] == "ar":  # lossless writes the same
-                assert asked(client, True, {}) == text
+            tokens = folds.accepted_tokens(run.events_since(0))
+            text = tokenizer.decode(token for token in tokens if token not in tokenizer.eos_ids)
+            ways = (own, {}) if own is not unverified else (own,)  # lossless writes AR's text
+            for body in ways:
+                for is_stream in (False, True):
+                    found = client.chat.completions.create(
+                        **ASKED, extra_body=body, stream=is_stream
+                    )
+                    assert said(found).texts == [text]
 
 
 @pytest.mark.parametrize("own", [{}, {"method": "ar"}])
 def test_logprobs_of_a_stream_are_those_of_a_whole_answer(
     server: tuple[subprocess.Popen[str], str], own: dict[str, object]
 ) -> None:
-    """The same tokens and runners-up; numbers but for rounding, which differs with the width of a
-    forward, and not at all where every forward is of one token."""
+    """The same tokens and runners-up; the numbers differ by rounding with the width of a forward,
+    and not at all where every forward is of one token."""
     client = openai.OpenAI(base_url=server[1], api_key="none", max_retries=0)
-    ask: dict[str, object] = {"messages": [{"role": "user", "content": QUESTION}], "model": NAME}
-    ask |= {"logprobs": True, "top_logprobs": 3, "max_tokens": 30, "extra_body": own}
-    whole = client.chat.completions.create(**ask).choices[0].logprobs.content  # type: ignore[call-overload]
+
+    def read(is_stream: bool) -> tuple[list[Any], list[float]]:
+        more = {"logprobs": True, "top_logprobs": 3, "extra_body": own, "stream": is_stream}
+        found = said(client.chat.completions.create(**ASKED, **more)).logprobs
+        tops = [(each.token, [one.token for one in each.top_logprobs]) for each in found]
+        return tops, [one.logprob for each in found for one in each.top_logprobs]
+
+    tops, numbers = read(False)
     for _ in range(3):
-        chunks = client.chat.completions.create(**ask, stream=True)  # type: ignore[call-overload]
-        pieces = [chunk.choices[0].logprobs for chunk in chunks if chunk.choices]
-        told = [each for piece in pieces if piece for each in piece.content]
-        assert [tops(each) for each in told] == [tops(each) for each in whole]
-        numbers = [one.logprob for each in told for one in each.top_logprobs]
-        wanted = [one.logprob for each in whole for one in each.top_logprobs]
-        assert numbers == (wanted if own else pytest.approx(wanted, abs=1e-4))
+        assert read(True) == (tops, numbers if own else pytest.approx(numbers, abs=1e-4))
 
 
-def tops(each: Any) -> tuple[str, list[str]]:
-    return each.token, [one.token for one in each.top_logprobs]
-
-
-def test_told_to_end_it_ends_streams_with_a_sentence(
+def test_a_signal_ends_streams_with_a_sentence(
     server: tuple[subprocess.Popen[str], str],
 ) -> None:
     process, address = server
     tale = [{"role": "user", "content": "Tell me a long tale of a cat."}]
     body = {"model": NAME, "messages": tale, "stream": True, "max_tokens": 400, "method": "ar"}
-    body |= {"temperature": 2.0, "seed": 10}  # or the tale ends before it is told to
+    body |= {"temperature": 2.0, "seed": 10}  # or the tale ends before the signal
     with httpx.stream("POST", f"{address}/chat/completions", json=body, timeout=60) as stream:
         lines = stream.iter_lines()
         next(lines)
         process.send_signal(signal.SIGTERM)
-        told = [line for line in lines if line]
-    assert "shutting down" in told[-2]
-    assert told[-1] == "data: [DONE]"
-    assert process.wait(30) == -signal.SIGTERM  # uvicorn ends by what ended it
-
-
-def asked(client: openai.OpenAI, is_stream: bool, own: dict[str, object]) -> str:
-    """The text."""
-    messages = [{"role": "user", "content": QUESTION}]
-    create = client.chat.completions.create
-    if not is_stream:
-        whole = create(model=NAME, messages=messages, max_tokens=30, extra_body=own)  # type: ignore[call-overload]
-        return str(whole.choices[0].message.content)
-    chunks = create(model=NAME, messages=messages, max_tokens=30, stream=True, extra_body=own)  # type: ignore[call-overload]
-    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        found = [line for line in lines if line]
+    assert "shutting down" in found[-2]
+    assert found[-1] == "data: [DONE]"
+    assert process.wait(30) == -signal.SIGTERM  # uvicorn ends by the signal that ended it

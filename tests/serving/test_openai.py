@@ -1,311 +1,415 @@
-"""OpenAI's own client against the endpoint: what it sends works, what it reads is there."""
+"""OpenAI's own client against the endpoint: chats and text completions, whole and streamed."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai.types.responses import ResponseCreatedEvent
-from scripted_server import NAME, Oracle, Place, eventually, serving
+from scripted_server import (
+    ASK,
+    NAME,
+    QUESTION,
+    Oracle,
+    Place,
+    chat,
+    complete,
+    eventually,
+    respond,
+    said,
+    serving,
+)
 
-from mars_runtime.engine import Request
-from mars_runtime.serving.limits import NOBODY, Proxies, address_of
-from mars_runtime.serving.server import KEY, PROXIES, PlanError, api_key, num_proxies
-from mars_runtime.settings import RECOMMENDED
+from mars_runtime.events import Event, Step
+from mars_runtime.serving.answer import LOWERED
+from mars_runtime.serving.requests import Caps
 
-ASK: list[dict[str, str]] = [{"role": "user", "content": "What is it?"}]
-
-
-def chat(place: Place, messages: Any = ASK, **more: Any) -> Any:
-    return place.client.chat.completions.create(model=NAME, messages=messages, **more)
-
-
-def streamed(place: Place, messages: Any = ASK, **more: Any) -> tuple[str, list[Any]]:
-    """The text, and all chunks."""
-    chunks = list(chat(place, messages, stream=True, **more))
-    shown = (chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    return "".join(shown), chunks
+AR = {"method": "ar"}
+BOLD = {"tau": 0.0, "lossless": False, "block_size": 7}
+TAKEN = {**BOLD, "block_size": 4}  # the scripted model accepts every draft
+USAGE = {"stream_options": {"include_usage": True}}
+whole_and_streamed = pytest.mark.parametrize("is_stream", [False, True])
 
 
-def test_models_are_listed(place: Place) -> None:
-    assert [model.id for model in place.client.models.list()] == [NAME]
+def options_of(is_stream: bool) -> dict[str, Any]:
+    return {"stream": True, **USAGE} if is_stream else {}
+
+
+# One answer.
 
 
 def test_a_whole_answer(place: Place) -> None:
-    answer = chat(place)
+    listed = next(iter(place.client.models.list()))
+    assert (listed.id, place.client.models.retrieve(NAME)) == (NAME, listed)
+    with pytest.raises(openai.NotFoundError, match="choose among scripted"):
+        place.client.models.retrieve("a/b")
+    answer, text = chat(place), place.text_for()
     (choice,) = answer.choices
-    text = place.text_for("What is it?")
-    assert choice.message.content == text
-    assert choice.message.role == "assistant"
+    assert (choice.message.content, choice.message.role) == (text, "assistant")
     assert choice.finish_reason == "stop"
-    assert answer.usage.completion_tokens == len(text.encode()) + 1  # the end of the turn
-    ids = place.model.tokenizer.encode_prompt("What is it?")
-    assert answer.usage.prompt_tokens == len(ids)
-    assert answer.usage.total_tokens == len(ids) + len(text.encode()) + 1
+    num_prompt, num_written = len(place.ids()), len(text.encode()) + 1  # the end of the turn
+    used = answer.usage
+    assert (used.prompt_tokens, used.completion_tokens) == (num_prompt, num_written)
+    assert used.total_tokens == num_prompt + num_written
     assert answer.mars["forwards"] >= 1
     assert answer.mars["ended"] == "eos"
     assert answer.mars["tokens_per_forward"] > 1
 
 
-@pytest.mark.parametrize("tau", [0.0, 1.0])
-def test_a_stream_says_the_same(place: Place, tau: float) -> None:
-    own = {"extra_body": {"tau": tau, "lossless": False, "block_size": 5}}
-    text, chunks = streamed(place, stream_options={"include_usage": True}, **own)
-    whole = chat(place, **own)
-    assert text == whole.choices[0].message.content
-    assert chunks[0].choices[0].delta.role == "assistant"
-    assert [chunk.choices[0].finish_reason for chunk in chunks[:-1]][-2:] == [None, "stop"]
-    last = chunks[-1]
-    assert last.choices == []
-    assert last.usage == whole.usage
-    assert last.mars["forwards"] == whole.mars["forwards"]
-    assert all(chunk.usage is None for chunk in chunks[:-1])
+@pytest.mark.parametrize("own", [AR, BOLD, {**BOLD, "tau": 1.0}])
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("has_usage", [False, True])
+def test_a_stream_brings_the_same(place: Place, own: Any, n: int, has_usage: bool) -> None:
+    options = USAGE if has_usage else {}
+    found = said(chat(place, n=n, seed=1, stream=True, extra_body=own, **options))
+    whole, chunks = chat(place, n=n, seed=1, extra_body=own), found.chunks
+    assert found.texts == [choice.message.content for choice in whole.choices]
+    assert found.texts == [place.text_for()] * n
+    assert found.reasons == ["stop"] * n
+    choices = [choice for chunk in chunks for choice in chunk.choices]
+    assert [choice.index for choice in choices if choice.delta.role] == list(range(n))
+    assert not any("\ufffd" in (choice.delta.content or "") for choice in choices)
     assert len({chunk.id for chunk in chunks}) == 1
-
-
-def test_no_character_is_torn(place: Place) -> None:
-    _, chunks = streamed(place, extra_body={"method": "ar"})
-    shown = [chunk.choices[0].delta.content or "" for chunk in chunks]
-    assert "�" not in "".join(shown)
-    assert any("👩" in piece for piece in shown)
-
-
-@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-def test_length_ends_it(place: Place, name: str) -> None:
-    answer = chat(place, **{name: 5})
-    assert answer.choices[0].finish_reason == "length"
-    assert answer.choices[0].message.content == place.text_for("What is it?")[:5]
-    assert answer.usage.completion_tokens == 5
-
-
-@pytest.mark.parametrize("is_stream", [False, True])
-@pytest.mark.parametrize("own", [{"method": "ar"}, {"tau": 0.0, "block_size": 7}])
-def test_stop_strings_cut_alike_however_the_tokens_come(
-    place: Place, own: dict[str, object], is_stream: bool
-) -> None:
-    whole = place.text_for("What is it?")
-    stop = ["never", "☃ 👩", " and so"]
-    if is_stream:
-        text, chunks = streamed(
-            place, stop=stop, extra_body=own, stream_options={"include_usage": True}
-        )
-        used, reason = chunks[-1].usage, chunks[-2].choices[0].finish_reason
+    assert [chunk.usage for chunk in chunks if chunk.usage] == [whole.usage] * has_usage
+    assert bool(found.last.choices) == (not has_usage)
+    if n == 1:
+        assert found.last.mars["forwards"] == whole.mars["forwards"]
+        assert found.last.metrics == whole.metrics
+        assert not any(hasattr(chunk, "metrics") for chunk in chunks[:-1])
     else:
-        answer = chat(place, stop=stop, extra_body=own)
-        text, used = answer.choices[0].message.content, answer.usage
-        reason = answer.choices[0].finish_reason
-    assert text == whole[: whole.index("☃ 👩")]
-    assert reason == "stop"
-    assert used.completion_tokens == len(f"{text}☃ 👩".encode())
-    assert eventually(lambda: place.num_open == 0)
+        ended = [choice.mars["seed"] for choice in choices if choice.finish_reason]
+        assert sorted(ended) == list(range(1, n + 1))
 
 
-def test_a_stop_string_cancels_the_run(place: Place) -> None:
-    before = place.backend.num_forwards
-    chat(place, stop=":", extra_body={"method": "ar"}, max_tokens=60)
-    assert eventually(lambda: place.num_open == 0)
-    assert place.backend.num_forwards - before < 60
+STOPS = [
+    (["never", "☃ 👩", " and so"], [], "☃ 👩", "☃ 👩"),
+    ([*(f"never {number}" for number in range(60)), " and so"], [], " and so", " and so"),
+    ([], [5, "☃".encode()[0]], "☃", " "),
+    ([" and more"], [ord("s")], "so on", "s"),  # text that might have begun a stop string is sent
+]
 
 
-def test_logprobs_are_those_of_the_events(place: Place) -> None:
-    answer = chat(place, logprobs=True, top_logprobs=2)
-    told = answer.choices[0].logprobs.content
-    assert b"".join(bytes(one.bytes) for one in told).decode() == place.text_for("What is it?")
-    first = told[0]
+@whole_and_streamed
+@pytest.mark.parametrize("own", [AR, BOLD, {**BOLD, "block_size": 8}])
+@pytest.mark.parametrize(("strings", "tokens", "cut", "last"), STOPS)
+def test_stops_cut_alike_however_the_tokens_come(
+    place: Place, strings: Any, tokens: Any, cut: str, last: str, own: Any, is_stream: bool
+) -> None:
+    text, before = place.text_for(), place.backend.num_forwards
+    body = {**own, **({"stop_token_ids": tokens} if tokens else {})}
+    more: dict[str, Any] = {"stop": strings} if strings else {}
+    found = said(chat(place, logprobs=True, extra_body=body, **more, **options_of(is_stream)))
+    wanted = text[: text.index(cut)]
+    assert (found.texts, found.reasons) == ([wanted], ["stop"])
+    told = b"".join(bytes(token.bytes) for token in found.logprobs)
+    assert told.startswith(wanted.encode())
+    num_tokens, mars = found.last.usage.completion_tokens, found.last.mars
+    assert num_tokens == len((wanted + last).encode())
+    assert mars["tokens_per_forward"] == round(num_tokens / mars["forwards"], 3)
+    assert mars["accepted_tokens"] == num_tokens - mars["forwards"]  # each gives one of its own
+    assert place.is_idle()
+    assert place.backend.num_forwards - before < len(text.encode()), "the run is cancelled"
+
+
+def test_a_stop_token_ends_a_response_and_each_choice(place: Place) -> None:
+    own, text = {"extra_body": {"stop_token_ids": [ord(":")]}}, place.text_for()
+    response = respond(place, **own)
+    assert (response.output_text, response.status) == (text[: text.index(":")], "completed")
+    wanted = [place.text_after(each).partition(":")[0] for each in ("one", "one", "two", "two")]
+    assert said(complete(place, ["one", "two"], n=2, **own)).texts == wanted
+
+
+@whole_and_streamed
+def test_logprobs_are_those_of_the_events(place: Place, is_stream: bool) -> None:
+    found = said(chat(place, logprobs=True, top_logprobs=2, stream=is_stream)).logprobs
+    assert b"".join(bytes(one.bytes) for one in found).decode() == place.text_for()
+    first = found[0]
     assert first.logprob == pytest.approx(-0.5108, abs=1e-4)  # log 0.6
     assert [one.bytes for one in first.top_logprobs] == [first.bytes, [32]]
     assert first.top_logprobs[1].logprob == pytest.approx(-2.3026, abs=1e-4)  # log 0.1
-    _, chunks = streamed(place, logprobs=True, top_logprobs=2)
-    pieces = [chunk.choices[0].logprobs for chunk in chunks]
-    assert [one for piece in pieces if piece for one in piece.content] == told
 
 
-def test_completions_go_on_from_a_text(place: Place) -> None:
-    ids = place.model.tokenizer.encode("Once upon")
-    for prompt in ("Once upon", ids, ["Once upon"], [ids]):
-        answer = place.client.completions.create(model=NAME, prompt=prompt, logprobs=1)
-        assert answer.choices[0].text == place.backend.answer_to(ids)
-        assert answer.usage.prompt_tokens == len(ids)
-        assert len(answer.choices[0].logprobs.tokens) == len(answer.choices[0].text.encode())
-    chunks = place.client.completions.create(model=NAME, prompt="Once upon", stream=True)
-    assert "".join(chunk.choices[0].text for chunk in chunks) == place.backend.answer_to(ids)
+# Drafts, under vLLM's names.
+
+
+@whole_and_streamed
+@pytest.mark.parametrize("create", [chat, complete])
+def test_figures_of_drafts(place: Place, create: Any, is_stream: bool) -> None:
+    def figures(own: Any) -> Any:
+        asked = {"messages": ASK} if create is chat else {"prompt": "Once"}
+        more = {"max_tokens": 12, "extra_body": own, "stream": is_stream}
+        return said(create(place, **asked, **more)).last.metrics["speculative_decoding"]
+
+    assert figures(TAKEN) == {
+        "mean_acceptance_length": 3 + 1,
+        "draft_acceptance_rate": 1.0,
+        "acceptance_histogram": [0, 0, 0, 3],
+        "num_spec_steps": 3,
+        "num_accepted_draft_tokens": 9,
+        "num_draft_tokens": 9,
+        "num_spec_tokens": 3,
+        "per_position_acceptance_rates": [1.0, 1.0, 1.0],
+        "per_step_accepted": [3, 3, 3],
+        "per_step_drafted": [3, 3, 3],
+    }
+    refused = figures({**TAKEN, "tau": 1.0})
+    assert (refused["mean_acceptance_length"], refused["draft_acceptance_rate"]) == (1.0, 0.0)
+    assert refused["acceptance_histogram"] == [11, 0, 0, 0]  # the last forward can draft nothing
+    assert refused["per_position_acceptance_rates"] == [0.0, 0.0, 0.0]
+    assert figures(AR) is None
+
+
+# Several answers, and prompts in lists.
+
+
+def test_answers_to_one_prompt_have_seeds_that_rise(place: Place) -> None:
+    answer = chat(place, n=3, temperature=1, seed=7, max_tokens=6)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    found = said(answer)
+    assert (found.texts, found.reasons) == ([place.text_for()[:6]] * 3, ["length"] * 3)
+    assert [choice.mars["seed"] for choice in answer.choices] == [7, 8, 9]
+    assert not hasattr(answer, "mars")
+    assert answer.usage.prompt_tokens == len(place.ids())
+    assert (answer.usage.completion_tokens, answer.usage.total_tokens) == (
+        18,
+        len(place.ids()) + 18,
+    )
+
+
+def test_more_answers_than_the_engine_holds_wait_for_each_other(tmp_path: Path) -> None:
+    with serving(tmp_path, Oracle(forward_seconds=0.001), max_runs=2, max_waiting=2) as place:
+        found = said(complete(place, ["a", "b", "c"], n=5, max_tokens=5))
+        assert found.texts == [place.text_after(p)[:5] for p in "abc" for _ in range(5)]
+        assert place.is_idle()
+
+
+def test_an_address_has_no_more_runs_at_once_than_its_share(few: Place) -> None:
+    found: list[Any] = []
+    asking = threading.Thread(target=lambda: found.append(chat(few, n=5, max_tokens=8)))
+    asking.start()
+    most, num_refused = 0, 0
+    while asking.is_alive():
+        most = max(most, few.num_open)
+        if few.num_open == 2:
+            with pytest.raises(openai.RateLimitError):
+                chat(few, max_tokens=1)
+            num_refused += 1
+        asking.join(0.01)
+    assert len(found[0].choices) == 5
+    assert most == 2
+    assert num_refused
+    assert few.is_idle()
+    assert chat(few, n=2, max_tokens=1).usage.completion_tokens == 2  # the places are free again
+
+
+@whole_and_streamed
+def test_a_client_that_leaves_ends_all_answers(few: Place, is_stream: bool) -> None:
+    if is_stream:
+        stream = chat(few, n=6, stream=True)
+        next(iter(stream))
+        assert eventually(lambda: few.num_open == 2)
+        stream.close()
+    else:
+        with pytest.raises(openai.APITimeoutError):
+            chat(few, n=6, timeout=0.3)
+    assert few.is_idle(1.0)
+    before = few.backend.num_forwards
+    assert not eventually(lambda: few.backend.num_forwards > before, 0.2), "the rest do not begin"
+
+
+@whole_and_streamed
+@pytest.mark.parametrize("n", [1, 2])
+def test_prompts_of_a_list_are_answered_in_their_order(
+    place: Place, n: int, is_stream: bool
+) -> None:
+    ids = [place.model.tokenizer.encode(prompt) for prompt in ("Once", "Twice")]
+    answers = [place.text_after(prompt) for prompt in ("Once", "Twice") for _ in range(n)]
+    for prompts in (["Once", "Twice"], ids, ["Once", ids[1]]):
+        more = {"n": n, "best_of": n, "max_tokens": 80, **options_of(is_stream)}
+        found = said(complete(place, prompts, **more))
+        assert found.texts == answers
+        assert found.last.usage.prompt_tokens == len("OnceTwice")
+        num_written = sum(len(text.encode()) + 1 for text in answers)
+        assert found.last.usage.completion_tokens == num_written
+    for prompt in ("Once", ids[0], ["Once"], [ids[0]]):
+        whole = complete(place, prompt, logprobs=1)
+        assert whole.choices[0].text == answers[0]
+        assert len(whole.choices[0].logprobs.tokens) == len(answers[0].encode())
+
+
+@whole_and_streamed
+def test_an_echoed_prompt_comes_first_and_cuts_nothing(place: Place, is_stream: bool) -> None:
+    ids = place.model.tokenizer.encode("Twice ☃")
+    more = {"echo": True, "stop": "ce", "max_tokens": 5, **options_of(is_stream)}
+    found = said(complete(place, ["Once", ids], **more))
+    answers = {prompt: place.text_after(prompt)[:5] for prompt in ("Once", "Twice ☃")}
+    assert found.texts == [prompt + answer for prompt, answer in answers.items()]
+    assert found.last.usage.completion_tokens == 10
+    assert not any("ce" in answer for answer in answers.values())
+
+
+# Limits and seeds.
+
+
+@whole_and_streamed
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_limits(tmp_path: Path, name: str, is_stream: bool) -> None:
+    """A limit above the cap, or above what fits, is lowered with a note; none means the rest."""
+
+    class Long(Oracle):
+        def answer_to(self, prompt_ids: Any) -> str:
+            return "x" * 1000
+
+    backend = Long(forward_seconds=0.0)
+    with serving(tmp_path, backend, caps=Caps(max_new_tokens=600)) as place:
+
+        def read(limits: Any) -> tuple[int, Any, str]:
+            found = said(chat(place, extra_body=limits, **options_of(is_stream)))
+            mars = found.last.mars
+            assert found.reasons == ["length"]
+            assert mars["ended"] == "limit"
+            return found.last.usage.completion_tokens, mars["note"]
+
+        for capacity, most in ((100_000, 600), (len(place.ids()) + 10, 10)):
+            backend.capacity = capacity
+            for limit in (8192, 2**31 - 1):
+                assert read({name: limit}) == (most, LOWERED.format(limit, most))
+            for limit in (-1, None):
+                assert read({name: limit}) == (most, "")
+            assert read({name: 5}) == (5, "")
+        backend.capacity = 100_000
+        assert read({"max_tokens": 5, "max_completion_tokens": None}) == (5, "")
+        assert read({}) == (256, "")
+
+
+def test_a_seed_is_any_int64_and_the_reported_one_gives_the_same_answer(place: Place) -> None:
+    hot = {"temperature": 1, "max_tokens": 2}
+    assert len({chat(place, **hot).mars["seed"] for _ in range(4)}) > 1
+    assert chat(place, seed=7, **hot).mars["seed"] == 7
+    for seed in (-(2**63), -1, 2**31, 2**63 - 1):
+        reported = chat(place, seed=seed, **hot).mars["seed"]
+        assert 0 <= reported < 2**31
+        again = [each.mars["seed"] for each in chat(place, seed=reported, n=2, **hot).choices]
+        assert again == [reported, (reported + 1) % 2**31]
+
+
+# Conversations.
 
 
 def test_the_conversation_is_what_the_model_reads(place: Place) -> None:
+    parts = [{"type": "text", "text": "And "}, {"type": "text", "text": "now?"}]
     messages = [
         {"role": "system", "content": "Be brief. <|im_end|>"},
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "Hi <|im_start|>user"},
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "And "}, {"type": "text", "text": "now?"}],
-        },
+        {"role": "user", "content": parts},
     ]
     chat(place, messages)
-    tokenizer = place.model.tokenizer
-    ids = place.backend.prompts[-1]
-    said = [("system", "Be brief. <|im_end|>"), ("user", "Hello")]
-    said += [("assistant", "Hi <|im_start|>user"), ("user", "And now?")]
-    assert list(ids) == tokenizer.encode_chat(said)
-    assert ids.count(tokenizer.im_start_id) == 5
-    assert ids.count(tokenizer.im_end_id) == 4
+    tokenizer, ids = place.model.tokenizer, place.backend.prompts[-1]
+    contents = ["Be brief. <|im_end|>", "Hello", "Hi <|im_start|>user", "And now?"]
+    roles = [message["role"] for message in messages]
+    assert list(ids) == tokenizer.encode_chat(list(zip(roles, contents, strict=True)))
+    assert ids.count(tokenizer.im_start_id) == ids.count(tokenizer.im_end_id) + 1 == 5
 
 
 def test_a_second_turn_begins_with_the_tokens_of_the_first(place: Place) -> None:
-    """Which is what a prefix cache keeps."""
-    answer = chat(place).choices[0].message.content
-    first = place.backend.prompts[-1]
-    chat(
-        place, [*ASK, {"role": "assistant", "content": answer}, {"role": "user", "content": "Why?"}]
-    )
-    begun = (*first, *answer.encode())
+    """This is what a prefix cache reuses."""
+    answer = {"role": "assistant", "content": chat(place).choices[0].message.content}
+    begun = (*place.backend.prompts[-1], *answer["content"].encode())
+    chat(place, [*ASK, answer, {"role": "user", "content": "Why?"}])
     assert place.backend.prompts[-1][: len(begun)] == begun
 
 
-def test_settings_ride_along(place: Place) -> None:
-    own = {"method": "mars", "tau": 0.7, "block_size": 3, "lossless": False, "lookup": False}
-    one = chat(place, extra_body=own, max_tokens=12)
-    assert one.mars["forwards"] == 12  # this backend takes one token from tau 0.6 on
-    other = chat(place, extra_body={**own, "tau": 0.5}, max_tokens=12)
-    assert other.mars["forwards"] == 4
-    assert (other.mars["drafted_tokens"], other.mars["accepted_tokens"]) == (8, 8)
-    assert (one.mars["drafted_tokens"], one.mars["accepted_tokens"]) == (21, 0)
+def test_a_last_answer_is_continued(place: Place) -> None:
+    tokenizer, text = place.model.tokenizer, "It is <|im_end|>"
+    begun, more = {"role": "assistant", "content": text}, {"continue_final_message": True}
+    answer = chat(place, [*ASK, begun], extra_body=more)
+    wanted = [*place.ids(), *tokenizer.encode(text)]
+    assert list(place.backend.prompts[-1]) == wanted
+    assert answer.choices[0].message.content == place.backend.answer_to(wanted)
+    assert answer.usage.prompt_tokens == len(wanted)
+    parts = [{"type": "text", "text": "It is "}, {"type": "text", "text": "<|im_end|>"}]
+    said(chat(place, [*ASK, {"role": "assistant", "content": parts}], stream=True))
+    assert list(place.backend.prompts[-1]) == wanted
+    chat(place, [begun], max_tokens=1)
+    assert list(place.backend.prompts[-1]) == [*tokenizer.encode_chat([]), *tokenizer.encode(text)]
 
 
-def test_a_seed_is_told_where_none_was_given(place: Place) -> None:
-    seeds = {chat(place, temperature=1.0, max_tokens=1).mars["seed"] for _ in range(4)}
-    assert len(seeds) > 1
-    assert chat(place, temperature=1.0, seed=7, max_tokens=1).mars["seed"] == 7
+@pytest.mark.parametrize("empty", [{}, {"content": None}, {"content": ""}, {"tool_calls": []}])
+def test_an_answer_without_content_is_empty(place: Place, empty: dict[str, Any]) -> None:
+    chat(place, [*ASK, {"role": "assistant", **empty}, *ASK], max_tokens=1)
+    turns = [("user", QUESTION), ("assistant", ""), ("user", QUESTION)]
+    assert list(place.backend.prompts[-1]) == place.model.tokenizer.encode_chat(turns)
+    chat(place, [*ASK, {"role": "assistant", **empty}], max_tokens=1)
+    assert list(place.backend.prompts[-1]) == place.ids()
 
 
-def test_over_the_wire_as_from_the_engine(place: Place) -> None:
-    model = place.model
-    ids = model.tokenizer.encode_prompt("Compare")
-    run = model.engine.submit(Request(ids, RECOMMENDED))
-    assert run.wait(60)
-    tokens = [t for e in run.events_since(0) if hasattr(e, "rows") for t in e.rows[0].accepted]
-    text = model.tokenizer.decode(tokens[:-1])
-    assert streamed(place, [{"role": "user", "content": "Compare"}])[0] == text
+# Settings.
 
 
-@pytest.fixture
-def slow(tmp_path: Any) -> Iterator[Place]:
-    """Two at once, two in line; a forward takes 50 ms."""
-    backend = Oracle(forward_seconds=0.05)
-    with serving(tmp_path, backend, max_runs=2, max_waiting=3) as found:
-        yield found
+def test_settings_reach_the_decoder_on_every_route(place: Place) -> None:
+    seen: list[Event] = []
+    place.model.engine.observe(lambda run, event: seen.append(event))
+    own: dict[str, Any] = {
+        **{"tau": 0.7, "block_size": 3, "lossless": False, "lookup": False},
+        **{"top_k": 7, "min_p": 0.25, "min_tokens": 2, "ignore_eos": True},
+        **{"presence_penalty": 0.5, "frequency_penalty": -1},
+    }
+    asked = {"max_tokens": 1, "extra_body": {**own, "logit_bias": {"104": -5, "9": 2}}}
+    chat(place, **asked)
+    complete(place, "Once", **asked)
+    lane = {"prompt_ids": [104], "max_new_tokens": 1, **own, "logit_bias": [[9, 2], [104, -5.0]]}
+    assert place.http.post("/v1/runs", json={"model": NAME, "lanes": [lane]}).status_code == 200
+    steps = [event.rows[0].settings for event in seen if isinstance(event, Step)]
+    assert len(steps) == 3
+    for settings in steps:
+        assert {name: getattr(settings, name) for name in own} == own
+        assert settings.logit_bias == ((9, 2), (104, -5))
 
 
-def test_closing_the_stream_frees_the_row(slow: Place) -> None:
-    stream = chat(slow, stream=True)
-    next(iter(stream))
-    assert eventually(lambda: slow.num_open == 1)
-    stream.close()
-    assert eventually(lambda: slow.num_open == 0, 1.0)
+def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
+    own = {
+        "tool_choice": "auto", "guided_json": None, "top_k": -1, "min_p": 0.0, "min_tokens": 0,
+        "ignore_eos": False, "stop_token_ids": [], "length_penalty": 1.0, "typical_p": 1.0,
+        "skip_special_tokens": True, "use_beam_search": False, "mirostat": 0,
+    }  # fmt: skip
+    assert said(chat(place, extra_body=own)).texts == [place.text_for()]
 
 
-def test_leaving_the_line_frees_the_place(slow: Place) -> None:
-    streams = [chat(slow, stream=True) for _ in range(3)]
-    assert eventually(lambda: slow.num_open == 3)
-    streams[2].close()  # which waits
-    assert eventually(lambda: slow.num_open == 2, 1.0)
-    for stream in streams:
-        stream.close()
-
-
-def test_a_client_that_gives_up_on_a_whole_answer_frees_it(slow: Place) -> None:
-    with pytest.raises(openai.APITimeoutError):
-        chat(slow, timeout=0.3)
-    assert eventually(lambda: slow.num_open == 0, 1.0)
-
-
-def test_overload_is_told_and_passes(slow: Place) -> None:
-    """The last place in line is for another address."""
-    streams = [chat(slow, stream=True) for _ in range(4)]
-    for is_stream in (True, False):
-        with pytest.raises(openai.RateLimitError, match=r"4 runs are ahead") as refused:
-            chat(slow, stream=is_stream)
-        assert int(refused.value.response.headers["retry-after"]) >= 1
-    for stream in streams:
-        stream.close()
-    assert eventually(lambda: slow.num_open == 0)
-    assert chat(slow, max_tokens=2).usage.completion_tokens == 2
-
-
-def test_nothing_is_answered_while_loading(tmp_path: Any) -> None:
-    held = threading.Event()
-    with serving(tmp_path, Oracle(), held=held) as place:
-        with pytest.raises(openai.InternalServerError, match="loading") as refused:
-            chat(place)
-        assert refused.value.status_code == 503
-        assert "retry-after" in refused.value.response.headers
-        assert place.http.get("/health").status_code == 503
-        held.set()
-        assert place.models.wait(60) == ""
-        assert place.http.get("/health").status_code == 200
-        assert chat(place).choices[0].message.content == place.text_for("What is it?")
-
-
-def test_an_end_of_the_server_is_a_sentence(tmp_path: Any) -> None:
-    with serving(tmp_path, Oracle(forward_seconds=0.05)) as place:
-        stream = iter(chat(place, stream=True))
-        next(stream)
-        place.models.close()
-        with pytest.raises(openai.APIError, match="shutting down"):
-            list(stream)
-        assert place.http.get("/health").status_code == 503
-        with pytest.raises(openai.InternalServerError):
-            chat(place)
-
-
-def test_the_key_is_asked_for(tmp_path: Any) -> None:
-    with serving(tmp_path, Oracle(), key="ünlocked") as place:
-        for key in ("none", "ünlocke", "x" * 10_000):
-            with pytest.raises((openai.AuthenticationError, UnicodeEncodeError)):
-                place.client.with_options(api_key=key).models.list()
-        for scheme in ("Bearer", "bearer", "BEARER "):
-            headers = {"authorization": f"{scheme} ünlocked".encode()}
-            assert place.http.get("/v1/models", headers=headers).status_code == 200
-        assert place.http.get("/v1/models").status_code == 401
-        assert place.http.get("/health").status_code == 200
-
+# The table of docs/api.md: what each call of the client returns.
 
 ROWS = re.findall(
     r"^\| `(client\..+)` \| `(\w+(?:\[\w+\])?)` \|$",
     (Path(__file__).parents[2] / "docs/api.md").read_text("utf-8"),
     re.MULTILINE,
 )
-KEPT = {"model": NAME, "ask": {"model": NAME, "messages": ASK}}
+GIVEN = {"model": NAME, "ask": {"model": NAME, "messages": ASK}}
 
 
 def kind_of(value: Any) -> str:
-    """As the table calls it; an asynchronous one as its twin."""
+    """Return its name in the table; an asynchronous one has the name of its twin."""
     return type(value).__name__.replace("AsyncPage", "SyncPage").replace("Async", "")
 
 
 def of_stream(items: list[Any]) -> str:
-    """What a stream that gave these is called, whose text is whole."""
+    """Return the table's name of a stream that gave these items; its text must be whole."""
     if isinstance(items[0], ResponseCreatedEvent):
         assert items[-1].response.output_text
         return "Stream[ResponseStreamEvent]"
-    kind = type(items[0]).__name__
-    pieces = (item.choices[0] for item in items if item.choices)
-    is_chat = kind == "ChatCompletionChunk"
-    text = "".join((it.delta.content or "") if is_chat else it.text for it in pieces)
+    (text,) = said(items).texts
     assert text.rstrip(".").split()[-1] in text.split(":")[0]  # Oracle's mark, at either end
-    return f"Stream[{kind}]"
+    return f"Stream[{type(items[0]).__name__}]"
 
 
 def made(call: str, client: openai.OpenAI) -> str:
-    """What the call gives, used up, or the error that it raises."""
+    """Return the kind of what the call gives, read to its end, or of the error that it raises."""
     try:
-        value = eval(call, {"client": client, **KEPT})
+        value = eval(call, {"client": client, **GIVEN})
     except openai.APIStatusError as error:
         return type(error).__name__
     if isinstance(value, openai.Stream):
@@ -318,14 +422,13 @@ def made(call: str, client: openai.OpenAI) -> str:
 
 
 async def made_async(call: str, address: str) -> str:
-    """The same of the asynchronous client."""
+    """Return the same for the asynchronous client."""
     async with openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0) as client:
         try:
-            value = eval(call, {"client": client, **KEPT})
+            value = eval(call, {"client": client, **GIVEN})
             if hasattr(value, "__aenter__"):
                 async with value as stream:
-                    final = await stream.get_final_completion()
-                    assert final.choices[0].message.content
+                    assert (await stream.get_final_completion()).choices[0].message.content
                 return kind_of(stream)
             value = await value
         except openai.APIStatusError as error:
@@ -344,79 +447,3 @@ def test_the_table_has_all_that_is_claimed() -> None:
 def test_each_call_of_the_table_gives_what_it_says(place: Place, call: str, wanted: str) -> None:
     assert made(call, place.client) == wanted
     assert asyncio.run(made_async(call, f"{place.address}/v1")) == wanted
-
-
-def test_past_the_limit_no_key_is_compared(tmp_path: Any) -> None:
-    """Not even the right one, for that address, until the minute is over."""
-    with serving(tmp_path, Oracle(), key="a key of some length") as place:
-        wrong, right = ({"authorization": f"Bearer {k}"} for k in ("no", "a key of some length"))
-        assert place.http.get("/v1/models", headers=right).status_code == 200
-        codes = [place.http.get("/v1/models", headers=wrong).status_code for _ in range(12)]
-        assert codes == [401] * 10 + [429] * 2
-        refused = place.http.get("/v1/models", headers=right)
-        assert refused.status_code == 429
-        assert 0 < int(refused.headers["retry-after"]) <= 60
-
-
-def test_the_key_of_a_server_has_no_line_break_and_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(KEY, "a key of some length\n")
-    assert api_key() == "a key of some length"
-    monkeypatch.setenv(KEY, "short")
-    with pytest.raises(PlanError, match="MARS_API_KEY must have at least 16 characters, got 5"):
-        api_key()
-
-
-def test_a_model_is_told_of_loaded_or_not(place: Place) -> None:
-    listed = next(iter(place.client.models.list()))
-    assert place.client.models.retrieve(NAME) == listed
-    with pytest.raises(openai.NotFoundError, match="choose among scripted"):
-        place.client.models.retrieve("a/b")
-
-
-@pytest.mark.parametrize(
-    ("number", "headers", "wanted"),
-    [
-        (0, [b"1.1.1.1"], "127.0.0.1"),
-        (1, [], "127.0.0.1"),
-        (1, [b"6.6.6.6, 1.1.1.1"], "1.1.1.1"),
-        (1, [b"6.6.6.6", b"::1"], "::/64"),
-        (1, [b"1.1.1.1:4711"], "1.1.1.1"),
-        (1, [b"[2001:db8:1:2:3::4]:4711"], "2001:db8:1:2::/64"),
-        (1, [b"2001:db8:1:2:ffff::9"], "2001:db8:1:2::/64"),
-        (1, [b"::ffff:1.1.1.1"], "1.1.1.1"),
-        (2, [b"6.6.6.6, 1.1.1.1 ,2.2.2.2"], "1.1.1.1"),
-        (2, [b"1.1.1.1"], "127.0.0.1"),
-        (1, [b"1.1.1.1,"], "127.0.0.1"),
-    ],
-)
-def test_whose_a_request_is_behind_so_many_proxies(
-    number: int, headers: list[bytes], wanted: str
-) -> None:
-    seen: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.append(address_of(scope["client"]))
-
-    named = [(b"x-forwarded-for", value) for value in headers]
-    scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 5)}
-    asyncio.run(Proxies(app, number)(scope, None, None))  # type: ignore[arg-type]
-    assert seen == [wanted]
-    assert address_of(None) == NOBODY
-
-
-def test_no_header_makes_another_of_a_client_of_this_machine(slow: Place) -> None:
-    for n in range(3):
-        headers = {"x-forwarded-for": f"10.0.0.{n}"}
-        stream = iter(chat(slow, stream=True, extra_headers=headers))
-        next(stream)
-    owners = {job.owner for job in slow.model.engine._scheduler._jobs()}
-    assert owners == {"127.0.0.1"}
-
-
-def test_the_number_of_proxies_is_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, wanted in (("", 0), (" 2 ", 2)):
-        monkeypatch.setenv(PROXIES, text)
-        assert num_proxies() == wanted
-    monkeypatch.setenv(PROXIES, "-1")
-    with pytest.raises(PlanError, match="must be a whole number"):
-        num_proxies()

@@ -1,10 +1,11 @@
-"""What may be posted is described as it is checked: one model each, settings from their table."""
+"""What may be posted is described as it is validated, and a wrong field is named in a sentence."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,10 +28,6 @@ GOOD: dict[str, dict[str, Any]] = {
     RESPONSES: {"model": NAME, "input": "Once"},
     RUN: {"model": NAME, "lanes": [{"prompt_ids": [104]}]},
 }
-TURN = {"role": "user"}
-LIMIT_REFUSAL = "must be a whole number from 1 to 2147483647, or -1 for as many as fit."
-BIAS_REFUSAL = "The logit bias must map at most 300 token ids to numbers from -100 to 100."
-PROMPT_REFUSAL = "prompt must be a text, a list of token ids, or a list of either."
 
 
 @pytest.fixture(scope="module")
@@ -41,45 +38,46 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield found
 
 
-def test_the_document_is_valid_and_names_every_body(place: Place) -> None:
-    told = place.http.get("/openapi.json").json()
-    OpenAPI.model_validate(told)
+@pytest.fixture(scope="module")
+def document(place: Place) -> Any:
+    return place.http.get("/openapi.json").json()
+
+
+def test_the_document_is_valid_and_names_every_body(document: Any) -> None:
+    OpenAPI.model_validate(document)
     for path, body in BODIES.items():
-        (operation,) = told["paths"][path].values()
+        (operation,) = document["paths"][path].values()
         taken = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         assert taken.rpartition("/")[2] == body.__name__
-    text = json.dumps(told)
-    for name in re.findall(r"#/components/schemas/(\w+)", text):
-        assert name in told["components"]["schemas"]
+    for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(document)):
+        assert name in document["components"]["schemas"]
 
 
 @pytest.mark.parametrize(
     ("body", "names"),
     [
-        ("ChatBody", SERVED),
-        ("TextBody", SERVED),
-        ("ResponsesBody", SERVED),
+        *[(body, SERVED) for body in ("ChatBody", "TextBody", "ResponsesBody")],
         ("LaneBody", (*SERVED, "max_new_tokens")),
         ("SteerBody", STEERED),
     ],
 )
-def test_a_setting_is_described_as_its_table_has_it(place: Place, body: str, names: Any) -> None:
-    fields = place.http.get("/openapi.json").json()["components"]["schemas"][body]["properties"]
+def test_a_setting_is_described_as_its_table_has_it(document: Any, body: str, names: Any) -> None:
+    fields = document["components"]["schemas"][body]["properties"]
     assert set(fields) & set(SETTINGS) - {"max_new_tokens"} == set(names) - {"max_new_tokens"}
     for name in names:
-        line, told = SETTINGS[name], fields[name]
-        assert told["description"] == line.says
-        text = json.dumps(told)
+        line, found = SETTINGS[name], fields[name]
+        assert found["description"] == line.says
+        text = json.dumps(found)
         assert all(f'"{choice}"' in text for choice in line.choices)
         is_seed = name == "seed"  # int64, as OpenAI's
         low, high = (-(2**63), 2**63 - 1) if is_seed else (line.low, line.high)
         assert low is None or f'"minimum": {low}' in text
         assert high is None or f'"maximum": {high}' in text
         default = None if body == "SteerBody" else getattr(RECOMMENDED, name)
-        assert told["default"] == json.loads(json.dumps(default))
+        assert found["default"] == json.loads(json.dumps(default))
 
 
-def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
+def test_the_page_describes_every_field_and_loads_nothing(place: Place) -> None:
     answer = place.http.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert not re.search(r"https?:|<script|<link|<img|@import|url\(", answer.text)
@@ -89,204 +87,182 @@ def test_the_page_tells_every_field_and_loads_nothing(place: Place) -> None:
         assert f"POST {path}</code>" in answer.text
 
 
-@pytest.mark.parametrize(
-    ("path", "changes", "field", "sentence"),
-    [
-        (CHAT, {"model": None}, "model", "model must be a text."),
-        (CHAT, {"model": 7}, "model", "model must be a text."),
-        (CHAT, {"stream": 1}, "stream", "stream must be true or false."),
-        (CHAT, {"stream_options": []}, "stream_options", "stream_options must be an object."),
-        (
-            CHAT,
-            {"stream_options": {"include_usage": "yes"}},
-            "stream_options.include_usage",
-            "stream_options.include_usage must be true or false.",
-        ),
-        *[
-            (CHAT, {name: value}, name, f"{name} {LIMIT_REFUSAL}")
-            for name in ("max_tokens", "max_completion_tokens")
-            for value in (0, 2**31, 2.0, True, "9")
-        ],
-        (
-            CHAT,
-            {"logprobs": True, "top_logprobs": 4},
-            "top_logprobs",
-            "top_logprobs must be a whole number from 0 to 3.",
-        ),
-        (CHAT, {"top_logprobs": 1}, "top_logprobs", "top_logprobs needs logprobs to be true."),
-        (CHAT, {"messages": []}, "messages", "messages must be a list of 1 to 1000 values."),
-        (CHAT, {"messages": None}, "messages", "messages must be a list of 1 to 1000 values."),
-        (
-            CHAT,
-            {"messages": [7]},
-            "messages",
-            "messages must hold objects with role and content.",
-        ),
-        (
-            CHAT,
-            {"messages": [{**TURN, "role": "tool"}]},
-            "messages.0.role",
-            NO_TOOLS,
-        ),
-        (
-            CHAT,
-            {"messages": [{**TURN, "role": "function"}]},
-            "messages.0.role",
-            NO_TOOLS,
-        ),
-        (
-            CHAT,
-            {"messages": [{**TURN, "role": "robot"}]},
-            "messages.0.role",
-            "messages.0.role must be one of system, developer, user, assistant.",
-        ),
-        (
-            CHAT,
-            {"messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}, *HELLO]},
-            "messages.0.tool_calls",
-            NO_TOOLS,
-        ),
-        (
-            CHAT,
-            {"messages": [{"role": "assistant", "function_call": {"name": "f"}}, *HELLO]},
-            "messages.0.function_call",
-            NO_TOOLS,
-        ),
-        *[
-            (path, {name: [{"type": "function"}]}, name, NO_TOOLS)
-            for name in ("tools", "functions")
-            for path in (CHAT, TEXT)
-        ],
-        (CHAT, {"messages": [TURN]}, "messages.0.content", "messages.0.content must be a text."),
-        (
-            CHAT,
-            {"messages": [{**TURN, "content": [{"type": "image_url"}]}]},
-            "messages.0.content",
-            "messages.0.content must be a text, or parts of the type text.",
-        ),
-        (
-            CHAT,
-            {"messages": [{**HELLO[0], "tool_calls": [1]}]},
-            "messages.0.tool_calls",
-            NO_TOOLS,
-        ),
-        (
-            CHAT,
-            {"messages": [{"role": "system", "content": "x"}]},
-            "messages",
-            "messages must end with one of the role user or assistant.",
-        ),
-        (
-            CHAT,
-            {"continue_final_message": True},
-            "continue_final_message",
-            "continue_final_message must be false after a last message of the role user.",
-        ),
-        (
-            CHAT,
-            {
-                "messages": [{"role": "assistant", "content": "x"}],
-                "continue_final_message": False,
-            },
-            "continue_final_message",
-            "continue_final_message must be true after a last message of the role assistant.",
-        ),
-        (CHAT, {"stop": 7}, "stop", "stop must be a list of 1 to 64 values."),
-        (CHAT, {"stop": ["x"] * 65}, "stop", "stop must be a list of 1 to 64 values."),
-        (CHAT, {"stop": [""]}, "stop", "stop must be texts of 1 to 200 characters."),
-        (CHAT, {"stop": ["\ud800"]}, "stop", "Remove the characters that are no valid text."),
-        *[
-            (path, {"n": number}, "n", "n must be a whole number from 1 to 128.")
-            for number in (0, 129, True, "2", 1.5)
-            for path in (CHAT, TEXT)
-        ],
-        (CHAT, {"n": 2, "best_of": 3}, "best_of", "best_of must equal n, got 3 and 2."),
-        (
-            CHAT,
-            {"echo": True},
-            "echo",
-            "echo is only supported for text completions: leave it out.",
-        ),
-        *[
-            (path, {name: 2.5}, name, f"The {name[:-8]} penalty must be a number from -2 to 2.")
-            for name in ("presence_penalty", "frequency_penalty")
-            for path in (CHAT, TEXT)
-        ],
-        *[
-            (CHAT, {"logit_bias": bias}, "logit_bias", BIAS_REFUSAL)
-            for bias in ({"1": 101}, {"x": 1}, {"-1": 1}, {"1": "2"}, {"1": [2]}, [1], "x")
-        ],
-        (
-            TEXT,
-            {"logit_bias": {"260": 1}},
-            "logit_bias",
-            "logit_bias must name tokens below 260, got 260.",
-        ),
-        (
-            CHAT,
-            {"method": "block_diffusion", "presence_penalty": 1},
-            "method",
-            "The presence penalty does not work with block diffusion: leave it out.",
-        ),
-        (
-            CHAT,
-            {"method": "block_diffusion", "min_tokens": 1},
-            "method",
-            "The minimum number of tokens does not work with block diffusion: leave it out.",
-        ),
-        (CHAT, {"tau": 2}, "tau", "The threshold τ must be a number from 0 to 1."),
-        (CHAT, {"method": "jacobi"}, "method", "Jacobi needs a number as B."),
-        (
-            CHAT,
-            {"logprobs": True, "metric": "margin"},
-            "logprobs",
-            "logprobs can only be told with the metric probability.",
-        ),
-        *[
-            (TEXT, {"prompt": prompt}, "prompt", PROMPT_REFUSAL)
-            for prompt in (None, [], [True], [[]], ["a", [True]], ["a", 1], [["a"]])
-        ],
-        (
-            TEXT,
-            {"prompt": ["a", "\udfff"]},
-            "prompt",
-            "Remove the characters that are no valid text.",
-        ),
-        (
-            TEXT,
-            {"prompt": ["a", [300]]},
-            "prompt",
-            "The prompt holds tokens that are no text of this model.",
-        ),
-        (
-            TEXT,
-            {"prompt": ["a"] * 43, "n": 3},
-            "n",
-            "n times the number of prompts must be at most 128.",
-        ),
-        (
-            TEXT,
-            {"echo": True, "logprobs": 0},
-            "echo",
-            "echo does not work with logprobs: leave one of them out.",
-        ),
-        (TEXT, {"prompt": "\udfff"}, "prompt", "Remove the characters that are no valid text."),
-        (TEXT, {"logprobs": 4}, "logprobs", "logprobs must be a whole number from 0 to 3."),
-        (RUN, {"lanes": None}, "lanes", "lanes must be a list of 1 to 8 values."),
-        (RUN, {"is_alone": 1}, "is_alone", "is_alone must be true or false."),
-        (
-            RUN,
-            {"lanes": [{"prompt_ids": [104], "seconds": 0}]},
-            "lanes.0.seconds",
-            "lanes.0.seconds must be a whole number from 1 to 86400.",
-        ),
-    ],
-)
+Case = tuple[str, dict[str, Any], str, str]
+
+
+def wrong(path: str, name: str, sentence: str, *values: Any, field: str = "", **more: Any) -> Any:
+    """Return a case for each value of the field. Its sentence begins with the field's name, unless
+    ``field`` names the field that is refused."""
+    refused = field or sentence.split()[0]
+    return [(path, {name: value, **more}, refused, sentence) for value in values]
+
+
+def message(role: str = "user", **more: Any) -> list[dict[str, Any]]:
+    """Return a conversation of one message."""
+    return [{"role": role, **more}]
+
+
+NO_TEXT = "Remove the characters that are no valid text."
+NEITHER = "The {} does not work with block diffusion: leave it out."
+CONTENT = "messages.0.content must be a text"
+FINAL = "continue_final_message must be {} after a last message of the role {}."
+LAST = "messages must end with one of the role user or assistant."
+ROLES = "messages.0.role must be one of system, developer, user, assistant."
+SECONDS = "lanes.0.seconds must be a whole number from 1 to 86400."
+LIMIT = " must be a whole number from 1 to 2147483647, or -1 for as many as fit."
+TOP = "must be a whole number from 0 to 3."
+BIAS = "The logit bias must map at most 300 token ids to numbers from -100 to 100."
+BIASES = ({"1": 101}, {"x": 1}, {"-1": 1}, {"1": "2"}, {"1": [2]}, [1], "x")
+PROMPT = "prompt must be a text, a list of token ids, or a list of either."
+PROMPTS = (None, [], [True], [[]], ["a", [True]], ["a", 1], [["a"]])
+INCLUDED = "stream_options.include_usage must be true or false."
+DIFFUSION: dict[str, Any] = {"method": "block_diffusion", "field": "method"}
+LANE = GOOD[RUN]["lanes"][0]
+
+WRONG: list[Case] = [
+    *wrong(CHAT, "model", "model must be a text.", None, 7),
+    *wrong(CHAT, "stream", "stream must be true or false.", 1),
+    *wrong(CHAT, "stream_options", "stream_options must be an object.", []),
+    *wrong(CHAT, "stream_options", INCLUDED, {"include_usage": "yes"}),
+    *wrong(CHAT, "max_tokens", f"max_tokens{LIMIT}", 0, 2**31, 2.0, True, "9"),
+    *wrong(CHAT, "max_completion_tokens", f"max_completion_tokens{LIMIT}", 0, 2**31, 2.0, True),
+    *wrong(CHAT, "top_logprobs", f"top_logprobs {TOP}", 4, logprobs=True),
+    *wrong(CHAT, "top_logprobs", "top_logprobs needs logprobs to be true.", 1),
+    *wrong(TEXT, "logprobs", f"logprobs {TOP}", 4),
+    *wrong(
+        *(CHAT, "logprobs", "logprobs can only be told with the metric probability.", True),
+        metric="margin",
+    ),
+    *wrong(
+        TEXT, "echo", "echo does not work with logprobs: leave one of them out.", True, logprobs=0
+    ),
+    *wrong(CHAT, "echo", "echo is only supported for text completions: leave it out.", True),
+    # Messages.
+    *wrong(CHAT, "messages", "messages must be a list of 1 to 1000 values.", [], None),
+    *wrong(CHAT, "messages", "messages must hold objects with role and content.", [7]),
+    *wrong(CHAT, "messages", ROLES, message("robot")),
+    *(
+        case
+        for role in ("tool", "function")
+        for case in wrong(CHAT, "messages", NO_TOOLS, message(role), field="messages.0.role")
+    ),
+    *(
+        case
+        for role, name in product(("assistant", "user"), ("tool_calls", "function_call"))
+        for case in wrong(
+            *(CHAT, "messages", NO_TOOLS, [*message(role, content="x", **{name: [1]}), *HELLO]),
+            field=f"messages.0.{name}",
+        )
+    ),
+    *wrong(CHAT, "messages", f"{CONTENT}.", message()),
+    *wrong(
+        *(CHAT, "messages", f"{CONTENT}, or parts of the type text."),
+        message(content=[{"type": "image_url"}]),
+    ),
+    *wrong(CHAT, "messages", LAST, message("system", content="x")),
+    *wrong(CHAT, "continue_final_message", FINAL.format("false", "user"), True),
+    *wrong(
+        *(CHAT, "continue_final_message", FINAL.format("true", "assistant"), False),
+        messages=message("assistant", content="x"),
+    ),
+    # Prompts.
+    *wrong(TEXT, "prompt", PROMPT, *PROMPTS),
+    *wrong(TEXT, "prompt", NO_TEXT, "\udfff", ["a", "\udfff"], field="prompt"),
+    *wrong(
+        *(TEXT, "prompt", "The prompt holds tokens that are no text of this model.", ["a", [300]]),
+        field="prompt",
+    ),
+    *wrong(TEXT, "prompt", "n times the number of prompts must be at most 128.", ["a"] * 43, n=3),
+    # Stops and settings.
+    *wrong(CHAT, "stop", "stop must be a list of 1 to 64 values.", 7, ["x"] * 65),
+    *wrong(CHAT, "stop", "stop must be texts of 1 to 200 characters.", [""]),
+    *wrong(CHAT, "stop", NO_TEXT, ["\ud800"], field="stop"),
+    *wrong(CHAT, "best_of", "best_of must equal n, got 3 and 2.", 3, n=2),
+    *(
+        case
+        for path in (CHAT, TEXT)
+        for case in (
+            *wrong(path, "n", "n must be a whole number from 1 to 128.", 0, 129, True, "2", 1.5),
+            *wrong(path, "tools", NO_TOOLS, [{"type": "function"}], field="tools"),
+            *wrong(path, "functions", NO_TOOLS, [{"name": "f"}], field="functions"),
+            *wrong(path, "logit_bias", BIAS, *BIASES, field="logit_bias"),
+            *(
+                (path, {f"{name}_penalty": 2.5}, f"{name}_penalty", sentence)
+                for name in ("presence", "frequency")
+                for sentence in (f"The {name} penalty must be a number from -2 to 2.",)
+            ),
+        )
+    ),
+    *wrong(TEXT, "logit_bias", "logit_bias must name tokens below 260, got 260.", {"260": 1}),
+    *wrong(CHAT, "presence_penalty", NEITHER.format("presence penalty"), 1, **DIFFUSION),
+    *wrong(CHAT, "min_tokens", NEITHER.format("minimum number of tokens"), 1, **DIFFUSION),
+    *wrong(CHAT, "tau", "The threshold τ must be a number from 0 to 1.", 2, field="tau"),
+    *wrong(CHAT, "method", "Jacobi needs a number as B.", "jacobi", field="method"),
+    # Runs.
+    *wrong(RUN, "lanes", "lanes must be a list of 1 to 8 values.", None, [], [LANE] * 9),
+    *wrong(RUN, "is_alone", "is_alone must be true or false.", 1, "yes"),
+    *wrong(RUN, "lanes", SECONDS, [{**LANE, "seconds": 0}]),
+]
+
+
+def refusal(place: Place, path: str, changes: Any) -> tuple[int, str, str]:
+    headers = {"authorization": "Bearer secret", "content-type": "application/json"}
+    body = json.dumps({**GOOD[path], **changes})
+    answer = place.http.post(path, content=body, headers=headers)
+    error = answer.json()["error"]
+    return answer.status_code, error["message"], error["param"]
+
+
+@pytest.mark.parametrize(("path", "changes", "field", "sentence"), WRONG)
 def test_a_field_that_is_wrong_is_named_in_one_sentence(
     place: Place, path: str, changes: dict[str, Any], field: str, sentence: str
 ) -> None:
-    headers = {"authorization": "Bearer secret", "content-type": "application/json"}
-    body = json.dumps({**GOOD[path], **changes})
-    refused = place.http.post(path, content=body, headers=headers)
-    told = refused.json()["error"]
-    assert (refused.status_code, told["message"], told["param"]) == (400, sentence, field)
+    assert refusal(place, path, changes) == (400, sentence, field)
+
+
+FOREIGN = {
+    "guided_json": {"type": "object"}, "guided_regex": "a+", "guided_choice": ["yes", "no"],
+    "guided_grammar": "root ::= x", "structured_outputs": {"choice": ["yes"]},
+    "grammar": "root ::= x", "json_schema": {"type": "object"}, "regex": "a+", "ebnf": "root ::= x",
+    "tool_choice": "required", "function_call": {"name": "f"}, "allowed_token_ids": [1],
+    "bad_words": ["no"], "use_beam_search": True, "chat_template": "{{ messages }}",
+    "typical_p": 0.5, "mirostat": 2,
+}  # fmt: skip
+"""Fields of other servers that would change the answer."""
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("path", [CHAT, TEXT, RESPONSES])
+def test_what_would_change_the_answer_is_refused_by_name(
+    place: Place, name: str, path: str
+) -> None:
+    sentence = f"{name} is not supported here: leave it out."
+    assert refusal(place, path, {name: FOREIGN[name]}) == (400, sentence, name)
+
+
+@pytest.mark.parametrize("content", ["", " \n"])
+@pytest.mark.parametrize(("path", "field"), [(CHAT, "messages"), (RESPONSES, "input")])
+def test_an_empty_message_is_refused_by_the_name_of_its_field(
+    place: Place, path: str, field: str, content: str
+) -> None:
+    status, _, param = refusal(place, path, {field: message(content=content)})
+    assert (status, param) == (400, field)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("top_k", (-2, 2**31, 1.5, "4", True)),
+        ("min_p", (-0.1, 1.5, "0", True)),
+        ("min_tokens", (-1, 4097, 1.5, "4", False)),
+        ("ignore_eos", (0, 1, "true", [])),
+    ],
+)
+@pytest.mark.parametrize("path", [CHAT, TEXT, RESPONSES])
+def test_a_wrong_setting_is_refused_on_every_route(
+    place: Place, path: str, name: str, values: tuple[Any]
+) -> None:
+    for value in values:
+        status, sentence, param = refusal(place, path, {"method": "ar", name: value})
+        assert (status, param) == (400, name)
+        assert SETTINGS[name].refusal in sentence

@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Cluster:
-    """Where it is, and OpenAI's client of it."""
+    """An address, and OpenAI's client of it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -58,7 +58,7 @@ class Cluster:
         return str(self.ask(text, **more).choices[0].message.content)
 
     def pids(self, number: int = 16) -> Counter[int]:
-        """The processes that answer short questions."""
+        """Return the processes that answer short questions."""
         return Counter(pid_of(self.whole(f"{n}", max_tokens=12)) for n in range(number))
 
     def is_whole_again(self) -> bool:
@@ -74,26 +74,28 @@ class Reader(threading.Thread):
 
     def __init__(self, cluster: Cluster, text: str, **more: Any) -> None:
         super().__init__(daemon=True)
-        self.asked, self.text = text, ""
-        self.pieces: list[str] = []
+        self.asked, self.pieces = text, list[str]()
         self.error: Exception | None = None
         self.has_ended = False
-        self._work = partial(cluster.ask, text, stream=True, **more)
+        self.begin = partial(cluster.ask, text, stream=True, **more)
         self.start()
 
     def run(self) -> None:
         try:
-            for chunk in self._work():
+            for chunk in self.begin():
                 if chunk.choices:
                     self.pieces.append(chunk.choices[0].delta.content or "")
-                    self.text += self.pieces[-1]
                     self.has_ended = bool(chunk.choices[0].finish_reason)
         except Exception as error:
             self.error = error
 
     @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
     def pid(self) -> int:
-        """Which process answers; 0 as long as that is not known."""
+        """The process that answers; 0 as long as that is not known."""
         return pid_of(self.text) if " " in self.text else 0
 
 
@@ -140,17 +142,7 @@ def test_the_same_endpoint_answers_as_without_ray(two: Cluster) -> None:
         two.client.chat.completions.create(model="x", messages=[{"role": "user", "content": "a"}])
 
 
-def test_text_streams_as_it_is_written(two: Cluster) -> None:
-    reader = Reader(two, "Stream")
-    assert eventually(lambda: len(reader.pieces) > 5, SECONDS)
-    assert reader.is_alive()
-    assert not reader.has_ended
-    reader.join(SECONDS)
-    assert reader.has_ended
-    assert len(reader.text) == 300
-
-
-def test_who_leaves_frees_a_row(two: Cluster) -> None:
+def test_text_streams_and_clients_that_leave_free_their_rows(two: Cluster) -> None:
     streams = [two.ask(f"{n}", stream=True, max_tokens=3000) for n in range(3)]
     for stream in streams:
         next(iter(stream))
@@ -160,7 +152,14 @@ def test_who_leaves_frees_a_row(two: Cluster) -> None:
     for reader in readers:
         reader.join(SECONDS)
     assert all(reader.has_ended for reader in readers)
-    assert time.monotonic() - began < 30  # rows that go on would have taken a minute
+    assert time.monotonic() - began < 30  # rows that continued would have taken a minute
+    reader = Reader(two, "Stream")
+    assert eventually(lambda: len(reader.pieces) > 5, SECONDS)
+    assert reader.is_alive()
+    assert not reader.has_ended
+    reader.join(SECONDS)
+    assert reader.has_ended
+    assert len(reader.text) == 300
 
 
 def test_a_killed_replica_costs_its_own_streams_a_sentence(two: Cluster, tmp_path: Path) -> None:
@@ -180,35 +179,41 @@ def test_a_killed_replica_costs_its_own_streams_a_sentence(two: Cluster, tmp_pat
         else:
             assert reader.error is None
             assert reader.has_ended
-            told = answer_to(reader.asked, tmp_path)
-            assert reader.text == f"{reader.pid} {told}"[:300]
+            text = answer_to(reader.asked, tmp_path)
+            assert reader.text == f"{reader.pid} {text}"[:300]
     assert eventually(two.is_whole_again, SECONDS)
 
 
 def test_health_answers_soon_with_every_replica_killed(two: Cluster) -> None:
     for pid in two.pids():
         os.kill(pid, signal.SIGKILL)
-    found, until = Counter[int](), time.monotonic() + SECONDS
-    while time.monotonic() < until and not (found[503] and found[200]):
+    found = Counter[int]()
+
+    def has_seen_both() -> bool:
         began = time.monotonic()
         answer = httpx.get(f"{two.address}/health", timeout=SECONDS)
         assert time.monotonic() - began < 4
         found[answer.status_code] += 1
-        time.sleep(0.2)
+        return bool(found[503] and found[200])
+
+    assert eventually(has_seen_both, SECONDS)
     assert found.keys() == {200, 503}
     assert eventually(two.is_whole_again, SECONDS)
 
 
-def test_what_was_not_answered_yet_starts_anew_elsewhere(two: Cluster, tmp_path: Path) -> None:
+def test_a_request_without_any_answer_is_sent_to_another_replica(
+    two: Cluster, tmp_path: Path
+) -> None:
     victim = next(iter(two.pids()))
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(two.whole, f"Whole {n}", max_tokens=200) for n in range(4)]
-        time.sleep(1.5)
+        watched = Reader(two, "Watched", max_tokens=60)  # ends while the others are written
+        assert eventually(lambda: len(watched.pieces) > 40, SECONDS)
         os.kill(victim, signal.SIGKILL)
         answers = [each.result(SECONDS) for each in asked]
     for number, answer in enumerate(answers):
-        told = answer_to(f"Whole {number}", tmp_path)
-        assert answer == f"{pid_of(answer)} {told}"[:200]
+        text = answer_to(f"Whole {number}", tmp_path)
+        assert answer == f"{pid_of(answer)} {text}"[:200]
     assert eventually(two.is_whole_again, SECONDS)
 
 
@@ -233,32 +238,29 @@ def test_a_burst_beyond_capacity_is_refused_in_sentences_and_passes(two: Cluster
     assert two.whole("After", max_tokens=12)
 
 
-def test_settings_reach_the_replica_that_runs_it(two: Cluster) -> None:
+def test_runs_are_steered_and_stopped_on_the_replica_that_runs_them(two: Cluster) -> None:
     careful = {"method": "mars", "tau": 1.0, "block_size": 4, "lossless": False}
     for number in range(4):
         headers = {"x-session-id": f"session {number}"}
         asked = {"extra_headers": headers, "extra_body": careful, "max_tokens": 400}
-        chunks = iter(two.ask(f"Steer {number}", stream=True, **asked))
-        name = next(chunks).id
-        url = f"{two.address}/v1/runs/{name}/settings"
+        chunks, others = (iter(two.ask(f"Steer {n}", stream=True, **asked)) for n in range(2))
+        url, other = (f"{two.address}/v1/runs/{next(each).id}" for each in (chunks, others))
         with httpx.Client(headers=headers, timeout=SECONDS) as http:
-            assert http.post(url, json={"tau": 2}).status_code == 400
-            assert http.post(url, json={"tau": 0.0, "block_size": 8}).status_code == 204
-        assert list(chunks)[-1].mars["tokens_per_forward"] > 1.5  # 1 where nothing was heard
+            assert http.post(f"{url}/settings", json={"tau": 2}).status_code == 400
+            bold = {"tau": 0.0, "block_size": 8}
+            assert http.post(f"{url}/settings", json=bold).status_code == 204
+            assert http.delete(other).status_code == 204
+            assert eventually(lambda http=http, other=other: is_gone(http, other), SECONDS)
+        assert list(chunks)[-1].mars["tokens_per_forward"] > 1.5  # 1 with the settings of before
+        with pytest.raises(openai.APIError):
+            list(others)
 
 
-def test_a_run_is_stopped_on_the_replica_that_runs_it(two: Cluster) -> None:
-    headers = {"x-session-id": "a session"}
-    chunks = iter(two.ask("Stop", stream=True, extra_headers=headers, max_tokens=400))
-    url = f"{two.address}/v1/runs/{next(chunks).id}"
-    with httpx.Client(headers=headers, timeout=SECONDS) as http:
-        assert http.delete(url).status_code == 204
-        assert eventually(lambda: http.delete(url).status_code == 404, SECONDS)
-    with pytest.raises(openai.APIError):
-        list(chunks)
+def is_gone(http: httpx.Client, url: str) -> bool:
+    return http.delete(url).status_code == 404
 
 
-def test_the_slow_one_keeps_nobody_else_waiting(started: Cluster, tmp_path: Path) -> None:
+def test_a_slow_replica_delays_no_other_request(started: Cluster, tmp_path: Path) -> None:
     with deployed(started, first=str(tmp_path / "first"), seconds=0.01, slow=0.5) as two:
         readers = [Reader(two, f"{number}", max_tokens=30) for number in range(4)]
         assert eventually(lambda: all(reader.has_ended for reader in readers), SECONDS)

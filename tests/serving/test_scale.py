@@ -1,5 +1,5 @@
-"""Replicas without Ray: what ``serve --ray`` is asked for and what Ray would be told, what stands
-in Ray's proxies over replicas that are written by hand.
+"""Replicas without Ray: what ``serve --ray`` validates and asks of Ray, and the middleware of Ray's
+proxies over scripted replicas.
 """
 
 from __future__ import annotations
@@ -33,62 +33,50 @@ def test_a_plan_that_makes_no_sense_is_a_sentence(wrong: dict[str, int]) -> None
         ServePlan("mars-tiny", **wrong)
 
 
-def test_without_ray_it_says_how_to_get_it(
+def test_what_the_commands_refuse_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(replicas, "is_there", lambda: False)
     assert main(["serve", "--ray", "--checkpoint", "mars-tiny"]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told == replicas.NO_RAY
-    assert "pip install -r requirements-serve.txt" in told
+    assert capsys.readouterr().err == f"{replicas.NO_RAY}\n"
+    assert "pip install -r requirements-serve.txt" in replicas.NO_RAY
     assert "ray[serve]>=2.60" in (ROOT / "requirements-serve.txt").read_text(encoding="utf-8")
-
-
-def test_a_checkpoint_that_is_not_there_is_refused_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     monkeypatch.setattr(replicas, "is_there", lambda: True)
     assert main(["serve", "--ray", "--checkpoint", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
 
 
 def test_a_replica_is_given_its_cores_its_line_and_time_to_finish() -> None:
-    told = replicas.options(ServePlan("x", max_runs=3, max_waiting=5, threads=2, max_replicas=4))
-    assert told["ray_actor_options"] == {"num_cpus": 2}
-    assert told["autoscaling_config"]["min_replicas"] == 1
-    assert told["autoscaling_config"]["max_replicas"] == 4
-    assert told["autoscaling_config"]["target_ongoing_requests"] == 3
-    assert told["max_ongoing_requests"] > 8  # settings find room beside what is served
-    assert told["backpressure_config"]["status_code"] == 429
-    assert told["graceful_shutdown_timeout_s"] > 300
+    found = replicas.options(ServePlan("x", max_runs=3, max_waiting=5, threads=2, max_replicas=4))
+    assert found["ray_actor_options"] == {"num_cpus": 2}
+    scaling = found["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
+    assert scaling["target_ongoing_requests"] == 3
+    assert found["max_ongoing_requests"] > 8  # room for changes of settings
+    assert found["backpressure_config"]["status_code"] == 429
+    assert found["graceful_shutdown_timeout_s"] > 300
     fixed = replicas.options(ServePlan("x", min_replicas=2, max_replicas=2))
     assert fixed["num_replicas"] == 2
     assert "autoscaling_config" not in fixed
 
 
-def test_why_replicas_did_not_start_is_found_in_what_ray_tells() -> None:
-    told = "Traceback\nRayTaskError\n  mars_runtime.x.ReplicaError: The file is damaged.\n  at x"
-    assert replicas.sentence_in(told) == "The replicas did not start: The file is damaged."
+def test_why_replicas_did_not_start_is_found_in_ray_s_message() -> None:
+    text = "Traceback\nRayTaskError\n  mars_runtime.x.ReplicaError: The file is damaged.\n  at x"
+    assert replicas.sentence_in(text) == "The replicas did not start: The file is damaged."
     assert replicas.sentence_in("?") == "The replicas did not start: see the logs of Ray."
 
 
-def test_a_replica_without_the_key_of_the_others_does_not_start(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv(KEY, raising=False)
-    with pytest.raises(ReplicaError, match=KEY):
-        Replica(ServePlan("x"), lambda plan: pytest.fail("loaded"), has_key=True)
+def test_a_replica_that_cannot_serve_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the key of the others, with a model that fails to load, without its engine."""
 
-
-def test_a_replica_whose_model_fails_to_load_says_why() -> None:
     def bring(plan: ServePlan) -> Any:
         raise CheckpointError("The file is damaged.")
 
+    monkeypatch.delenv(KEY, raising=False)
+    with pytest.raises(ReplicaError, match=KEY):
+        Replica(ServePlan("x"), lambda plan: pytest.fail("loaded"), has_key=True)
     with pytest.raises(ReplicaError, match="damaged"):
         Replica(ServePlan("x"), bring, has_key=False)
-
-
-def test_a_replica_whose_engine_is_gone_is_not_healthy() -> None:
     replica = Replica(ServePlan(NAME), scripted_replicas.bring, has_key=False)
     replica.check_health()
     replica.leave()
@@ -96,10 +84,12 @@ def test_a_replica_whose_engine_is_gone_is_not_healthy() -> None:
         replica.check_health()
 
 
+# The middleware of Ray's proxies.
+
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-EVENTS = [(b"content-type", b"text/event-stream")]
-JSON = [(b"content-type", b"application/json")]
-TEXT = [(b"content-type", b"text/plain")]
+EVENTS, JSON, TEXT = (
+    [(b"content-type", kind)] for kind in (b"text/event-stream", b"application/json", b"text/plain")
+)
 
 
 def start(status: int, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
@@ -111,7 +101,7 @@ def part(body: bytes, more: bool) -> dict[str, Any]:
 
 
 def replica(*messages: dict[str, Any]) -> Application:
-    """One that sends these and is gone: without a last part it died."""
+    """A replica that sends these and is gone: without a last part it died."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         bodies.append((await receive())["body"])
@@ -124,16 +114,11 @@ def replica(*messages: dict[str, Any]) -> Application:
 bodies: list[bytes] = []
 
 
-@pytest.fixture(autouse=True)
-def _nothing_asked() -> None:
-    bodies.clear()
-
-
 def asked(*replicas: Application, path: str = "/v1/completions") -> tuple[int, Any, bytes]:
-    """What a client reads; the replicas are asked in turn, the last one again and again."""
-    left = list(replicas)
-    sent: list[dict[str, Any]] = []
+    """Return what a client reads; the replicas are asked in turn, the last one repeatedly."""
+    left, sent = list(replicas), list[dict[str, Any]]()
     posted = [{"type": "http.request", "body": b"{}", "more_body": False}]
+    bodies.clear()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await (left.pop(0) if len(left) > 1 else left[0])(scope, receive, send)
@@ -155,36 +140,43 @@ def asked(*replicas: Application, path: str = "/v1/completions") -> tuple[int, A
 ANSWER = replica(start(200, JSON), part(b'{"a":', True), part(b"1}", False))
 
 
-def test_an_answer_passes_as_it_is() -> None:
-    status, headers, body = asked(ANSWER)
-    assert (status, headers[b"content-type"], body) == (200, b"application/json", b'{"a":1}')
+def assert_refused(found: tuple[int, Any, bytes], status: int, sentence: str = "") -> None:
+    assert found[0] == status
+    assert int(found[1][b"retry-after"]) >= 1
+    assert found[1][b"content-length"] == str(len(found[2])).encode()
+    message = json.loads(found[2])["error"]["message"]
+    assert message.endswith(".")
+    assert message == sentence or not sentence
+
+
+def test_an_answer_and_our_own_refusals_pass_unchanged() -> None:
+    assert asked(ANSWER) == (200, dict(JSON), b'{"a":1}')
+    own = replica(start(429, JSON), part(b'{"error":{}}', False))
+    assert asked(own)[::2] == (429, b'{"error":{}}')
+    theirs = replica(start(500, TEXT), part(b"as it is", False))
+    assert asked(theirs, path="/-/healthz")[::2] == (500, b"as it is")
 
 
 @pytest.mark.parametrize("dead", [replica(), replica(start(200, EVENTS))])
-def test_a_request_of_which_nothing_was_answered_starts_anew(dead: Application) -> None:
+def test_a_request_without_any_answer_is_sent_again(dead: Application) -> None:
     assert asked(dead, ANSWER)[2] == b'{"a":1}'
     assert bodies == [b"{}", b"{}"]
 
 
-def test_where_nobody_answers_it_is_a_sentence() -> None:
-    status, headers, body = asked(replica())
-    assert status == 503
-    assert int(headers[b"retry-after"]) >= 1
-    assert json.loads(body)["error"]["message"] == NOBODY
+def test_without_any_replica_it_is_a_sentence() -> None:
+    assert_refused(asked(replica()), 503, NOBODY)
     assert len(bodies) == NUM_TRIES
 
 
-def test_health_is_not_held_until_a_replica_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_not_held_until_there_is_a_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     async def held(scope: Any, receive: Any, send: Any) -> None:
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(5)
+            await asyncio.Future()
         await ANSWER(scope, receive, send)
 
     assert retry.HEALTH_SECONDS < 3
     monkeypatch.setattr(retry, "HEALTH_SECONDS", 0.1)
-    status, headers, body = asked(held, path="/health")
-    assert (status, json.loads(body)["error"]["message"]) == (503, NOBODY)
-    assert int(headers[b"retry-after"]) >= 1
+    assert_refused(asked(held, path="/health"), 503, NOBODY)
     assert asked(replica(), ANSWER, path="/health")[0] == 200
 
 
@@ -201,19 +193,5 @@ def test_a_torn_stream_ends_with_a_sentence_and_is_not_begun_again() -> None:
     ("theirs", "ours"), [(429, 429), (503, 503), (500, 503), (408, 503), (404, 503)]
 )
 def test_refusals_of_ray_become_ours(theirs: int, ours: int) -> None:
-    told = [*TEXT, (b"content-length", b"7")]
-    status, headers, body = asked(replica(start(theirs, told), part(b"Ray: no", False)))
-    assert status == ours
-    assert int(headers[b"retry-after"]) >= 1
-    assert headers[b"content-length"] == str(len(body)).encode()
-    assert json.loads(body)["error"]["message"].endswith(".")
-
-
-def test_our_own_refusals_pass() -> None:
-    own = replica(start(429, JSON), part(b'{"error":{}}', False))
-    assert asked(own)[::2] == (429, b'{"error":{}}')
-
-
-def test_what_is_not_ours_passes() -> None:
-    theirs = replica(start(500, TEXT), part(b"as it is", False))
-    assert asked(theirs, path="/-/healthz")[::2] == (500, b"as it is")
+    headers = [*TEXT, (b"content-length", b"7")]
+    assert_refused(asked(replica(start(theirs, headers), part(b"Ray: no", False))), ours)

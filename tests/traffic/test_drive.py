@@ -1,21 +1,23 @@
-"""The controller: monotone in the queue, calm on a constant load, within everybody's bounds. The
+"""The controller: monotone in the queue, stable on a constant load, within a request's bounds. The
 driver on the real engine: over a scripted backend, and a tiny model where text counts."""
 
 from __future__ import annotations
 
-import random
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_runtime.engine import Engine, EngineError
+from mars_runtime.engine import Engine, EngineError, Request
 from mars_runtime.engine.request import RequestError
 from mars_runtime.events import Step
+from mars_runtime.model.load import load_checkpoint
 from mars_runtime.settings import DecodeSettings, SettingsError
-from mars_runtime.traffic import drive as driving
 from mars_runtime.traffic.controller import (
     AR,
     FIXED,
@@ -32,7 +34,7 @@ from mars_runtime.traffic.controller import (
     ways_of,
 )
 from mars_runtime.traffic.drive import Drive
-from mars_runtime.traffic.figures import Record, figures_of, texts_of
+from mars_runtime.traffic.figures import Record, texts_of
 from mars_runtime.traffic.workload import Ask, Workload, asks_of, families_of
 from tests.engine.scripted import Script
 from tests.tiny_checkpoint import write_checkpoint
@@ -52,29 +54,20 @@ def seen(queue: int, places: int = 4, *records: Record, at: float = 0.0) -> Obse
 
 
 @given(LEVEL, QUEUES, QUEUES, PLACES)
-def test_a_longer_queue_never_calms(level: int, queue: int, more: int, places: int) -> None:
-    state = State(level)
-    short, _ = decide(state, seen(queue, places))
-    long, _ = decide(state, seen(queue + more, places))
+def test_a_longer_queue_never_lowers_the_level(level, queue, more, places) -> None:
+    short, _ = decide(State(level), seen(queue, places))
+    long, _ = decide(State(level), seen(queue + more, places))
     assert long.level >= short.level
 
 
-@given(LEVEL, QUEUES, PLACES, st.integers(2, 20))
-def test_a_constant_load_moves_it_once(level: int, queue: int, places: int, times: int) -> None:
-    first, _ = decide(State(level), seen(queue, places))
-    state = first
-    for _ in range(times):
-        state, _ = decide(state, seen(queue, places))
-        assert state == first
-
-
 @given(LEVEL, QUEUES, PLACES)
-def test_a_queue_that_sways_by_one_flaps_nothing(level: int, queue: int, places: int) -> None:
-    state, levels = State(level), []
-    for turn in range(10):
-        state, _ = decide(state, seen(queue + turn % 2, places))
-        levels.append(state.level)
-    assert len(set(levels[1:])) == 1
+def test_a_queue_that_sways_by_at_most_one_moves_the_level_once(level, queue, places) -> None:
+    for sway in (0, 1):
+        state, levels = State(level), []
+        for turn in range(10):
+            state, _ = decide(state, seen(queue + turn % 2 * sway, places))
+            levels.append(state.level)
+        assert len(set(levels[sway:])) == 1
 
 
 def test_levels_of_four_places_by_hand() -> None:
@@ -86,28 +79,24 @@ def test_levels_of_four_places_by_hand() -> None:
     assert levels == [0, 0, 1, 1, 2, 2, 1, 4, 4, 4, 3, 3, 2, 1, 0]
 
 
-@given(ANY_BOUNDS, LEVEL, st.booleans(), st.booleans(), st.floats(0, 1))
-def test_no_request_ever_leaves_its_own_bounds(
-    bounds: Bounds, level: int, is_lossless: bool, late: bool, tau: float
+@given(ANY_BOUNDS, LEVEL, LEVEL, st.booleans(), st.floats(0, 1))
+def test_a_request_stays_in_its_bounds_and_a_higher_level_drafts_less_and_lowers_tau(
+    bounds, one, other, late, tau
 ) -> None:
-    settings = DecodeSettings(tau=tau, lossless=is_lossless)
-    decision = Decision(0.0, 0, level, frozenset({7} if late else ()))
-    found = steered(settings, bounds, decision, 7)
-    if is_lossless:
+    free, exact = DecodeSettings(tau=tau), DecodeSettings(tau=tau, lossless=True)
+    taus, sizes = [], []
+    for level in sorted((one, other)):
+        decision = Decision(0.0, 0, level, frozenset({7} if late else ()))
+        found = steered(exact, bounds, decision, 7)
         assert bounds.least <= found.num_proposals <= bounds.most
         assert (found.lossless, found.tau) == (True, tau)
-    else:
+        sizes.append(found.num_proposals)
+        found = steered(free, bounds, decision, 7)
         assert bounds.low <= found.tau <= bounds.high
-        assert found.block_size == settings.block_size
-
-
-@given(ANY_BOUNDS, LEVEL, LEVEL)
-def test_a_higher_level_lowers_tau_and_drafts_less(bounds: Bounds, one: int, other: int) -> None:
-    calm, bold = (Decision(0.0, 0, level, frozenset()) for level in sorted((one, other)))
-    free, exact = DecodeSettings(), DecodeSettings(lossless=True)
-    assert steered(free, bounds, calm, 0).tau >= steered(free, bounds, bold, 0).tau
-    first, second = (steered(exact, bounds, each, 0).num_proposals for each in (calm, bold))
-    assert first >= second
+        assert found.block_size == free.block_size
+        taus.append(found.tau)
+    assert taus == sorted(taus, reverse=True)
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_ends_of_the_bounds_are_reached_and_plain_ar_is_left_alone() -> None:
@@ -123,25 +112,19 @@ def test_ends_of_the_bounds_are_reached_and_plain_ar_is_left_alone() -> None:
     assert steered(plain, bounds, late, 1) is plain
 
 
-def test_who_is_late() -> None:
-    assert not is_late(Record(0, 0.0), 1e9)  # nobody waits for it
-    waiting = Record(0, 10.0, 11, budget=4.0)
-    assert not is_late(waiting, 12.0)
-    assert is_late(waiting, 12.1)
+def test_who_is_late_and_stays_so_until_it_is_over() -> None:
+    assert not is_late(Record(0, 0.0), 1e9)  # it has no budget
+    waiting = Record(1, 10.0, 11, budget=4.0)
+    assert (is_late(waiting, 12.0), is_late(waiting, 12.1)) == (False, True)
     writing = Record(0, 0.0, 11, budget=4.0, first=1.0, tokens=(1, 2, 3, 4, 5, 6))
     assert not is_late(writing, 2.0)  # 5 tokens in 1 s, 5 more to come: 3 s
     assert is_late(writing, 2.6)  # 5 tokens in 1.6 s: 4.2 s
-
-
-def test_who_is_late_stays_so_until_it_is_over() -> None:
-    record = Record(1, 0.0, 11, budget=4.0)
-    state, decision = decide(State(), seen(0, 4, record, at=3.0))
+    state, decision = decide(State(), seen(0, 4, waiting, at=13.0))
     assert decision.late == {1}
-    caught_up = Record(1, 0.0, 11, budget=4.0, first=3.0, tokens=tuple(range(10)))
-    state, decision = decide(state, seen(0, 4, caught_up, at=3.1))
+    caught_up = Record(1, 10.0, 11, budget=4.0, first=13.0, tokens=tuple(range(10)))
+    state, decision = decide(state, seen(0, 4, caught_up, at=13.1))
     assert decision.late == {1}
-    state, decision = decide(state, seen(0, 4))
-    assert decision.late == frozenset()
+    assert decide(state, seen(0, 4))[1].late == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -182,64 +165,62 @@ def test_every_request_is_served_at_its_time_and_in_order() -> None:
     )
 
 
+@contextmanager
+def driving(engine: Engine, workload: Workload) -> Iterator[Drive]:
+    """Drive in a thread, from the time when every request has arrived; wait for its end."""
+    drive = Drive(engine, workload)
+    thread = threading.Thread(target=drive.run)
+    thread.start()
+    while len(drive.progress.records) < len(workload.arrivals):
+        thread.join(0.001)
+    yield drive
+    thread.join(20)
+
+
+def states(drive: Drive) -> list[str]:
+    return [record.state for record in drive.progress.records]
+
+
 def test_no_more_are_with_the_engine_than_there_are_places_so_others_find_one() -> None:
     script = Script(seconds=dict.fromkeys(range(1, 9), 0.002))
-    with Engine(script, max_runs=4, max_waiting=0) as engine:
-        drive = Drive(engine, load(8, places=3, num_tokens=6))
-        thread = threading.Thread(target=drive.run)
-        thread.start()
-        while not drive.progress.records:
-            pass
-        visitor = engine.submit(driving.Request((50,), WAYS[AR].settings))  # no line to wait in
-        visitor.cancel()
-        thread.join(20)
+    workload = load(8, places=3, num_tokens=6)
+    with Engine(script, max_runs=4, max_waiting=0) as engine, driving(engine, workload) as drive:
+        engine.submit(Request((50,), WAYS[AR].settings)).cancel()  # no line to wait in
     assert max(sum(token < 50 for token in forward) for forward in script.forwards) == 3
-    assert figures_of(drive.progress.records, 0.0).num_done == 8
+    assert states(drive) == ["done"] * 8
 
 
-def test_a_full_line_refuses_and_what_cannot_be_served_is_refused(monkeypatch) -> None:
-    script = Script()
+def test_a_full_line_refuses_and_what_cannot_be_served_is_refused() -> None:
+    class Choosy(Script):
+        def check(self, asked: Request) -> None:
+            if asked.prompt_ids == (2,):
+                raise RequestError("Too long.")
 
-    def check(asked) -> None:
-        if asked.prompt_ids == (2,):
-            raise RequestError("Too long.")
-
-    monkeypatch.setattr(script, "check", check)
-    with Engine(script, max_runs=1) as engine:
-        found = Drive(engine, load(6, places=1, max_queue=3)).run()
-    states = [record.state for record in found.records]
-    assert states == ["done", "refused", "done", "refused", "refused", "refused"]
+    with Engine(Choosy(), max_runs=1) as engine:
+        drive = Drive(engine, load(6, places=1, max_queue=3))
+        drive.run()
+    assert states(drive) == ["done", "refused", "done", "refused", "refused", "refused"]
 
 
 def test_places_that_others_have_taken_are_waited_for() -> None:
     gate = threading.Event()
     with Engine(Script(gate=gate), max_runs=1, max_waiting=0) as engine:
-        taker = engine.submit(driving.Request((50,), WAYS[AR].settings))
-        drive = Drive(engine, load(1))
-        thread = threading.Thread(target=drive.run)
-        thread.start()
-        while not drive.progress.records:
-            pass
-        assert drive.progress.records[0].state == "waiting"
-        taker.cancel()
-        gate.set()
-        thread.join(20)
-    assert drive.progress.records[0].state == "done"
+        taker = engine.submit(Request((50,), WAYS[AR].settings))
+        with driving(engine, load(1)) as drive:
+            assert states(drive) == ["waiting"]
+            taker.cancel()
+            gate.set()
+    assert states(drive) == ["done"]
 
 
 def test_stop_ends_every_request_and_none_is_lost() -> None:
     gate = threading.Event()
     with Engine(Script(gate=gate), max_runs=2) as engine:
-        drive = Drive(engine, load(5, places=2))
-        thread = threading.Thread(target=drive.run)
-        thread.start()
-        while len(drive.progress.records) < 5:
-            pass
-        drive.stop()
-        thread.join(20)
+        with driving(engine, load(5, places=2)) as drive:
+            drive.stop()
         gate.set()
     assert drive.progress.is_over
-    assert [record.state for record in drive.progress.records] == ["cut"] * 5
+    assert states(drive) == ["cut"] * 5
 
 
 def test_what_goes_on_at_the_time_limit_is_cut() -> None:
@@ -256,70 +237,55 @@ def test_a_closed_engine_is_an_error() -> None:
         Drive(engine, load(1)).run()
 
 
-def kept_runs(engine: Engine, monkeypatch) -> list:
-    runs, submit = [], engine.submit
+def followed(script: Script, max_runs: int, workload: Workload) -> tuple[Any, list[float]]:
+    """Return what the driver found, and tau of every step."""
+    taus: list[float] = []
 
-    def keeping(request):
-        runs.append(submit(request))
-        return runs[-1]
+    def observe(run: Any, event: Any) -> None:
+        if isinstance(event, Step):
+            taus.extend(row.settings.tau for row in event.rows)
 
-    monkeypatch.setattr(engine, "submit", keeping)
-    return runs
+    with Engine(script, max_runs=max_runs) as engine:
+        engine.observe(observe)
+        return Drive(engine, workload).run(), taus
 
 
-def test_the_controller_follows_the_queue_within_bounds(monkeypatch) -> None:
+def test_the_controller_follows_the_queue_within_bounds() -> None:
     script = Script(seconds=dict.fromkeys(range(1, 30), 0.002))
-    with Engine(script, max_runs=2) as engine:
-        runs = kept_runs(engine, monkeypatch)
-        found = Drive(engine, load(16, way=FOLLOW, places=2, num_tokens=12)).run()
+    found, taus = followed(script, 2, load(16, way=FOLLOW, places=2, num_tokens=12))
     levels = [decision.level for decision in found.decisions]
-    assert levels[0] == LEVELS
-    assert levels[-1] == 0
+    assert (levels[0], levels[-1]) == (LEVELS, 0)
     assert levels == sorted(levels, reverse=True)  # the queue only falls
-    taus = [event.rows[0].settings.tau for run in runs for event in run if isinstance(event, Step)]
-    assert {0.4, 0.9} <= set(taus)
-    assert all(0.4 <= tau <= 0.9 for tau in taus)
+    assert (min(taus), max(taus)) == (0.4, 0.9)
 
 
-def test_a_late_request_gets_the_boldest_of_its_bounds(monkeypatch) -> None:
-    script = Script(seconds={1: 0.01})
-    with Engine(script, max_runs=1) as engine:
-        runs = kept_runs(engine, monkeypatch)
-        found = Drive(engine, load(1, way=FOLLOW, num_tokens=40, budget=0.2)).run()
+def test_a_late_request_gets_the_lowest_tau_of_its_bounds() -> None:
+    workload = load(1, way=FOLLOW, num_tokens=40, budget=0.2)
+    found, taus = followed(Script(seconds={1: 0.01}), 1, workload)
     assert found.decisions[-1].late == {0}
-    (run,) = runs
-    taus = [event.rows[0].settings.tau for event in run if isinstance(event, Step)]
-    assert taus[0] == 0.9
-    assert taus[-1] == 0.4
+    assert (taus[0], taus[-1]) == (0.9, 0.4)
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory):
-    from mars_runtime.model.load import load_checkpoint
-
     folder = write_checkpoint(Path(tmp_path_factory.mktemp("tiny")))
     return load_checkpoint(str(folder), device="cpu")
 
 
-def test_lossless_text_is_ars_whatever_the_controller_decides(tiny, monkeypatch) -> None:
-    rng = random.Random(3)
-
-    def decide(state, seen):
-        late = frozenset(record.number for record in seen.records if rng.random() < 0.3)
-        decision = Decision(seen.at, seen.queue, rng.randint(0, LEVELS), late)
-        return driving.State(rng.randint(0, LEVELS)), decision
-
-    monkeypatch.setattr(driving, "decide", decide)
-    prompts = [tiny.tokenizer.encode_prompt(text) for text in ("a b", "one two three", "x", "b a")]
-    wanted = [Ask("", tuple(ids), 24) for ids in prompts]
+def test_lossless_text_is_ars_whatever_the_controller_decides(tiny) -> None:
+    texts = ("a b", "one two three", "x", "b a", "three", "c", "two b", "a one")
+    wanted = [Ask("", tuple(tiny.tokenizer.encode_prompt(text)), 24, 0.001) for text in texts]
+    arrivals = (0.0,) * 6 + (0.2, 0.3)
     with Engine(tiny, max_runs=3) as engine:
         engine.costs()
-        texts = {
-            name: texts_of(Drive(engine, Workload((0.0,) * 4, wanted, WAYS[name], 3)).run().records)
+        found = {
+            name: Drive(engine, Workload(arrivals, wanted, WAYS[name], 3)).run()
             for name in (AR, FOLLOW_LOSSLESS)
         }
-    assert len(texts[AR]) == 4
-    assert texts[FOLLOW_LOSSLESS] == texts[AR]
+    assert len({decision.level for decision in found[FOLLOW_LOSSLESS].decisions}) > 1
+    texts_found = [texts_of(each.records) for each in found.values()]
+    assert texts_found[0] == texts_found[1]
+    assert len(texts_found[0]) == len(texts)
 
 
 def test_the_mix_is_the_same_for_a_seed_and_names_budgets_for_every_second(tiny) -> None:
