@@ -26,7 +26,9 @@ class Wire:
                 each.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
-    def mend(self) -> None:
+    def mend(self, port: int = 0) -> None:
+        """Accept connections again, for another port if one is given."""
+        self._target = port or self._target
         self.is_cut = False
 
     def close(self) -> None:
