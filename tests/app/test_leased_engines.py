@@ -94,7 +94,7 @@ def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> N
 
 
 def test_a_visitor_who_leaves_and_a_process_that_dies_free_the_device(tmp_path: Path) -> None:
-    with closing(Space(tmp_path, num=1, max_runs=1, max_waiting=0)) as space:
+    with closing(Space(tmp_path, max_runs=1, max_waiting=0)) as space:
         for visitor in ("a", "b"):
             stream = begun(space.handlers.live.run(visitor, values(tau=1)))
             stream.close()

@@ -18,7 +18,7 @@ from browser import Arrive, listening, needs_browser, playwright
 from live_page import wait_loaded
 from review_page import EVIL, KEY, write_set
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
-from wire import Wire
+from wire import Wire, port_of
 
 from app.components.files import file_address
 from app.handlers import Handlers
@@ -433,10 +433,6 @@ def test_a_set_outlives_the_server_that_makes_it(
             assert page.is_hidden(".rw-unfinished")
             page.goto("about:blank")
     backend.forward_seconds = 0.0
-
-
-def port_of(url: str) -> int:
-    return int(url.rstrip("/").rsplit(":", 1)[1])
 
 
 def test_prompts_of_a_file_are_read_as_the_file_holds_them(arrive: Arrive, address: str) -> None:

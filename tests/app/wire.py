@@ -7,6 +7,11 @@ import threading
 from contextlib import suppress
 
 
+def port_of(url: str) -> int:
+    """Return the port of an address."""
+    return int(url.rstrip("/").rsplit(":", 1)[1])
+
+
 class Wire:
     """A TCP relay to a port of this machine that can be cut."""
 
