@@ -22,7 +22,6 @@ def write_set(
     made = ReviewSet.create(folder, about, list(items))
     for number, way in made.pairs():
         made.add_text(number, way, answer(number, way))
-    made.summarize()
     return made
 
 

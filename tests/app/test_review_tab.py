@@ -74,7 +74,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     items = [Item(f"p{n}", f"{EVIL} {n}") for n in range(NUM_ITEMS)]
     write_set(folder / "review" / "small", ["ar", "tau=0"], items, small)
     items = [Item(f"p{n}", f"Prompt {n}") for n in range(500)]
-    write_set(folder / "review" / "large", ["ar", "tau=0", "tau=0.5", "tau=0.9"], items, large)
+    write_set(
+        folder / "review" / "large", ["ar", "tau=0", "tau=0.5", "tau=0.9"], items, large
+    ).summarize()
     return folder
 
 
@@ -422,6 +424,8 @@ def test_a_set_outlives_the_server_that_makes_it(
         wire.cut()
         with page_served(new_handlers()) as second:
             wire.mend(port_of(second))
+            page.reload()
+            opened(page)
             page.wait_for_selector(said)
             assert "of 6 answers are kept in this browser: make the rest." in page.inner_text(said)
             page.click(".rw-rest")

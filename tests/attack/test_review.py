@@ -66,7 +66,7 @@ def url(handlers: Handlers) -> Iterator[str]:
 def large(tmp_path: Path) -> None:
     """A set of an owner whose answers take 80 kB each."""
     folder = tmp_path / "data" / "review" / "large"
-    write_set(folder, ["ar", "tau=0"], ITEMS[:60], lambda *_: secrets.token_hex(40_000))
+    write_set(folder, ["ar", "tau=0"], ITEMS[:60], lambda *_: secrets.token_hex(40_000)).summarize()
 
 
 def rows_of(url: str, reviewer: str) -> list[dict[str, Any]]:
@@ -257,13 +257,14 @@ def test_bodies_that_never_end_have_a_share_of_memory(url: str) -> None:
         f"POST /review/sets/study/figures HTTP/1.1\r\nhost: x\r\ncontent-type: application/json"
         f"\r\ncontent-length: {most}\r\n\r\n"
     ).encode()
-    before = resident()
+    rest, before = b" " * (most - 1), resident()
     with ExitStack() as stack:
 
         def send() -> None:
             made = stack.enter_context(connection(place_of(url), ATTACKER))
             with suppress(OSError):  # refused
-                made.sendall(head + b" " * (most - 1))
+                made.sendall(head)
+                made.sendall(rest)
 
         senders = [threading.Thread(target=send) for _ in range(25)]
         for sender in senders:
