@@ -10,8 +10,7 @@ from browser import Arrive, needs_browser
 from live_page import ROOT, run
 from scripted_page import ScriptedBackend
 
-from app.controls import RefusalError
-from app.live.layers import UNREADABLE, read_fed, told_layers
+from app.live.layers import UNREADABLE, told_layers
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.layers import Column, Fed, Layers
@@ -49,39 +48,18 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> list[Fed]:
     return asked
 
 
-def test_what_is_posted_is_read() -> None:
-    assert read_fed(POSTED) == ("x", Fed((1, 2), 1, (1,), (1, 2, 3)))
-
-
 @pytest.mark.parametrize(
-    "posted",
+    "changes",
     [
-        None,
-        [],
-        "x",
-        {},
-        {**POSTED, "checkpoint": 1},
-        {**POSTED, "ids": []},
-        {**POSTED, "ids": [1, -2]},
-        {**POSTED, "ids": [1, True]},
-        {**POSTED, "ids": [1, 2.0]},
-        {**POSTED, "ids": "12"},
-        {**POSTED, "cursor": "1"},
-        {**POSTED, "groups": []},
-        {**POSTED, "groups": [0] * 65},
-        {**POSTED, "text": None},
+        {"checkpoint": 1}, {"ids": []}, {"ids": [1, -2]}, {"ids": [1, True]}, {"ids": [1, 2.0]},
+        {"ids": "12"}, {"cursor": "1"}, {"groups": []}, {"groups": [0] * 65}, {"text": None},
     ],
-)
-def test_what_cannot_be_read_is_one_sentence(posted: object) -> None:
-    with pytest.raises(RefusalError, match="choose another one"):
-        read_fed(posted)
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_sentence(changes: dict[str, Any]) -> None:
     engines = Engines(AppSettings(checkpoint="mars-tiny"))
-    assert told_layers(engines, posted, "") == {"error": UNREADABLE}
-
-
-def test_an_unknown_checkpoint_is_refused() -> None:
-    engines = Engines(AppSettings(checkpoint="mars-tiny"))
-    assert "list" in told_layers(engines, POSTED, "")["error"]
+    for posted in ({**POSTED, **changes}, None, [], "x", {}):
+        assert told_layers(engines, posted, "") == {"error": UNREADABLE}
+    assert "list" in told_layers(engines, POSTED, "")["error"]  # of checkpoints
 
 
 @needs_browser
@@ -107,12 +85,8 @@ def test_a_chosen_forward_is_read_and_drawn(
     assert list(fed.text) == ids
     assert fed.ids == fed.text[: len(fed.ids)]
     rows = page.locator(f"{ROOT} .rv-la-table tbody tr")
-    assert [rows.nth(i).locator("th").inner_text() for i in range(4)] == [
-        "3",
-        "2",
-        "1",
-        "embedding",
-    ]
+    heads = [rows.nth(i).locator("th").inner_text() for i in range(4)]
+    assert heads == ["3", "2", "1", "embedding"]
     masks, kept = sum(fed.groups), f"{ROOT} .rv-la-table tbody td.rv-la-mask"
     assert page.locator(kept).count() == 4 * masks
     assert page.locator(f"{kept}.rv-la-known").count() == 2 * masks
