@@ -14,13 +14,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from browser import chromium, needs_browser
+from browser import chromium, needs_browser, playwright
+from review_page import write_set
 
 from mars_runtime.review import exports
 from mars_runtime.review.judgements import Judgement
 from mars_runtime.review.prompts import Item
-from mars_runtime.review.sets import About, ReviewSet
-from mars_runtime.review.ways import read_ways
 
 PACKAGE = importlib.util.find_spec("llm_comparator")
 pytestmark = [
@@ -30,27 +29,20 @@ pytestmark = [
 ]
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *words: object) -> None:
-        """Says nothing."""
-
-
 @pytest.fixture
 def viewer(tmp_path: Path) -> Iterator[str]:
     """Where the viewer is served, with a file beside it."""
     assert PACKAGE
     [home] = PACKAGE.submodule_search_locations or []
     shutil.copytree(Path(home) / "data", tmp_path / "viewer")
-    about = About("a set", read_ways(["ar", "tau=0"], "tiny"), 0, {})
     items = [Item(str(n), f"<b>Prompt</b> {n}", category="ab"[n % 2]) for n in range(4)]
-    review = ReviewSet.create(tmp_path / "set", about, items)
-    for n in range(4):
-        for way in range(2):
-            review.add_text(n, way, f"Answer {n} by way {way}")
+    review = write_set(
+        tmp_path / "set", ["ar", "tau=0"], items, lambda n, way: f"Answer {n} by way {way}"
+    )
     rows = [Judgement(f"{n}", "anna", str(n), "ar", "tau=0", "left") for n in range(3)]
     text = exports.to_comparator(review, rows, 1)
     (tmp_path / "viewer" / "pair.json").write_text(text, encoding="utf-8")
-    handler = partial(Quiet, directory=str(tmp_path / "viewer"))
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "viewer"))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -58,19 +50,17 @@ def viewer(tmp_path: Path) -> Iterator[str]:
 
 
 def test_the_released_viewer_opens_a_pair(viewer: str) -> None:
+    def own(route: playwright.Route) -> None:
+        """Fonts of the net are not requested."""
+        (route.continue_ if route.request.url.startswith(viewer) else route.abort)()
+
     with chromium() as browser:
         page = browser.new_page()
         troubles: list[str] = []
         page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.route("**/*", lambda route: _own(route, viewer))
+        page.route("**/*", own)
         page.goto(f"{viewer}?results_path={viewer}pair.json")
         page.wait_for_selector("text=Prompt</b> 3")
         for text in ("Answer 2 by way 1", "Answer 0 by way 0", "tau=0"):
             page.get_by_text(text).first.wait_for(timeout=20_000)  # within its own elements
         assert troubles == []
-
-
-def _own(route: object, viewer: str) -> None:
-    """Fonts of the net are not asked for."""
-    url = route.request.url  # type: ignore[attr-defined]
-    (route.continue_ if url.startswith(viewer) else route.abort)()  # type: ignore[attr-defined]
