@@ -17,7 +17,7 @@ import pytest
 from browser import Arrive, listening, needs_browser, playwright
 from live_page import wait_loaded
 from review_page import EVIL, KEY, write_set
-from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
+from scripted_page import TEXT, ScriptedBackend, eventually, make_handlers, page_served
 from wire import Wire, port_of
 
 from app.components.files import file_address
@@ -121,12 +121,13 @@ def stored(page: playwright.Page, where: list[str] = ROWS) -> list[dict[str, Any
     return found
 
 
-def wait_stored(page: playwright.Page, condition: str, where: list[str] = ROWS) -> None:
-    """Wait until the browser has stored ``rows`` that meet a condition."""
-    page.wait_for_function(
-        f"async (where) => {{ const rows = await ({STORED})(where); return {condition}; }}",
-        arg=where,
-    )
+def wait_stored(
+    page: playwright.Page,
+    is_so: Callable[[list[dict[str, Any]]], bool],
+    where: list[str] = ROWS,
+) -> None:
+    """Wait until the browser has stored rows that meet a condition."""
+    assert eventually(lambda: is_so(stored(page, where)), 90)
 
 
 def downloaded(page: playwright.Page, form: str) -> str:
@@ -171,7 +172,10 @@ def test_prompts_are_judged_masked_by_keys_and_nothing_is_lost(
             page.keyboard.press("u")
             page.keyboard.press("Shift+Digit3")
         if number == 6:
-            wait_stored(page, f"rows.some((row) => row.item === '{item}' && row.ratings[1])")
+            wait_stored(
+                page,
+                lambda rows, at=item: any(row["ratings"][1] for row in rows if row["item"] == at),
+            )
             page.reload()
             opened(page)
             assert page.get_attribute(VIEW, "data-judged") == str(number + 1)
@@ -291,7 +295,7 @@ def test_what_was_read_openly_is_named_once_sides_are_masked(arrive: Arrive, add
     assert f"You have read 5 {SEEN}" in page.inner_text(VIEW)
     page.keyboard.press("d")
     page.wait_for_selector(f"{VIEW}[data-judged='6']")
-    wait_stored(page, "rows.length === 6")
+    wait_stored(page, lambda rows: len(rows) == 6)
     masked = [row for row in stored(page) if row["is_masked"]]
     assert sorted(row["is_revealed"] for row in masked) == [False, True]
     assert not [row for row in masked if {"left", "right"} & row.keys()]
@@ -420,7 +424,7 @@ def test_a_set_outlives_the_server_that_makes_it(
         page = arrive(f"http://127.0.0.1:{wire.port}/#review=small")
         opened(page)
         fill_new_set(page)
-        wait_stored(page, "rows.some(({ made }) => made)", SETS)
+        wait_stored(page, lambda sets: bool(sets[0].get("made")), SETS)
         wire.cut()
         with page_served(new_handlers()) as second:
             wire.mend(port_of(second))
@@ -433,7 +437,7 @@ def test_a_set_outlives_the_server_that_makes_it(
             page.reload()  # also while it is made
             opened(page)
             page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
-            wait_stored(page, "rows.length === 1 && !rows[0].made && !rows[0].asked", SETS)
+            wait_stored(page, lambda sets: [each.get("asked") for each in sets] == [None], SETS)
             assert page.is_hidden(".rw-unfinished")
             page.goto("about:blank")
     backend.forward_seconds = 0.0
