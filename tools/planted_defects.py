@@ -241,21 +241,21 @@ DEFECTS = (
         f"{RUNTIME}/trace.py",
         "if row.start != self._num_emitted.get(row.row, 0):",
         "if row.start < self._num_emitted.get(row.row, 0):",
-        ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
+        ("tests/test_trace.py", "tests/attack/test_imported_texts.py"),
     ),
     Defect(
         IMPORT,
         f"{RUNTIME}/trace.py",
         "json.loads(line, parse_constant=_refuse_constant)",
         "json.loads(line)",
-        ("tests/test_trace.py", "tests/attack/test_mutated_traces.py"),
+        ("tests/test_trace.py", "tests/attack/test_imported_texts.py"),
     ),
     Defect(
         IMPORT,
         "app/imported_runs.py",
         'if text.count("\\n") >= MAX_LINES:',
         'if text.count("\\n") >= 10 * MAX_LINES:',
-        ("tests/app/test_recordings.py", "tests/attack/test_imports_stall.py"),
+        ("tests/app/test_recordings.py", "tests/attack/test_imported_texts.py"),
     ),
 )
 
