@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,14 +59,6 @@ def assert_served(url: str, address: str = OTHER) -> None:
             answer = client.get(path) if body is None else client.post(path, json=body)
             assert answer.status_code == 200, answer.text
             assert time.monotonic() - began < SECONDS, answer.url
-
-
-def until(is_so: Callable[[], object], seconds: float = 30.0) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def resident(process: int | str = "self") -> int:

@@ -14,8 +14,14 @@ import pytest
 
 from app.components.files import FILES, file_address
 from mars_runtime.serving import server
-from tests.app.scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
-from tests.attack.attacked import Place, connection, place_of, resident, until
+from tests.app.scripted_page import (
+    TEXT,
+    ScriptedBackend,
+    eventually,
+    make_handlers,
+    page_served,
+)
+from tests.attack.attacked import Place, connection, place_of, resident
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="127.0.0.2, /proc")
 
@@ -118,7 +124,7 @@ def test_connections_of_an_address_are_bounded(
         assert b" 503 " in refused
         assert refused.endswith(server.CROWDED)
         assert b" 200 " in answer(place, "127.0.0.2")
-    until(lambda: b" 200 " in answer(place))
+    assert eventually(lambda: b" 200 " in answer(place))
 
 
 def test_a_full_server_serves_an_address_with_fewer_connections(

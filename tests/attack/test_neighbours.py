@@ -17,6 +17,7 @@ import pytest
 
 from app.components.files import file_address
 from app.serving.settings import AppSettings
+from tests.app.scripted_page import eventually
 from tests.attack.attacked import (
     JSON,
     KEY,
@@ -26,7 +27,6 @@ from tests.attack.attacked import (
     connection,
     place_of,
     resident,
-    until,
 )
 from tests.attack.test_connections import reader
 from tests.attack.test_farewell import started
@@ -166,4 +166,4 @@ def test_another_address_is_served_and_memory_comes_back(
     before = resident(process)
     under(url, KINDS[name])
     assert_served(url)
-    until(lambda: resident(process) - before <= MEMORY, CALM_SECONDS)
+    assert eventually(lambda: resident(process) - before <= MEMORY, CALM_SECONDS)

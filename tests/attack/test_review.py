@@ -22,7 +22,7 @@ from app.serving.settings import AppSettings
 from mars_runtime.review.masked import MAX_SEALED
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, read_prompts
 from tests.app.review_page import write_set
-from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
+from tests.app.scripted_page import ScriptedBackend, eventually, make_handlers, page_served
 from tests.attack.attacked import (
     ATTACKER,
     JSON,
@@ -34,7 +34,6 @@ from tests.attack.attacked import (
     connection,
     place_of,
     resident,
-    until,
 )
 
 pytestmark = [
@@ -205,7 +204,7 @@ def test_paused_sets_take_no_place_and_end_when_they_are_left(
     assert begin(url, OTHER).status_code == 200
     assert_served(url)
     monkeypatch.setattr(making, "AWAY_SECONDS", 0.3)
-    until(lambda: begin(url, "127.0.1.1").status_code == 200)
+    assert eventually(lambda: begin(url, "127.0.1.1").status_code == 200)
     assert handlers.making.progress(paused["127.0.1.1"])["state"] == "stopped"
 
 
@@ -231,7 +230,7 @@ def test_a_set_whose_maker_fails_gives_its_place_back(
     with monkeypatch.context() as patched:
         patched.setattr(making, "begin", fail)
         name = begin(url, ATTACKER).json()["name"]
-        until(lambda: handlers.making.progress(name)["state"] == "failed")
+        assert eventually(lambda: handlers.making.progress(name)["state"] == "failed")
     assert handlers.making.progress(name)["error"] == making.FAULT
     assert begin(url, ATTACKER).status_code == 200
 
