@@ -27,9 +27,9 @@ TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 def eventually(is_so: Callable[[], object], seconds: float = 30.0) -> bool:
     """Return whether a condition comes true within so many seconds."""
     until = time.monotonic() + seconds
-    while not is_so() and time.monotonic() < until:
+    while not (found := is_so()) and time.monotonic() < until:
         time.sleep(0.01)
-    return bool(is_so())
+    return bool(found)
 
 
 class ReadyEngines(Engines):

@@ -40,7 +40,7 @@ def connection(place: Place, address: str = "127.0.0.1") -> socket.socket:
 def client_of(url: str, address: str = ATTACKER) -> httpx.Client:
     """Return a client that connects from an address of this machine."""
     transport = httpx.HTTPTransport(local_address=address)
-    return httpx.Client(base_url=url, transport=transport, timeout=60)
+    return httpx.Client(base_url=url, transport=transport, timeout=120)
 
 
 def assert_served(url: str, address: str = OTHER) -> None:
