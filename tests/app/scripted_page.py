@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,14 @@ from mars_runtime.settings import SETTINGS
 from tests.scripted_text import ScriptedBackend, write_tokenizer
 
 TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
+
+
+def eventually(is_so: Callable[[], object], seconds: float = 30.0) -> bool:
+    """Return whether a condition comes true within so many seconds."""
+    until = time.monotonic() + seconds
+    while not (found := is_so()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return bool(found)
 
 
 class ReadyEngines(Engines):

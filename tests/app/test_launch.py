@@ -1,4 +1,5 @@
-"""``python app.py`` as people start it, on a checkpoint folder with random weights."""
+"""``python app.py`` as people start it, on a checkpoint folder with random weights: behind a
+company's proxy, on IPv6, in a container whose user has no home."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from app.serving.settings import AppSettings, AppSettingsError
 
 ROOT = Path(__file__).parents[2]
-gradio_client = pytest.importorskip("gradio_client")
 
 
 def free_port() -> int:
@@ -36,48 +39,139 @@ def wait_for(address: str, seconds: float) -> None:
             time.sleep(0.1)
 
 
-def test_a_taken_port_is_one_sentence(random_folder: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        command = [sys.executable, "app.py", "--port", port, "--checkpoint", str(random_folder)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    (sentence,) = done.stderr.splitlines()
-    assert f"127.0.0.1:{port}" in sentence
-    assert "--port" in sentence
-
-
-@pytest.mark.slow  # but as a Space, in test_deploy.py
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_decodes_and_ends_without_a_temporary_file(
-    random_folder: Path, tmp_path: Path, number: signal.Signals
-) -> None:
+@contextmanager
+def started(
+    folder: Path, log: Path, *flags: str, at: str = "http://127.0.0.1", **variables: str
+) -> Iterator[httpx.Client]:
+    """The page, once its checkpoint is loaded. A variable that is empty is left out."""
     port = free_port()
-    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(random_folder)]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        # A suite that was started in the background ignores SIGINT; its children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    address = f"http://127.0.0.1:{port}/"
+    command = [sys.executable, "app.py", "--port", str(port), "--checkpoint", str(folder), *flags]
+    environment = {**os.environ, **variables}
+    given = {name: value for name, value in environment.items() if value}
+    with (
+        log.open("wb") as out,
+        httpx.Client(base_url=f"{at}:{port}", timeout=60, trust_env=False) as client,
+        subprocess.Popen(command, cwd=ROOT, env=given, stdout=out, stderr=out) as process,
+    ):
+        try:
+            until = time.monotonic() + 120
+            while not answers(client):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < until, log.read_text()
+                time.sleep(0.1)
+            yield client
+            assert process.poll() is None, log.read_text()
+            assert "Traceback" not in log.read_text()
+        finally:
+            process.kill()
+
+
+def answers(client: httpx.Client) -> bool:
     try:
-        wait_for(address, 90)
-        client = gradio_client.Client(address, verbose=False)
-        item = client.predict(prompt="Once", max_new_tokens=12, api_name="/generate")
-        assert 1 <= item["num_tokens"] <= 12
-        assert item["ended"] in ("eos", "limit")
-        process.send_signal(number)
-        assert process.wait(30) in (0, 128 + number)
-    finally:
-        process.kill()
-        process.wait()
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+        return client.get("/health").is_success
+    except httpx.TransportError:
+        return False
+
+
+def assert_serves(client: httpx.Client, folder: Path) -> None:
+    """The page is there, and decodes."""
+    assert "gradio_config" in client.get("/").text
+    asked = {"model": str(folder), "prompt": "Once", "max_tokens": 4}
+    answer = client.post("/v1/completions", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["usage"]["completion_tokens"] >= 1
+
+
+def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_path: Path) -> None:
+    """With a certificate file that is gone, and a proxy of a kind that needs another package."""
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY"), "http://127.0.0.1:9")
+    broken = {"SSL_CERT_FILE": "/nonexistent/ca.pem", "all_proxy": "socks5://127.0.0.1:9"}
+    log = tmp_path / "log"
+    with started(random_folder, log, **proxies, **broken, no_proxy="[::1]", NO_PROXY="") as client:
+        assert_serves(client, random_folder)
+    assert "SSL_CERT_FILE is ignored" in log.read_text()
+    done = subprocess.run(  # as any command that imports gradio
+        [sys.executable, "-m", "app.examples.measure", "--help"],
+        cwd=ROOT,
+        env={**os.environ, **broken},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split(" is ")[0] for line in done.stderr.splitlines()] == list(broken)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+@pytest.mark.parametrize("host", ["::1", "::", pytest.param("[::1]", marks=pytest.mark.slow)])
+def test_it_serves_at_an_ipv6_address(host: str, random_folder: Path, tmp_path: Path) -> None:
+    """A proxy in the environment keeps nobody from it."""
+    log, proxy = tmp_path / "log", {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
+    flags = ("--host", host)
+    with started(random_folder, log, *flags, at="http://[::1]", **proxy, NO_PROXY="") as client:
+        assert_serves(client, random_folder)
+        address, until = f"http://[::1]:{client.base_url.port}", time.monotonic() + 60
+        while address not in log.read_text() and time.monotonic() < until:
+            time.sleep(0.05)  # it is printed once the page answers
+    assert address in log.read_text()
+
+
+NO_HOME = """
+import pwd
+
+def getpwuid(number):
+    raise KeyError(f"getpwuid(): uid not found: {number}")
+
+pwd.getpwuid = getpwuid
+"""
+"""Read at the start of Python: this user is not listed in passwd, as an arbitrary one is not."""
+
+
+@pytest.mark.parametrize("home", ["", pytest.param("/proc/nowhere", marks=pytest.mark.slow)])
+def test_it_starts_for_a_user_without_a_home(
+    home: str, random_folder: Path, tmp_path: Path
+) -> None:
+    """Or with one that cannot be written to."""
+    (tmp_path / "sitecustomize.py").write_text(NO_HOME)
+    own = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path), "HOME": home}
+    log = tmp_path / "log"
+    with started(random_folder, log, **own, MARS_CACHE="", XDG_CACHE_HOME="") as client:
+        assert_serves(client, random_folder)
+
+
+NO_FILES = (
+    "import runpy, sys, tempfile; tempfile.tempdir = '/proc'; sys.path.insert(0, '.');"
+    "sys.argv = sys.argv[1:]; runpy.run_path('app.py', run_name='__main__')"
+)
+"""/proc takes no file, from no user."""
+
+
+@pytest.mark.parametrize(
+    ("before", "variables", "named"),
+    [
+        ([], {}, ["127.0.0.1:{port}", "--port"]),
+        (["-c", NO_FILES], {}, ["TMPDIR"]),
+        ([], {"MARS_MAX_RUNS": "many"}, ["MARS_MAX_RUNS must be a whole number."]),
+    ],
+    ids=["taken port", "no temporary files", "nonsense variable"],
+)
+def test_what_keeps_it_from_starting_is_one_sentence(
+    random_folder: Path, before: list[str], variables: dict[str, str], named: list[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["app.py", "--port", port, "--checkpoint", str(random_folder)]
+        done = subprocess.run(
+            [sys.executable, *before, *words],
+            cwd=ROOT,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode != 0
+    (sentence,) = done.stderr.splitlines()
+    assert all(name.format(port=port) in sentence for name in named)
 
 
 DEAF = """
@@ -99,7 +193,7 @@ def serve(settings):
 start.serve = serve
 start.main()
 """
-"""The page, whatever serves it catching all that is raised."""
+"""A page whose server catches every exception."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -109,6 +203,7 @@ def test_it_ends_though_nobody_hears_it(number: signal.Signals) -> None:
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
+        # A suite that was started in the background ignores SIGINT; its children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
@@ -122,44 +217,11 @@ def test_it_ends_though_nobody_hears_it(number: signal.Signals) -> None:
         process.wait()
 
 
-def test_a_temporary_folder_that_cannot_be_written_is_one_sentence(random_folder: Path) -> None:
-    """/proc takes no file of anybody's, whoever runs the tests."""
-    code = (
-        "import runpy, sys, tempfile; tempfile.tempdir = '/proc'; sys.path.insert(0, '.');"
-        "sys.argv = sys.argv[1:]; runpy.run_path('app.py', run_name='__main__')"
-    )
-    command = [sys.executable, "-c", code, "app.py", "--checkpoint", str(random_folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    (sentence,) = done.stderr.splitlines()
-    assert "TMPDIR" in sentence
-
-
-def test_a_nonsense_flag_or_variable_is_a_sentence(random_folder: Path) -> None:
-    environment = {**os.environ, "MARS_MAX_RUNS": "many"}
-    done = subprocess.run(
-        [sys.executable, "app.py"], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode != 0
-    assert done.stderr.strip() == "MARS_MAX_RUNS must be a whole number."
-
-
 def test_settings_come_from_the_environment() -> None:
     settings = AppSettings.from_environment({"MARS_PORT": "7000", "MARS_CHECKPOINT": "ar-tiny"})
     assert (settings.port, settings.checkpoint) == (7000, "ar-tiny")
     assert AppSettings.from_environment({"MARS_PORT": " "}) == AppSettings()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("PORT", "70000"),
-        ("MAX_RUNS", "0"),
-        ("MAX_WAITING", "-1"),
-        ("MAX_SECONDS", "nan"),
-        ("ALLOWED_ORIGINS", "app.example"),
-    ],
-)
-def test_settings_out_of_range_are_a_sentence(name: str, value: str) -> None:
-    with pytest.raises(AppSettingsError, match=name):
-        AppSettings.from_environment({f"MARS_{name}": value})
+    for name, value in (("PORT", "70000"), ("MAX_RUNS", "0"), ("MAX_WAITING", "-1"),
+                        ("MAX_SECONDS", "nan"), ("ALLOWED_ORIGINS", "app.example")):  # fmt: skip
+        with pytest.raises(AppSettingsError, match=name):
+            AppSettings.from_environment({f"MARS_{name}": value})

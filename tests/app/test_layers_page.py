@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from browser import Arrive, needs_browser
 from live_page import ROOT, run
-from scripted_page import ScriptedBackend
+from scripted_page import TEXT, ScriptedBackend
 
-from app.controls import RefusalError
-from app.live.layers import UNREADABLE, read_fed, told_layers
+from app.live.layers import UNREADABLE, told_layers
 from app.serving.engines import Engines
 from app.serving.settings import AppSettings
 from mars_runtime.layers import Column, Fed, Layers
@@ -35,60 +34,45 @@ def found(fed: Fed) -> Layers:
     return Layers((*columns, *masks), tuple(real))
 
 
-@pytest.fixture
-def looking(monkeypatch: pytest.MonkeyPatch) -> list[Fed]:
-    """A scripted model that can be looked into; what it was asked."""
-    asked: list[Fed] = []
+class Looking(ScriptedBackend):
+    """Notes what it is asked; can be looked into while ``is_open``."""
 
-    def look(self: Any, fed: Fed) -> Iterator[None]:
-        asked.append(fed)
+    is_open = True
+
+    def __init__(self) -> None:
+        super().__init__(TEXT, 0.001)
+        self.asked: list[Fed] = []
+
+    def look(self, fed: Fed) -> Generator[None, None, Layers]:
+        return self._looked(fed) if self.is_open else super().look(fed)
+
+    def _looked(self, fed: Fed) -> Generator[None, None, Layers]:
+        self.asked.append(fed)
         yield
         return found(fed)
 
-    monkeypatch.setattr(ScriptedBackend, "look", look, raising=False)
-    return asked
 
-
-def test_what_is_posted_is_read() -> None:
-    assert read_fed(POSTED) == ("x", Fed((1, 2), 1, (1,), (1, 2, 3)))
+@pytest.fixture(scope="module")
+def scripted_backend() -> Looking:
+    return Looking()
 
 
 @pytest.mark.parametrize(
-    "posted",
+    "changes",
     [
-        None,
-        [],
-        "x",
-        {},
-        {**POSTED, "checkpoint": 1},
-        {**POSTED, "ids": []},
-        {**POSTED, "ids": [1, -2]},
-        {**POSTED, "ids": [1, True]},
-        {**POSTED, "ids": [1, 2.0]},
-        {**POSTED, "ids": "12"},
-        {**POSTED, "cursor": "1"},
-        {**POSTED, "groups": []},
-        {**POSTED, "groups": [0] * 65},
-        {**POSTED, "text": None},
+        {"checkpoint": 1}, {"ids": []}, {"ids": [1, -2]}, {"ids": [1, True]}, {"ids": [1, 2.0]},
+        {"ids": "12"}, {"cursor": "1"}, {"groups": []}, {"groups": [0] * 65}, {"text": None},
     ],
-)
-def test_what_cannot_be_read_is_one_sentence(posted: object) -> None:
-    with pytest.raises(RefusalError, match="choose another one"):
-        read_fed(posted)
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_sentence(changes: dict[str, Any]) -> None:
     engines = Engines(AppSettings(checkpoint="mars-tiny"))
-    assert told_layers(engines, posted, "") == {"error": UNREADABLE}
-
-
-def test_an_unknown_checkpoint_is_refused() -> None:
-    engines = Engines(AppSettings(checkpoint="mars-tiny"))
-    assert "list" in told_layers(engines, POSTED, "")["error"]
+    for posted in ({**POSTED, **changes}, None, [], "x", {}):
+        assert told_layers(engines, posted, "") == {"error": UNREADABLE}
+    assert "list" in told_layers(engines, POSTED, "")["error"]  # of checkpoints
 
 
 @needs_browser
-def test_a_chosen_forward_is_read_and_drawn(
-    visit: Arrive, scripted_backend: ScriptedBackend, looking: list[Fed]
-) -> None:
-    scripted_backend.forward_seconds = 0.001
+def test_a_chosen_forward_is_read_and_drawn(visit: Arrive, scripted_backend: Looking) -> None:
     page = visit("?prompt=Say+it.&tau=0.5&max_new_tokens=40")
     page.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.5'")
     run(page)
@@ -102,17 +86,13 @@ def test_a_chosen_forward_is_read_and_drawn(
     page.wait_for_selector(f"{ROOT} .rv-la-table td")
     step = page.evaluate(f"(({{cursor, pending, fed}}) => [cursor, pending, fed])({lane}.steps[2])")
     ids = page.evaluate(f"[...{lane}.header.prompt_ids, ...{lane}.ids]")
-    fed = looking[-1]
+    fed = scripted_backend.asked[-1]
     assert [fed.cursor, fed.num_pending, fed.num_pending + sum(fed.groups)] == step
     assert list(fed.text) == ids
     assert fed.ids == fed.text[: len(fed.ids)]
     rows = page.locator(f"{ROOT} .rv-la-table tbody tr")
-    assert [rows.nth(i).locator("th").inner_text() for i in range(4)] == [
-        "3",
-        "2",
-        "1",
-        "embedding",
-    ]
+    heads = [rows.nth(i).locator("th").inner_text() for i in range(4)]
+    assert heads == ["3", "2", "1", "embedding"]
     masks, kept = sum(fed.groups), f"{ROOT} .rv-la-table tbody td.rv-la-mask"
     assert page.locator(kept).count() == 4 * masks
     assert page.locator(f"{kept}.rv-la-known").count() == 2 * masks
@@ -124,9 +104,8 @@ def test_a_chosen_forward_is_read_and_drawn(
 
 
 @needs_browser
-def test_what_cannot_be_read_says_why(visit: Arrive, scripted_backend: ScriptedBackend) -> None:
-    """This scripted model cannot be looked into."""
-    scripted_backend.forward_seconds = 0.001
+def test_what_cannot_be_read_says_why(visit: Arrive, scripted_backend: Looking) -> None:
+    scripted_backend.is_open = False
     page = visit("?prompt=Say+it.&max_new_tokens=20")
     page.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
     run(page)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -18,13 +17,15 @@ import pytest
 from live_page import begun, lane_trace
 from scripted_page import (
     TEXT,
+    ReadyEngines,
     ScriptedBackend,
     controls,
-    make_handlers,
+    eventually,
     make_served,
     page_served,
 )
 
+from app.api.runs import batch
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
 from app.serving import zerogpu
@@ -36,6 +37,7 @@ from mars_runtime.engine.leased.engine import LOST
 from mars_runtime.engine.leased.worker import Call, Decode, Lease, LeaseError, News
 from mars_runtime.engine.request import Request
 from mars_runtime.events import End, Event, Step
+from mars_runtime.model.registry import Entry
 from mars_runtime.settings import DecodeSettings
 from tests.engine.forked_worker import ForkedWorkers
 
@@ -63,37 +65,23 @@ class Space:
             space.workers = ForkedWorkers(decode, num)
             return space.workers.lease
 
-        settings = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-tiny", **caps)
-        self.engines = Scripted(settings, lend)
-        self.handlers: Handlers = handlers_over(self.engines)
+        self.handlers: Handlers = handlers_over(Scripted(settings_of("mars-tiny", **caps), lend))
 
     def close(self) -> None:
-        self.engines.close()
+        self.handlers.engines.close()
         self.workers.end()
 
 
-@contextmanager
-def opened(folder: Path, **caps: Any) -> Iterator[Space]:
-    space = Space(folder, **caps)
-    try:
-        yield space
-    finally:
-        space.close()
+def settings_of(offered: str, **caps: Any) -> AppSettings:
+    return AppSettings(checkpoint="mars-tiny", device="cpu", offered=offered, **caps)
 
 
 def values(**changes: object) -> dict[str, object]:
     return controls(**{"checkpoint": "mars-tiny", "max_new_tokens": 300, **changes})
 
 
-def until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> None:
-    with opened(tmp_path) as space:
+    with closing(Space(tmp_path)) as space:
         stream = begun(space.handlers.live.run("a", values(tau=1, max_new_tokens=60)))
         space.handlers.live.steer("a", values(tau=0.5, max_new_tokens=60))
         whole = list(stream)[-1]
@@ -104,39 +92,29 @@ def test_a_race_runs_on_a_lent_device_and_obeys_the_sliders(tmp_path: Path) -> N
         assert set(taus) == {1.0, 0.5}
 
 
-def test_a_visitor_who_leaves_frees_the_process_and_the_next_one_is_served(tmp_path: Path) -> None:
-    with opened(tmp_path, num=1, max_runs=1, max_waiting=0) as space:
-        for visitor in ("a", "b", "c"):
+def test_a_visitor_who_leaves_and_a_process_that_dies_free_the_device(tmp_path: Path) -> None:
+    with closing(Space(tmp_path, max_runs=1, max_waiting=0)) as space:
+        for visitor in ("a", "b"):
             stream = begun(space.handlers.live.run(visitor, values(tau=1)))
-            assert len(space.workers.busy) == 1
             stream.close()
-            until(lambda: not space.workers.busy)
-        last = list(space.handlers.live.run("d", values(tau=1, max_new_tokens=5)))[-1]
-        assert '"limit"' in last
-
-
-def test_a_process_that_dies_is_a_sentence_on_the_page(tmp_path: Path) -> None:
-    with opened(tmp_path) as space:
-        stream = begun(space.handlers.live.run("a", values(tau=1)))
+            assert eventually(lambda: not space.workers.busy)
+        stream = begun(space.handlers.live.run("c", values(tau=1)))
         space.workers.busy[0].kill()
         assert "GPU task aborted" in list(stream)[-1]
-        last = list(space.handlers.live.run("a", values(tau=1, max_new_tokens=5)))[-1]
+        last = list(space.handlers.live.run("d", values(tau=1, max_new_tokens=5)))[-1]
         assert '"limit"' in last
 
 
 def test_a_batch_runs_there_too(tmp_path: Path) -> None:
     """Batches carry their decoder with them, which has to be one that can be sent."""
-    settings = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-tiny")
     made: list[ForkedWorkers] = []
 
     def lend(decode: Decode) -> Lease:
         made.append(ForkedWorkers(decode, 1))
         return made[0].lease
 
-    engines = LeasedEngines(settings, lend)
+    engines = LeasedEngines(settings_of("mars-tiny"), lend)
     try:
-        from app.api.runs import batch
-
         asked = {"prompts": "Say hello.\nSay goodbye.", "method": "cursor", "first": "cursor",
                  "batch_size": 2, "cache_block": 32}  # fmt: skip
         found = list(batch(engines, {**values(max_new_tokens=8), **asked}))[-1]
@@ -148,28 +126,25 @@ def test_a_batch_runs_there_too(tmp_path: Path) -> None:
         made[0].end()
 
 
-def test_checkpoints_are_loaded_here_and_now_and_no_others_later(tmp_path: Path) -> None:
-    settings = AppSettings(checkpoint="mars-tiny", device="cpu", offered="ar-tiny", offline=True)
-    engines = LeasedEngines(settings, lambda decode: decode)
-    assert [engines.get(name, 5) is not None for name in ("mars-tiny", "ar-tiny")] == [True, True]
-    absent = AppSettings(checkpoint="mars-tiny", device="cpu", offered="mars-7b-blk4")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mars_runtime.model.fetch._snapshot", refused)
-        others = LeasedEngines(absent, lambda decode: decode)
-    assert others.get("mars-tiny", 5) is not None
-    with pytest.raises(UnavailableError, match="No network"):
-        others.get("mars-7b-blk4", 5)
-    others._brought.clear()
-    with pytest.raises(UnavailableError, match=TOO_LATE[:20]):
-        others.get("mars-7b-blk4", 5)
-    for each in (engines, others):
-        each.close()
-
-
-def refused(entry: object) -> Path:
-    from mars_runtime.model.config import CheckpointError
-
-    raise CheckpointError("No network.")
+def test_checkpoints_are_loaded_at_the_start_and_no_others_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = (settings_of(name, offline=True) for name in ("ar-tiny", "mars-7b-blk4"))
+    with closing(LeasedEngines(next(offered), lambda it: it)) as engines:
+        assert [engines.get(name, 5) is not None for name in ("mars-tiny", "ar-tiny")] == [True] * 2
+    with closing(
+        LeasedEngines(settings_of("mars-7b-blk4", offline=True), lambda it: it)
+    ) as engines:
+        assert engines.get("mars-tiny", 5) is not None
+        with pytest.raises(UnavailableError) as refused:
+            engines.get("mars-7b-blk4", 5)
+        assert TOO_LATE not in str(refused.value)
+    monkeypatch.setattr(zerogpu, "MAX_LOADED", 1)
+    with (
+        closing(LeasedEngines(settings_of("ar-tiny"), lambda it: it)) as engines,
+        pytest.raises(UnavailableError, match=TOO_LATE[:20]),
+    ):
+        engines.get("ar-tiny", 5)
 
 
 @pytest.fixture
@@ -237,12 +212,11 @@ def test_zerogpu_is_told_of_the_start_before_the_page_is_served(
         return blocks.launch(**options)
 
     monkeypatch.setattr(gr.Blocks, "launch", first_launch)
-    with page_served(space.handlers) as url:
+    with closing(space), page_served(space.handlers) as url:
         (empty,) = launched
         assert httpx.get(f"{url}config").json()["title"] == "MARS live"
         with pytest.raises(httpx.ConnectError):
             httpx.get(empty.local_url)
-    space.workers.end()
 
 
 @pytest.mark.parametrize(
@@ -288,17 +262,19 @@ def backend() -> Mortal:
 
 @pytest.fixture
 def handlers(tmp_path: Path, backend: Mortal) -> Iterator[Handlers]:
-    """Each time the checkpoint is loaded, it gets an engine of its own."""
-    made = make_handlers(tmp_path, backend)
-    engines = made.engines
-    load = engines._load
+    settings = AppSettings(checkpoint="scripted")
+    entry = Entry("scripted", 8, path="scripted", licence="Apache-2.0")
+    served = make_served(tmp_path, entry, backend, settings)
 
-    def fresh(name: str, tell: Tell) -> Served:
-        engine = Engine(backend, max_turn_seconds=0.2)
-        return replace(load(name, tell), engine=engine)
+    class Renewing(ReadyEngines):
+        """Each time the checkpoint is loaded, it gets an engine of its own."""
 
-    engines._load = fresh  # type: ignore[method-assign]
-    yield made
+        def _load(self, name: str, tell: Tell) -> Served:
+            served = super()._load(name, tell)
+            return replace(served, engine=Engine(backend, max_turn_seconds=0.2))
+
+    engines = Renewing(settings, served)
+    yield handlers_over(engines)
     engines.close()
 
 
@@ -306,22 +282,16 @@ def last(handlers: Handlers) -> str:
     return list(handlers.live.run("a", controls()))[-1]
 
 
-def test_a_dead_engine_is_replaced(handlers: Handlers, backend: Mortal) -> None:
+def test_an_engine_that_dies_or_hangs_is_replaced(handlers: Handlers, backend: Mortal) -> None:
     backend.is_ill = True
     value = last(handlers)
     assert value.count(DEAD) == 2
     assert '"reason":"limit"' not in value
     backend.is_ill = False
     assert '"reason":"eos"' in last(handlers)
-
-
-def test_a_hung_one_too_and_its_waiting_runs_end(handlers: Handlers, backend: Mortal) -> None:
-    backend.is_ill = True
-    last(handlers)  # from now on by an engine that is quick to be given up
-    backend.is_ill = False
-    backend.gate = threading.Event()
-    assert last(handlers).count(DEAD) == 2
-    gate, backend.gate = backend.gate, None
+    gate = backend.gate = threading.Event()
+    assert last(handlers).count(DEAD) == 2  # also of the run that waits
+    backend.gate = None
     assert '"reason":"eos"' in last(handlers)
     gate.set()
 

@@ -6,20 +6,18 @@ import json
 import re
 import statistics
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from browser import needs_browser, opened, playwright, see
 from live_page import over
 from load_page import controls, make_page
-from scripted_page import ScriptedBackend, page_served
+from scripted_page import ScriptedBackend, eventually, page_served
 
 from app.controls import Limits
 from app.traffic.order import MAX_REQUESTS, read_traffic_order
-from app.traffic.run import CANNOT_PAY, THREAD, TrafficHandlers, TrafficRun
+from app.traffic.run import CANNOT_PAY, THREAD, TrafficHandlers
 from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -27,22 +25,19 @@ from mars_runtime.traffic.controller import Bounds, ways_of
 from mars_runtime.traffic.workload import read_recorded
 
 LIMITS = Limits(8000, 512, 8)
+Made = tuple[TrafficHandlers, ScriptedBackend]
 
 
 @pytest.fixture(scope="module")
-def made(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[TrafficHandlers, ScriptedBackend]]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     handlers, backend = make_page(tmp_path_factory.mktemp("made"))
     yield handlers.traffic, backend
     handlers.engines.close()
 
 
 @pytest.fixture
-def page(
-    made: tuple[TrafficHandlers, ScriptedBackend],
-) -> tuple[TrafficHandlers, ScriptedBackend]:
-    """The same page for all, at full speed, that was asked nothing yet."""
+def page(made: Made) -> Made:
+    """The same page for all tests, at full speed, without a request yet."""
     made[1].forward_seconds = 0.001
     made[1].prompts.clear()
     return made
@@ -92,23 +87,12 @@ def test_agreement_is_sampled_where_ar_was_not_asked_for(page) -> None:
     assert line == {"way": "fixed", "share": 1.0, "num_requests": 2, "sampled": True}
 
 
-def test_a_curve_has_a_point_for_each_rate(page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each load ends while what it had come to is told."""
+def test_a_curve_has_a_point_for_each_rate(page) -> None:
     load, _ = page
-    tell = TrafficRun._tell
-
-    def tell_until_it_ends(run: TrafficRun, *told: Any) -> None:
-        tell(run, *told)
-        while not run._drive.progress.is_over:
-            time.sleep(0.001)
-
-    monkeypatch.setattr(TrafficRun, "_tell", tell_until_it_ends)
     *_, last = load.run("visitor", controls(question="curve", ways=["ar"], rate=8))
-    points = of_tag(whole(load, last), "point")
-    assert len(points) == 5 * 3
-    offered = [point["offered"] for point in points]
-    assert offered == sorted(offered)
-    assert len(set(offered)) == 5
+    points = [point["offered"] for point in of_tag(whole(load, last), "point")]
+    assert (len(points), len(set(points))) == (5 * 3, 5)
+    assert points == sorted(points)
 
 
 def test_one_sentence_where_drafting_does_not_pay_under_load(page) -> None:
@@ -116,37 +100,31 @@ def test_one_sentence_where_drafting_does_not_pay_under_load(page) -> None:
     load, _ = page
     *_, last = load.run("visitor", controls(ways=["ar", "lossless"], seconds=1, rate=8))
     found = whole(load, last)
-    waits = {
-        way: statistics.median(
-            tick["latency"]["p50"]
-            for tick in of_tag(found, "tick")
-            if tick["way"] == way and tick.get("over")
-        )
+    ends = [tick for tick in of_tag(found, "tick") if tick.get("over")]
+    ar, lossless = (
+        statistics.median(tick["latency"]["p50"] for tick in ends if tick["way"] == way)
         for way in ("ar", "lossless")
-    }
+    )
     said = of_tag(found, "status")[-1]["text"]
-    assert (CANNOT_PAY in said) == (waits["lossless"] >= waits["ar"])
+    assert (CANNOT_PAY in said) == (lossless >= ar)
     assert "in 3 rounds" in said
 
 
-def test_stop_ends_it_and_leaves_the_engine_empty(page) -> None:
+def test_stop_and_a_visitor_who_leaves_end_it_and_others_find_a_place(page) -> None:
     load, backend = page
-    backend.forward_seconds = 0.05
-    stream = load.run("visitor", controls(max_new_tokens=100))
-    value = next(stream)
-    threading.Timer(1.0, load.stop, ["visitor"]).start()
+    backend.forward_seconds = 0.02
+    engine = load.engines.get("scripted").engine
+    stream = load.run("visitor", controls(max_new_tokens=100, rate=30))
+    while not any(tick["rows"] == 3 for tick in of_tag(next(stream), "tick")):
+        pass
+    other = engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=4)))
+    assert other.place == 0
+    assert other.wait(20)
+    load.stop("visitor")
     *_, value = stream
     assert of_tag(whole(load, value), "status")[-1]["kind"] == "stopped"
-    engine = load.engines.get("scripted").engine
-    until = time.monotonic() + 10
-    while engine._scheduler.num_active and time.monotonic() < until:
-        time.sleep(0.01)
-    assert engine._scheduler.num_active == 0
+    assert eventually(lambda: engine.num_running == 0, 10)
 
-
-def test_a_visitor_who_leaves_ends_it(page) -> None:
-    load, backend = page
-    backend.forward_seconds = 0.05
     stream = load.run("visitor", controls(max_new_tokens=100))
     while "running" not in next(stream):
         pass
@@ -154,19 +132,6 @@ def test_a_visitor_who_leaves_ends_it(page) -> None:
     stream.close()
     assert not drive.is_alive()
     assert len(load.runs) == 0
-
-
-def test_others_find_a_place_at_once(page) -> None:
-    load, backend = page
-    backend.forward_seconds = 0.02
-    stream = load.run("visitor", controls(max_new_tokens=100, rate=30))
-    while not any(tick["rows"] == 3 for tick in of_tag(next(stream), "tick")):
-        pass
-    engine = load.engines.get("scripted").engine
-    other = engine.submit(Request((1,), DecodeSettings("ar", max_new_tokens=4)))
-    assert other.place == 0
-    assert other.wait(20)
-    stream.close()
 
 
 def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
@@ -293,23 +258,20 @@ def test_stop_ends_it_and_too_much_is_one_sentence(lab) -> None:
     page.click("#load-run")
     page.wait_for_selector(f"{LOAD}:not([data-run='{before}'])")
     page.wait_for_selector("#load tr[data-way=ar][data-arrived]")
-    weight = "getComputedStyle(document.querySelector('#load-stop')).fontWeight"
-    page.wait_for_function(f"{weight} === '600'")
     page.click("#load-stop")
     page.wait_for_selector(f"{LOAD}[data-phase=stopped]")
-    page.wait_for_function(f"{weight} === '500'")
     assert page.inner_text("#load .lv-status").startswith("Stopped")
-    page.fill("#load-rate input[type=number]", "40")
-    page.fill("#load-seconds input[type=number]", "20")
-    page.click("#load-run")
-    page.get_by_text("Ask for at most 120 requests at a time").first.wait_for()
     backend.forward_seconds = 0.001
-    page.fill("#load-rate input[type=number]", "4")
-    page.fill("#load-seconds input[type=number]", "1")
+    for rate, seconds in (("40", "20"), ("4", "1")):
+        page.fill("#load-rate input[type=number]", rate)
+        page.fill("#load-seconds input[type=number]", seconds)
+        if rate == "40":
+            page.click("#load-run")
+            page.get_by_text(f"Ask for at most {MAX_REQUESTS} requests at a time").first.wait_for()
 
 
 @needs_browser
-def test_recorded_arrivals_are_typed_where_they_are_wanted(lab) -> None:
+def test_recorded_arrivals_are_typed_and_a_curve_says_where_one_way_saturates(lab) -> None:
     page, _ = lab
     assert page.locator("#load-recorded").count() == 0
     page.get_by_label("recorded", exact=True).check()
@@ -318,11 +280,6 @@ def test_recorded_arrivals_are_typed_where_they_are_wanted(lab) -> None:
     assert cell(page, "ar", 1) == "3 of 3"
     assert "recorded arrivals, 3 requests" in page.inner_text("#load .lv-env")
     page.get_by_label("Poisson", exact=True).check()
-
-
-@needs_browser
-def test_a_curve_of_one_way_says_where_it_saturates(lab) -> None:
-    page, _ = lab
     page.get_by_label("saturation curve").check()
     page.get_by_label("τ by load, auto B", exact=True).uncheck()
     page.fill("#load-rate input[type=number]", "4")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from browser import Arrive, needs_browser, playwright
 from live_page import LOADED, ROOT, wait_loaded, wait_state
-from scripted_page import ScriptedBackend
-from wire import Wire
-
-from app.handlers import Handlers
+from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
+from wire import Wire, port_of
 
 pytestmark = needs_browser
 PROMPT = "A prompt that nobody wants to type twice."
@@ -20,7 +19,7 @@ BOX = "#prompt textarea"
 
 @pytest.fixture
 def wire(address: str) -> Iterator[Wire]:
-    with closing(Wire(int(address.rstrip("/").rsplit(":", 1)[1]))) as made:
+    with closing(Wire(port_of(address))) as made:
         yield made
 
 
@@ -63,22 +62,18 @@ def test_a_cut_connection_loses_neither_prompt_nor_answer(
 
 
 def test_a_run_that_the_server_lost_is_named_and_its_prompt_stays(
-    page: playwright.Page, wire: Wire, served_handlers: Handlers
+    page: playwright.Page, wire: Wire, tmp_path: Path
 ) -> None:
+    """Another server is at the address, as after a restart; a fresh page has nothing of the run."""
     wire.cut()
     page.wait_for_selector("text=Connection to the server was lost")
-    logs = served_handlers.live.logs
-    logs._by_run.clear()  # as after a restart
-    logs._latest.clear()
-    wire.mend()
-    wait_reloaded(page)
-    wait_state(page, "error")
-    assert "The server was restarted" in page.inner_text(f"{ROOT} .rv-status")
-    assert page.input_value(BOX) == PROMPT
-
-
-def test_a_page_opened_by_its_address_starts_fresh(page: playwright.Page, wire: Wire) -> None:
-    page.goto(f"http://127.0.0.1:{wire.port}/")
-    wait_loaded(page)
-    page.wait_for_selector(f"{ROOT}[data-state=empty]")
-    assert page.input_value(BOX) != PROMPT
+    with page_served(make_handlers(tmp_path, ScriptedBackend(TEXT), port=0)) as restarted:
+        wire.mend(port_of(restarted))
+        wait_reloaded(page)
+        wait_state(page, "error")
+        assert "The server was restarted" in page.inner_text(f"{ROOT} .rv-status")
+        assert page.input_value(BOX) == PROMPT
+        page.goto(f"http://127.0.0.1:{wire.port}/")
+        wait_loaded(page)
+        assert page.input_value(BOX) != PROMPT
+        page.goto("about:blank")

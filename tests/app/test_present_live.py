@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browser import needs_browser, playwright, visiting
+from browser import needs_browser, opened, playwright
 from live_page import LOADED, set_knob
 from scripted_page import TEXT, ScriptedBackend
 
@@ -26,14 +26,11 @@ pytestmark = needs_browser
 @pytest.fixture
 def page(address: str) -> Iterator[playwright.Page]:
     """The page with the tour open at its first stop, which can be run live."""
-    with visiting() as take:
-        opened = take(address)
-        opened.set_viewport_size({"width": 1280, "height": 900})
-        opened.goto(address)
-        opened.wait_for_selector("#race .mars-race")
-        opened.wait_for_function(LOADED)
-        opened.click("#present")
-        yield opened
+    with opened(address, 1280, 900) as made:
+        made.wait_for_selector("#race .mars-race")
+        made.wait_for_function(LOADED)
+        made.click("#present")
+        yield made
 
 
 def recorded() -> tuple[str, str]:

@@ -7,8 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from browser import Arrive, needs_browser, playwright
+from browser import Arrive, needs_browser
 from live_page import wait_loaded
 
 from app.controls import DEFAULTS
@@ -85,6 +84,9 @@ def test_each_that_ships_was_measured_to_be_faster() -> None:
 
 
 def test_a_preset_is_known_by_all_that_it_names() -> None:
+    """Only controls of the page may be named, by it or by an example."""
+    for names in (VERIFIED, UNVERIFIED, *EXAMPLE_SETTINGS.values()):
+        assert set(names) <= set(CONTROLS)
     presets = {EXACT: named(DEFAULTS, VERIFIED), FAST: named(DecodeSettings(), UNVERIFIED)}
     chosen = controls_of(presets[EXACT])
     assert preset_of(chosen, presets) == EXACT
@@ -99,12 +101,6 @@ def test_a_preset_is_known_by_all_that_it_names() -> None:
     assert preset_of(dict.fromkeys(chosen), presets) is None
 
 
-def test_nothing_else_may_be_named() -> None:
-    """What the page passes to a preset or an example, and takes from it."""
-    for names in (VERIFIED, UNVERIFIED, *EXAMPLE_SETTINGS.values()):
-        assert set(names) <= set(CONTROLS)
-
-
 def test_an_example_that_is_too_bold_brings_its_settings_and_takes_them_away() -> None:
     exact = controls_of(named(DEFAULTS, VERIFIED))
     bold = settings_for_example("bold", exact)
@@ -117,15 +113,12 @@ def test_an_example_that_is_too_bold_brings_its_settings_and_takes_them_away() -
     assert settings_for_example("explain", exact) == {}
 
 
-@pytest.fixture
-def page(arrive: Arrive, address: str) -> playwright.Page:
-    opened = arrive(address)
-    wait_loaded(opened)
-    return opened
-
-
 @needs_browser
-def test_a_preset_is_lit_while_it_is_set_and_restores_all_of_it(page: playwright.Page) -> None:
+def test_a_preset_is_lit_while_it_is_set_and_restores_all_of_it(
+    arrive: Arrive, address: str
+) -> None:
+    page = arrive(address)
+    wait_loaded(page)
     chosen = "#presets .preset.chosen:visible"
     assert page.locator("#presets .preset:visible").all_inner_texts() == [EXACT]
     assert page.locator(chosen).all_inner_texts() == [EXACT]

@@ -5,12 +5,12 @@ The bundled mars-tiny decodes; no browser.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_page import eventually
 from starlette.testclient import TestClient
 
 from app.handlers import Handlers, make_handlers
@@ -22,7 +22,7 @@ from app.serving.settings import AppSettings
 from mars_runtime.__main__ import main
 from mars_runtime.review.prompts import as_jsonl, bundled
 from mars_runtime.review.sets import ReviewSet
-from tests.review.made_sets import CHECKPOINT, DTYPE, MOST, NAME, WAYS, killed_at, timeless, words
+from tests.review.made_sets import CHECKPOINT, DTYPE, MOST, NAME, WAYS, timeless, words
 
 NUM_FEW = 4
 
@@ -59,13 +59,15 @@ def made_on(client: TestClient, told: dict[str, Any]) -> str:
 
 
 def until(client: TestClient, name: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """How far the set is once that is so."""
-    end = time.monotonic() + 300
-    while not is_so(progress := client.get(f"/review/make/{name}").json()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    told: dict[str, Any] = progress
-    return told
+    """Wait for a condition of the set's progress, and return that."""
+    told: list[dict[str, Any]] = []
+
+    def is_now() -> bool:
+        told.append(client.get(f"/review/make/{name}").json())
+        return is_so(told[-1])
+
+    assert eventually(is_now, 300)
+    return told[-1]
 
 
 def test_the_page_makes_what_the_command_makes(
@@ -118,19 +120,3 @@ def test_a_system_prompt_is_that_of_prompts_without_one(
     too_long = client.post("/review/make", json={**told, "system": "x" * 5000})
     assert too_long.status_code == 400
     assert "system prompt" in too_long.text
-
-
-@pytest.mark.slow
-def test_twenty_prompts_in_three_ways_and_two_kills(
-    client: TestClient, handlers: Handlers, tmp_path: Path
-) -> None:
-    """On the page, by the command, and by the command killed twice on the way: the same bytes."""
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command = words("word_problems", killed)
-    for num_answers in (15, 35):
-        assert num_answers <= killed_at(num_answers, command, killed) < 60
-    for out in (whole, killed):
-        assert main(words("word_problems", out)) == 0
-    assert len(list(whole.glob("answers/*.jsonl"))) == 60
-    name = made_on(client, asked(source="word_problems"))
-    assert timeless(killed) == timeless(whole) == timeless(handlers.library.folder(name))

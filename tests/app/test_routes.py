@@ -1,96 +1,83 @@
-"""Routes of gradio that this app has no use for are shut, and no value becomes a file."""
+"""Routes of gradio that this app has no use for are shut, no value becomes a file, and the page's
+script can ask for nothing else than what the page has."""
 
 from __future__ import annotations
 
 import gc
 import http.client
 import json
-import os
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from scripted_page import ScriptedBackend, controls, make_handlers
+from scripted_page import controls
 from visitor import Visitor, assert_serves
 
 from app.components.files import FILES, file_address
 from app.controls import STEERED
+from app.handlers import Handlers
 from app.serving.checkpoints import MAX_SETTLED
-from app.serving.routes import LONG_SESSION, NO_FILES, NO_TEXT, fault_of, parsed
+from app.serving.routes import LONG_SESSION, NO_TEXT
 from mars_runtime.machine import return_freed_memory
+from tests.attack.attacked import resident
 
-
-class Bait(BaseHTTPRequestHandler):
-    """Another server, which nobody has a reason to ask for anything."""
-
-    asked: list[str] = []  # noqa: RUF012
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"x" * 1000)
-
-    do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, *words: object) -> None:
-        pass
+API = "/gradio_api"
+HALF, LONG = "\ud800", "x" * 65
 
 
 @pytest.fixture
-def bait() -> Iterator[str]:
-    Bait.asked.clear()
-    server = HTTPServer(("127.0.0.1", 0), Bait)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/secret"
-    server.shutdown()
-    server.server_close()
+def bait() -> Iterator[tuple[str, list[str]]]:
+    """Another server, which nobody has a reason to ask: a path of it, and what was asked."""
+    asked: list[str] = []
+
+    class Bait(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Bait) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/secret", asked
+        server.shutdown()
 
 
 def ask(
-    address: str, method: str, path: str, body: bytes = b"", kind: str = "application/json"
+    address: str, method: str, path: str, body: Any = b"", kind: str = "application/json"
 ) -> tuple[int, str]:
     """Status and text, with the path as it is: nothing is tidied up on the way."""
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
-    connection.request(method, path, body or None, {"content-type": kind})
-    answer = connection.getresponse()
-    found = answer.status, answer.read().decode("utf-8", "replace")
-    connection.close()
-    return found
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)) as connection:
+        connection.request(method, path, sent or None, {"content-type": kind})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode("utf-8", "replace")
 
 
+GET = ["file=https://example.org/", "file=/etc/passwd", "file=app.py", "file/app.py",
+       "proxy=https://example.org/", "%70roxy=https://example.org/", "upload_progress?upload_id=1",
+       "deep_link?session_hash=1", "deep_link", "stream/1/2/3/playlist.m3u8",
+       "custom_component/a/b/c/d", "vibe-code/", "runs", "startup-events",
+       "dev/reload"]  # fmt: skip
+POST = ["upload", "upload?upload_id=1", "process_recording", "stream/1", "vibe-edit/",
+        "run-history/connect", "api/generate"]  # fmt: skip
 SHUT = [
-    ("GET", "/gradio_api/file=https://example.org/"),
-    ("HEAD", "/gradio_api/file=https://example.org/"),
-    ("GET", "/gradio_api/file=/etc/passwd"),
-    ("GET", "/gradio_api/file=app.py"),
-    ("GET", "/gradio_api/file/app.py"),
-    ("GET", "/gradio_api/proxy=https://example.org/"),
-    ("GET", "/gradio_api/%70roxy=https://example.org/"),
-    ("POST", "/gradio_api/upload"),
-    ("POST", "/gradio_api/upload?upload_id=1"),
-    ("GET", "/gradio_api/upload_progress?upload_id=1"),
-    ("POST", "/gradio_api/process_recording"),
-    ("GET", "/gradio_api/deep_link?session_hash=1"),
-    ("GET", "/gradio_api/deep_link"),
-    ("POST", "/gradio_api/stream/1"),
-    ("GET", "/gradio_api/stream/1/2/3/playlist.m3u8"),
-    ("GET", "/gradio_api/custom_component/a/b/c/d"),
-    ("POST", "/gradio_api/vibe-edit/"),
-    ("GET", "/gradio_api/vibe-code/"),
+    *(("GET", f"{API}/{path}") for path in GET),
+    *(("POST", f"{API}/{path}") for path in POST),
+    ("HEAD", f"{API}/file=https://example.org/"),
     ("GET", "/monitoring"),
     ("GET", "/monitoring/summary"),
-    ("GET", "/gradio_api/runs"),
-    ("GET", "/gradio_api/startup-events"),
-    ("POST", "/gradio_api/run-history/connect"),
     ("POST", "/login"),
-    ("GET", "/gradio_api/dev/reload"),
-    ("POST", "/gradio_api/api/generate"),
     ("PUT", "/"),
     ("POST", "/"),
     ("DELETE", "/config"),
@@ -105,79 +92,64 @@ def test_a_route_that_the_app_does_not_use_is_shut(address: str, method: str, pa
 
 
 def test_what_the_page_uses_is_open(address: str) -> None:
-    _, page = ask(address, "GET", "/")
-    assert "MARS live" in page
-    for path in ("/config", "/theme.css", "/gradio_api/info", "/gradio_api/app_id"):
-        assert ask(address, "GET", path)[0] == 200
-    for name in FILES:
-        assert f'"{file_address(name)}' in page  # relative to the page
-        assert ask(address, "GET", f"/{file_address(name)}")[0] == 200
-
-
-def test_the_document_travels_packed_and_a_stream_as_it_comes(address: str) -> None:
+    """The document travels packed, a stream as it comes."""
     page = httpx.get(address)
+    assert "MARS live" in page.text
     assert page.headers["content-encoding"] == "gzip"
     assert page.num_bytes_downloaded < len(page.content) / 4
     with httpx.stream("GET", f"{address}gradio_api/heartbeat/one") as beat:
         assert beat.headers["content-type"].startswith("text/event-stream")
         assert "content-encoding" not in beat.headers
+    for path in ("/config", "/theme.css", f"{API}/info", f"{API}/app_id"):
+        assert ask(address, "GET", path)[0] == 200
+    for name in FILES:
+        assert f'"{file_address(name)}' in page.text  # relative to the page
+        assert ask(address, "GET", f"/{file_address(name)}")[0] == 200
+    for path in ("/docs", "/openapi.json"):
+        assert "/v1/chat/completions" in ask(address, "GET", path)[1]
 
 
-def file_data(url: str) -> dict[str, Any]:
-    return {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
-
-
-def test_no_text_field_makes_the_server_fetch(address: str, bait: str) -> None:
+def test_no_value_makes_the_server_fetch(address: str, bait: tuple[str, list[str]]) -> None:
+    url, asked = bait
     visitor = Visitor(address)
-    value = file_data(bait)
+    value = {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
     for changes in ({"prompt": value}, {"prompt": [{"deep": value}]}, {"checkpoint": value}):
         status, text = visitor.run(**changes)
         assert (status, "file" in text) == (400, True)
-    posts = {
-        "/gradio_api/run/predict": {"data": [value], "fn_index": 0, "session_hash": "a"},
-        "/gradio_api/call/generate": {"data": [value]},
-        "/gradio_api/call/batch": {"data": [[value]]},
-        "/gradio_api/call/v2/generate": {"prompt": value},
-    }
-    for path, body in posts.items():
-        assert ask(address, "POST", path, json.dumps(body).encode())[0] == 400
-    escaped = json.dumps(posts["/gradio_api/call/generate"]).replace("path", "\\u0070ath")
-    assert ask(address, "POST", "/gradio_api/call/generate", escaped.encode())[0] == 400
-    assert ask(address, "GET", f"/gradio_api/file={bait}")[0] == 404
-    assert ask(address, "GET", f"/gradio_api/proxy={bait}")[0] == 404
-    assert Bait.asked == []
+    predict, generate = f"{API}/run/predict", f"{API}/call/generate"
+    for path, body in (
+        (predict, {"data": [value], "fn_index": 0, "session_hash": "a"}),
+        (generate, {"data": [value]}),
+        (generate, json.dumps({"data": [value]}).replace("path", "\\u0070ath").encode()),
+        (generate, json.dumps({"data": [value]}).encode("utf-16")),
+        (generate, {"data": [[{"x": {"path": ""}}]]}),
+        (generate, {"data": [{"url": url}]}),
+        (generate, b'{"path": 1, "path": 2}'),
+        (f"{API}/call/batch", {"data": [[value]]}),
+        (f"{API}/call/v2/generate", {"prompt": value}),
+    ):
+        assert ask(address, "POST", path, body)[0] == 400, body
+    assert visitor.run(prompt='{"path": "url"}')[0] == 200  # a text about files is none
+    assert asked == []
 
 
 @pytest.mark.parametrize(
     "kind", ["text/plain", "multipart/form-data; boundary=x", "", "application/jsonx"]
 )
 def test_no_form_of_another_site_is_taken(address: str, kind: str) -> None:
-    values = controls()
-    body = json.dumps({"data": list(values.values()), "fn_index": 0, "session_hash": "a"})
-    for path in ("/gradio_api/queue/join", "/gradio_api/component_server", "/gradio_api/cancel"):
-        assert ask(address, "POST", path, body.encode(), kind)[0] == 415
+    body = {"data": list(controls().values()), "fn_index": 0, "session_hash": "a"}
+    for path in ("queue/join", "component_server", "cancel"):
+        assert ask(address, "POST", f"{API}/{path}", body, kind)[0] == 415
     assert_serves(Visitor(address))
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:9999", "http://127.0.0.1:1", "https://x.org"])
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/config", "/v1/models"])
-def test_no_page_of_another_origin_reads_an_answer(
-    address: str, origin: str, method: str, path: str
-) -> None:
+def test_no_page_of_another_origin_reads_an_answer(address: str, origin: str, method: str) -> None:
     headers = {"origin": origin, "access-control-request-method": "POST"}
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
-    connection.request(method, path, None, headers)
-    granted = [name.lower() for name, _ in connection.getresponse().getheaders()]
-    connection.close()
-    assert not any(name.startswith("access-control") for name in granted)
-
-
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
-def test_what_describes_the_endpoint_is_let_through(address: str, path: str) -> None:
-    status, text = ask(address, "GET", path)
-    assert status == 200
-    assert "/v1/chat/completions" in text
+    for path in ("config", "v1/models"):
+        answer = httpx.request(method, address + path, headers=headers)
+        assert not any(name.startswith("access-control") for name in answer.headers)
 
 
 def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
@@ -188,35 +160,13 @@ def test_a_refused_knob_is_no_fault_of_the_server(address: str) -> None:
     assert visitor.knobs()[0] == 200
 
 
-@pytest.mark.parametrize(
-    ("body", "is_file"),
-    [
-        (b'{"data": ["path", "url", {"a": 1}]}', False),
-        (b'{"data": [[{"x": {"path": ""}}]]}', True),
-        (b'{"data": [{"url": "http://x"}]}', True),
-        (b'{"path": 1, "path": 2}', True),
-        (b"[" * 5000, False),
-        (b"\xff\xfe{", False),
-        ('{"data": [{"path": "a"}]}'.encode("utf-16"), True),
-    ],
-)
-def test_what_gradio_would_take_for_a_file_is_found(body: bytes, is_file: bool) -> None:
-    assert fault_of(parsed(body)) == (NO_FILES if is_file else "")
-
-
-HALF = "\ud800"
-
-
-@pytest.mark.parametrize("field", controls())
-def test_half_a_character_is_refused_wherever_it_comes(address: str, field: str) -> None:
+def test_half_a_character_is_refused_wherever_it_comes(address: str) -> None:
+    refused = (400, json.dumps({"detail": NO_TEXT}))
     visitor = Visitor(address)
-    assert visitor.run(**{field: HALF}) == (400, json.dumps({"detail": NO_TEXT}))
-    if field in STEERED:
-        assert visitor.knobs(**{field: HALF}) == (400, json.dumps({"detail": NO_TEXT}))
-
-
-def test_half_a_character_past_the_controls_does_no_harm(address: str) -> None:
-    visitor = Visitor(address)
+    for field in controls():
+        assert visitor.run(**{field: HALF}) == refused, field
+    for field in STEERED:
+        assert visitor.knobs(**{field: HALF}) == refused, field
     config = json.loads(ask(address, "GET", "/config")[1])
     called = [
         {"component_id": part["id"], "fn_name": name, "data": HALF, "session_hash": "a"}
@@ -224,92 +174,59 @@ def test_half_a_character_past_the_controls_does_no_harm(address: str) -> None:
         for name in part["props"].get("server_fns") or []
     ]
     assert {call["fn_name"] for call in called} == {
-        "missed",
-        "judge",
-        "told",
-        "layers",
-        "shared",
-        "keep",
+        *("missed", "judge", "told", "layers", "shared", "keep"),
     }
     for call in called:
-        status, _ = ask(address, "POST", "/gradio_api/component_server", json.dumps(call).encode())
-        assert status == 200
-    for event in filter(lambda event: event["inputs"], config["dependencies"]):
-        data = [HALF] * len(event["inputs"])
-        body = {"data": data, "fn_index": event["id"], "session_hash": visitor.session}
-        for path in ("run/predict", "queue/join"):
-            assert ask(address, "POST", f"/gradio_api/{path}", json.dumps(body).encode())[0] < 500
-    body = {"data": [], "fn_index": 0, "session_hash": HALF}
-    for path in ("run/predict", "queue/join", "cancel"):
-        assert ask(address, "POST", f"/gradio_api/{path}", json.dumps(body).encode())[0] < 500
+        assert ask(address, "POST", f"{API}/component_server", call)[0] == 200
+    bodies = [
+        {"data": [HALF] * len(event["inputs"]), "fn_index": event["id"], "session_hash": "a"}
+        for event in config["dependencies"]
+        if event["inputs"]
+    ]
+    for body in (*bodies, {"data": [], "fn_index": 0, "session_hash": HALF}):
+        for path in ("run/predict", "queue/join", "cancel"):
+            assert ask(address, "POST", f"{API}/{path}", body)[0] < 500
     assert_serves(Visitor(address))
-
-
-LONG = "x" * 65
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/gradio_api/run/predict"),
-        ("POST", "/gradio_api/queue/join"),
-        ("POST", "/gradio_api/component_server"),
-        ("POST", "/gradio_api/cancel"),
-        ("POST", "/gradio_api/reset"),
-        ("GET", f"/gradio_api/queue/data?session_hash={LONG}"),
+        ("POST", f"{API}/run/predict"),
+        ("POST", f"{API}/queue/join"),
+        ("POST", f"{API}/component_server"),
+        ("POST", f"{API}/cancel"),
+        ("POST", f"{API}/reset"),
+        ("GET", f"{API}/queue/data?session_hash={LONG}"),
         ("GET", f"/config?session_hash={LONG}"),
     ],
 )
-def test_a_session_with_a_long_name_is_refused_at_every_door(
-    address: str, method: str, path: str
-) -> None:
+def test_a_session_with_a_long_name_is_refused(address: str, method: str, path: str) -> None:
     """What is kept of visitors is kept by this name."""
-    told = json.dumps({"fn_index": 0, "session_hash": LONG, "data": []}).encode()
-    status, text = ask(address, method, path, told if method == "POST" else b"")
-    assert (status, json.loads(text)) == (400, {"detail": LONG_SESSION})
+    body = {"fn_index": 0, "session_hash": LONG, "data": []} if method == "POST" else b""
+    assert ask(address, method, path, body) == (400, json.dumps({"detail": LONG_SESSION}))
+    assert ask(address, "GET", f"{API}/heartbeat/{LONG}")[0] == 404
 
 
-def test_a_heartbeat_of_a_long_name_is_refused(address: str) -> None:
-    assert ask(address, "GET", f"/gradio_api/heartbeat/{LONG}")[0] == 404
-
-
-def test_sessions_that_settled_are_forgotten_after_many_others(tmp_path: Path) -> None:
-    handlers = make_handlers(tmp_path, ScriptedBackend("I write."))
-    found = handlers.checkpoints
-    for number in range(3 * MAX_SETTLED):
-        found.settle(str(number))
-        found.settle("me")
-    assert len(found._settled) == MAX_SETTLED
-    assert "me" in found._settled
-    handlers.engines.close()
-
-
-NUM_LONG, LENGTH = 2000, 220_000
-
-
-def test_memory_stays_flat_after_many_posts_with_long_names(
-    address: str, is_full_attack: bool
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
+def test_memory_stays_flat_after_many_sessions(
+    address: str, served_handlers: Handlers, is_full_attack: bool
 ) -> None:
-    """The page's server is this process, so is its memory."""
+    """Long names are refused, short ones forgotten. The page's server is this process."""
+    checkpoints = served_handlers.checkpoints
     config = json.loads(ask(address, "GET", "/config")[1])
-    settles = [one["id"] for one in config["dependencies"] if "settle" in one["api_name"]]
-    events = settles or [one["id"] for one in config["dependencies"]]
-    count = NUM_LONG if is_full_attack else 60
-    before = None
+    (event, *_) = (each["id"] for each in config["dependencies"] if "settle" in each["api_name"])
+    count, before = 2000 if is_full_attack else 60, 0
     for number in range(count):
-        name = f"{number:08d}" + "y" * LENGTH
-        told = {"fn_index": events[number % len(events)], "session_hash": name, "data": []}
-        assert ask(address, "POST", "/gradio_api/run/predict", json.dumps(told).encode())[0] == 400
-        if number == count // 10:
+        name = f"{number:08d}" + "y" * 220_000
+        body = {"fn_index": event, "session_hash": name, "data": []}
+        assert ask(address, "POST", f"{API}/run/predict", body)[0] == 400
+        for n in range(MAX_SETTLED // 10):
+            checkpoints.settle(f"{number} {n}" + "y" * 10_000)
+        if number == count // 3:
             gc.collect()
+            return_freed_memory()
             before = resident()
     gc.collect()
-    assert before is not None
-    assert resident() - before < 5_000_000
-
-
-def resident() -> int:
-    """Bytes of this process in memory."""
     return_freed_memory()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    assert resident() - before < 5_000_000

@@ -1,25 +1,44 @@
-"""Whoever starts runs and does not watch them, or starts too many, keeps nobody out."""
+"""Runs that nobody watches are ended, and nobody takes all the places: through the page, the typed
+endpoints and tools over MCP's own client."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import batch_page
 import fake_source
 import pytest
-from scripted_page import TEXT, ScriptedBackend, controls, make_handlers
+from scripted_page import (
+    TEXT,
+    ScriptedBackend,
+    controls,
+    eventually,
+    make_handlers,
+    page_served,
+)
 from visitor import Visitor, assert_serves, post
 
 from app.api import runs
 from app.api.runs import compare, generate
+from app.gradio_compat import Line
 from app.handlers import Handlers
 from app.serving import run_limits
+from app.serving.serve import ServedPage
 from app.serving.serve import serve as page_of
+
+Served = tuple[ServedPage, Handlers]
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,39 +53,50 @@ def backend() -> ScriptedBackend:
     return ScriptedBackend(TEXT * 100, 0.05)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, backend: ScriptedBackend) -> Iterator[Any]:
-    """The page as it is served, but that one address may have as many runs as there are places."""
-    made = make_handlers(tmp_path_factory.mktemp("page"), backend, port=0, max_runs_per_address=100)
-    page = page_of(made, is_blocking=False)
-    yield page, made
+@contextmanager
+def serving(handlers: Handlers) -> Iterator[Served]:
+    page = page_of(handlers, is_blocking=False)
+    yield page, handlers
     page.close()
-    made.engines.close()
+    handlers.engines.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, backend: ScriptedBackend) -> Iterator[Served]:
+    """The page as it is served, except that one address may have as many runs as there are
+    places."""
+    folder = tmp_path_factory.mktemp("page")
+    with serving(make_handlers(folder, backend, port=0, max_runs_per_address=100)) as made:
+        yield made
 
 
 def num_runs(handlers: Handlers) -> int:
-    served = handlers.engines.get("scripted")
+    served = handlers.engines.get(handlers.engines.default)
     assert served is not None
-    return len(served.engine._scheduler)
+    return served.engine.num_running + served.engine.num_waiting
 
 
-def eventually(condition: Any, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    return bool(condition())
-
-
-def call(address: str, num_tokens: int) -> tuple[int, str]:
-    """Ask the endpoint for plain AR; its answer holds the id of the event."""
-    values = {"prompt": "Say it.", "method": "ar", "max_new_tokens": num_tokens}
-    return post(address, "gradio_api/call/v2/generate", json.dumps(values).encode())
+def call(address: str, num_tokens: int, name: str = "generate", **headers: str) -> tuple[int, str]:
+    """Call an endpoint; its answer holds the id of the event."""
+    asked: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
+    asked |= {"method": "ar"} if name == "generate" else {}
+    request = urllib.request.Request(
+        f"{address}gradio_api/call/v2/{name}",
+        json.dumps({**asked, "max_new_tokens": num_tokens}).encode(),
+        {"content-type": "application/json", **headers},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def test_runs_that_nobody_watches_are_ended_and_forgotten(
-    served: tuple[Any, Handlers], backend: ScriptedBackend
+    served: Served, backend: ScriptedBackend
 ) -> None:
-    """Seventeen posts in the slowest motion, each of another session, no stream opened."""
+    """Seventeen posts in the slowest motion, each of another session, and a call of an endpoint; no
+    stream is opened."""
     page, handlers = served
     backend.forward_seconds = 0.05
     visitors = [Visitor(page.url) for _ in range(17)]
@@ -74,72 +104,41 @@ def test_runs_that_nobody_watches_are_ended_and_forgotten(
         posted = [posts.submit(each.run, pace=100, max_new_tokens=512) for each in visitors]
         assert eventually(lambda: num_runs(handlers) > 4, 10)
         assert [each.result()[0] for each in posted] == [200] * len(visitors)
+    assert call(page.url, 512)[0] == 200
     assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
-    queue = page.blocks._queue
-    assert eventually(lambda: not queue.event_ids_to_events, 10)
-    assert eventually(lambda: not queue.pending_messages_per_session, 10)
-    assert eventually(lambda: not queue.pending_event_ids_session, 10)
+    line = Line(page.blocks)
+    assert eventually(lambda: not line.events(), 10)
+    assert eventually(lambda: not any(line.has_session(each.session) for each in visitors), 10)
     backend.forward_seconds = 0.0
     assert_serves(Visitor(page.url))
 
 
-def test_so_are_calls_of_the_endpoints(
-    served: tuple[Any, Handlers], backend: ScriptedBackend
-) -> None:
-    page, handlers = served
-    backend.forward_seconds = 0.05
-    assert call(page.url, 512)[0] == 200
-    assert eventually(lambda: num_runs(handlers) == 1, 10)
-    assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
-
-
-def test_a_run_that_is_watched_goes_on(
-    served: tuple[Any, Handlers], backend: ScriptedBackend
-) -> None:
+def test_what_is_watched_goes_on_past_the_grace(served: Served, backend: ScriptedBackend) -> None:
+    """A run of the page, a call of an endpoint, the opening of a page that is slow to listen."""
     page, _ = served
     backend.forward_seconds = 0.1
-    visitor = Visitor(page.url)
-    seconds = run_limits.GRACE_SECONDS + 1.0
-    num_tokens = round(seconds / backend.forward_seconds)
-    began = time.monotonic()
-    assert visitor.run(view="ar", max_new_tokens=num_tokens)[0] == 200
-    done = visitor.stream()[-2]
-    assert time.monotonic() - began > seconds
-    assert done["success"]
-    assert '"reason":"limit"' in json.dumps(done).replace('\\"', '"').replace(": ", ":")
-
-
-def test_a_page_that_is_slow_to_listen_still_hears_what_it_opens_with(
-    served: tuple[Any, Handlers],
-) -> None:
-    page, _ = served
-    visitor = Visitor(page.url)
+    num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
+    slow, watching = Visitor(page.url), Visitor(page.url)
     (opening,) = (
         each["id"]
         for each in page.blocks.config["dependencies"]
         if [what for _, what in each["targets"]] == ["load"] and each["queue"] is not False
     )
-    body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": visitor.session}
+    body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": slow.session}
     assert post(page.url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
-    time.sleep(run_limits.GRACE_SECONDS + 1.0)
-    assert any(message["msg"] == "process_completed" for message in visitor.stream())
-
-
-def test_an_endpoint_that_is_read_goes_on(
-    served: tuple[Any, Handlers], backend: ScriptedBackend
-) -> None:
-    page, _ = served
-    backend.forward_seconds = 0.1
-    num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
-    address = page.url + "gradio_api/call/generate"
-    status, text = call(page.url, num_tokens)
-    assert status == 200
-    with urllib.request.urlopen(f"{address}/{json.loads(text)['event_id']}", timeout=60) as answer:
+    assert watching.run(view="ar", max_new_tokens=num_tokens)[0] == 200
+    began = time.monotonic()
+    assert '\\"reason\\":\\"limit\\"' in json.dumps(watching.stream()[-2])
+    assert time.monotonic() - began > run_limits.GRACE_SECONDS
+    assert any(message["msg"] == "process_completed" for message in slow.stream())
+    event = json.loads(call(page.url, num_tokens)[1])["event_id"]
+    address = f"{page.url}gradio_api/call/generate/{event}"
+    with urllib.request.urlopen(address, timeout=60) as answer:
         assert '"ended": "limit"' in answer.read().decode()
 
 
 def test_slow_motion_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """Every place is taken by races in the slowest motion, watched ones."""
+    """Races in the slowest motion, which are watched, take every place."""
     backend = ScriptedBackend(TEXT, 0.005)
     handlers = make_handlers(tmp_path, backend, max_runs=2, max_waiting=4)
     slow = [handlers.live.run(str(n), controls(pace=100, max_new_tokens=200)) for n in range(2)]
@@ -160,9 +159,7 @@ def test_slow_motion_keeps_nobody_waiting(tmp_path: Path) -> None:
 
 def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
     backend = ScriptedBackend(TEXT, 0.2)
-    handlers = make_handlers(tmp_path, backend, port=0, max_runs_per_address=3)
-    page = page_of(handlers, is_blocking=False)
-    try:
+    with serving(make_handlers(tmp_path, backend, port=0, max_runs_per_address=3)) as (page, made):
         visitors = [Visitor(page.url) for _ in range(4)]
         assert [visitor.run(max_new_tokens=100)[0] for visitor in visitors[:3]] == [200] * 3
         status, text = visitors[3].run()
@@ -170,43 +167,36 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
         assert call(page.url, 8)[0] == 429
         assert visitors[3].knobs()[0] == 200
         for visitor in visitors:
-            handlers.live.stop(visitor.session)
+            made.live.stop(visitor.session)
         backend.forward_seconds = 0.0
-        assert eventually(lambda: not page.blocks._queue.event_ids_to_events, 20)
+        assert eventually(lambda: not Line(page.blocks).events(), 20)
         assert_serves(visitors[3])
-    finally:
-        page.close()
-        handlers.engines.close()
 
 
 @pytest.fixture(scope="module")
-def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
     """A page of one place whose checkpoint "chat" never comes."""
     source = fake_source.FakeSource()
     folder = tmp_path_factory.mktemp("loading")
     handlers, _ = fake_source.make_handlers(folder, source, port=0, max_runs=1, max_waiting=1)
-    page = page_of(handlers, is_blocking=False)
-    yield page
-    source.go.set()
-    page.close()
-    handlers.engines.close()
+    with serving(handlers) as (page, _):
+        yield page
+        source.go.set()
 
 
 @pytest.mark.parametrize("name", ["generate", "compare", "traces", "batch"])
 def test_callers_who_leave_while_it_loads_hold_no_places(
-    loading: Any, monkeypatch: pytest.MonkeyPatch, name: str
+    loading: ServedPage, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As many as there are places; the checkpoint they asked for never comes."""
     monkeypatch.setattr(runs, "HEARTBEAT_SECONDS", 0.2)
-    asked = {"prompts": ["Say it."]} if name == "batch" else {"prompt": "Say it."}
-    body = json.dumps({**asked, "checkpoint": "chat"}).encode()
     for _ in range(3):
-        status, told = post(loading.url, f"gradio_api/call/v2/{name}", body)
+        status, told = call(loading.url, 8, name)
         assert status == 200
         address = f"{loading.url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
         with urllib.request.urlopen(address, timeout=60) as answer:
             answer.readline()
-    assert eventually(lambda: not loading.blocks._queue.event_ids_to_events, 10)
+    assert eventually(lambda: not Line(loading.blocks).events(), 10)
     late = Visitor(loading.url)
     assert late.run(checkpoint="tiny")[0] == 200
     assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]
@@ -228,38 +218,103 @@ def test_callers_read_what_they_wait_for(tmp_path: Path, endpoint: Any) -> None:
     assert "Fetching" not in json.dumps(last)
 
 
-@pytest.mark.parametrize(
-    ("num_proxies", "owners"),
-    [(0, {"127.0.0.1"}), (1, {"10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"}), (3, {"127.0.0.1"})],
-)
-def test_callers_of_the_endpoints_are_told_apart_by_what_a_trusted_proxy_saw(
-    tmp_path: Path, num_proxies: int, owners: set[str]
+@pytest.mark.parametrize(("num_proxies", "is_distinct"), [(0, False), (1, True), (3, False)])
+def test_callers_are_distinguished_by_what_a_trusted_proxy_saw(
+    tmp_path: Path, num_proxies: int, is_distinct: bool
 ) -> None:
-    """Whatever they wrote themselves stands further left."""
+    """What they wrote themselves is further left. An address has one run at a time here."""
     backend = ScriptedBackend(TEXT * 100, 0.05)
-    handlers = make_handlers(tmp_path, backend, port=0, num_proxies=num_proxies)
-    page = page_of(handlers, is_blocking=False)
-    try:
-        scheduler = handlers.engines.get("scripted").engine._scheduler  # type: ignore[union-attr]
-        seen: set[str] = set()  # a run to which nobody listens ends after a few seconds
-        for n, name in enumerate(("generate", "compare", "traces", "batch")):
-            asked: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
-            request = urllib.request.Request(
-                f"{page.url}gradio_api/call/v2/{name}",
-                json.dumps({**asked, "max_new_tokens": 200}).encode(),
-                {"content-type": "application/json", "x-forwarded-for": f"6.6.6.6, 10.0.0.{n}"},
-            )
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                assert answer.status == 200
-            num_before = len(seen)
-            is_new = len(owners) > 1 or not seen
+    caps = {"num_proxies": num_proxies, "max_runs_per_address": 1}
+    with serving(make_handlers(tmp_path, backend, port=0, **caps)) as (page, _):
+        codes = [
+            call(page.url, 200, name, **{"x-forwarded-for": f"6.6.6.6, 10.0.0.{number}"})[0]
+            for number, name in enumerate(("generate", "compare", "traces", "batch"))
+        ]
+    assert codes == [200, *[200 if is_distinct else 429] * 3]
 
-            def has_come(wanted: int = num_before + is_new) -> bool:
-                seen.update(job.owner for job in scheduler._jobs())
-                return len(seen) >= wanted
 
-            assert eventually(has_come, 10)
-        assert seen == owners
-    finally:
-        page.close()
-        handlers.engines.close()
+@pytest.fixture
+def tools(tmp_path: Path) -> Iterator[tuple[str, Handlers, batch_page.BatchBackend]]:
+    pytest.importorskip("mcp", reason='pip install "gradio[mcp]"')
+    handlers, backend = batch_page.make_page(tmp_path, port=0, max_runs_per_address=3)
+    with page_served(handlers) as url:
+        yield f"{url}gradio_api/mcp/", handlers, backend
+
+
+def with_client(address: str, use: Callable[[Any], Awaitable[T]], **headers: str) -> T:
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
+    async def session() -> T:
+        async with (
+            streamablehttp_client(address, headers) as (read, write, _),
+            ClientSession(read, write) as client,
+        ):
+            await client.initialize()
+            return await use(client)
+
+    return asyncio.run(session())
+
+
+ASKED = {"prompt": "Say it.", "max_new_tokens": 9}
+LONG = {"prompt": "Say it.", "method": "ar", "max_new_tokens": 400}
+
+
+@pytest.mark.slow
+def test_tools_give_json_and_ask_this_server_whatever_host_the_request_names(tools: Any) -> None:
+    """Otherwise a caller could have the server call another one, and all later calls go there."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.setblocking(False)
+
+        async def use(client: Any) -> tuple[set[str], list[Any]]:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            asked = {**dict.fromkeys(("generate", "compare", "traces"), ASKED),
+                     "batch": {"prompts": ["Say it."], "max_new_tokens": 9}}  # fmt: skip
+            calls = [
+                await client.call_tool(name, values, timedelta(seconds=60))
+                for name, values in asked.items()
+            ]
+            return names, [json.loads(call.content[0].text) for call in calls]
+
+        named = f"127.0.0.1:{other.getsockname()[1]}"
+        headers = {"x-forwarded-host": named, "x-gradio-server": named}
+        names, (item, race, lines, batch) = with_client(tools[0], use, **headers)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert names == {"generate", "compare", "traces", "batch"}
+    assert item["num_tokens"] == race["ar"]["num_tokens"] == 9
+    assert json.loads(lines[0])
+    assert len(batch["results"]) == 1
+
+
+async def hear(*_: Any) -> None:
+    """A caller who wants to be told of progress is served by other lines."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [{}, {"progress_callback": hear}], ids=["plain", "progress"])
+def test_refusals_of_tools_are_sentences_and_who_leaves_frees_the_place(
+    tools: Any, more: dict[str, Any]
+) -> None:
+    address, handlers, backend = tools
+    backend.forward_seconds = 0.2
+
+    async def use(client: Any) -> tuple[Any, Any]:
+        wrong = await client.call_tool("generate", {"prompt": "Say it.", "tau": 9}, **more)
+        going = [
+            asyncio.ensure_future(client.call_tool("generate", LONG, **more)) for _ in range(3)
+        ]
+        await asyncio.to_thread(eventually, lambda: num_runs(handlers) == 3, 20)
+        full = await client.call_tool("generate", LONG, **more)
+        for call in going:
+            call.cancel()
+            with suppress(asyncio.CancelledError):
+                await call
+        return wrong, full
+
+    wrong, full = with_client(address, use)
+    assert wrong.isError
+    assert wrong.content[0].text.endswith("The threshold τ must be a number from 0 to 1.")
+    assert full.isError
+    assert full.content[0].text == run_limits.FULL.format(3)
+    assert eventually(lambda: num_runs(handlers) == 0, 10)  # each run takes 80 s

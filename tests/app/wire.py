@@ -7,6 +7,11 @@ import threading
 from contextlib import suppress
 
 
+def port_of(url: str) -> int:
+    """Return the port of an address."""
+    return int(url.rstrip("/").rsplit(":", 1)[1])
+
+
 class Wire:
     """A TCP relay to a port of this machine that can be cut."""
 
@@ -26,7 +31,9 @@ class Wire:
                 each.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
-    def mend(self) -> None:
+    def mend(self, port: int = 0) -> None:
+        """Accept connections again, for another port if one is given."""
+        self._target = port or self._target
         self.is_cut = False
 
     def close(self) -> None:

@@ -122,49 +122,28 @@ def good(path: str, model: str = MODEL) -> dict[str, Any]:
     return {"model": model, "max_tokens": 4, **asked}
 
 
+TABLES = {CHAT: BAD_VALUES, TEXT: BAD_VALUES, RUNS: BAD_RUNS, RESPONSES: BAD_RESPONSES}
+OPTIONAL = {"max_tokens", "max_output_tokens"}
+
+
 def bad_requests(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
-    """(path, body): each field with each bad value, and broken bodies."""
-    yield from bad_runs(model)
-    yield from bad_responses(model)
-    for path in (CHAT, TEXT):
-        for body in BODIES:
-            yield path, body
-        for name in good(path, model).keys() - {"max_tokens"}:
-            yield (
-                path,
-                dumped({key: value for key, value in good(path, model).items() if key != name}),
-            )
-        for name, values in BAD_VALUES.items():
-            for value in values:
-                if ONLY.get(name, path) == path:
-                    yield path, dumped({**good(path, model), name: value})
-        for name in ("temperature", "tau", "top_p", "seed", "max_tokens"):
-            for spelled in NOT_FINITE:
-                yield (
-                    path,
-                    dumped({**good(path, model), name: "@"}).replace(b'"@"', spelled.encode()),
-                )
-
-
-def bad_runs(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
-    """The same for what a page on another machine posts."""
-    for body in BODIES:
-        yield RUNS, body
-    for name, values in BAD_RUNS.items():
-        for value in values:
-            yield RUNS, dumped({**good(RUNS, model), name: value})
+    """(path, body): broken bodies, and each field missing or with each bad value."""
+    for path, table in TABLES.items():
+        whole = good(path, model)
+        yield from ((path, body) for body in BODIES)
+        for name in whole.keys() - OPTIONAL:
+            yield path, dumped({key: value for key, value in whole.items() if key != name})
+        for name, values in table.items():
+            if ONLY.get(name, path) == path:
+                yield from ((path, dumped({**whole, name: value})) for value in values)
+        if table is BAD_VALUES:
+            for name in ("temperature", "tau", "top_p", "seed", "max_tokens"):
+                for spelled in NOT_FINITE:
+                    body = dumped({**whole, name: "@"})
+                    yield path, body.replace(b'"@"', spelled.encode())
     for name, values in BAD_LANES.items():
         for value in values:
             yield RUNS, dumped({**good(RUNS, model), "lanes": [{**LANE, name: value}]})
-
-
-def bad_responses(model: str = MODEL) -> Iterator[tuple[str, bytes]]:
-    """The same for the Responses API."""
-    for body in BODIES:
-        yield RESPONSES, body
-    for name, values in BAD_RESPONSES.items():
-        for value in values:
-            yield RESPONSES, dumped({**good(RESPONSES, model), name: value})
 
 
 def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]]:
@@ -177,7 +156,7 @@ def random_requests(seed: int, model: str = MODEL) -> Iterator[tuple[str, bytes]
             at = rng.randrange(len(body))
             body = body[:at] + rng.randbytes(rng.randrange(4)) + body[at + rng.randrange(4) :]
         else:
-            values = {RUNS: BAD_RUNS, RESPONSES: BAD_RESPONSES}.get(path, BAD_VALUES)
+            values = TABLES[path]
             fields = rng.sample([n for n in values if ONLY.get(n, path) == path], 3)
             body = dumped({**good(path, model), **{n: rng.choice(values[n]) for n in fields}})
         yield path, body

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,15 @@ import pytest
 
 from mars_runtime.inputs import MAX_BYTES, read_bytes
 from mars_runtime.text import TextError, Tokenizer
+from tests.attack.attacked import LIMITED, printed
 from tests.tiny_checkpoint import write_checkpoint
 from tests.tiny_tokenizer import write_tokenizer
 
-ROOT = Path(__file__).parents[2]
-SECONDS = 120
-READ = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))
+READ = f"""{LIMITED}
 from mars_runtime.text import TextError
 try:
-    {read}
-except {error} as error:
+    {{read}}
+except {{error}} as error:
     print(error)
 """
 TOKENIZER = READ.format(
@@ -43,13 +38,9 @@ LITTLE, ENOUGH_FOR_TORCH = 2**30, 6 * 2**30
 
 
 def said(program: str, path: Path, memory: int) -> str:
-    """What a process prints that reads ``path`` with so many bytes of memory: one sentence."""
-    words = [sys.executable, "-c", program, str(path), str(memory)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == 0, done.stderr[-2000:]
-    (sentence,) = done.stdout.splitlines()
+    """The one sentence of a process with so many bytes of memory that reads ``path``."""
+    (sentence,) = printed(program, path, memory).splitlines()
     assert sentence.endswith(".")
-    assert "Traceback" not in done.stderr
     return sentence
 
 
@@ -66,20 +57,24 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(spec), encoding="utf-8")
 
 
-@pytest.mark.parametrize("index", [100_000_000, 2**31, -1])
-def test_an_added_token_with_an_id_that_no_model_has(folder: Path, index: int) -> None:
-    edit(folder, lambda spec: spec["added_tokens"].append({"content": "<far>", "id": index}))
-    assert "token ids of this tokenizer go from" in said(TOKENIZER, folder, LITTLE)
-
-
-def test_a_word_with_an_id_that_no_model_has(folder: Path) -> None:
-    edit(folder, lambda spec: spec["model"]["vocab"].update({"zzzz": 100_000_000}))
-    assert "token ids of this tokenizer go from" in said(TOKENIZER, folder, LITTLE)
-
-
-def test_ids_of_the_configuration_are_bounded_too(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda spec, index=index: spec["added_tokens"].append({"content": "<far>", "id": index})
+          for index in (100_000_000, 2**31, -1)),
+        lambda spec: spec["model"]["vocab"].update({"zzzz": 100_000_000}),
+        None,
+    ],
+    ids=["added", "added 2^31", "added -1", "word", "configuration"],
+)  # fmt: skip
+def test_ids_that_no_model_has(
+    folder: Path, change: Callable[[dict[str, Any]], object] | None
+) -> None:
     decoder = {"added_tokens_decoder": {"100000000": {"content": "<far>"}}}
-    (folder / "tokenizer_config.json").write_text(json.dumps(decoder))
+    if change is None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(decoder))
+    else:
+        edit(folder, change)
     assert "token ids of this tokenizer go from" in said(TOKENIZER, folder, LITTLE)
 
 
@@ -109,38 +104,28 @@ def test_a_panic_of_the_library_is_a_sentence(
         Tokenizer.from_dir(folder)
 
 
-FILES = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+READ_BY = {
+    **dict.fromkeys(("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+                    (TOKENIZER, LITTLE)),
+    **dict.fromkeys(("model.safetensors", "z.safetensors", "SHA256SUMS"),
+                    (CHECKPOINT, ENOUGH_FOR_TORCH)),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_pipe_or_an_endless_device_as_a_tokenizer(folder: Path, name: str) -> None:
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to("/dev/zero")
-    assert name in said(TOKENIZER, folder, LITTLE)
-    (folder / name).unlink()
-    os.mkfifo(folder / name)
-    assert name in said(TOKENIZER, folder, LITTLE)
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "z.safetensors", "SHA256SUMS"])
-def test_a_pipe_or_an_endless_device_among_the_files_of_a_checkpoint(
-    tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", READ_BY)
+def test_a_pipe_or_an_endless_device_in_place_of_a_file(tmp_path: Path, name: str) -> None:
     write_checkpoint(tmp_path)
-    (tmp_path / name).unlink(missing_ok=True)
-    os.mkfifo(tmp_path / name)
-    assert name in said(CHECKPOINT, tmp_path, ENOUGH_FOR_TORCH)
-    (tmp_path / name).unlink()
-    (tmp_path / name).symlink_to("/dev/zero")
-    assert name in said(CHECKPOINT, tmp_path, ENOUGH_FOR_TORCH)
-
-
-def test_sums_of_a_pipe_are_refused(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path)
-    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  model.safetensors\n")
-    (tmp_path / "model.safetensors").unlink()
-    os.mkfifo(tmp_path / "model.safetensors")
-    assert "model.safetensors cannot be read" in said(CHECKPOINT, tmp_path, ENOUGH_FOR_TORCH)
+    program, memory = READ_BY[name]
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+    assert name in said(program, tmp_path, memory)
+    path.unlink()
+    os.mkfifo(path)
+    assert name in said(program, tmp_path, memory)
+    if name == "model.safetensors":
+        (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  {name}\n")
+        assert f"{name} cannot be read" in said(program, tmp_path, memory)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])

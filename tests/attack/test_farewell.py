@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
 from mars_runtime.serving.answer import SHUTTING_DOWN
+from tests.attack.attacked import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = """
 import importlib.util, pathlib, sys, time
 from tests.app.scripted_page import ReadyEngines, ScriptedBackend, make_served
@@ -35,17 +37,26 @@ start.main()
 """
 
 
-def test_streams_end_with_a_sentence(tmp_path: Path) -> None:
+@contextmanager
+def started(folder: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A page in a process of its own, and its address."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PAGE, str(tmp_path)],
+        [sys.executable, "-c", PAGE, str(folder)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     try:
-        address = next(line for line in process.stdout if "MARS live" in line).split()[-1]
+        yield process, next(line for line in process.stdout if "MARS live" in line).split()[-1]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_streams_end_with_a_sentence(tmp_path: Path) -> None:
+    with started(tmp_path) as (process, address):
         body = {"model": "scripted", "prompt": "x", "stream": True, "max_tokens": 500}
         with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as stream:
             lines = stream.iter_lines()
@@ -55,6 +66,3 @@ def test_streams_end_with_a_sentence(tmp_path: Path) -> None:
         assert SHUTTING_DOWN in told
         assert end == "data: [DONE]"
         assert process.wait(30) == 128 + signal.SIGTERM
-    finally:
-        process.kill()
-        process.wait()

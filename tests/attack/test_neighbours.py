@@ -6,24 +6,31 @@ The page is served by a process of its own, whose model is scripted.
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import httpx
 import pytest
 
 from app.components.files import file_address
 from app.serving.settings import AppSettings
-from tests.attack.test_farewell import PAGE, ROOT
-from tests.attack.test_readers import Place, place_of, reader
-from tests.attack.test_review import ATTACKS, JSON, KEY, assert_served, client_of
+from tests.app.scripted_page import eventually
+from tests.attack.attacked import (
+    JSON,
+    KEY,
+    Place,
+    assert_served,
+    client_of,
+    connection,
+    place_of,
+    resident,
+)
+from tests.attack.test_connections import reader
+from tests.attack.test_farewell import started
+from tests.attack.test_review import ATTACKS
 
 pytestmark = [
     pytest.mark.slow,
@@ -68,7 +75,7 @@ def connected(number: int, sent: bytes, address: str, place: Place, stop: Stop) 
     with ExitStack() as stack:
         for _ in range(number):
             with suppress(OSError):
-                made = stack.enter_context(socket.create_connection(place, 5, (address, 0)))
+                made = stack.enter_context(connection(place, address))
                 made.sendall(sent)
             if stop.is_set():
                 return
@@ -96,14 +103,8 @@ def connecting(url: str, address: str, stop: Stop) -> None:
 
 def heavy(name: str) -> Attack:
     """Review's heavy work, as ``test_review.py`` has it."""
-
-    def attack(url: str, address: str, stop: Stop) -> None:
-        path, body = ATTACKS[name](url)
-        post_forever(f"review/sets/study/{path}", lambda _: json.dumps(body).encode())(
-            url, address, stop
-        )
-
-    return attack
+    path, make = ATTACKS[name]
+    return post_forever(f"review/sets/study/{path}", lambda url: json.dumps(make(url)).encode())
 
 
 SEALED = json.dumps({"sealed": "A" * 10_000_000}).encode()
@@ -132,27 +133,8 @@ KINDS: dict[str, Attack] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
     """Process and address of a page."""
-    data = tmp_path_factory.mktemp("data")
-    process = subprocess.Popen(
-        [sys.executable, "-c", PAGE, str(data)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MARS_REVIEW_KEY": KEY},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        url = next(line for line in process.stdout if "MARS live" in line).split()[-1]
+    with started(tmp_path_factory.mktemp("data"), MARS_REVIEW_KEY=KEY) as (process, url):
         yield process.pid, url
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def resident(process: int) -> int:
-    """Bytes of memory of a process."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
 
 
 def under(url: str, attack: Attack) -> None:
@@ -165,10 +147,9 @@ def under(url: str, attack: Attack) -> None:
     for each in attackers:
         each.start()
     try:
-        until = time.monotonic() + ATTACK_SECONDS
-        while time.monotonic() < until:
+        end = time.monotonic() + ATTACK_SECONDS
+        while time.monotonic() < end:
             assert_served(url)
-            time.sleep(0.5)
     finally:
         stop.set()
         for each in attackers:
@@ -185,7 +166,4 @@ def test_another_address_is_served_and_memory_comes_back(
     before = resident(process)
     under(url, KINDS[name])
     assert_served(url)
-    until = time.monotonic() + CALM_SECONDS
-    while (grown := resident(process) - before) > MEMORY and time.monotonic() < until:
-        time.sleep(1.0)
-    assert grown <= MEMORY
+    assert eventually(lambda: resident(process) - before <= MEMORY, CALM_SECONDS)

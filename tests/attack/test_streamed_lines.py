@@ -45,27 +45,32 @@ def events(place: Place, path: str, body: dict[str, Any]) -> Iterator[dict[str, 
                 yield json.loads(value)
 
 
-def chat_text(chunks: Iterator[dict[str, Any]]) -> str:
-    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
-
-
-@pytest.mark.parametrize("logprobs", [False, True])
-def test_a_chat_is_read_line_by_line(place: Place, logprobs: bool) -> None:
-    body = {"messages": ASK, "stream": True, "logprobs": logprobs}
-    assert chat_text(events(place, "/v1/chat/completions", body)) == WRITTEN
-
-
-def test_a_text_completion_is_read_line_by_line(place: Place) -> None:
-    body = {"prompt": WRITTEN, "stream": True, "echo": True}
-    chunks = events(place, "/v1/completions", body)
-    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == WRITTEN * 2
-
-
-def test_a_response_is_read_line_by_line(place: Place) -> None:
-    body = {"input": WRITTEN, "instructions": WRITTEN, "stream": True, "metadata": {"a": WRITTEN}}
-    *_, last = events(place, "/v1/responses", body)
-    assert last["response"]["output"][0]["content"][0]["text"] == WRITTEN
+def texts(chunks: Iterator[dict[str, Any]], path: str) -> str:
+    """What a stream wrote in all."""
+    if path == "chat/completions":
+        return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    if path == "completions":
+        return "".join(chunk["choices"][0]["text"] for chunk in chunks)
+    *_, last = chunks
     assert last["response"]["instructions"] == WRITTEN
+    found: str = last["response"]["output"][0]["content"][0]["text"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "wanted"),
+    [
+        ("chat/completions", {"messages": ASK}, WRITTEN),
+        ("chat/completions", {"messages": ASK, "logprobs": True}, WRITTEN),
+        ("completions", {"prompt": WRITTEN, "echo": True}, WRITTEN * 2),
+        ("responses", {"input": WRITTEN, "instructions": WRITTEN, "metadata": {"a": WRITTEN}},
+         WRITTEN),
+    ],
+)  # fmt: skip
+def test_a_stream_is_read_line_by_line(
+    place: Place, path: str, body: dict[str, Any], wanted: str
+) -> None:
+    assert texts(events(place, f"/v1/{path}", {**body, "stream": True}), path) == wanted
 
 
 def test_a_run_of_another_page_is_read_line_by_line(place: Place) -> None:

@@ -1,0 +1,76 @@
+"""What attacks share: clients of other addresses, memory, and processes with little of it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+KEY = "a review key of a test"
+JSON = {"content-type": "application/json"}
+SECONDS = 2.0
+"""The most that Review, a completion or a run of another address takes during an attack."""
+ATTACKER, OTHER = "127.0.0.2", "127.0.0.9"
+Place = tuple[str, int]
+LIMITED = """
+import resource, sys
+memory = int(sys.argv.pop())
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+"""
+
+
+def place_of(url: str) -> Place:
+    """Return host and port."""
+    at = urlsplit(url)
+    return str(at.hostname), int(at.port or 0)
+
+
+def connection(place: Place, address: str = "127.0.0.1") -> socket.socket:
+    """Open a connection from an address of this machine."""
+    return socket.create_connection(place, 30, (address, 0))
+
+
+def client_of(url: str, address: str = ATTACKER) -> httpx.Client:
+    """Return a client that connects from an address of this machine."""
+    transport = httpx.HTTPTransport(local_address=address)
+    return httpx.Client(base_url=url, transport=transport, timeout=120)
+
+
+def assert_served(url: str, address: str = OTHER) -> None:
+    """Review, a completion and a run are each answered within two seconds."""
+    chat = {"model": "scripted", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
+    run = {"model": "scripted", "lanes": [{"prompt_ids": [1, 2, 3], "max_new_tokens": 4}]}
+    asked: list[tuple[str, Any]] = [
+        ("review/sets", None),
+        ("review/sets/study/items/3", None),
+        ("v1/chat/completions", chat),
+        ("v1/runs", run),
+    ]
+    with client_of(url, address) as client:
+        for path, body in asked:
+            began = time.monotonic()
+            answer = client.get(path) if body is None else client.post(path, json=body)
+            assert answer.status_code == 200, answer.text
+            assert time.monotonic() - began < SECONDS, answer.url
+
+
+def resident(process: int | str = "self") -> int:
+    """Return the bytes of memory of a process."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+
+
+def printed(program: str, *words: object) -> str:
+    """Return what a program prints in a process of its own, which ends without a traceback."""
+    command = [sys.executable, "-c", program, *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    return done.stdout

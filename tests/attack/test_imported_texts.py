@@ -1,0 +1,172 @@
+"""Texts that visitors import: whatever was changed in them, one sentence; and none takes long or
+keeps another address waiting."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sample_traces as samples
+
+from app import imported_runs
+from app.imported_runs import read_import
+from app.review.library import Library
+from app.review.making import Making
+from app.serving.settings import AppSettings
+from mars_runtime.review import exports
+from mars_runtime.review.judgements import JudgementError
+from mars_runtime.review.prompts import Item
+from mars_runtime.review.sets import SetError
+from mars_runtime.settings import DecodeSettings
+from tests.app.review_page import row, write_set
+
+MOST = 4_000_000
+SCRIPT = samples.Script(samples.PROSE[:400], moves={3: DecodeSettings(tau=0.5, block_size=8)})
+LINES = samples.trace_lines(samples.run(SCRIPT))
+TEXT = "\n".join(LINES)
+VALUES: list[Any] = [
+    None, True, -1, 0, 1e308, 10**400, "", "x", "\ud83d", [], {}, [[]], {"a": 1}, "__proto__",
+    "<img src=x onerror=alert(1)>", json.loads("[" * 300 + "]" * 300),
+]  # fmt: skip
+
+
+def changed(value: Any, rng: random.Random) -> Any:
+    """The value with one place in it, at any depth, replaced or taken out."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(sorted(value))
+        if rng.random() < 0.15:
+            return {name: each for name, each in value.items() if name != key}
+        return {**value, key: changed(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        at = rng.randrange(len(value))
+        if rng.random() < 0.15:
+            return value[:at] + value[at + 1 :]
+        return [*value[:at], changed(value[at], rng), *value[at + 1 :]]
+    if isinstance(value, int) and rng.random() < 0.5:
+        return value + rng.choice((-1, 1, 1000))
+    return rng.choice(VALUES)
+
+
+def mutated(lines: list[str], rng: random.Random) -> str:
+    """Lines of JSON in which one thing is wrong: a value, a line or some characters."""
+    at = rng.randrange(len(lines))
+    kind = rng.random()
+    if kind < 0.6:
+        lines = [*lines[:at], json.dumps(changed(json.loads(lines[at]), rng)), *lines[at + 1 :]]
+    elif kind < 0.7:
+        lines = lines[:at] + lines[at + 1 :]
+    elif kind < 0.8:
+        lines = [*lines[:at], lines[rng.randrange(len(lines))], *lines[at:]]
+    text = "\n".join(lines)
+    if kind >= 0.8:
+        at = rng.randrange(len(text))
+        cut = rng.randrange(8)
+        text = text[:at] + "".join(rng.choices('{}[]",:0\x00é\u2028', k=3)) + text[at + cut :]
+    return text
+
+
+def assert_sentence(sentence: str, text: str = "") -> None:
+    assert sentence.strip() == sentence, text[:300]
+    assert sentence[-1] == ".", sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 300, sentence
+    assert not any(word in sentence for word in ("Traceback", "0x", "<class")), sentence
+
+
+def test_a_changed_trace_is_a_trace_or_a_sentence(is_full_attack: bool) -> None:
+    rng, outcomes = random.Random(7), {"lines": 0, "error": 0}
+    for _ in range(2000 if is_full_attack else 150):
+        text = mutated(LINES, rng)
+        found = read_import(text, MOST)
+        if "error" in found:
+            assert_sentence(found["error"], text)
+        else:  # what is kept is what would be written
+            assert read_import("\n".join(found["lines"]), MOST)["lines"] == found["lines"]
+        outcomes["error" if "error" in found else "lines"] += 1
+    assert min(outcomes.values()) > 0, outcomes
+
+
+def test_a_changed_file_of_judgements_is_merged_or_a_sentence(
+    tmp_path: Path, is_full_attack: bool
+) -> None:
+    items = [Item(f"p{n}", f"Prompt {n}") for n in range(5)]
+    folder = tmp_path / "review" / "small"
+    review = write_set(folder, ["ar", "tau=0"], items, lambda n, way: f"{n} {way}")
+    library, rng, num_refused = Library(str(tmp_path)), random.Random(0), 0
+    rows = library.read_rows("small", [row(n) for n in range(5)])
+    lines = exports.to_jsonl(review, rows).splitlines()
+    for _ in range(2000 if is_full_attack else 150):
+        text = mutated(lines, rng)
+        try:
+            library.merge("small", [], text)
+        except JudgementError as error:
+            num_refused += 1
+            assert_sentence(str(error), text)
+    assert num_refused > 30
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(
+    "text", ["\n" * 40_000, "\n" * MOST, " \n" * (MOST // 2)], ids=["some", "many", "spaced"]
+)
+def test_blank_lines_cost_nothing(text: str) -> None:
+    began = time.monotonic()
+    assert list(read_import(text, MOST)) == ["error"]
+    padded = "\n".join(["\n" * 2000, *LINES, "\n" * 2000])
+    assert read_import(padded, MOST)["lines"] == LINES
+    assert time.monotonic() - began < 2.0
+
+
+def test_reading_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imported_runs, "READ_SECONDS", 0.0)
+    assert "longer than" in read_import(TEXT, MOST)["error"]
+
+
+def test_what_comes_back_can_be_sent() -> None:
+    """A lone surrogate is valid JSON and no valid text: the answer could not be encoded."""
+    pin = json.dumps({"type": "pin", "name": "\ud800"})
+    for text in ("\ud800", f"{TEXT}\n\udfff", f"{pin}\n{TEXT}"):
+        json.dumps(read_import(text, MOST), ensure_ascii=False).encode()
+
+
+def read_run(address: str) -> bool:
+    return "lines" in read_import(TEXT, MOST, address)
+
+
+def read_pins(address: str) -> bool:
+    """As pins of a set, which two runs of one way do not make."""
+    engines: Any = SimpleNamespace(entries={}, default="", settings=AppSettings())
+    with pytest.raises(SetError) as refused:
+        Making(engines, Library("")).bring({"pins": [TEXT] * 2}, address)
+    return str(refused.value) != imported_runs.BUSY
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("read", [read_run, read_pins])
+def test_an_address_leaves_places_to_the_others(read: Callable[[str], bool]) -> None:
+    """Clients of one address import without a pause, and are refused rather than enqueued; another
+    address imports one run after the other."""
+    is_over, answers = threading.Event(), list[bool]()
+
+    def keep_bringing() -> None:
+        while not is_over.is_set():
+            answers.append(read("many"))
+
+    crowd = [threading.Thread(target=keep_bringing) for _ in range(45)]
+    for client in crowd:
+        client.start()
+    try:
+        assert all(read("one") for _ in range(10))
+    finally:
+        is_over.set()
+        for client in crowd:
+            client.join(20)
+    assert not all(answers)
+    assert read("many")

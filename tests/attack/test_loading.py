@@ -1,0 +1,183 @@
+"""What visitors can make the server load, and memory that ends on the way: one sentence each."""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from app.serving import engines as module
+from app.serving.engines import (
+    Engines,
+    Load,
+    Served,
+    Tell,
+    UnavailableError,
+    check_memory,
+    read_entries,
+)
+from app.serving.settings import AppSettings, AppSettingsError
+from mars_runtime.__main__ import main
+from mars_runtime.engine.request import Request
+from mars_runtime.model import load
+from mars_runtime.model.config import CheckpointError, MemoryShortError
+from mars_runtime.model.registry import Entry, registry
+from mars_runtime.serving.server import ServePlan, bring
+from mars_runtime.settings import DecodeSettings
+
+TOO_MUCH = 1 << 50
+TINY = "mars-tiny"
+
+
+def _no_thread() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+ENDS: dict[str, Callable[[], object]] = {
+    "torch": lambda: torch.empty(TOO_MUCH),
+    "numpy": lambda: np.empty(TOO_MUCH),
+    "python": lambda: bytearray(1 << 62),
+    "system": lambda: mmap.mmap(-1, TOO_MUCH),
+    "threads": _no_thread,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_weights_that_find_no_memory_are_a_sentence_of_each_command(
+    end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(load, "build_model", lambda *given, **named: ENDS[end]())
+    assert main(["generate", "--prompt", "hi", "--checkpoint", TINY]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith(f"There is not enough memory for {TINY}")
+    with pytest.raises(MemoryShortError, match=f"There is not enough memory for {TINY}"):
+        bring(ServePlan(TINY))
+
+
+def test_an_engine_without_memory_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = "mars_runtime.engine.backend.CheckpointBackend.reserve"
+    monkeypatch.setattr(backend, lambda *given: ENDS["torch"]())
+    with pytest.raises(MemoryShortError):
+        bring(ServePlan(TINY))
+    assert main(["generate", "--prompt", "hi", "--checkpoint", TINY]) == 2
+
+
+def test_a_page_serves_the_checkpoint_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    engines = Engines(AppSettings(checkpoint=TINY))
+    try:
+        served = engines.get(TINY)
+        assert served is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(load, "build_model", lambda *given, **named: ENDS["torch"]())
+            with pytest.raises(UnavailableError, match="There is not enough memory for ar-tiny"):
+                engines.get("ar-tiny")
+        run = served.engine.submit(Request([1, 2, 3], DecodeSettings("ar", max_new_tokens=4)))
+        assert run.wait(60)
+        assert engines.get(TINY) is served
+    finally:
+        engines.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("{}/model.safetensors is missing.", "model.safetensors is missing."),
+        (
+            "One could not be written to {} (no room).",
+            "One could not be written to mars (no room).",
+        ),
+        ("{}/a and {}/b: see https://x.org/y/z.", "a and b: see https://x.org/y/z."),
+    ],
+)
+def test_a_checkpoint_that_fails_does_not_name_its_folder(
+    tmp_path: Path, said: str, read: str
+) -> None:
+    def bring(tell: Tell) -> Served:
+        raise CheckpointError(said.replace("{}", str(tmp_path / "mars")))
+
+    load = Load("a checkpoint", bring)
+    with pytest.raises(UnavailableError) as raised:
+        load.wait(30)
+    assert str(raised.value) == load.failure == load.trouble == read
+
+
+def test_only_what_the_operator_lists_can_be_chosen() -> None:
+    entries = read_entries(TINY)
+    assert next(iter(entries)) == TINY
+    assert "ar-tiny" in entries
+    assert all(entry.hub is None for entry in entries.values())
+    engines = Engines(AppSettings(checkpoint=TINY))
+    for name in ("mars-7b-blk4", "../../etc", "Xalphinions/MARS-Qwen2.5-7B-blk4"):
+        with pytest.raises(UnavailableError, match="from the list"):
+            engines.get(name, 0.0)
+    assert list(read_entries(TINY, "mars-7b-blk4, ar-tiny")) == [TINY, "ar-tiny", "mars-7b-blk4"]
+    assert read_entries("ar-tiny", "all").keys() == registry().keys()
+    assert list(read_entries("mars-7b-blk4", "ar-tiny")) == ["mars-7b-blk4", "ar-tiny"]
+    with pytest.raises(AppSettingsError, match="no checkpoint nobody to offer"):
+        read_entries(TINY, "ar-tiny,nobody")
+
+
+def test_a_branch_that_may_change_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = {
+        "pinned": Entry("pinned", 4, hub="a/b", revision="0" * 40),
+        "loose": Entry("loose", 4, hub="a/c"),
+        "bundled": Entry("bundled", 4, path="bundled"),
+    }
+    monkeypatch.setattr("app.serving.engines.registry", lambda: dict(known))
+    with caplog.at_level(logging.WARNING):
+        read_entries("bundled")
+        assert caplog.messages == []
+        read_entries("bundled", "all")
+    (warning,) = caplog.messages
+    assert "loose is whatever the branch main of a/c holds" in warning
+
+
+def write_head(folder: Path, *shapes: list[int]) -> Path:
+    """A checkpoint's head without its weights."""
+    folder.mkdir()
+    head = {str(n): {"dtype": "BF16", "shape": shape} for n, shape in enumerate(shapes)}
+    text = json.dumps({"__metadata__": {"format": "pt"}, **head}).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_head(tmp_path / "seven", [3584, 152064], [7_000, 1_000_000])
+    for free, has_native, dtype, is_refused in (
+        (24_000_000_000, False, "fp32", True),
+        (24_000_000_000, False, "bf16", False),
+        (24_000_000_000, True, "auto", False),  # in int8
+        (24_000_000_000, False, "auto", True),
+        (None, False, "auto", False),
+    ):
+        monkeypatch.setattr("app.serving.engines.free_memory", lambda free=free: free)
+        monkeypatch.setattr("mars_runtime.model.build.has_native", lambda has=has_native: has)
+        if not is_refused:
+            check_memory("seven", folder, "cpu", dtype)
+            continue
+        refusal = r"seven needs some 39\.2 GB .* 24\.0 GB are free"
+        with pytest.raises(CheckpointError, match=refusal):
+            check_memory("seven", folder, "cpu", dtype)
+    monkeypatch.setattr("app.serving.engines.free_memory", lambda: 1)
+    for head in (b"", b"\xff" * 8, b"\x02" + b"\x00" * 7 + b"[]", b"\x01" * 20):  # damaged
+        (folder / "model.safetensors").write_bytes(head)
+        check_memory("seven", folder, "cpu", "fp32")
+
+
+def test_engines_ask_first(tmp_path: Path) -> None:
+    folder = write_head(tmp_path / "huge", [10**6, 10**7])
+    engines = Engines(AppSettings(checkpoint=str(folder)))
+    with pytest.raises(UnavailableError, match="of memory"):
+        engines.get(str(folder), 60)
