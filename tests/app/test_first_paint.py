@@ -15,6 +15,7 @@ from app.handlers import Handlers
 from app.recordings import Recording, first, measured
 from mars_runtime import folds
 from mars_runtime.trace import Trace
+from tests import trace_folds
 
 pytestmark = needs_browser
 
@@ -102,7 +103,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
 def saved_text(trace: Trace) -> str:
     """How many passes were saved, and by whom."""
     total = folds.num_tokens(trace.events) - folds.num_forwards(trace.events)
-    found = folds.passes_saved(trace.events)
+    found = trace_folds.passes_saved(trace.events)
     parts = [f"{found[source]} by {source}" for source in ("masks", "look-up") if found[source]]
     if len(parts) == 1:
         return f"{total} passes saved {parts[0].partition(' ')[2]}"
