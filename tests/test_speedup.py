@@ -86,6 +86,38 @@ def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float)
             assert share <= NEAR
 
 
+STEADY = [0.1] * 8
+SHAKY = [0.05, 0.2, 0.06, 0.3, 0.04, 0.1, 0.25, 0.08]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind", "ratio"),
+    [
+        ((64, STEADY), (32, STEADY), "faster", 2.0),
+        ((32, STEADY), (64, STEADY), "slower", 0.5),
+        ((64, STEADY), (64, STEADY), "same", 1.0),
+        ((256, STEADY), (32, SHAKY), "faster", 10.8),
+        ((19, STEADY), (64, STEADY), "short", math.nan),
+        ((64, STEADY), (19, STEADY), "short", math.nan),
+        ((64, [0.5]), (64, STEADY), "short", math.nan),
+        ((0, []), (64, STEADY), "none", math.nan),
+    ],
+)
+def test_by_hand(one: tuple[int, Any], other: tuple[int, Any], kind: str, ratio: float) -> None:
+    found = speedup(Timed(*one), Timed(*other))
+    assert (found.kind, found.ratio) == (kind, pytest.approx(ratio, nan_ok=True))
+
+
+def test_the_range_holds_the_ratio_and_grows_with_the_spread() -> None:
+    spreads = []
+    for shift in (0.001, 0.01, 0.02):
+        seconds = [0.1 + shift * (-1) ** place for place in range(8)]
+        found = speedup(Timed(64, seconds), Timed(32, STEADY))
+        assert found.low < found.ratio < found.high
+        spreads.append(found.high / found.low)
+    assert spreads == sorted(spreads)
+
+
 def run_of(per_pass: int, num: int, seconds: float, settings: DecodeSettings) -> list[Event]:
     tokens = tuple(range(per_pass))
     proposals = tuple(Proposal(token, 0.5, ()) for token in tokens)

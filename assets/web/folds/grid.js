@@ -54,7 +54,7 @@ function shared(...lanes) {
  * @param {Pick<Cell, "rounds">} cell
  * @returns {Speedup}
  */
-export const speedOf = ({ rounds }) => (rounds ? ofRounds(rounds) : UNKNOWN);
+const speedOf = ({ rounds }) => (rounds ? ofRounds(rounds) : UNKNOWN);
 
 /** @type {Record<Measure, (cell: Cell, ar: Cell) => number>} */
 export const MEASURES = {
@@ -114,7 +114,7 @@ export const fastest = (cells) =>
  * @param {Cell} best
  * @param {Cell[]} cells
  */
-export const asFast = (best, cells) =>
+const asFast = (best, cells) =>
   cells.filter((cell) => cell !== best && loopsAt(cell.lane) < 0 && speedOf(cell).high >= speedOf(best).low);
 
 /**

@@ -346,7 +346,7 @@ export class AskScene extends RaceScene {
     this.beat(0, false);
   }
 
-  // For typing in the box: the tour's keys work again once the run has begun.
+  // This scene is a live run already.
   get canLive() {
     return false;
   }
