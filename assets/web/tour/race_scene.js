@@ -351,7 +351,10 @@ export class AskScene extends RaceScene {
     return false;
   }
 
-  /** @param {KeyboardEvent} event */
+  /**
+   * Keeps keys that are typed in the box from the tour.
+   * @param {KeyboardEvent} event
+   */
   typed(event) {
     event.stopPropagation();
     if (event.key === "Escape") /** @type {HTMLElement | null} */ (targetOf(event).closest("dialog"))?.focus();
