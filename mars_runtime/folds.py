@@ -7,27 +7,15 @@ emitted tokens, was committed or was idle; rows that have left a batch are not c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal
 
+from mars_runtime.derived import Source, drafted, step_sources
 from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.loops import find_loop
-from mars_runtime.methods import Method
 from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
-
-Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
-"""The source of a token.
-
-``ar``: the slot that AR itself reads; ``masks``; ``look-up``: prompt lookup; ``draft model``; or
-``guesses``: those of Jacobi decoding.
-"""
-
-UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
-"""Methods without drafts: every token is the model's own."""
 
 MIN_TIMED_TOKENS = 20
 """Minimum number of tokens of a run for comparing its speed with another run's."""
@@ -136,73 +124,12 @@ def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]
         waiting = len(step.drafts)
 
 
-def drafted(step: RowStep, waiting: int) -> int:
-    """Return how many drafts a forward judged, given how many awaited verification before it."""
-    if step.settings.method in UNDRAFTED:
-        return 0
-    if step.settings.is_verified:
-        return min(waiting, step.num_pending - 1)
-    return len(step.proposals) - 1
-
-
 def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...]]:
     """Yield the sources of the tokens of each forward of the row."""
     before = None
     for step, _ in row_steps(events, row):
         yield step_sources(step, before)
         before = step
-
-
-def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
-    """Return the sources of the tokens of a forward. ``before``: the forward that drafted them.
-
-    A verified token is a draft that AR confirmed, or AR's own. Without verification the first one
-    is AR's own. In block diffusion all are from masks.
-    """
-    method, count = step.settings.method, len(step.accepted)
-    masks: Source = "masks"
-    by_masks = (masks,) * count
-    if method == "block_diffusion":
-        return by_masks
-    if method == "ar" or not step.settings.is_verified:
-        return ("ar", *by_masks)[:count]
-    drafts = before.drafts if before is not None else ()
-    judged = drafts[: drafted(step, len(drafts))]
-    found: list[Source] = ["ar"] * count
-    for place, (token, draft) in enumerate(zip(step.accepted, judged, strict=False)):
-        if token != draft or before is None:
-            break
-        found[place] = _drafter(before, place)
-    return tuple(found)
-
-
-def _drafter(step: RowStep, place: int) -> Source:
-    """Return the source of the draft at ``place`` among those that await verification after a
-    step."""
-    if step.settings.method == "jacobi":
-        return "guesses"
-    if place >= len(step.drafts) - len(step.guessed):
-        return "draft model"
-    return "look-up" if step.looked_up else "masks"
-
-
-def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
-    """Return how many forwards were saved compared with one per token, by source, up to a loop.
-
-    One token of each forward is not credited to a source: AR's own, or the last one if all came
-    from drafts.
-    """
-    saved: Counter[Source] = Counter()
-    for found in sources(up_to_loop(events, row), row):
-        thanked = list(found)
-        if "ar" in thanked:
-            thanked.remove("ar")
-        elif thanked:
-            thanked.pop()
-        else:
-            saved["masks"] -= 1  # block diffusion: a forward that emitted nothing
-        saved.update(thanked)
-    return saved
 
 
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:

@@ -45,6 +45,7 @@ The second finds a repeated line even if a number in it changes.
 """
 LONGEST = max(rule.longest for rule in NEARLY)
 MOST = max(rule.num_looked_at(rule.longest) for rule in NEARLY)
+SHORTEST = min(rule.at_least for rule in NEARLY)
 REACH = LONGEST + MOST
 """Maximum number of tokens that decide whether the last one completes a loop."""
 
@@ -115,6 +116,8 @@ def _nearly_from(ids: Sequence[int], end: int) -> int | None:
     """Return where the last of the first ``end`` tokens begin to repeat nearly, or None."""
     start = max(0, end - REACH)
     few = end - start
+    if few <= SHORTEST:
+        return None
     some = np.full(REACH, -1)
     some[REACH - few :] = ids[start:end]
     last = some[-MOST:]

@@ -5,9 +5,10 @@ of AR feeds and masks as well, so it takes at least as long. The passes saved ar
 limit of the speedup. A ratio above the limit means that other work disturbed the machine: it is
 never reported, and the run has to be measured again.
 
-``assets/web/core/speedup.js`` is the same function for runs that exist only in the browser. Both
-are tested on the cases in ``tests/web/speedups.json``; ``tools/wire_types.py`` copies the
-constants.
+The browser chooses which two runs are compared, and at which forward. Therefore
+``assets/web/core/speedup.js`` applies ``speedup`` to the totals and the ``spread`` in trace lines
+(``derived.py``). It is tested on the cases in ``tests/web/speedups.json``; ``tools/wire_types.py``
+copies the constants.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 from mars_runtime import folds
+from mars_runtime.derived import spread
 from mars_runtime.events import Event
 from mars_runtime.folds import MIN_TIMED_TOKENS
 
@@ -27,10 +29,6 @@ Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
 """``none``: nothing was measured; ``short``: too few tokens; ``busy``: the ratio exceeds the passes
 saved; ``faster``, ``slower``: the whole range is on that side of 1; ``same``: 1 is in the range."""
 
-PARTS = 8
-"""Number of parts of a run whose mean pass times are compared."""
-STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
-"""Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
 APART = 0.06
 """Relative difference of two runs on a quiet machine, however steady each of them was."""
 NEAR = 1.1
@@ -56,6 +54,11 @@ class Timed(NamedTuple):
         """Tokens per second; 0 if nothing was timed."""
         total = sum(self.seconds)
         return self.tokens / total if total else 0.0
+
+    @property
+    def spread(self) -> float:
+        """Relative uncertainty of the mean pass time; NaN for fewer than two passes."""
+        return spread(list(accumulate(self.seconds)))
 
     @property
     def per_pass(self) -> float:
@@ -90,7 +93,7 @@ class Speedup:
 def speedup(one: Timed, other: Timed, limit: float = math.inf) -> Speedup:
     """Compare two runs. limit: the ratio that the saved passes allow."""
     ratio = one.rate / other.rate if one.rate and other.rate else math.nan
-    margin = math.hypot(_uncertainty(one.seconds), _uncertainty(other.seconds), APART)
+    margin = math.hypot(one.spread, other.spread, APART)
     is_short = min(one.tokens, other.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
     return judged(ratio, ratio * math.exp(-margin), ratio * math.exp(margin), limit, is_short)
 
@@ -184,16 +187,3 @@ def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
 def _timed(events: Sequence[Event]) -> Timed:
     counted = folds.up_to_loop(events)
     return Timed(folds.num_tokens(counted), [step.seconds for step in folds.steps(counted)])
-
-
-def _uncertainty(seconds: Sequence[float]) -> float:
-    """Relative half width of the interval of the seconds per pass; NaN for fewer than two."""
-    num = min(PARTS, len(seconds))
-    if num < 2:
-        return math.nan
-    ends = [place * len(seconds) // num for place in range(num + 1)]
-    means = [statistics.fmean(seconds[a:b]) for a, b in pairwise(ends)]
-    centre = statistics.fmean(means)
-    if not centre:
-        return math.nan
-    return STUDENT_T[num - 2] * statistics.stdev(means) / math.sqrt(num) / centre

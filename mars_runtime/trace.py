@@ -8,18 +8,23 @@ token bytes are stored as latin-1 strings, control characters escaped.
 Files are read line by line, and invalid lines are rejected. A file may be broken, foreign or
 hostile: sizes are bounded, every value is validated, and any fault becomes a TraceError with the
 line number and one sentence. Unknown keys are ignored, so that later versions may add some.
+
+Lines also hold what the page draws of each step (``derived.py``), in files as on the page. Readers
+ignore these fields, so files without them are read alike and get them when they are written again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import Field, PlainValidator, TypeAdapter, ValidationError
 
+from mars_runtime.derived import DerivedFold
 from mars_runtime.events import Bytes, End, Event, Prefill, RowStep, Settings, Step
 from mars_runtime.json_values import (
     FIRST,
@@ -178,14 +183,19 @@ class TraceWriter:
 
     A row's settings are written with its first step and when they change. A token's bytes are
     written when it first occurs (in the header for ``Header.told``). ``line`` takes 20 to 50
-    microseconds for a step, so that a page can follow a fast run.
+    microseconds for a step, so that a page can follow a fast run. derives: whether steps get the
+    derived fields, which only the page of a single prompt draws.
     """
 
-    def __init__(self, header: Header, token_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, header: Header, token_bytes: Callable[[int], bytes], *, derives: bool = True
+    ) -> None:
         self._header = header
         self._token_bytes = token_bytes
         self._seen = set(header.told)
         self._settings: dict[int, DecodeSettings] = {}
+        self._derives = derives
+        self._folds: defaultdict[int, DerivedFold] = defaultdict(DerivedFold)
 
     def header_line(self) -> str:
         """Return the first line; repeated calls return the same line."""
@@ -208,7 +218,7 @@ class TraceWriter:
 
     def _step_line(self, step: Step) -> str:
         line: dict[str, Any] = {"type": "step", "seconds": step.seconds}
-        line["rows"] = [self._row(row) for row in step.rows]
+        line["rows"] = [self._row(row, step.seconds) for row in step.rows]
         if step.idle:
             line["idle"] = step.idle
         if step.is_commit:
@@ -218,7 +228,7 @@ class TraceWriter:
             line["vocabulary"] = new
         return _encode(line)
 
-    def _row(self, row: RowStep) -> dict[str, Any]:
+    def _row(self, row: RowStep, seconds: float) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "row": row.row,
             "start": row.start,
@@ -235,6 +245,8 @@ class TraceWriter:
                 fields[name] = value
         if row.threshold is not None:
             fields["threshold"] = row.threshold
+        if self._derives:
+            fields.update(self._folds[row.row].add(row, seconds))
         known = self._settings.get(row.row)
         if row.settings is not known:
             self._settings[row.row] = row.settings

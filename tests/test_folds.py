@@ -114,7 +114,7 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     assert folds.up_to_loop(counted) is counted
     assert folds.tokens_per_second(events) == pytest.approx(5 / 1.5)
     assert folds.ms_per_forward(events) == 500
-    assert folds.passes_saved(events) == {"masks": 2}
+    assert trace_folds.passes_saved(events) == {"masks": 2}
     assert folds.num_tokens(events) == 75  # a count of what was written, not a figure of the method
     assert counts(events) == {"num_tokens": 5, "num_forwards": 3, "tpf": 5 / 3}
     answer = Answer.of(events)
@@ -232,14 +232,13 @@ def test_a_batch_with_nothing_yet() -> None:
         assert folds.timeline(events) == [(0.0, 0)]
 
 
-REFERENCE = json.loads((Path(__file__).parent / "web" / "provenance.json").read_text("utf-8"))
+REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("case", REFERENCE, ids=lambda case: case["name"])
 def test_who_proposed_each_token(case: dict[str, Any]) -> None:
-    """The page's own fold is held against the same file (``tests/web/trace.test.js``)."""
     events = read_trace([json.dumps(line) for line in case["lines"]]).events
     assert [list(each) for each in folds.sources(events)] == case["sources"]
-    saved = folds.passes_saved(events)
+    saved = trace_folds.passes_saved(events)
     assert dict(saved) == case["saved"]
     assert sum(saved.values()) == trace_folds.forwards_saved(events)

@@ -1,16 +1,9 @@
-"""Where a text begins to repeat itself: in lists of tokens, and rarely in what people write.
-
-The page has its own copy of this function. Both are tested on the cases in
-``tests/web/loops.json``; ``python -m tests.test_loops`` rewrites them.
-"""
+"""Where a text begins to repeat itself: in lists of tokens, and rarely in what people write."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from human_texts import human_texts
@@ -30,9 +23,6 @@ from mars_runtime.loops import (
     up_to_loop,
 )
 from mars_runtime.model.load import load_checkpoint
-
-FILE = Path(__file__).parent / "web" / "loops.json"
-NUM_CASES = 120
 
 SHORT = st.lists(st.integers(0, 2), max_size=12)
 FEW = st.builds(
@@ -224,68 +214,15 @@ def test_the_texts_by_people_do_repeat_themselves() -> None:
     assert sum(repeated) > len(songs) / 2
 
 
-def cases() -> list[dict[str, Any]]:
-    """Texts of every kind of repetition, with the loop that is found in each."""
-    rng = random.Random(23)
-    texts = [_far(41, gap) for gap in (0, 208, 352, 368)] + [_far(42, 352)]
-    kinds = (_phrases, _changed, _shuffled, _random)
-    texts += [kinds[number % len(kinds)](rng) for number in range(NUM_CASES)]
-    return [{"ids": ids, "loop": find_loop(ids)} for ids in texts]
+def test_a_passage_is_found_again_as_far_back_as_the_rules_reach() -> None:
+    """96 tokens, 352 others and the same 96: 544 in all, as many as are looked at."""
+    assert find_loop(passage_again(41, 352)) == Loop(448, REACH)
+    assert find_loop(passage_again(41, 368)) is None
+    assert find_loop(passage_again(42, 352)) is None
 
 
-def _far(kinds: int, gap: int) -> list[int]:
-    """The same 96 tokens before and after ``gap`` tokens that occur once."""
+def passage_again(kinds: int, gap: int) -> list[int]:
+    """Return the same 96 tokens before and after ``gap`` tokens that occur once."""
     rng = random.Random(kinds)
     passage = [*range(kinds), *(rng.randrange(kinds) for _ in range(96 - kinds))]
     return [*passage, *range(100, 100 + gap), *passage]
-
-
-def _phrases(rng: random.Random) -> list[int]:
-    """A phrase that is repeated unchanged, around the lengths that count as a loop."""
-    start = [rng.randrange(90) for _ in range(rng.randrange(20))]
-    period = rng.choice([1, 2, 5, 31, 33, 63, 64, 65, 66])
-    num = num_repeated(period) + rng.randrange(-2, 3)
-    return start + [place % period for place in range(period + num)]
-
-
-def _changed(rng: random.Random) -> list[int]:
-    """A stanza that is repeated with a share of its tokens replaced."""
-    period = rng.choice([5, 17, 40, 64, 65, 100, 160, 161])
-    share = rng.choice([0.0, 0.05, 0.1, 0.2])
-    return [
-        rng.randrange(200, 900) if rng.random() < share else place % period
-        for place in range(rng.choice([200, 330, 430]))
-    ]
-
-
-def _shuffled(rng: random.Random) -> list[int]:
-    """A few sentences in any order, at times after other text."""
-    length, num = rng.choice([8, 12, 20]), rng.choice([2, 3])
-    before = list(range(300, 300 + rng.choice([0, 150, 300])))
-    order = [rng.randrange(num) for _ in range(200 // length)]
-    return before + [50 * number + place for number in order for place in range(length)]
-
-
-def _random(rng: random.Random) -> list[int]:
-    """Tokens of so few kinds that phrases return by chance."""
-    return [rng.randrange(rng.choice([2, 3])) for _ in range(rng.choice([112, 240, 300]))]
-
-
-def test_the_committed_cases_are_those_of_this_function() -> None:
-    committed = json.loads(FILE.read_text("utf-8"))
-    assert committed == json.loads(json.dumps(cases()))
-    assert committed[2]["loop"] == [448, 544]
-    num_loops = sum(case["loop"] is not None for case in committed)
-    assert 30 < num_loops < len(committed) - 30
-
-
-def test_a_passage_is_found_again_as_far_back_as_the_rules_reach() -> None:
-    """96 tokens, 352 others and the same 96: 544 in all, as many as are looked at."""
-    assert find_loop(_far(41, 352)) == Loop(448, REACH)
-    assert find_loop(_far(41, 368)) is None
-    assert find_loop(_far(42, 352)) is None
-
-
-if __name__ == "__main__":
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases())
-    FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

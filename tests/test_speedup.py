@@ -1,4 +1,4 @@
-"""The speedup function on generated cases, which the page's own copy is tested on too
+"""The speedup function on generated cases, on which the page's rule is tested too
 (``tests/web/speedup.test.js``). ``python -m tests.test_speedup`` rewrites them."""
 
 from __future__ import annotations
@@ -30,36 +30,27 @@ NUM_CASES = 120
 
 
 def cases() -> list[dict[str, Any]]:
-    """Pairs of runs and rounds of all kinds, with what is found of them."""
+    """Return pairs of runs of all kinds, with the totals that the page has and what is found."""
     rng = random.Random(17)
-    return [_pair(rng) if number % 3 else _rounds(rng) for number in range(NUM_CASES)]
+    return [_pair(rng) for _ in range(NUM_CASES)]
 
 
 def _pair(rng: random.Random) -> dict[str, Any]:
-    def run() -> list[Any]:
+    def run() -> Timed:
         num, shake = rng.choice([0, 1, 3, 20, 60, 90]), rng.choice([0.0, 0.05, 0.5])
         base = rng.choice([0.01, 0.02, 0.1])
         seconds = [round(base * (1 + shake * rng.random()), 6) for _ in range(num)]
-        return [num * rng.choice([1, 1, 2, 3]), seconds]
+        return Timed(num * rng.choice([1, 1, 2, 3]), seconds)
 
     one, other = run(), run()
     limit = rng.choice([None, 0.9, 1.0, 1.1, 1.5, 2.5])
-    found = speedup(Timed(*one), Timed(*other), math.inf if limit is None else limit)
-    return {"one": one, "other": other, "limit": limit, "found": _plain(found)}
+    found = speedup(one, other, math.inf if limit is None else limit)
+    return {"one": _told(one), "other": _told(other), "limit": limit, "found": _plain(found)}
 
 
-def _rounds(rng: random.Random) -> dict[str, Any]:
-    centre, limit = rng.choice([0.8, 1.0, 1.3, 2.0]), rng.choice([1.0, 1.4, 1.9])
-    rounds = [
-        (round(centre * rng.uniform(0.8, 1.2), 4), round(limit * rng.uniform(0.98, 1.02), 4))
-        for _ in range(rng.choice([0, 1, 3, 4, 5]))
-    ]
-    is_short = rng.random() < 0.1
-    return {
-        "rounds": rounds,
-        "short": is_short,
-        "found": _plain(repeated(rounds, is_short=is_short)),
-    }
+def _told(run: Timed) -> dict[str, Any]:
+    spread = None if math.isnan(run.spread) else run.spread
+    return {"tokens": run.tokens, "seconds": sum(run.seconds), "spread": spread}
 
 
 def _plain(found: Speedup) -> dict[str, Any]:
@@ -93,6 +84,38 @@ def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float)
         else:
             assert found.low <= found.ratio <= found.high <= limit
             assert share <= NEAR
+
+
+STEADY = [0.1] * 8
+SHAKY = [0.05, 0.2, 0.06, 0.3, 0.04, 0.1, 0.25, 0.08]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind", "ratio"),
+    [
+        ((64, STEADY), (32, STEADY), "faster", 2.0),
+        ((32, STEADY), (64, STEADY), "slower", 0.5),
+        ((64, STEADY), (64, STEADY), "same", 1.0),
+        ((256, STEADY), (32, SHAKY), "faster", 10.8),
+        ((19, STEADY), (64, STEADY), "short", math.nan),
+        ((64, STEADY), (19, STEADY), "short", math.nan),
+        ((64, [0.5]), (64, STEADY), "short", math.nan),
+        ((0, []), (64, STEADY), "none", math.nan),
+    ],
+)
+def test_by_hand(one: tuple[int, Any], other: tuple[int, Any], kind: str, ratio: float) -> None:
+    found = speedup(Timed(*one), Timed(*other))
+    assert (found.kind, found.ratio) == (kind, pytest.approx(ratio, nan_ok=True))
+
+
+def test_the_range_holds_the_ratio_and_grows_with_the_spread() -> None:
+    spreads = []
+    for shift in (0.001, 0.01, 0.02):
+        seconds = [0.1 + shift * (-1) ** place for place in range(8)]
+        found = speedup(Timed(64, seconds), Timed(32, STEADY))
+        assert found.low < found.ratio < found.high
+        spreads.append(found.high / found.low)
+    assert spreads == sorted(spreads)
 
 
 def run_of(per_pass: int, num: int, seconds: float, settings: DecodeSettings) -> list[Event]:

@@ -197,7 +197,7 @@ def test_written_shape_of_a_step() -> None:
     assert line["rows"][0].pop("settings")["tau"] == SETTINGS.tau
     row = {"row": 0, "start": 0, "cursor": 3, "num_pending": 1, "num_fed": 4}
     row |= {"proposals": [[5, 0.1 + 0.2, [[7, 1 / 3]]], [6, 0.1 + 0.2, [[7, 1 / 3]]]]}
-    row |= {"accepted": [5, 6], "num_drafted": 0, "stop": "block"}
+    row |= {"accepted": [5, 6], "num_drafted": 0, "stop": "block", "sources": "am"}
     assert line == {"type": "step", "seconds": 0.25, "rows": [row]}
 
 

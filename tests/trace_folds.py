@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mars_runtime import folds
+from mars_runtime.derived import Source
 from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
 
@@ -22,6 +24,25 @@ class SettingsMove:
 def forwards_saved(events: Sequence[Event], row: int = 0) -> int:
     """How many forwards fewer than one per token."""
     return folds.num_tokens(events, row) - folds.num_forwards(events, row)
+
+
+def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
+    """Return how many forwards were saved compared with one per token, by source, up to a loop.
+
+    One token of each forward is not credited to a source: AR's own, or the last one if all came
+    from drafts.
+    """
+    saved: Counter[Source] = Counter()
+    for found in folds.sources(folds.up_to_loop(events, row), row):
+        thanked = list(found)
+        if "ar" in thanked:
+            thanked.remove("ar")
+        elif thanked:
+            thanked.pop()
+        else:
+            saved["masks"] -= 1  # block diffusion: a forward that emitted nothing
+        saved.update(thanked)
+    return saved
 
 
 def acceptance_by_position(events: Iterable[Event], row: int = 0) -> list[float]:

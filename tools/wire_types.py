@@ -4,8 +4,8 @@
     python tools/wire_types.py --check    # fail if a file is stale
 
 ``assets/web/core/table.js`` has every constant that the server and the page share: methods,
-settings, rules for loops, bounds of speedups, limits. ``assets/web/types/wire.d.ts`` has types from
-the JSON schemas that pydantic derives from ``mars_runtime/events.py`` and ``Header``.
+settings, letters of sources, bounds of speedups, limits. ``assets/web/types/wire.d.ts`` has types
+from the JSON schemas that pydantic derives from ``events.py``, ``derived.py`` and ``Header``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -27,7 +27,7 @@ from app.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
 from app.live.order import MAX_TURNS  # noqa: E402
 from app.serving.settings import AppSettings  # noqa: E402
 from app.site import PLACE  # noqa: E402
-from mars_runtime import loops, speedup  # noqa: E402
+from mars_runtime import derived, speedup  # noqa: E402
 from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import LANES, LOOKUP  # noqa: E402
 from mars_runtime.review import exports, judgements, masked  # noqa: E402
@@ -98,12 +98,10 @@ def _table() -> Iterator[str]:
     yield from _constant(
         "SPEED",
         "Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.",
-        "{ least: number, parts: number, studentT: number[], apart: number, near: number, "
-        "slack: number, notes: Record<string, string> }",
+        "{ least: number, apart: number, near: number, slack: number, "
+        "notes: Record<string, string> }",
         {
             "least": str(speedup.MIN_TIMED_TOKENS),
-            "parts": str(speedup.PARTS),
-            "studentT": json.dumps(speedup.STUDENT_T),
             "apart": str(speedup.APART),
             "near": str(speedup.NEAR),
             "slack": str(speedup.SLACK),
@@ -129,21 +127,6 @@ def _table() -> Iterator[str]:
     )
     yield from ("", "// A spreadsheet computes a cell that begins with one of these.")
     yield f"export const COMPUTED = {json.dumps(exports.COMPUTED)};"
-    yield from _constant(
-        "LOOPS",
-        "Rules by which a text repeats itself; see mars_runtime/loops.py.",
-        "{ maxPeriod: number, minRepeated: number, every: number, reach: number, "
-        "nearly: { percent: number, atLeast: number, halves: number, longest: number }[], "
-        "phrases: { length: number, among: number, atLeast: number, kinds: number } }",
-        {
-            "maxPeriod": str(loops.MAX_PERIOD),
-            "minRepeated": str(loops.MIN_REPEATED),
-            "every": str(loops.EVERY),
-            "reach": str(loops.REACH),
-            "nearly": f"[{', '.join(_camel(**rule._asdict()) for rule in loops.NEARLY)}]",
-            "phrases": _camel(**loops.PHRASES._asdict()),
-        },
-    )
     server = AppSettings()
     load_order = (load.AR, load.LOSSLESS, load.FIXED, load.FOLLOW, load.FOLLOW_LOSSLESS, LOOKUP)
     yield from _constant(
@@ -163,6 +146,13 @@ def _table() -> Iterator[str]:
             "setName": str(MAX_SET_NAME),
         },
     )
+    yield from (
+        "",
+        "// Letters of the sources of tokens in trace lines; see mars_runtime/derived.py.",
+        "/** @type {Record<string, Source>} */",
+    )
+    letters = {letter: source for source, letter in derived.LETTERS.items()}
+    yield f"export const SOURCE_LETTERS = {_object(**letters)};"
     yield ""
     yield "// Stops that end a text by itself, and where a page's file holds its data."
     yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
@@ -170,16 +160,6 @@ def _table() -> Iterator[str]:
     yield ""
     yield "// What the Load lab measures, in the order of its legends."
     yield f"export const LOAD_ORDER = {json.dumps(load_order)};"
-
-
-def _camel(**values: Any) -> str:
-    """Return an object literal with JavaScript names: ``at_least`` becomes ``atLeast``."""
-
-    def name(given: str) -> str:
-        first, *rest = given.split("_")
-        return first + "".join(map(str.capitalize, rest))
-
-    return _object(**{name(given): value for given, value in values.items()})
 
 
 def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:
@@ -195,7 +175,7 @@ def _object(**values: Any) -> str:
 
 
 def _types() -> Iterator[str]:
-    yield f"{WRITTEN} from mars_runtime/events.py and trace.py."
+    yield f"{WRITTEN} from mars_runtime/events.py, derived.py and trace.py."
     schemas = {kind: TypeAdapter(kind).json_schema(ref_template="{model}") for kind in KINDS}
     shared = {
         name: one for schema in schemas.values() for name, one in schema.get("$defs", {}).items()
@@ -207,6 +187,8 @@ def _types() -> Iterator[str]:
             continue
         yield f"interface {NAMES.get(name, name)} {{"
         yield from _fields(schema, is_whole=name != "RowStep")
+        if name == "RowStep":
+            yield from _fields({"properties": dict(_derived())}, is_whole=False)
         yield "}"
     for kind, schema in schemas.items():
         yield ""
@@ -218,6 +200,11 @@ def _types() -> Iterator[str]:
         yield "}"
     yield ""
     yield f"type TraceEvent = {' | '.join(map(_event, KINDS))};"
+
+
+def _derived() -> Iterator[tuple[str, Schema]]:
+    for name, kind in get_type_hints(derived.Derived).items():
+        yield name, TypeAdapter(kind).json_schema()
 
 
 def _event(kind: type) -> str:

@@ -231,7 +231,7 @@ def start_side(
         name=order.title(method),
         context=Context(system=tokenizer.system_in_force(order.system)),
     )
-    writer = TraceWriter(header, tokenizer.token_bytes)
+    writer = TraceWriter(header, tokenizer.token_bytes, derives=False)
     return Transcript(name, run, writer, keeps_proposals=False)
 
 

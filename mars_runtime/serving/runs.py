@@ -81,7 +81,7 @@ class Lanes:
     def __init__(self, runs: Sequence[Run], model: Model) -> None:
         self.runs = tuple(runs)
         self._writers = [
-            TraceWriter(wire_header(run.asked.settings), model.tokenizer.token_bytes)
+            TraceWriter(wire_header(run.asked.settings), model.tokenizer.token_bytes, derives=False)
             for run in self.runs
         ]
         self._num_read = [0] * len(self.runs)

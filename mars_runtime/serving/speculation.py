@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from mars_runtime import folds
+from mars_runtime.derived import UNDRAFTED
 from mars_runtime.events import Event
 
 
@@ -25,7 +26,7 @@ def speculative_decoding(events: Sequence[Event]) -> dict[str, Any] | None:
     accepted the draft at each position, as in vLLM's ``bench serve``.
     """
     methods = {step.settings.method for step, _ in folds.row_steps(events)}
-    if methods <= folds.UNDRAFTED:
+    if methods <= UNDRAFTED:
         return None
     judged = list(folds.drafting(events))
     drafted = [num_drafted for num_drafted, _ in judged]

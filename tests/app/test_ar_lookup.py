@@ -26,6 +26,7 @@ from mars_runtime.review.ways import read_way
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
 from mars_runtime.trace import read_trace
 from mars_runtime.traffic.controller import Bounds, ways_of
+from tests import trace_folds
 
 TASK = "Say this in all capitals: the young king has many servants and many servants"
 COPIED = "Repeat the word fox ten times: fox fox fox fox fox fox fox fox fox fox"
@@ -53,7 +54,7 @@ def test_its_lane_writes_ars_text_in_fewer_forwards_and_feeds_no_masks(handlers:
     assert lookup.header.settings.is_ar_lookup
     rows = [row for event in lookup.events if isinstance(event, Step) for row in event.rows]
     assert {row.num_fed - row.num_pending for row in rows} == {0}
-    assert set(folds.passes_saved(lookup.events)) == {"look-up"}
+    assert set(trace_folds.passes_saved(lookup.events)) == {"look-up"}
 
 
 def test_the_controls_move_it_no_more_than_plain_ar(handlers: Handlers) -> None:

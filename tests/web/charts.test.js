@@ -68,7 +68,7 @@ test("each token's confidence wears the look of who proposed it", () => {
   const masks = { lossless: true, lookup: false };
   const rows = [
     forward(0, [[1, 0.9], [2, 0.9], [3, 0.8]], 1, "threshold", { num_drafted: 2 }), // prettier-ignore
-    forward(1, [[2, 0.5], [3, 0.9], [4, 0]], 3, "block", { num_pending: 3 }), // prettier-ignore
+    forward(1, [[2, 0.5], [3, 0.9], [4, 0]], 3, "block", { num_pending: 3, sources: "mma" }), // prettier-ignore
   ];
   const colours = { mars: "masks", ar: "own", lookupLine: "copied", warm: "refused" };
   /** @type {(rows: Json[], settings: Json) => [string, string | undefined, number][]} */
@@ -77,7 +77,10 @@ test("each token's confidence wears the look of who proposed it", () => {
       .layout.shapes.filter(({ line }) => line.width === 2.5 && line.color !== "refused")
       .map(({ line, path }) => [line.color, line.dash, path.split("M").length - 1]);
   assert.deepEqual(drawn(rows, masks), [["own", undefined, 2], ["masks", undefined, 2]]); // prettier-ignore
-  const copied = [{ ...rows[0], looked_up: [2, 3] }, rows[1]];
+  const copied = [
+    { ...rows[0], looked_up: [2, 3] },
+    { ...rows[1], sources: "lla" },
+  ];
   assert.deepEqual(drawn(copied, { ...masks, lookup: true }), [["own", undefined, 2], ["copied", "dot", 2]]); // prettier-ignore
 });
 
@@ -85,7 +88,7 @@ test("in a bar what look-up gave wears its own colour, above the rest", () => {
   const lossless = { lossless: true, lookup: true };
   const rows = [
     forward(0, [[1, 0.9]], 1, "threshold", { looked_up: [2, 3] }),
-    forward(1, [[2, 0.9], [3, 0.9], [4, 0.8]], 3, "block", { num_pending: 3 }), // prettier-ignore
+    forward(1, [[2, 0.9], [3, 0.9], [4, 0.8]], 3, "block", { num_pending: 3, sources: "lla" }), // prettier-ignore
   ];
   const lane = laneOf(rows, { settings: lossless });
   const colours = { bars: ["one", "two", "three", "four", "five"], lookup: "copied", mars: "cap" };

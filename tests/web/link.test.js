@@ -26,7 +26,7 @@ describe("a link that brings a run", () => {
     await assert.rejects(async () => unpack(await pack("x".repeat(5_000_000))));
   });
 
-  test("a short run travels in the fragment, and is asked for whole", async () => {
+  test("a short run travels in the fragment without what the server derives, and is asked for whole", async () => {
     const lanes = [laneOf(PLAIN), arOf([1, 2])];
     const { link, isLong } = await linkTo(run(lanes), {});
     assert.equal(isLong, false);
@@ -36,7 +36,7 @@ describe("a link that brings a run", () => {
     assert.deepEqual(JSON.parse(head).lanes.map(({ lane }) => lane), lanes.map(({ name }) => name)); // prettier-ignore
     assert.deepEqual(
       lines,
-      lanes.flatMap((lane) => lane.lines.map((line) => `${lane.name}\t${line}`)),
+      lanes.flatMap((lane) => lane.lines.map((line) => `${lane.name}\t${line.replace(/,"sources":"\w+"/, "")}`)),
     );
   });
 

@@ -1,16 +1,14 @@
-// Where a text begins to repeat itself: the cases of tests/test_loops.py, and what a loop does to figures.
+// What a loop that the server found does to figures and words.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { ownMark, ownWords } from "../../assets/web/charts/frontier.js";
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { folds, loopRemark, passesSaved, photoFinish } from "../../assets/web/core/folds.js";
-import { afterLoop, findLoop, loopsAt, loopText, upToLoop } from "../../assets/web/core/loops.js";
+import { afterLoop, loopsAt, loopText, upToLoop } from "../../assets/web/core/loops.js";
 import { secondsText } from "../../assets/web/core/result.js";
 import { savedText } from "../../assets/web/core/sources.js";
 import { laneSpeedup } from "../../assets/web/core/speedup.js";
-import { LOOPS } from "../../assets/web/core/table.js";
 import { Lane } from "../../assets/web/core/trace.js";
 import { headlineOf as clipHeadline } from "../../assets/web/export/clip.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
@@ -18,77 +16,52 @@ import { whatIf } from "../../assets/web/folds/whatif.js";
 import { remarks } from "../../assets/web/views/compare/figures.js";
 import { headlineOf, paceText } from "../../assets/web/views/race/headline.js";
 
-/** @param {number} num */
-const counting = (num) => Array.from({ length: num }, (_, i) => i);
-
 /**
  * @param {number[]} phrase
  * @param {number} times
  */
 const repeated = (phrase, times) => Array.from({ length: times }, () => phrase).flat();
 
-test("each generated case is decided as mars_runtime/loops.py decides it", () => {
-  const cases = JSON.parse(readFileSync(new URL("loops.json", import.meta.url), "utf-8"));
-  for (const [place, { ids, loop }] of cases.entries()) {
-    const found = findLoop(ids);
-    assert.deepEqual(found && [found.kept, found.end], loop, `case ${place}`);
-  }
-});
-
-test("loops are found where Python finds them", () => {
-  assert.equal(findLoop(counting(300)), null);
-  assert.equal(findLoop([]), null);
-  assert.deepEqual(findLoop([1, 2, 3, ...repeated([7], 60)]), { kept: 4, end: 4 + LOOPS.minRepeated });
-  assert.equal(findLoop([1, 2, 3, ...repeated([9], LOOPS.minRepeated)]), null);
-  const sentence = counting(40);
-  assert.equal(findLoop([...sentence, ...sentence, ...sentence.slice(0, 19)]), null);
-  assert.deepEqual(findLoop(repeated(sentence, 3)), { kept: 40, end: 100 });
-  assert.equal(findLoop(repeated(counting(LOOPS.maxPeriod + 1), 2)), null);
-  assert.deepEqual(findLoop(repeated(counting(LOOPS.maxPeriod + 1), 3)), { kept: 80, end: 192 });
-  assert.deepEqual(findLoop(repeated(counting(LOOPS.maxPeriod), 3)), { kept: 64, end: 160 });
-  assert.equal(findLoop(repeated([7], 60), 59)?.end, 60);
-});
-
-test("what nearly repeats is found where Python finds it", () => {
-  const stanzas = [0, 1, 2].flatMap((number) => [...counting(99), 1000 + number]);
-  assert.deepEqual(findLoop(stanzas), { kept: 106, end: 256 });
-  assert.equal(findLoop(stanzas.slice(0, 255)), null);
-  assert.deepEqual(findLoop(repeated(counting(160), 3)), { kept: 160, end: 400 });
-  assert.equal(findLoop(repeated(counting(161), 9)), null);
-  /** @param {number[]} about */
-  const lines = (...about) => counting(40).flatMap((line) => [100, 1 + Math.floor(line / 10), line % 10, ...about]);
-  assert.deepEqual(findLoop(lines(200, 201)), { kept: 16, end: 128 });
-  assert.equal(findLoop(lines(200)), null);
-  /** @param {string} order */
-  const sentences = (order) => [...order].flatMap((letter) => counting(12).map((i) => 20 * letter.charCodeAt(0) + i));
-  assert.deepEqual(findLoop(sentences("abcacbabcbacabc")), { kept: 48, end: 144 });
-  assert.equal(findLoop(sentences("abcacbabcbacabc").slice(0, 143)), null);
-  assert.equal(findLoop(sentences("abcacbbaccab")), null);
-});
-
 /**
- * A lane that writes these groups, a forward of a second for each.
+ * A lane that writes these groups, a forward of a second for each. loop: as in the line of its evidence.
  * @param {number[][]} groups
  * @param {string} name
  * @param {string} reason
+ * @param {[kept: number, end: number] | null} loop
  */
-function laneOf(groups, name = "mars", reason = "repeats") {
+function laneOf(groups, name = "mars", reason = "repeats", loop = null) {
   const vocabulary = Object.fromEntries(groups.flat().map((id) => [id, String.fromCharCode(97 + id)]));
   const settings = { method: name, tau: 0.5, block_size: 8 };
   const header = { type: "header", version: 1, checkpoint: "c", prompt: "", prompt_ids: [1], settings, vocabulary };
   let start = 0;
   const steps = groups.map((accepted, i) => {
     const stop = i === groups.length - 1 ? reason : "block";
-    const row = { row: 0, start, cursor: 0, num_pending: 1, num_fed: 8, proposals: [], accepted, num_drafted: 0, stop };
+    const sources = name === "ar" ? undefined : `a${"m".repeat(accepted.length - 1)}`;
+    const fields = {
+      row: 0,
+      start,
+      cursor: 0,
+      num_pending: 1,
+      num_fed: 8,
+      proposals: [],
+      accepted,
+      num_drafted: 0,
+      stop,
+    };
+    const isEvident = loop && start < loop[1] && loop[1] <= start + accepted.length;
     start += accepted.length;
-    return { type: "step", seconds: 1, rows: [row] };
+    return { type: "step", seconds: 1, rows: [{ ...fields, sources, ...(isEvident ? { loop } : {}), spread: 0 }] };
   });
   const lines = [header, ...steps, { type: "end", reason, message: "" }].map((line) => JSON.stringify(line));
   return Lane.of(lines, { lane: name, title: name });
 }
 
-const looping = () =>
-  laneOf([[1, 2], [3], [4, 5, 4, 5, 4, 5, 4, 5], ...Array.from({ length: 8 }, () => repeated([4, 5], 4))]);
+/** @type {[kept: number, end: number]} */
+const LOOP = [5, 53];
+const looping = () => {
+  const groups = [[1, 2], [3], [4, 5, 4, 5, 4, 5, 4, 5], ...Array.from({ length: 8 }, () => repeated([4, 5], 4))];
+  return laneOf(groups, "mars", "repeats", LOOP);
+};
 
 test("tokens per forward are told without a loop, and that is said", () => {
   const lane = looping();
@@ -127,6 +100,8 @@ const arBeside = (/** @type {Lane} */ lane) =>
   laneOf(
     lane.ids.map((id) => [id]),
     "ar",
+    "repeats",
+    LOOP,
   );
 
 test("every figure of a run counts up to the loop", () => {

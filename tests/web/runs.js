@@ -48,16 +48,16 @@ export const laneOf = (rows, more, name = "mars") => Lane.of(linesOf(rows, more)
 
 // τ 0.9: writes a b | c | e f | g END. The first refused c was right, the d behind it was not.
 export const PLAIN = [
-  forward(0, [[1, 0.99], [2, 0.95], [3, 0.85], [4, 0.5]], 2, "threshold"), // prettier-ignore
+  forward(0, [[1, 0.99], [2, 0.95], [3, 0.85], [4, 0.5]], 2, "threshold", { sources: "am" }), // prettier-ignore
   forward(2, [[3, 0.97], [4, 0.7], [7, 0.6], [8, 0.95]], 1, "threshold", { cursor: 3, num_pending: 2, num_fed: 5 }), // prettier-ignore
-  forward(3, [[5, 0.9], [6, 0.92], [END, 0.3], [8, 0.2]], 2, "threshold"), // prettier-ignore
-  forward(5, [[7, 0.9], [END, 0.95]], 2, "eos"), // prettier-ignore
+  forward(3, [[5, 0.9], [6, 0.92], [END, 0.3], [8, 0.2]], 2, "threshold", { sources: "am" }), // prettier-ignore
+  forward(5, [[7, 0.9], [END, 0.95]], 2, "eos", { sources: "am" }), // prettier-ignore
 ];
 
 // Lossless: a | b c | d | e | f END. b is confirmed, i is replaced by AR's d.
 export const LOSSLESS = [
   forward(0, [[1, 0.99], [2, 0.95], [3, 0.8]], 1, "threshold", { num_drafted: 1 }), // prettier-ignore
-  forward(1, [[2, 0.9], [3, 0.99], [9, 0.95], [5, 0.92]], 2, "block", { num_drafted: 2, num_pending: 2 }), // prettier-ignore
+  forward(1, [[2, 0.9], [3, 0.99], [9, 0.95], [5, 0.92]], 2, "block", { num_drafted: 2, num_pending: 2, sources: "ma" }), // prettier-ignore
   forward(3, [[4, 0.8], [5, 0.7], [6, 0.6]], 1, "mismatch", { num_pending: 3 }), // prettier-ignore
 ];
 export const LOSSLESS_SETTINGS = { settings: { lossless: true } };

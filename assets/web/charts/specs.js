@@ -2,7 +2,7 @@
 // forward. Colours are passed as `c`.
 
 import { runColours } from "../core/colours.js";
-import { folds, lastOf, photoFinish, sourcesOf, thinned } from "../core/folds.js";
+import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
@@ -139,7 +139,7 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
   for (const step of near) {
     if (!step.count) continue; // block diffusion: it filled places without emitting anything yet
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
-    const num = sourcesOf(lane, step).filter((source) => source === "look-up").length;
+    const num = step.sources.filter((source) => source === "look-up").length;
     if (num) copied.add(step, free, step.count - num, step.count);
     if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
   }
@@ -178,10 +178,9 @@ export function confidenceFigure(lane, c, span, clock, seen = span) {
   const refused = new Dashes({ width: THICK, color: c.warm }, finest, clock);
   const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 }, clock);
   for (const step of near) {
-    const sources = sourcesOf(lane, step);
     step.proposals
       .slice(0, step.count)
-      .forEach((p, i) => (accepted[sources[i]] ?? drafted).hold(step, nines(p[1]), free));
+      .forEach((p, i) => (accepted[step.sources[i]] ?? drafted).hold(step, nines(p[1]), free));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
     if (next) refused.hold(step, nines(next[1]), free);
     if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));

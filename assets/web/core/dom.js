@@ -122,17 +122,6 @@ export const put = (node, text) => {
   if (node.textContent !== text) node.textContent = text;
 };
 
-/**
- * Sets the value of a field of the page, as typing would.
- * @param {HTMLInputElement | HTMLTextAreaElement | null} field
- * @param {string | number} value
- */
-export function enter(field, value) {
-  if (!field || field.value === String(value)) return;
-  field.value = String(value);
-  field.dispatchEvent(new Event("input", { bubbles: true }));
-}
-
 const PAUSE = 100; // milliseconds between two checks for an element that does not exist yet
 
 /**

@@ -1,7 +1,5 @@
 // Folds over a lane: its figures, who proposed each token, where two texts first differ. Pure.
 
-import { isVerified } from "./methods.js";
-
 import { loopsAt, upToLoop } from "./loops.js";
 import { FINAL_STOPS } from "./table.js";
 
@@ -13,38 +11,6 @@ import { FINAL_STOPS } from "./table.js";
 export function draftIds(step) {
   const own = step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
   return [...(step.lookedUp.length ? step.lookedUp : own), ...step.guessed];
-}
-
-/**
- * Returns the drafter of such a draft.
- * @param {Step} step
- * @param {number} place
- * @returns {Source}
- */
-export function drafterOf(step, place) {
-  if (step.settings.method === "jacobi") return "guesses";
-  if (place >= draftIds(step).length - step.guessed.length) return "draft model";
-  return step.lookedUp.length ? "look-up" : "masks";
-}
-
-/**
- * Returns who proposed each token of a forward, like `step_sources` in mars_runtime/folds.py. A verified token is an
- * accepted draft or AR's own. Without verification the first token is AR's own. Block diffusion uses only masks.
- * @param {Lane} lane
- * @param {Step} step
- * @returns {Source[]}
- */
-export function sourcesOf({ steps, tokens }, { index, first, count, pending, settings }) {
-  /** @type {(length: number, source: Source) => Source[]} */
-  const all = (length, source) => Array.from({ length }, () => source);
-  if (settings.method === "block_diffusion") return all(count, "masks");
-  if (settings.method === "ar" || !isVerified(settings)) return count ? ["ar", ...all(count - 1, "masks")] : [];
-  const before = steps[index - 1];
-  const judged = before ? draftIds(before).slice(0, Math.max(0, pending - 1)) : [];
-  const found = all(count, "ar");
-  for (let i = 0; i < Math.min(count, judged.length) && tokens[first + i].id === judged[i]; i += 1)
-    found[i] = drafterOf(before, i);
-  return found;
 }
 
 /**
@@ -62,11 +28,9 @@ export function passesSaved(given) {
     saved[source] = (saved[source] ?? 0) + by;
   };
   for (const step of lane.steps) {
-    const found = sourcesOf(lane, step);
-    found.forEach((source) => source !== "ar" && add(source, 1));
-    if (!found.length)
-      add("masks", -1); // block diffusion: a forward after which no token could be emitted yet
-    else if (!found.includes("ar")) add(lastOf(found), -1);
+    step.sources.forEach((source) => source !== "ar" && add(source, 1));
+    // In block diffusion a forward may emit no token.
+    if (!step.sources.includes("ar")) add(step.sources.at(-1) ?? "masks", -1);
   }
   return saved;
 }

@@ -17,7 +17,7 @@ export const SOURCES = {
 };
 
 /** @type {readonly Source[]} */
-export const DRAFTERS = ["masks", "look-up", "draft model", "guesses"];
+const DRAFTERS = ["masks", "look-up", "draft model", "guesses"];
 
 /**
  * "38 passes saved: 26 by masks, 12 by look-up". Empty before the first step.

@@ -1,7 +1,7 @@
 // How many times as fast one lane decodes as another, whether that can be reported, and both in words. Pure.
 //
-// The same function as mars_runtime/speedup.py, for runs that only the browser has: the ratio of tokens per second of
-// decoding, at most the ratio of passes. Both are tested on the cases in tests/web/speedups.json.
+// The rule is `speedup` of mars_runtime/speedup.py. It is applied here because the browser chooses the two lanes and
+// their forwards. The lanes' totals and spreads come from the server. Tested on the cases in tests/web/speedups.json.
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
@@ -13,62 +13,27 @@ export const DEFINITION =
 const UNQUIET = 0.2; // uncertainty of the baseline, whose passes are alike; above it the machine was busy
 const WIDE = 1.5; // ratio of a range's ends above which another run is recommended
 
-/** @param {number[]} values */
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-
-/** @param {number[]} values */
-export const median = (values) => {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-};
+// Before anything was measured.
+/** @type {Speedup} */
+export const UNKNOWN = { kind: "none", ratio: NaN, low: NaN, high: NaN, limit: Infinity, isBusy: false, rounds: 1 };
 
 /**
- * Returns the relative half width of the interval of a lane's seconds per pass; NaN for fewer than two passes.
- * @param {number[]} seconds
- */
-function uncertainty(seconds) {
-  const num = Math.min(SPEED.parts, seconds.length);
-  if (num < 2) return NaN;
-  const means = Array.from({ length: num }, (_, i) =>
-    mean(seconds.slice(Math.floor((i * seconds.length) / num), Math.floor(((i + 1) * seconds.length) / num))),
-  );
-  const centre = mean(means);
-  const variance = means.reduce((sum, each) => sum + (each - centre) ** 2, 0) / (num - 1);
-  return (SPEED.studentT[num - 2] * Math.sqrt(variance / num)) / centre;
-}
-
-/**
- * Compares two runs by the seconds of their passes. limit: the ratio of passes.
+ * Compares two runs. limit: the ratio of passes.
  * @param {Timed} one
  * @param {Timed} other
  * @param {number} [limit]
  * @returns {Speedup}
  */
 export function speedup(one, other, limit = Infinity) {
-  const [own, others] = [uncertainty(one.seconds), uncertainty(other.seconds)];
-  const margin = Math.hypot(own, others, SPEED.apart);
+  const margin = Math.hypot(one.spread, other.spread, SPEED.apart);
   const ratio = rateOf(one) / rateOf(other) || NaN;
   const isShort = Math.min(one.tokens, other.tokens) < SPEED.least || Number.isNaN(margin);
   const found = judged(ratio, ratio * Math.exp(-margin), ratio * Math.exp(margin), limit, isShort);
-  return { ...found, isBusy: others > UNQUIET };
+  return { ...found, isBusy: other.spread > UNQUIET };
 }
 
 /** @param {Timed} given */
-const rateOf = ({ tokens, seconds }) => tokens / seconds.reduce((sum, each) => sum + each, 0);
-
-/**
- * Compares two methods by rounds of [ratio, limit]: the median, with the spread as its range.
- * @param {[ratio: number, limit: number][]} rounds
- * @param {boolean} [isShort]
- * @returns {Speedup}
- */
-export function repeated(rounds, isShort = false) {
-  const ratios = rounds.map(([ratio]) => ratio);
-  if (!ratios.every(Number.isFinite) || !ratios.length) return judged(NaN, NaN, NaN, Infinity, isShort);
-  const limit = median(rounds.map(([, each]) => each));
-  return { ...judged(median(ratios), Math.min(...ratios), Math.max(...ratios), limit, isShort), rounds: ratios.length };
-}
+const rateOf = ({ tokens, seconds }) => tokens / seconds;
 
 /**
  * Returns the comparison over rounds that the server computed (mars_runtime/speedup.py, Rounds).
@@ -91,8 +56,8 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
  * @returns {Speedup}
  */
 function judged(ratio, low, high, limit, isShort) {
-  const nothing = { ratio: NaN, low: NaN, high: NaN, limit, isBusy: false, rounds: 1 };
-  if (!Number.isFinite(ratio)) return { ...nothing, kind: "none" };
+  const nothing = { ...UNKNOWN, limit };
+  if (!Number.isFinite(ratio)) return nothing;
   if (isShort) return { ...nothing, kind: "short" };
   const isNear = ratio < SPEED.near && ratio <= limit * SPEED.near;
   if (ratio > limit * SPEED.slack && !isNear) return { ...nothing, kind: "busy", isBusy: true };
@@ -113,7 +78,8 @@ export function laneSpeedup(lane, other) {
   /** @param {Lane} each */
   const measured = (each) => ({
     tokens: folds.tokens(each),
-    seconds: upToLoop(each).steps.map((step) => step.seconds),
+    seconds: folds.seconds(each),
+    spread: upToLoop(each).steps.at(-1)?.spread ?? NaN,
   });
   /** @param {Lane} each */
   const perPass = (each) => folds.tokens(each) / folds.forwards(each);

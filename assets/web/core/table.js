@@ -44,12 +44,10 @@ export const SETTINGS = {
 };
 
 // Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.
-/** @type {{ least: number, parts: number, studentT: number[], apart: number, near: number, slack: number, notes: Record<string, string> }} */
+/** @type {{ least: number, apart: number, near: number, slack: number, notes: Record<string, string> }} */
 // prettier-ignore
 export const SPEED = {
   least: 20,
-  parts: 8,
-  studentT: [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36],
   apart: 0.06,
   near: 1.1,
   slack: 1.02,
@@ -70,18 +68,6 @@ export const JUDGED = {
 // A spreadsheet computes a cell that begins with one of these.
 export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
 
-// Rules by which a text repeats itself; see mars_runtime/loops.py.
-/** @type {{ maxPeriod: number, minRepeated: number, every: number, reach: number, nearly: { percent: number, atLeast: number, halves: number, longest: number }[], phrases: { length: number, among: number, atLeast: number, kinds: number } }} */
-// prettier-ignore
-export const LOOPS = {
-  maxPeriod: 64,
-  minRepeated: 48,
-  every: 16,
-  reach: 544,
-  nearly: [{ percent: 90, atLeast: 112, halves: 3, longest: 160 }, { percent: 77, atLeast: 112, halves: 12, longest: 64 }],
-  phrases: { length: 4, among: 96, atLeast: 86, kinds: 41 },
-};
-
 // `drafts` that one pass verifies; `body`: bytes of a request, `tokens`: of an answer and `imported`: bytes of a run, on a server with default settings; `turns` of a conversation; `pin`: of a run in the tray; `setName`: of a review set.
 /** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number, pin: Record<'name' | 'note' | 'rating', number>, setName: number }} */
 // prettier-ignore
@@ -94,6 +80,10 @@ export const LIMITS = {
   pin: { name: 120, note: 2000, rating: 5 },
   setName: 80,
 };
+
+// Letters of the sources of tokens in trace lines; see mars_runtime/derived.py.
+/** @type {Record<string, Source>} */
+export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft model", g: "guesses" };
 
 // Stops that end a text by itself, and where a page's file holds its data.
 export const FINAL_STOPS = ["eos", "limit", "repeats"];

@@ -5,7 +5,7 @@
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
 import { nameOf } from "./methods.js";
-import { METHODS, SETTINGS } from "./table.js";
+import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
 const OPEN_PLACE = "\u2591"; // for an open place of a block that is filled in any order
 // Settings whose change is a move: steered ones, and those of some methods only.
@@ -52,6 +52,8 @@ export class Lane {
     this.cacheBytes = 0; // reserved KV cache, 0 if unknown
     this.reused = 0; // prompt tokens found in the KV cache
     this.seconds = 0;
+    /** @type {[kept: number, end: number] | null} */
+    this.loop = null; // tokens before the text repeats itself, and tokens up to the evidence
     /** @type {End | null} */
     this.end = null;
     /** @type {boolean | null} */
@@ -150,7 +152,10 @@ export class Lane {
       taken: row.taken || null, // places, relative to its first token, that a block diffusion forward filled
       tau: row.threshold ?? this.settings?.tau ?? NaN, // the threshold in force; if it adapts, the settings have its lower bound
       isCommit: event.commit === true,
+      sources: sourcesOf(row),
+      spread: row.spread ?? NaN,
     };
+    this.loop ??= row.loop ?? null;
     this.steps.push(step);
     this.readChecks(row.checks || []);
     if (before && FOLLOWED.some((k) => before[k] !== step.settings[k])) this.readMove(step, before);
@@ -305,6 +310,13 @@ export class Lane {
     return this.method === "ar";
   }
 }
+
+/**
+ * Returns the source of each accepted token. A line without sources has only AR's own.
+ * @param {RowStep} row
+ * @returns {Source[]}
+ */
+const sourcesOf = ({ accepted, sources }) => accepted.map((_, i) => SOURCE_LETTERS[sources?.[i] ?? "a"]);
 
 /**
  * Returns the lane after its first `num` steps.

@@ -7,6 +7,7 @@ import { valueOf } from "../core/wire.js";
 const MOST_FRAGMENT = 8000; // characters that mail and chat do not cut
 const MOST_LONG = 100_000; // that every browser opens
 const DIGITS = 4; // of probabilities; decisions are in the trace, and times keep all digits
+const DERIVED = ["sources", "loop", "spread"];
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read: ask for the link again.";
 
@@ -21,7 +22,7 @@ const told = (run) =>
   );
 
 /**
- * Returns a trace line with shorter probabilities.
+ * Returns a trace line with shorter probabilities and without what the server derives again.
  * @param {string} line
  */
 function slim(line) {
@@ -30,6 +31,7 @@ function slim(line) {
   for (const row of event.rows) {
     if (row.proposals) row.proposals = row.proposals.map(shorter);
     if (row.checks) row.checks = row.checks.map(shorter);
+    for (const name of DERIVED) delete row[name];
   }
   return JSON.stringify(event);
 }

@@ -2,7 +2,7 @@
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
-import { ofRounds, repeated, speedupSentence, speedupShort, speedupText } from "../core/speedup.js";
+import { UNKNOWN, ofRounds, speedupSentence, speedupShort, speedupText } from "../core/speedup.js";
 import { figure, joined, short, whole } from "../core/words.js";
 import { aligned } from "./diff.js";
 
@@ -54,7 +54,7 @@ function shared(...lanes) {
  * @param {Pick<Cell, "rounds">} cell
  * @returns {Speedup}
  */
-export const speedOf = ({ rounds }) => (rounds ? ofRounds(rounds) : repeated([]));
+const speedOf = ({ rounds }) => (rounds ? ofRounds(rounds) : UNKNOWN);
 
 /** @type {Record<Measure, (cell: Cell, ar: Cell) => number>} */
 export const MEASURES = {
@@ -114,7 +114,7 @@ export const fastest = (cells) =>
  * @param {Cell} best
  * @param {Cell[]} cells
  */
-export const asFast = (best, cells) =>
+const asFast = (best, cells) =>
   cells.filter((cell) => cell !== best && loopsAt(cell.lane) < 0 && speedOf(cell).high >= speedOf(best).low);
 
 /**

@@ -1,7 +1,5 @@
 // Pure: the state of a load, line by line, and the data of its charts. No DOM.
 
-import { median } from "../core/speedup.js";
-
 const SATURATED = 0.9; // a machine that answers less than this share of the offered requests is saturated
 const WINDOW = 1; // seconds of the window for throughput
 
@@ -68,6 +66,13 @@ export function summaryOf({ ticks, ended }) {
   }
   return /** @type {LoadTick} */ (/** @type {unknown} */ (found));
 }
+
+/** @param {number[]} values */
+const median = (values) => {
+  const sorted = [...values].sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+};
 
 /** @param {(number | null)[]} values */
 function middle(values) {

@@ -1,7 +1,7 @@
 // The card of a token or a forward: what was proposed, with which confidence, and why the forward stopped there.
 
 import { button, make } from "../core/dom.js";
-import { draftIds, sourcesOf, takerOf } from "../core/folds.js";
+import { draftIds, takerOf } from "../core/folds.js";
 import { factsOf, isVerified, nameOf } from "../core/methods.js";
 import { SOURCES } from "../core/sources.js";
 import { LIMITS } from "../core/table.js";
@@ -177,7 +177,7 @@ export function sourceText(lane, token) {
     const taker = takerOf(lane, token);
     return taker === step ? "" : `taken by forward ${taker.index + 1}, before what stands left of it`;
   }
-  const source = sourcesOf(lane, step)[position];
+  const source = step.sources[position];
   if (source === "ar") return SOURCES.ar.name;
   if (source === "guesses")
     return position < lane.steps[step.index - 1].drafted

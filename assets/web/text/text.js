@@ -3,7 +3,7 @@
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
-import { lastOf, sourcesOf } from "../core/folds.js";
+import { lastOf } from "../core/folds.js";
 import { SOURCES } from "../core/sources.js";
 import { moveText } from "./card.js";
 
@@ -120,11 +120,10 @@ export class TokenView {
   /** @param {Step} step */
   chunk(step) {
     const node = span(`rv-c rv-n${Math.min(step.count, 5)}`);
-    const sources = sourcesOf(this.lane, step);
     for (let i = step.first; i < step.first + step.count; i += 1) {
       const token = this.lane.tokens[i];
       const child = span(token.isEnd ? "rv-t rv-eos" : "rv-t", shown(token.text));
-      const source = sources[i - step.first];
+      const source = step.sources[i - step.first];
       if (source !== "ar") child.classList.add("rv-by", `rv-by-${SOURCES[source].mark}`);
       if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";

@@ -346,12 +346,15 @@ export class AskScene extends RaceScene {
     this.beat(0, false);
   }
 
-  // For typing in the box: the tour's keys work again once the run has begun.
+  // This scene is a live run already.
   get canLive() {
     return false;
   }
 
-  /** @param {KeyboardEvent} event */
+  /**
+   * Keeps keys that are typed in the box from the tour.
+   * @param {KeyboardEvent} event
+   */
   typed(event) {
     event.stopPropagation();
     if (event.key === "Escape") /** @type {HTMLElement | null} */ (targetOf(event).closest("dialog"))?.focus();

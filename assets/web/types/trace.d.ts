@@ -27,7 +27,7 @@ interface Clock {
   write(at: number): string;
 }
 
-// Who proposed a token, as in mars_runtime/folds.py.
+// Who proposed a token, as in mars_runtime/derived.py.
 type Source = "ar" | "masks" | "look-up" | "draft model" | "guesses";
 
 interface Step {
@@ -51,6 +51,8 @@ interface Step {
   taken: number[] | null;
   tau: number;
   isCommit: boolean;
+  sources: Source[]; // of each accepted token
+  spread: number; // relative uncertainty of the mean pass time up to here
 }
 
 interface Token {
@@ -98,7 +100,8 @@ interface Speedup {
 
 interface Timed {
   tokens: number;
-  seconds: number[];
+  seconds: number;
+  spread: number;
 }
 
 // A comparison over rounds as the server found it. rate: tokens per second, median, lowest and highest.

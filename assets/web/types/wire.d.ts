@@ -1,4 +1,4 @@
-// Written by `python tools/wire_types.py` from mars_runtime/events.py and trace.py.
+// Written by `python tools/wire_types.py` from mars_runtime/events.py, derived.py and trace.py.
 
 interface Settings {
   method: "mars" | "ar" | "jacobi" | "speculative" | "block_diffusion";
@@ -56,6 +56,9 @@ interface RowStep {
   num_draft_forwards?: number;
   taken?: number[];
   threshold?: number;
+  sources?: string;
+  loop?: [number, number];
+  spread?: number;
 }
 
 interface HeaderEvent {

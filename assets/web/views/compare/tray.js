@@ -37,6 +37,12 @@ export class Pin {
     return this.record.lines;
   }
 
+  // Whether the run was pinned before lines had derived fields (mars_runtime/derived.py).
+  get isUnderived() {
+    const steps = this.lines.filter((line) => line.startsWith('{"type":"step"'));
+    return steps.length > 1 && !steps.some((line) => line.includes('"spread":'));
+  }
+
   // The name for other runs, whatever its owner's.
   get label() {
     return `Run ${this.record.number}`;
@@ -162,6 +168,18 @@ export class Tray {
   async change(pin, changes) {
     Object.assign(pin.record, changes);
     return this.store.put(pin.record);
+  }
+
+  /**
+   * Replaces the lines of a run by those that the server wrote of it.
+   * @param {Pin} pin
+   * @param {string[]} lines
+   */
+  async rewrite(pin, lines) {
+    const fresh = new Pin({ ...pin.record, lines });
+    this.pins = this.pins.map((each) => (each === pin ? fresh : each));
+    this.tell();
+    return this.store.put(fresh.record);
   }
 
   /** @param {Pin} pin */

@@ -44,6 +44,16 @@ export class CompareView {
     watchTheme(root, () => this.comparison.recolour());
     tray().listen(() => this.draw());
     this.draw();
+    void this.derive();
+  }
+
+  // The server writes the lines of runs from earlier versions again, with the fields that the page draws.
+  async derive() {
+    await tray().begin();
+    for (const pin of tray().pins.filter((each) => each.isUnderived)) {
+      const { lines } = (await this.judge(pin.lines.join("\n")).catch(() => null)) || {};
+      if (lines) await tray().rewrite(pin, lines);
+    }
   }
 
   draw() {

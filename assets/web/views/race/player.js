@@ -16,7 +16,7 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
-export const SLOWEST = 0.05; // factor of the measured speed: slow enough to see each forward of a small model
+const SLOWEST = 0.05; // factor of the measured speed: slow enough to see each forward of a small model
 /** @type {Record<"passes" | "seconds", [name: string, speed: number, title: string][]>} */
 const SPEEDS = {
   passes: [

@@ -2,7 +2,7 @@
 // in the colour and pattern of its proposer. It is behind the scrubber, at the same scale.
 
 import { attribute, make, shape } from "../../core/dom.js";
-import { mainLane, sourcesOf } from "../../core/folds.js";
+import { mainLane } from "../../core/folds.js";
 import { SOURCES } from "../../core/sources.js";
 
 const LEAST = 40; // minimum number of columns, for short runs
@@ -30,7 +30,7 @@ export function skylineOf([main, ...others]) {
   const add = (lane, place, most) => {
     for (const step of lane.steps) {
       // AR's own token is nearest to the line, drafted ones follow outwards.
-      const own = sourcesOf(lane, step).sort((a, b) => Number(b === "ar") - Number(a === "ar"));
+      const own = [...step.sources].sort((a, b) => Number(b === "ar") - Number(a === "ar"));
       own.slice(0, most).forEach((source, i) => {
         const [x, y, side] = [step.index + gap, place(i) + gap, 1 - 2 * gap];
         const { mark } = SOURCES[source];

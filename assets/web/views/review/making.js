@@ -21,7 +21,7 @@ const OVER = ["done", "stopped", "failed", "gone"];
  * Describes the progress of a set.
  * @param {ReviewProgress} progress
  */
-export function progressText({ state, error, num_done, num_all, refused, seconds_left }) {
+function progressText({ state, error, num_done, num_all, refused, seconds_left }) {
   const done = `${num_done} of ${counted(num_all, "answer")}`;
   const left = seconds_left === null ? "" : `, about ${timeText(seconds_left)} left`;
   const more = refused.length ? ` ${refused.join(" ")}` : "";

@@ -282,7 +282,7 @@ function stripFor(answer, name, text) {
  * Describes the automatic marks in a line.
  * @param {ReviewMark & { isReference: boolean }} mark
  */
-export function marksText(mark) {
+function marksText(mark) {
   const differs = mark.word === null ? "same words, other spaces" : `differs from word ${mark.word + 1}`;
   const same = mark.isReference ? "the reference" : mark.is_same ? "same text" : differs;
   return joined(
