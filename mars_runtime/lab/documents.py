@@ -139,7 +139,7 @@ def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str
             if all(record.get(key) == value for key, value in spec.get("where", {}).items()):
                 key = tuple(record[one] for one in spec["key"])
                 row = by_key.setdefault(key, {**record, "by": {}})
-                row["by"][str(record.get(spec.get("by"), "all"))] = record
+                row["by"][str(record.get(str(spec.get("by")), "all"))] = record
     if "rows" not in spec:
         return [(Cells().vformat(spec["label"], (), row), row) for row in by_key.values()]
     keys = {
