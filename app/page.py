@@ -13,16 +13,9 @@ from typing import Any
 import gradio as gr
 
 from app.api.endpoints import wire_endpoints
-from app.batch.tab import batch_tab
-from app.compare import compare_tab
-from app.components.views import ConversationView, ExplainView, FrontierView, ReviewView
-from app.examples.book import set_for
-from app.frontier import frontier_json
-from app.grid.tab import grid_tab
+from app.engines.engines import Engines
 from app.handlers import Handlers
-from app.layout.fields import block_size_update, system_hint
-from app.layout.wiring import AT_ONCE, STREAMED, Field, session_of
-from app.live.run import LiveHandlers
+from app.live.lanes import LiveHandlers
 from app.live.tab import (
     LiveTab,
     holder,
@@ -32,10 +25,17 @@ from app.live.tab import (
     wire_live,
     wire_view_runs,
 )  # fmt: skip
-from app.recordings import Recording
-from app.serving.checkpoints import CheckpointHandlers, Choice
-from app.serving.engines import Engines
-from app.traffic.tab import traffic_tab
+from app.review.compare_tab import compare_tab
+from app.throughput.batch_tab import batch_tab
+from app.throughput.traffic_tab import traffic_tab
+from app.tradeoff.frontier import frontier_json
+from app.tradeoff.grid_tab import grid_tab
+from app.ui.checkpoints import CheckpointHandlers, Choice
+from app.ui.examples import set_for
+from app.ui.fields import block_size_update, system_hint
+from app.ui.recordings import Recording
+from app.ui.views import ConversationView, ExplainView, FrontierView, ReviewView
+from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
 
 ARRIVAL_SECONDS = 1.0  # between two checks of a loading checkpoint
 

@@ -21,19 +21,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app import gradio_compat
-from app.components.files import ADDRESSES, file_address, serve_file
 from app.handlers import Handlers
-from app.layout.page import build
-from app.layout.theme import head, theme
-from app.layout.wiring import RUN
-from app.recordings import Recording
+from app.page import build
 from app.review.routes import PATHS as REVIEW
 from app.review.routes import make_review
 from app.serving.documents import PACKED, Documents
 from app.serving.endpoint import Beside, make_endpoint
 from app.serving.routes import OTHER_VALUES, Refusals, Routes, Takes
 from app.serving.run_limits import RunLimits
-from app.serving.settings import AppSettingsError
+from app.settings import AppSettingsError
+from app.ui.files import ADDRESSES, file_address, serve_file
+from app.ui.recordings import Recording
+from app.ui.theme import head, theme
+from app.ui.wiring import RUN
 from mars_runtime.engine.backend import where
 from mars_runtime.serving.app import PATHS as ENDPOINT
 from mars_runtime.serving.errors import ApiError, Faults

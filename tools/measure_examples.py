@@ -1,4 +1,4 @@
-"""Counts tokens and forwards on the page's examples: ``python -m app.examples.measure``.
+"""Counts tokens and forwards on the page's examples: ``python -m tools.measure_examples``.
 
 Measures each request with plain AR, lossless, and unverified at a low τ, and the prompts that Grid
 and Batch open with. The settings do not depend on the cost of a forward, so no figure depends on
@@ -14,11 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.batch.tab import NUM_TOKENS as BATCH_TOKENS
-from app.controls import DEFAULTS, FIXED_BLOCK_SIZE, settings_for
-from app.examples.book import BATCH, CHAT, GRID, REQUESTS, TASKS
-from app.grid.order import LOSSLESS_TAU, USUAL_BLOCK_SIZES, USUAL_TAUS, GridOrder, Threshold
-from app.grid.tab import NUM_TOKENS as GRID_TOKENS
+from app.throughput.batch_tab import NUM_TOKENS as BATCH_TOKENS
+from app.tradeoff.grid_order import (
+    LOSSLESS_TAU,
+    USUAL_BLOCK_SIZES,
+    USUAL_TAUS,
+    GridOrder,
+    Threshold,
+)
+from app.tradeoff.grid_tab import NUM_TOKENS as GRID_TOKENS
+from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, settings_for
+from app.ui.examples import BATCH, CHAT, GRID, REQUESTS, TASKS
 from mars_runtime import folds
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Event

@@ -1,4 +1,4 @@
-"""Measures methods on the page's examples: ``python -m app.examples.ways``.
+"""Measures methods on the page's examples: ``python -m tools.measure_presets``.
 
 One run covers the page's initial settings, AR with prompt lookup, and settings that keep unverified
 tokens. The Live tab takes its presets from the result. Tokens per forward do not depend on the
@@ -16,15 +16,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.controls import DEFAULTS
-from app.examples.book import CHAT, TASKS, ExampleBook
-from app.examples.measure import CHECKPOINTS, Answers
+from app.ui.controls import DEFAULTS
+from app.ui.examples import CHAT, TASKS, ExampleBook
 from mars_runtime import folds
 from mars_runtime.events import Event
 from mars_runtime.outputs import path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import AR_LOOKUP, AUTO, DecodeSettings, describe
 from mars_runtime.statistics import ratio_of_sums, wilson
+from tools.measure_examples import CHECKPOINTS, Answers
 
 TAUS = (0.95, 0.9, 0.8, 0.7, 0.5)
 BLOCK_SIZES: dict[str, tuple[Any, ...]] = {CHAT: (2, 3, AUTO), TASKS: (4, 8, AUTO)}

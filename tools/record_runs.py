@@ -1,4 +1,4 @@
-"""``python -m app.record --out DIR``: records the runs that pages show when nothing can be decoded.
+"""Records the runs that pages show when nothing can be decoded: ``python -m tools.record_runs``.
 
 Use a quiet machine: the recordings are shown as measured results for a long time.
 """
@@ -16,10 +16,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.controls import DEFAULTS, TITLES, settings_for
-from app.examples.book import ExampleBook
-from app.recordings import FOLDER, INDEX, recorded_note
-from app.run_log import RunLog
+from app.ui.controls import DEFAULTS, TITLES, settings_for
+from app.ui.examples import ExampleBook
+from app.ui.recordings import FOLDER, INDEX, recorded_note
+from app.ui.run_log import RunLog
 from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
 from mars_runtime.engine.header import make_header
@@ -111,7 +111,7 @@ Run repeats it.
 
 def main() -> int:
     """Record everything and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.record_runs", description=__doc__)
     parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
     parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
     names = [scenario.name for scenario in SCENARIOS]

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from app.controls import Limits, RefusalError
-from app.serving.settings import AppSettings, AppSettingsError
+from app.engines.limits import Limits, RefusalError
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.engine import DEAD, Engine

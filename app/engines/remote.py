@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import httpx
 
-from app.serving.engines import Engines, Served, Tell, UnavailableError
-from app.serving.settings import AppSettings, AppSettingsError
+from app.engines.engines import Engines, Served, Tell, UnavailableError
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 
-from app.serving.engines import Engines, Served, Tell
-from app.serving.settings import SWITCH, AppSettings, AppSettingsError
+from app.engines.engines import Engines, Served, Tell
+from app.settings import SWITCH, AppSettings, AppSettingsError
 from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.leased.engine import LOST, LeasedEngine
 from mars_runtime.engine.leased.worker import (

@@ -13,14 +13,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from app.controls import TITLES, RefusalError, Steering, read_steering, settings_for
-from app.examples.book import TASKS, ExampleBook, is_too_hard, remark_on, set_for
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import RefusalError
 from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
 from app.live.presets import controls_of, presets_of
-from app.live.shared import SharedRuns
-from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines, Served, UnavailableError
-from app.stream import (
+from app.live.shared_runs import SharedRuns
+from app.ui.controls import TITLES, Steering, read_steering, settings_for
+from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
+from app.ui.run_log import RunLog, RunLogs
+from app.ui.stream import (
     POLL_SECONDS,
     SLOW_POLL_SECONDS,
     TabHandlers,

@@ -10,9 +10,9 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import asdict
 from typing import Any
 
-from app.controls import RefusalError
-from app.serving.engines import Engines, Served, UnavailableError
-from app.stream import USER_ERRORS
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import RefusalError
+from app.ui.stream import USER_ERRORS
 from mars_runtime.engine.backend import sentence
 from mars_runtime.layers import Column, Fed, Layers, counted_masks
 from mars_runtime.settings import MAX_FED

@@ -1,7 +1,7 @@
 """Links that replay a run. A link contains the run itself, or the random name of a stored run.
 
 A shared run is untrusted. The trace reader validates it and writes it again
-(``app/imported_runs.py``), verdicts are left out, and the page labels it as a recording. Only
+(``app/ui/imported_runs.py``), verdicts are left out, and the page labels it as a recording. Only
 validated runs are stored, in the folder MARS_DATA: at most MAX_OF_ONE per address and hour,
 MAX_KEPT in total. When the store is full, the oldest run is evicted and its link stops working.
 """
@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.controls import TITLES
-from app.imported_runs import read_import
-from app.run_log import RunLog
+from app.ui.controls import TITLES
+from app.ui.imported_runs import read_import
+from app.ui.run_log import RunLog
 from mars_runtime.serving.limits import Window
 from mars_runtime.trace import Header, read_trace
 

@@ -16,9 +16,14 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from app.components.files import file_address
-from app.components.views import Answer, ConversationView, RaceView
-from app.controls import (
+from app.engines.engines import Engines
+from app.live.lanes import LiveHandlers, offer
+from app.live.layers_panel import told_layers
+from app.live.order import HISTORY, ORDERED
+from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
+from app.live.shared_runs import SharedRuns
+from app.ui.checkpoints import CheckpointHandlers
+from app.ui.controls import (
     DEFAULTS,
     LINKED,
     LIVE_SETTINGS,
@@ -30,15 +35,18 @@ from app.controls import (
     STEERED,
     TITLES,
 )  # fmt: skip
-from app.examples.book import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
-from app.layout.fields import (
+from app.ui.examples import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
+from app.ui.fields import (
     block_size_field,
     block_size_update,
     max_tokens_field,
     setting_field,
     system_field,
 )
-from app.layout.wiring import (
+from app.ui.files import file_address
+from app.ui.recordings import Recording
+from app.ui.views import Answer, ConversationView, RaceView
+from app.ui.wiring import (
     AT_ONCE,
     IN_BROWSER,
     STREAMED,
@@ -50,14 +58,6 @@ from app.layout.wiring import (
     tell_prompt,
     wire_stream,
 )  # fmt: skip
-from app.live.layers import told_layers
-from app.live.order import HISTORY, ORDERED
-from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
-from app.live.run import LiveHandlers, offer
-from app.live.shared import SharedRuns
-from app.recordings import Recording
-from app.serving.checkpoints import CheckpointHandlers
-from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
 
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."

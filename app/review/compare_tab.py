@@ -6,10 +6,10 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.files import file_address
-from app.components.views import CompareView, RaceView
-from app.imported_runs import read_import
-from app.layout.wiring import owner_of
+from app.ui.files import file_address
+from app.ui.imported_runs import read_import
+from app.ui.views import CompareView, RaceView
+from app.ui.wiring import owner_of
 
 
 def compare_tab(max_import_bytes: int) -> None:

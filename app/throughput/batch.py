@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from app.batch.order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
-from app.examples.book import BATCH, ExampleBook, ExamplePages
-from app.rounds import in_turn, rounds_text
-from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines, Served
-from app.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
+from app.engines.engines import Engines, Served
+from app.throughput.batch_order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
+from app.ui.examples import BATCH, ExampleBook, ExamplePages
+from app.ui.rounds import in_turn, rounds_text
+from app.ui.run_log import RunLog, RunLogs
+from app.ui.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
 from mars_runtime.engine.header import make_header
 from mars_runtime.engine.request import Request
 from mars_runtime.events import Event, Step

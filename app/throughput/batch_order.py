@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app import rounds
-from app.controls import (
+from app.engines.limits import Limits, RefusalError
+from app.ui import rounds
+from app.ui.controls import (
     AUTO_BLOCK_SIZE,
     BLOCK_SIZE,
     CHECKPOINT,
@@ -23,8 +24,6 @@ from app.controls import (
     SYSTEM,
     TAU,
     Control,
-    Limits,
-    RefusalError,
     choice,
     count,
     read_all,

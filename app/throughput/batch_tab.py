@@ -7,12 +7,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import rounds
-from app.batch.order import BATCH, MAX_BATCH, NOTHING, TITLES
-from app.batch.run import BatchHandlers
-from app.components.views import BatchView
-from app.layout.fields import Desk, block_size_field, block_size_update, setting_field
-from app.layout.wiring import Field, in_words
+from app.throughput.batch import BatchHandlers
+from app.throughput.batch_order import BATCH, MAX_BATCH, NOTHING, TITLES
+from app.ui import rounds
+from app.ui.fields import Desk, block_size_field, block_size_update, setting_field
+from app.ui.views import BatchView
+from app.ui.wiring import Field, in_words
 from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK
 
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16

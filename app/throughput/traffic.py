@@ -16,12 +16,19 @@ from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
-from app.controls import RefusalError
-from app.examples.book import ExampleBook
-from app.run_log import RunLog
-from app.serving.engines import Served
-from app.stream import STOPPED, TabHandlers, TabRun, Wait
-from app.traffic.order import CURVE, MAX_TOKENS, SEED, Traffic, TrafficOrder, read_traffic_order
+from app.engines.engines import Served
+from app.engines.limits import RefusalError
+from app.throughput.traffic_order import (
+    CURVE,
+    MAX_TOKENS,
+    SEED,
+    Traffic,
+    TrafficOrder,
+    read_traffic_order,
+)
+from app.ui.examples import ExampleBook
+from app.ui.run_log import RunLog
+from app.ui.stream import STOPPED, TabHandlers, TabRun, Wait
 from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.traffic.controller import AR, LOSSLESS, Bounds, Decision, Way, steered, ways_of
 from mars_runtime.traffic.drive import Drive, Progress
@@ -60,7 +67,7 @@ NOBODY = -1
 
 class TrafficRun(TabRun[TrafficOrder]):
     """All parts of an order, one after the other, until a common deadline. Methods take turns in
-    every round (``app/rounds.py``).
+    every round (``app/ui/rounds.py``).
     """
 
     def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:

@@ -10,19 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app import rounds
-from app.controls import (
+from app.engines.limits import Limits, RefusalError
+from app.ui import rounds
+from app.ui.controls import (
     CHECKPOINT,
     MAX_NEW_TOKENS,
     SYSTEM,
     Control,
-    Limits,
-    RefusalError,
     choice,
     count,
     number,
     read_all,
-)  # fmt: skip
+)
 from mars_runtime.settings import SettingsError
 from mars_runtime.traffic import workload
 from mars_runtime.traffic.controller import Bounds, Way, ways_of

@@ -6,12 +6,20 @@ from collections.abc import Mapping
 
 import gradio as gr
 
-from app import rounds
-from app.components.views import TrafficView
-from app.layout.fields import Desk
-from app.layout.wiring import AT_ONCE, Field
-from app.traffic.order import COMPARE, KINDS, MAX_BUDGET, MAX_RATE, MAX_SECONDS, QUESTIONS, TRAFFIC
-from app.traffic.run import TrafficHandlers
+from app.throughput.traffic import TrafficHandlers
+from app.throughput.traffic_order import (
+    COMPARE,
+    KINDS,
+    MAX_BUDGET,
+    MAX_RATE,
+    MAX_SECONDS,
+    QUESTIONS,
+    TRAFFIC,
+)
+from app.ui import rounds
+from app.ui.fields import Desk
+from app.ui.views import TrafficView
+from app.ui.wiring import AT_ONCE, Field
 from mars_runtime.methods import LANES, LOOKUP
 from mars_runtime.traffic.controller import AR, FIXED, FOLLOW, FOLLOW_LOSSLESS, LOSSLESS, Bounds
 from mars_runtime.traffic.workload import MIXES

@@ -13,13 +13,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from app.controls import RefusalError
-from app.examples.book import GRID, ExampleBook, ExamplePages
-from app.grid.order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
-from app.rounds import rounds_text
-from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines, Served
-from app.stream import (
+from app.engines.engines import Engines, Served
+from app.engines.limits import RefusalError
+from app.tradeoff.grid_order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
+from app.ui.examples import GRID, ExampleBook, ExamplePages
+from app.ui.rounds import rounds_text
+from app.ui.run_log import RunLog, RunLogs
+from app.ui.stream import (
     HEARTBEAT_SECONDS,
     TabHandlers,
     TabRun,

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from app import rounds
-from app.controls import (
+from app.engines.limits import Limits, RefusalError
+from app.ui import rounds
+from app.ui.controls import (
     BLOCK_SIZE,
     CHECKPOINT,
     MAX_NEW_TOKENS,
@@ -21,13 +22,11 @@ from app.controls import (
     SYSTEM,
     TAU,
     Control,
-    Limits,
-    RefusalError,
     read_all,
     settings_for,
     switch,
 )
-from app.rounds import in_turn
+from app.ui.rounds import in_turn
 from mars_runtime.settings import DecodeSettings
 
 TAUS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)

@@ -7,12 +7,12 @@ from typing import Any
 
 import gradio as gr
 
-from app import rounds
-from app.components.views import GridView
-from app.grid.order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
-from app.grid.run import GridHandlers
-from app.layout.fields import Desk
-from app.layout.wiring import AT_ONCE, Field, tell_prompt
+from app.tradeoff.grid import GridHandlers
+from app.tradeoff.grid_order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
+from app.ui import rounds
+from app.ui.fields import Desk
+from app.ui.views import GridView
+from app.ui.wiring import AT_ONCE, Field, tell_prompt
 
 NUM_TOKENS = 96  # initial value
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.controls import RefusalError
-from app.examples.book import TASKS, set_for
-from app.serving.engines import Engines, Served, UnavailableError
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import RefusalError
+from app.ui.examples import TASKS, set_for
 
 LOOK_SECONDS = 1.0
 MAX_SETTLED = 1000  # sessions; who says nothing when leaving is forgotten by then

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from app.engines.limits import Limits, RefusalError
 from mars_runtime.methods import LANES, LOOKUP, Method
 from mars_runtime.settings import (
     AR_LOOKUP,
@@ -37,23 +38,6 @@ PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
 RACE = ("mars", "ar")
 """Methods that the page opens with; old links call them ``race``."""
 MAX_LANES = 4
-
-
-class RefusalError(ValueError):
-    """An invalid request. ``field`` is the control at fault; the message is one sentence."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of this app and the chosen checkpoint: characters, tokens, trained depth."""
-
-    max_prompt_chars: int
-    max_new_tokens: int
-    block_size: int
 
 
 @dataclass(frozen=True, slots=True)

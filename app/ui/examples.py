@@ -1,7 +1,7 @@
 """Example prompts: a set for each kind of checkpoint, and what the Grid and Batch tabs open with.
 
 ``prompts.json`` holds the requests. They were chosen by measurement (``python -m
-app.examples.measure``): requests that SmolLM2-135M-Instruct answers well enough to be read, some,
+tools.measure_examples``): requests that SmolLM2-135M-Instruct answers well enough to be read, some,
 marked as such, that it gets wrong, and for Grid and Batch requests at which τ, B and the method
 matter.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.serving.engines import Engines
+from app.engines.engines import Engines
 from mars_runtime import tasks
 from mars_runtime.model.registry import Entry
 from mars_runtime.tasks import Task

@@ -11,11 +11,11 @@ from typing import Any
 
 import gradio as gr
 
-from app.components.views import LineView, RaceView
-from app.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
-from app.examples.book import ExamplePages
-from app.layout.wiring import AT_ONCE, Field, wire_stream
-from app.stream import TabHandlers
+from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
+from app.ui.examples import ExamplePages
+from app.ui.stream import TabHandlers
+from app.ui.views import LineView, RaceView
+from app.ui.wiring import AT_ONCE, Field, wire_stream
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
-from app.components import assets
-from app.recordings import recorded
-from app.site import shell
+from app.ui import assets
+from app.ui.recordings import recorded
+from app.ui.replay_page import shell
 from mars_runtime.serving.limits import Message, Receive, Send
 
 ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)

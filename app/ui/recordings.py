@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.components import assets
-from app.frontier import tour_set
+from app.ui import assets
+from app.ui.results import tour_set
 from mars_runtime import folds
 from mars_runtime.speedup import run_speedup
 from mars_runtime.trace import Header, Trace, TraceError, read_trace
@@ -72,7 +72,8 @@ def load(folder: Path = FOLDER) -> list[Recording]:
         return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise RecordingsError(
-            f"{folder} holds no recordings: make some with python -m app.record --out {folder}."
+            f"{folder} holds no recordings: make some with "
+            f"python -m tools.record_runs --out {folder}."
         ) from error
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from app.controls import Control, Limits, RefusalError
+from app.engines.limits import Limits, RefusalError
+from app.ui.controls import Control
 
 ROUNDS = (3, 5)
 """Numbers of rounds that a visitor can choose; the first is the default."""

@@ -17,10 +17,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from app.controls import Limits, RefusalError, title_of
-from app.examples.book import ExampleBook
-from app.run_log import RunLog, RunLogs
-from app.serving.engines import Engines, Served, UnavailableError
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import Limits, RefusalError
+from app.ui.controls import title_of
+from app.ui.examples import ExampleBook
+from app.ui.run_log import RunLog, RunLogs
 from mars_runtime import tasks
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError

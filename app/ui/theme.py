@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.components import assets
+from app.ui import assets
 
 
 def theme() -> gr.themes.Base:

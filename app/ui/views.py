@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from app.components import assets
-from app.components.files import file_address
+from app.ui import assets
+from app.ui.files import file_address
 
 Judge = Callable[[str, gr.Request], dict[str, Any]]
 Answer = Callable[..., Any]

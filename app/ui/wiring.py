@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
-from app.controls import RefusalError
-from app.serving.settings import AppSettings
-from app.stream import TabHandlers, TabRun
+from app.engines.limits import RefusalError
+from app.settings import AppSettings
+from app.ui.stream import TabHandlers, TabRun
 from mars_runtime.serving.limits import address_of
 
 _PRIVATE: dict[str, Any] = {

@@ -18,12 +18,8 @@ from hypothesis import strategies as st
 from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
-from app.batch.order import (
-    TITLES,
-    prompts_as_text,
-    read_batch_order,
-)
-from app.batch.run import (
+from app.engines.limits import Limits, RefusalError
+from app.throughput.batch import (
     CANNOT_PAY,
     MAX_POINTS,
     NAMES,
@@ -33,7 +29,11 @@ from app.batch.run import (
     forwards_figure,
     time_figure,
 )
-from app.controls import Limits, RefusalError
+from app.throughput.batch_order import (
+    TITLES,
+    prompts_as_text,
+    read_batch_order,
+)
 from mars_runtime.decoders.baselines import BATCH_METHODS
 from mars_runtime.events import Prefill, Step
 from mars_runtime.methods import LOOKUP

@@ -27,7 +27,7 @@ from compare_page import (
 from live_page import run, wait_loaded, wait_state
 from scripted_page import TEXT, ScriptedBackend
 
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import read_trace

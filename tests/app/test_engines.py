@@ -18,10 +18,8 @@ from fake_source import NO_NETWORK, FakeSource, make_handlers
 from scripted_page import ScriptedBackend, controls, make_served
 
 from app.api.runs import awaited
-from app.handlers import Handlers
-from app.serving import engines as module
-from app.serving.checkpoints import CheckpointHandlers, footer
-from app.serving.engines import (
+from app.engines import engines as module
+from app.engines.engines import (
     FAULT,
     Engines,
     Load,
@@ -32,7 +30,9 @@ from app.serving.engines import (
     fetching,
     read_entries,
 )
-from app.serving.settings import AppSettings
+from app.handlers import Handlers
+from app.settings import AppSettings
+from app.ui.checkpoints import CheckpointHandlers, footer
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
@@ -231,7 +231,7 @@ sys.path[:0] = [{root!r}, {tests!r}]
 from fake_source import FakeSource, make_handlers
 from pathlib import Path
 from runpy import run_path
-from app.serving import engines
+from app.engines import engines
 
 entry = run_path({root!r} + "/app.py")
 made, _ = make_handlers(Path({folder!r}), FakeSource(), port={port})

@@ -12,7 +12,7 @@ from fake_source import make_handlers as make_fetching
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
-from app.recordings import Recording, first, measured
+from app.ui.recordings import Recording, first, measured
 from mars_runtime import folds
 from mars_runtime.trace import Trace
 
@@ -177,7 +177,7 @@ def fetching(tmp_path: Path, source: FakeSource) -> Iterator[Handlers]:
 @pytest.fixture
 def visit(fetching: Handlers) -> Iterator[object]:
     """Open the page as a new visitor."""
-    from app.serving.serve import serve
+    from app.server import serve
 
     served = serve(fetching, is_blocking=False)
     with visiting() as take:

@@ -13,14 +13,14 @@ from helpers import ScriptedModel, peaked
 from scripted_page import ScriptedBackend, controls, make_handlers
 from test_handlers import lane_trace, last, lines_of
 
-from app.controls import Limits, RefusalError
-from app.examples.book import TASKS
+from app.engines.engines import Engines
+from app.engines.limits import Limits, RefusalError
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
+from app.live.lanes import fitting
 from app.live.order import MAX_TURNS, read_given, read_history
-from app.live.run import fitting
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.ui.examples import TASKS
 from mars_runtime import folds, tasks
 from mars_runtime.methods import LANES
 from mars_runtime.settings import DecodeSettings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.serving.settings import AppSettings, AppSettingsError
+from app.settings import AppSettings, AppSettingsError
 
 ROOT = Path(__file__).parents[2]
 gradio_client = pytest.importorskip("gradio_client")

@@ -13,8 +13,8 @@ from browser import needs_browser, opened
 from live_page import ROOT, run, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
-from app.live import shared as module
-from app.live.shared import FULL, GONE, NOT_KEPT, OFTEN, UNREADABLE, SharedRuns
+from app.live import shared_runs as module
+from app.live.shared_runs import FULL, GONE, NOT_KEPT, OFTEN, UNREADABLE, SharedRuns
 
 MOST = 4_000_000
 HEAD = {"run": "", "lanes": [{"lane": "mars", "title": "<b>x</b>"}, {"lane": "ar", "title": "y"}]}

@@ -9,9 +9,9 @@ import pytest
 from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
-from app.controls import STEERED
 from app.handlers import Handlers
-from app.stream import sentence_of
+from app.ui.controls import STEERED
+from app.ui.stream import sentence_of
 
 SECRET = "my-secret-words"
 

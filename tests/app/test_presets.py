@@ -11,8 +11,6 @@ import pytest
 from browser import Arrive, needs_browser, playwright
 from live_page import wait_loaded
 
-from app.controls import DEFAULTS
-from app.examples.book import EXAMPLE_SETTINGS
 from app.live.presets import (
     CONTROLS,
     EXACT,
@@ -26,6 +24,8 @@ from app.live.presets import (
     presets_of,
 )
 from app.live.tab import settings_for_example
+from app.ui.controls import DEFAULTS
+from app.ui.examples import EXAMPLE_SETTINGS
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
 
 

@@ -25,12 +25,12 @@ import sample_traces as samples
 from scripted_page import ScriptedBackend, make_handlers
 from starlette.testclient import TestClient
 
-from app import imported_runs
 from app.handlers import Handlers
 from app.review.library import Library
 from app.review.making import Making
 from app.review.routes import Quota, make_review
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.ui import imported_runs
 from mars_runtime.review import exports
 from mars_runtime.review.judgements import current
 from mars_runtime.review.prompts import Item
@@ -454,7 +454,7 @@ from app.handlers import Handlers
 from app.review.library import Library
 from app.review.making import Making
 from app.review.routes import make_review
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 data, port = sys.argv[1], int(sys.argv[2])
 engines = SimpleNamespace(entries={}, default="", settings=AppSettings())
 library = Library(data)

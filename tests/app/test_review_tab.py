@@ -19,8 +19,8 @@ from browser import Arrive, needs_browser, playwright
 from live_page import wait_loaded
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
-from app.components.files import file_address
 from app.handlers import Handlers
+from app.ui.files import file_address
 from mars_runtime.review import exports
 from mars_runtime.review.answers import Answer
 from mars_runtime.review.judgements import JudgementStore, current

@@ -18,10 +18,10 @@ import pytest
 from scripted_page import ScriptedBackend, controls, make_handlers
 from visitor import Visitor, assert_serves
 
-from app.components.files import FILES, file_address
-from app.controls import STEERED
-from app.serving.checkpoints import MAX_SETTLED
 from app.serving.routes import LONG_SESSION, NO_FILES, NO_TEXT, fault_of, parsed
+from app.ui.checkpoints import MAX_SETTLED
+from app.ui.controls import STEERED
+from app.ui.files import FILES, file_address
 from mars_runtime.machine import return_freed_memory
 
 

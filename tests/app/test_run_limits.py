@@ -18,8 +18,8 @@ from visitor import Visitor, assert_serves, post
 from app.api import runs
 from app.api.runs import compare, generate
 from app.handlers import Handlers
+from app.server import serve as page_of
 from app.serving import run_limits
-from app.serving.serve import serve as page_of
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.controls import Limits, RefusalError
+from app.engines.limits import Limits, RefusalError
 from app.live.order import read_link
 
 

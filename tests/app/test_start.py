@@ -94,7 +94,7 @@ def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_
 def test_commands_that_import_gradio_start_too() -> None:
     broken = {"SSL_CERT_FILE": "/nonexistent/ca.pem", "all_proxy": "socks4://127.0.0.1:9"}
     done = subprocess.run(
-        [sys.executable, "-m", "app.examples.measure", "--help"],
+        [sys.executable, "-m", "tools.measure_examples", "--help"],
         cwd=ROOT,
         env={**os.environ, **broken},
         capture_output=True,

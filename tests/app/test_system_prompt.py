@@ -19,10 +19,10 @@ from live_page import run as press_run
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.api.runs import generate
-from app.controls import Limits, RefusalError
+from app.engines.limits import Limits, RefusalError
 from app.handlers import Handlers
 from app.live.order import FROM_VIEW
-from app.traffic.order import read_traffic_order
+from app.throughput.traffic_order import read_traffic_order
 from mars_runtime.review.prompts import Item, with_system
 from mars_runtime.text import MAX_SYSTEM_CHARS, Tokenizer
 from mars_runtime.trace import Header, Trace, read_trace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.live.shared import SharedRuns
+from app.live.shared_runs import SharedRuns
 from app.review.library import Library
 from mars_runtime.review.masked import NUM_BYTES, secret_in
 from mars_runtime.review.sets import ReviewSet, unpack
@@ -19,7 +19,7 @@ STUDY = ROOT / "assets/review/study.tar.xz"
 FULL = """
 import resource, sys
 from pathlib import Path
-from app.live.shared import SharedRuns
+from app.live.shared_runs import SharedRuns
 from mars_runtime.outputs import OutputError, write_text
 from mars_runtime.review.masked import secret_in
 from mars_runtime.review.sets import ReviewSet

@@ -9,8 +9,8 @@ import time
 import pytest
 import sample_traces as samples
 
-from app import imported_runs
-from app.imported_runs import read_import
+from app.ui import imported_runs
+from app.ui.imported_runs import read_import
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = pytest.mark.timed

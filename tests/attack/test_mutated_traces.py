@@ -8,7 +8,7 @@ from typing import Any
 
 import sample_traces as samples
 
-from app.imported_runs import read_import
+from app.ui.imported_runs import read_import
 from mars_runtime.settings import DecodeSettings
 
 MOST = 4_000_000

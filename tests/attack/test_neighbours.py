@@ -19,8 +19,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.components.files import file_address
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.ui.files import file_address
 from tests.attack.test_farewell import PAGE, ROOT
 from tests.attack.test_readers import Place, place_of, reader
 from tests.attack.test_review import ATTACKS, JSON, KEY, assert_served, client_of

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.components.files import FILES, file_address
+from app.ui.files import FILES, file_address
 from mars_runtime.serving import server
 from tests.app.scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 from tests.serving.scripted_server import Oracle, serving

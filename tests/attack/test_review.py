@@ -20,7 +20,7 @@ import pytest
 
 from app.handlers import Handlers
 from app.review import making
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, read_prompts
 from mars_runtime.review.sets import About, ReviewSet
 from mars_runtime.review.ways import read_ways

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.serving.engines import Load, Served, Tell, UnavailableError
+from app.engines.engines import Load, Served, Tell, UnavailableError
 from mars_runtime.model.config import CheckpointError
 
 

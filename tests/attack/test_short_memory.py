@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.serving import engines as module
-from app.serving.engines import Engines, UnavailableError
-from app.serving.settings import AppSettings
+from app.engines import engines as module
+from app.engines.engines import Engines, UnavailableError
+from app.settings import AppSettings
 from mars_runtime.__main__ import main
 from mars_runtime.engine.request import Request
 from mars_runtime.model import load

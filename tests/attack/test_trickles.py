@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.serving.engines import Engines, UnavailableError, check_memory, num_weights, read_entries
-from app.serving.settings import AppSettings, AppSettingsError
+from app.engines.engines import Engines, UnavailableError, check_memory, num_weights, read_entries
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.machine import free_memory
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry
@@ -204,7 +204,7 @@ def test_a_branch_that_may_change_is_warned_of(
         "loose": Entry("loose", 4, hub="a/c"),
         "bundled": Entry("bundled", 4, path="bundled"),
     }
-    monkeypatch.setattr("app.serving.engines.registry", lambda: dict(known))
+    monkeypatch.setattr("app.engines.engines.registry", lambda: dict(known))
     with caplog.at_level(logging.WARNING):
         read_entries("bundled", "all")
     (warning,) = caplog.messages
@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
 ) -> None:
     folder = write_head(tmp_path / "seven", [3584, 152064], [7_000, 1_000_000])
     assert num_weights(folder) == 3584 * 152064 + 7_000_000_000
-    monkeypatch.setattr("app.serving.engines.free_memory", lambda: 24_000_000_000)
+    monkeypatch.setattr("app.engines.engines.free_memory", lambda: 24_000_000_000)
     with pytest.raises(CheckpointError, match=r"seven needs some 39\.2 GB .* 24\.0 GB are free"):
         check_memory("seven", folder, "cpu", "fp32")
     check_memory("seven", folder, "cpu", "bf16")
@@ -238,7 +238,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
     monkeypatch.setattr("mars_runtime.model.build.has_native", lambda: False)
     with pytest.raises(CheckpointError, match=r"seven needs some 39\.2 GB"):
         check_memory("seven", folder, "cpu", "auto")
-    monkeypatch.setattr("app.serving.engines.free_memory", lambda: None)
+    monkeypatch.setattr("app.engines.engines.free_memory", lambda: None)
     check_memory("seven", folder, "cpu", "auto")
 
 

@@ -8,9 +8,9 @@ import sample_traces as samples
 from browser import needs_browser, playwright, see, visiting
 from race_browser import AR, MARS, ROOT, ByHand, Show, play, shown_text, wait_for_charts
 
-from app import run_log
-from app.components.files import file_address
-from app.components.views import RaceView
+from app.ui import run_log
+from app.ui.files import file_address
+from app.ui.views import RaceView
 from mars_runtime import folds
 from tests import trace_folds
 
