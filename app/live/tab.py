@@ -1,8 +1,8 @@
 """The Live tab: its components, their layout and their events.
 
-Links, and runs started from views of the page, work in the browser (``assets/web/views/page``): a
-view's event presses a hidden button, whose script sets the controls and passes what no control has.
-From there the run is like any other.
+Links work in the browser (``assets/web/views/page``). A run that a view starts is an event of the
+race view: its script passes the request with the values of the controls, and the handler sets the
+controls and runs it.
 """
 
 from __future__ import annotations
@@ -352,32 +352,26 @@ def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire runs that a view starts. Builds the hidden components."""
+    """Wire runs that a view starts. Builds a hidden field that carries the request."""
     posted = gr.Textbox(visible="hidden", elem_id="asked")
-    button = gr.Button("Run what was asked for", visible="hidden", elem_id="ask")
 
-    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
+    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         named = dict(zip(POSTED, values, strict=True))
-        remark: Any = ""
+        unchanged = [gr.skip()] * len(SHOWN)
+        yield gr.skip(), gr.skip(), *(named[name] for name in SHOWN)
         if posted == "":  # only the controls were set
-            yield gr.skip(), gr.skip()
             return
+        remark: Any = ""
         owner = owner_of(request)
         for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
-            yield (gr.skip() if value is None else value), sentence or remark
+            yield (gr.skip() if value is None else value), sentence or remark, *unchanged
             remark = gr.skip()
 
-    controls = [tab.controls[name] for name in SHOWN]
-    button.click(
-        None,
-        controls,
-        [posted, *controls],
-        js=f"(...now) => window.mars.asked({json.dumps(SHOWN)}, now)",
-        **IN_BROWSER,
-    ).then(
+    tab.race.submit(
         run,
         [posted, *(tab.controls[name] for name in POSTED)],
-        [tab.race, tab.remark],
+        [tab.race, tab.remark, *(tab.controls[name] for name in SHOWN)],
+        js=f"(...now) => window.mars.asked({json.dumps(POSTED)}, now.slice(1))",
         **run_queue(handlers.engines.settings),
         trigger_mode="multiple",
         **STREAMED,

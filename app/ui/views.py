@@ -100,9 +100,13 @@ class RaceView(LineView):
 
     def __init__(self, value: str = "", replay: str = "", opens: bool = False, **more: Any) -> None:
         """Create the view. replay: address of the page used to export a run; empty disables export.
-        opens: whether its initial recording plays once (``assets/web/views/race/view.js``).
+        opens: whether it is the view of the Live tab. Its initial recording plays once
+        (``assets/web/views/race/view.js``), and ``window.mars.start`` triggers its event
+        ``submit``, which runs what a view requests (``assets/web/views/page/page.js``).
         """
         super().__init__(value, self.template(file_address("plotly.js"), replay, opens), **more)
+        if opens:
+            self.js_on_load = f'{self.js_on_load} window.mars.start = () => trigger("submit");'
 
     @classmethod
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
