@@ -17,13 +17,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.serving.settings import AppSettings, AppSettingsError
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.machine import cache_folder
 from mars_runtime.network import repair_network
 from mars_runtime.serving.server import PlaceTakenError, bound
 
 if TYPE_CHECKING:
-    from app.serving.engines import Engines
+    from app.engines.engines import Engines
 
 FAREWELL_SECONDS = 0.2
 """For the streams of the page to say that the server ends."""
@@ -135,9 +135,9 @@ def serve(settings: AppSettings) -> None:
     engines.open()
 
     from app.handlers import make_handlers
-    from app.recordings import first
+    from app.server import serve as serve_page
     from app.serving.endpoint import OPEN_REQUESTS
-    from app.serving.serve import serve as serve_page
+    from app.ui.recordings import first
 
     gc.enable()
     try:
@@ -152,15 +152,15 @@ def make_engines(settings: AppSettings) -> Engines:
     """Engines on the device of this machine, of another one, or on GPUs that are lent. Raises
     AppSettingsError."""
     if "SPACES_ZERO_GPU" in os.environ:
-        from app.serving.zerogpu import is_on_zerogpu, zero_engines
+        from app.engines.zerogpu import is_on_zerogpu, zero_engines
 
         if is_on_zerogpu():
             return zero_engines(settings)
     if settings.remote:
-        from app.serving.remote import RemoteEngines
+        from app.engines.remote import RemoteEngines
 
         return RemoteEngines(settings)
-    from app.serving.engines import Engines
+    from app.engines.engines import Engines
 
     return Engines(settings)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.batch.run import BatchHandlers
-from app.examples.book import ExampleBook
-from app.grid.run import GridHandlers
-from app.live.run import LiveHandlers
+from app.engines.engines import Engines
+from app.live.lanes import LiveHandlers
 from app.review.library import Library
 from app.review.making import Making
-from app.run_log import RunLogs
-from app.serving.checkpoints import CheckpointHandlers
-from app.serving.engines import Engines
-from app.traffic.run import TrafficHandlers
+from app.throughput.batch import BatchHandlers
+from app.throughput.traffic import TrafficHandlers
+from app.tradeoff.grid import GridHandlers
+from app.ui.checkpoints import CheckpointHandlers
+from app.ui.examples import ExampleBook
+from app.ui.run_log import RunLogs
 
 
 @dataclass(frozen=True, slots=True)

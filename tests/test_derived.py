@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.recordings import load
+from app.ui.recordings import load
 from mars_runtime.derived import LETTERS, PARTS, STUDENT_T, Derived, spread
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.loops import find_loop

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from app.examples.measure import Answers, grid
 from mars_runtime.lab.documents import (
     MARKED,
     PENDING,
@@ -25,6 +24,7 @@ from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 from tools.command_options import BEGIN, DOCUMENT, END, with_options
+from tools.measure_examples import Answers, grid
 
 RESULTS = ROOT / "assets" / "results"
 OF_NO_CHECKPOINT = (

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from app.examples.measure import counts
-from app.examples.ways import Answer
 from mars_runtime import folds
 from mars_runtime.events import End, Event, IdleRow, Prefill, Proposal, RowStep, Step, Stop
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.terminal import figures
 from mars_runtime.trace import Header, Trace, read_trace
 from tests import trace_folds
+from tools.measure_examples import counts
+from tools.measure_presets import Answer
 
 SETTINGS = DecodeSettings(tau=0.9)
 BOLDER = replace(SETTINGS, tau=0.5)

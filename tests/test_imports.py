@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RUNTIME = ROOT / "mars_runtime"
 
-# A module may import modules of its own rank and below. The longest matching name counts.
+# A module may import modules of its own rank and below.
 RANKS = {
     "methods": 0,
     "json_values": 0,
@@ -58,6 +58,23 @@ RANKS = {
     "cli_generate": 7,
     "__main__": 7,
 }
+APP_RANKS = {
+    "gradio_compat": 0,
+    "settings": 0,
+    "engines": 1,
+    "ui": 2,
+    "serving": 3,
+    "live": 3,
+    "tradeoff": 3,
+    "throughput": 3,
+    "review": 3,
+    "api": 4,
+    "handlers": 5,
+    "page": 6,
+    "server": 7,
+    "deploy": 7,
+}
+"""A part of the page imports only parts of a lower rank, so tabs do not import each other."""
 TORCHLESS = (
     "methods",
     "settings",
@@ -77,17 +94,21 @@ TORCHLESS = (
     "statistics",
     "tasks",
 )
-GRADIO_HOME = ("app/layout", "app/components", "app.py")
 GRADIO_FILES = {
     "app/api/endpoints.py",
-    "app/batch/tab.py",
-    "app/compare.py",
+    "app/engines/zerogpu.py",
     "app/gradio_compat.py",
-    "app/grid/tab.py",
     "app/live/tab.py",
-    "app/traffic/tab.py",
-    "app/serving/serve.py",
-    "app/serving/zerogpu.py",
+    "app/page.py",
+    "app/review/compare_tab.py",
+    "app/server.py",
+    "app/throughput/batch_tab.py",
+    "app/throughput/traffic_tab.py",
+    "app/tradeoff/grid_tab.py",
+    "app/ui/fields.py",
+    "app/ui/theme.py",
+    "app/ui/views.py",
+    "app/ui/wiring.py",
 }
 
 
@@ -120,11 +141,11 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _part(name: str) -> str | None:
+def _part(name: str, folder: str = "mars_runtime") -> str | None:
     """``mars_runtime.model.load`` -> ``model``, ``mars_runtime.lab.tables`` -> ``lab.tables``; None
-    outside the runtime and for the runtime itself."""
+    outside the folder and for the folder itself."""
     package, *parts = name.split(".")
-    if package != "mars_runtime" or not parts:
+    if package != folder or not parts:
         return None
     return ".".join(parts[:2]) if parts[0] == "lab" else parts[0]
 
@@ -139,6 +160,24 @@ def test_the_runtime_imports_only_downwards() -> None:
         most = RANKS[own] if own else -1  # the runtime's own first file imports nothing of it
         wrong += [f"{_name(path)}: {name}" for name, part in parts.items() if RANKS[part] > most]
     assert not wrong, f"these must not import what stands above them: {wrong}"
+
+
+def test_the_page_imports_only_downwards() -> None:
+    """So no two of its packages import each other."""
+    wrong = []
+    for path in _modules(ROOT / "app"):
+        own = _part(_name(path), "app")
+        parts = {name: part for name in _imports(path) if (part := _part(name, "app"))}
+        unranked = {*filter(None, [own]), *parts.values()} - APP_RANKS.keys()
+        assert not unranked, f"give {sorted(unranked)} a rank above"
+        if own:
+            others = {name: part for name, part in parts.items() if part != own}
+            wrong += [
+                f"{_name(path)}: {name}"
+                for name, part in others.items()
+                if APP_RANKS[part] >= APP_RANKS[own]
+            ]
+    assert not wrong, f"these may only import parts of a lower rank: {wrong}"
 
 
 def test_the_runtime_knows_neither_page_nor_app() -> None:
@@ -166,13 +205,13 @@ def test_nothing_that_a_server_runs_imports_the_lab() -> None:
     assert not wrong, f"these must not import the lab: {wrong}"
 
 
-def test_only_layout_components_and_tabs_know_gradio() -> None:
+def test_only_these_files_know_gradio() -> None:
     wrong = []
     for path in _modules(ROOT / "app"):
         place, banned = path.relative_to(ROOT).as_posix(), set()
-        if not place.startswith(GRADIO_HOME) and place not in GRADIO_FILES:
+        if place not in GRADIO_FILES:
             banned |= {"gradio"}
-        if place == "app/batch/run.py":
+        if place == "app/throughput/batch.py":
             banned |= {"torch"}
         wrong += [f"{place}: {root}" for root in _roots(path) & banned]
     assert not wrong, f"these must not import that: {wrong}"

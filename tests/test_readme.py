@@ -80,10 +80,10 @@ PROGRAMS = [
     *(["-m", "mars_runtime", "verify", name] for name in ("lossless", "sampling", "logits")),
     *(["-m", "mars_runtime", "review", name] for name in ("make", "show", "export", "merge")),
     ["-m", "app.deploy"],
-    ["-m", "app.site"],
-    ["-m", "app.record"],
-    ["-m", "app.examples.measure"],
-    ["-m", "app.examples.ways"],
+    ["-m", "tools.make_site"],
+    ["-m", "tools.record_runs"],
+    ["-m", "tools.measure_examples"],
+    ["-m", "tools.measure_presets"],
     ["tools/check_passes.py"],
     ["tools/system_prompts.py"],
     ["tools/human_loops.py"],
@@ -174,7 +174,7 @@ def test_the_two_commands_are_those_that_work() -> None:
 def test_settings_that_are_named_are_read() -> None:
     from dataclasses import fields
 
-    from app.serving.settings import PREFIX, AppSettings
+    from app.settings import PREFIX, AppSettings
 
     known = {PREFIX + field.name.upper() for field in fields(AppSettings)}
     known |= {"MARS_CACHE", "MARS_BENCHMARKS", "MARS_OFFICIAL"}  # of the runtime, and of its tests

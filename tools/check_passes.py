@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from app.controls import DEFAULTS, settings_for  # noqa: E402
+from app.ui.controls import DEFAULTS, settings_for  # noqa: E402
 from mars_runtime.engine import Engine, Request  # noqa: E402
 from mars_runtime.engine.header import make_header  # noqa: E402
 from mars_runtime.events import Prefill  # noqa: E402

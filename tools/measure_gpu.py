@@ -38,7 +38,7 @@ from mars_runtime.outputs import OutputError, check_folder, path_of, write_text 
 
 INPUTS = ROOT / "runs" / "gpu"
 CHAT, TASKS = "mars-smollm2", "mars-tiny"
-RACE = "palindrome"  # the scenario of app.record that is recorded
+RACE = "palindrome"  # the scenario of tools.record_runs that is recorded
 SHAPED = (
     "--acceptance 0.55,0.23,0.10,0.12 --block-sizes 4 8 16 --lossless-block-sizes 4 "
     "--prompts 4 --rounds 2 --max-new-tokens 64"
@@ -125,7 +125,7 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
     tasks = f"--checkpoint {TASKS} {bf16} --prompts 3 --rounds 1 --batch 1 {batch} {tasks}"
     chat = f"--checkpoint {CHAT} {bf16} --prompts 4 --rounds 1 --families"
     chat = f"{chat} {'chat' if is_dry else KINDS}"
-    record = ("-m", "app.record", "--scenario", RACE, "--out", str(race))
+    record = ("-m", "tools.record_runs", "--scenario", RACE, "--out", str(race))
     distill = f"distill --base {CHAT} {DRY_DISTILL if is_dry else DISTILL}".split()
     train = f"train --stage adapter --from {CHAT} --adapter checkpoints/{CHAT} --rank 32 --sampler"
     train = f"{train} --until-miss-from 0.67 {DRY_TRAIN if is_dry else TRAIN}"

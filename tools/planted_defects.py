@@ -120,7 +120,7 @@ DEFECTS = (
     ),
     Defect(
         SETTING,
-        "app/controls.py",
+        "app/ui/controls.py",
         "for name in LIVE_SETTINGS if name in STEERED)",
         "for name in LIVE_SETTINGS if name in {*STEERED} - {'metric'})",
         ("tests/app/test_methods.py", "tests/app/test_handlers.py", "tests/app/test_bad_input.py"),
@@ -183,14 +183,14 @@ DEFECTS = (
     ),
     Defect(
         TEXT,
-        "app/components/assets.py",
+        "app/ui/assets.py",
         "name: text if name == ROWS else html.escape(text)",
         "name: text",
         ("tests/app/components/test_explain.py",),
     ),
     Defect(
         TEXT,
-        "app/components/assets.py",
+        "app/ui/assets.py",
         'return text.replace("<", "\\\\u003c")',
         "return text",
         ("tests/app/test_site.py", "tests/app/components"),
@@ -234,14 +234,14 @@ DEFECTS = (
     ),
     Defect(
         EVENT,
-        "app/run_log.py",
+        "app/ui/run_log.py",
         "begin = self._ends[0]",
         "begin = self._ends[-1]",
         ("tests/app/test_run_log.py",),
     ),
     Defect(
         EVENT,
-        "app/stream.py",
+        "app/ui/stream.py",
         "for line in each.read()]",
         "for line in each.read()[:7]]",
         ("tests/app/test_handlers.py",),
@@ -262,7 +262,7 @@ DEFECTS = (
     ),
     Defect(
         IMPORT,
-        "app/imported_runs.py",
+        "app/ui/imported_runs.py",
         'if text.count("\\n") >= MAX_LINES:',
         'if text.count("\\n") >= 10 * MAX_LINES:',
         ("tests/app/test_recordings.py", "tests/attack/test_imported_texts.py"),

@@ -47,7 +47,7 @@ from live_page import ROOT as RACE  # noqa: E402
 from visitor import Visitor  # noqa: E402
 from wire import Wire  # noqa: E402
 
-from app.serving.engines import DEFAULT_BLOCK_SIZE  # noqa: E402
+from app.engines.engines import DEFAULT_BLOCK_SIZE  # noqa: E402
 from mars_runtime.model.registry import registry  # noqa: E402
 from mars_runtime.provenance import provenance  # noqa: E402
 from mars_runtime.tasks import KINDS, generate  # noqa: E402
@@ -77,7 +77,7 @@ BOUNDED = """
 import sys, threading
 from runpy import run_path
 sys.path.insert(0, "")
-from app.serving import engines
+from app.engines import engines
 
 def free_memory():
     loaded = sum(thread.name == "mars-engine" for thread in threading.enumerate())

@@ -22,11 +22,11 @@ sys.path.insert(0, str(ROOT))
 
 from pydantic import TypeAdapter  # noqa: E402
 
-from app.imported_runs import MAX_NAME_CHARS, MAX_NOTE_CHARS  # noqa: E402
-from app.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
 from app.live.order import MAX_TURNS  # noqa: E402
-from app.serving.settings import AppSettings  # noqa: E402
-from app.site import PLACE  # noqa: E402
+from app.settings import AppSettings  # noqa: E402
+from app.ui.imported_runs import MAX_NAME_CHARS, MAX_NOTE_CHARS  # noqa: E402
+from app.ui.imported_runs import MAX_RATING as MAX_PIN_RATING  # noqa: E402
+from app.ui.replay_page import PLACE  # noqa: E402
 from mars_runtime import derived, speedup  # noqa: E402
 from mars_runtime.events import FINAL, End, Prefill, Step  # noqa: E402
 from mars_runtime.methods import LANES, LOOKUP  # noqa: E402

@@ -14,10 +14,10 @@ from typing import Any
 import gradio as gr
 
 from app.api.runs import batch, compare, generate, traces
-from app.controls import DEFAULTS, settings_with
-from app.examples.book import ExampleBook
-from app.layout.wiring import in_words, owner_of, run_queue
-from app.serving.engines import Engines
+from app.engines.engines import Engines
+from app.ui.controls import DEFAULTS, settings_with
+from app.ui.examples import ExampleBook
+from app.ui.wiring import in_words, owner_of, run_queue
 from mars_runtime.settings import SETTINGS, BlockSize
 
 EMPTY = Parameter.empty

@@ -14,14 +14,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar
 
-from app.batch.order import NOTHING, read_batch_order
-from app.batch.run import start_side
-from app.controls import RACE, TITLES, RefusalError
-from app.examples.book import ExampleBook
+from app.engines.engines import Engines, Served
+from app.engines.limits import RefusalError
+from app.live.lanes import start_lanes
 from app.live.order import LiveOrder, read_live_order
-from app.live.run import start_lanes
-from app.serving.engines import Engines, Served
-from app.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
+from app.throughput.batch import start_side
+from app.throughput.batch_order import NOTHING, read_batch_order
+from app.ui.controls import RACE, TITLES
+from app.ui.examples import ExampleBook
+from app.ui.stream import HEARTBEAT_SECONDS, POLL_SECONDS, WARMING_UP, Transcript, sentence_of
 from mars_runtime import folds
 from mars_runtime.events import End, Event
 from mars_runtime.speedup import run_speedup

@@ -12,16 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.controls import (
-    LINKED,
-    POSTED,
-    TITLES,
-    Limits,
-    RefusalError,
-    read_live,
-    read_prompt,
-    settings_for,
-)
+from app.engines.limits import Limits, RefusalError
+from app.ui.controls import LINKED, POSTED, TITLES, read_live, read_prompt, settings_for
 from mars_runtime.settings import AUTO, DecodeSettings
 from mars_runtime.text import Turn
 

@@ -1,7 +1,7 @@
 """The presets of the Live tab. Exact is what the page opens with; Fast keeps unverified tokens.
 
-``python -m app.examples.ways`` measures both on the page's examples in one run; the Frontier tab
-draws its result. A preset names the settings that it changes and leaves all others as they are.
+``python -m tools.measure_presets`` measures both on the page's examples in one run; the Frontier
+tab draws its result. A preset names the settings that it changes and leaves all others as they are.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app.components.assets import ASSETS
-from app.controls import DEFAULTS
+from app.ui.assets import ASSETS
+from app.ui.controls import DEFAULTS
 from mars_runtime.settings import AUTO, DecodeSettings
 
 WAYS = ASSETS / "results" / "page_ways.json"

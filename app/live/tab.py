@@ -1,8 +1,8 @@
 """The Live tab: its components, their layout and their events.
 
-Links, and runs started from views of the page, work in the browser (``assets/web/views/page``): a
-view's event presses a hidden button, whose script sets the controls and passes what no control has.
-From there the run is like any other.
+Links work in the browser (``assets/web/views/page``). A run that a view starts is an event of the
+race view: its script passes the request with the values of the controls, and the handler sets the
+controls and runs it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,14 @@ from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from app.components.files import file_address
-from app.components.views import Answer, ConversationView, RaceView
-from app.controls import (
+from app.engines.engines import Engines
+from app.live.lanes import LiveHandlers, offer
+from app.live.layers_panel import told_layers
+from app.live.order import HISTORY, ORDERED
+from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
+from app.live.shared_runs import SharedRuns
+from app.ui.checkpoints import CheckpointHandlers
+from app.ui.controls import (
     DEFAULTS,
     LINKED,
     LIVE_SETTINGS,
@@ -30,15 +35,18 @@ from app.controls import (
     STEERED,
     TITLES,
 )  # fmt: skip
-from app.examples.book import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
-from app.layout.fields import (
+from app.ui.examples import EXAMPLE_SETTINGS, TASKS, ExampleBook, is_too_hard, set_for
+from app.ui.fields import (
     block_size_field,
     block_size_update,
     max_tokens_field,
     setting_field,
     system_field,
 )
-from app.layout.wiring import (
+from app.ui.files import file_address
+from app.ui.recordings import Recording
+from app.ui.views import Answer, ConversationView, RaceView
+from app.ui.wiring import (
     AT_ONCE,
     IN_BROWSER,
     STREAMED,
@@ -50,14 +58,6 @@ from app.layout.wiring import (
     tell_prompt,
     wire_stream,
 )  # fmt: skip
-from app.live.layers import told_layers
-from app.live.order import HISTORY, ORDERED
-from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
-from app.live.run import LiveHandlers, offer
-from app.live.shared import SharedRuns
-from app.recordings import Recording
-from app.serving.checkpoints import CheckpointHandlers
-from app.serving.engines import Engines
 from mars_runtime.model.registry import Entry
 
 KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
@@ -244,7 +244,7 @@ def note_on(entry: Entry) -> str:
 
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire the tab, except the checkpoint (``layout/page.py``), links and runs started from
+    """Wire the tab, except the checkpoint (``app/page.py``), links and runs started from
     views.
     """
     _wire_run(page, tab, handlers)
@@ -352,32 +352,26 @@ def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire runs that a view starts. Builds the hidden components."""
+    """Wire runs that a view starts. Builds a hidden field that carries the request."""
     posted = gr.Textbox(visible="hidden", elem_id="asked")
-    button = gr.Button("Run what was asked for", visible="hidden", elem_id="ask")
 
-    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
+    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         named = dict(zip(POSTED, values, strict=True))
-        remark: Any = ""
+        unchanged = [gr.skip()] * len(SHOWN)
+        yield gr.skip(), gr.skip(), *(named[name] for name in SHOWN)
         if posted == "":  # only the controls were set
-            yield gr.skip(), gr.skip()
             return
+        remark: Any = ""
         owner = owner_of(request)
         for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
-            yield (gr.skip() if value is None else value), sentence or remark
+            yield (gr.skip() if value is None else value), sentence or remark, *unchanged
             remark = gr.skip()
 
-    controls = [tab.controls[name] for name in SHOWN]
-    button.click(
-        None,
-        controls,
-        [posted, *controls],
-        js=f"(...now) => window.mars.asked({json.dumps(SHOWN)}, now)",
-        **IN_BROWSER,
-    ).then(
+    tab.race.submit(
         run,
         [posted, *(tab.controls[name] for name in POSTED)],
-        [tab.race, tab.remark],
+        [tab.race, tab.remark, *(tab.controls[name] for name in SHOWN)],
+        js=f"(...now) => window.mars.asked({json.dumps(POSTED)}, now.slice(1))",
         **run_queue(handlers.engines.settings),
         trigger_mode="multiple",
         **STREAMED,

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.components.assets import ASSETS
+from app.ui.assets import ASSETS
 from mars_runtime.json_values import as_list, as_mapping, as_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.review import budget, exports

@@ -17,10 +17,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.controls import RefusalError, read_prompt, read_setting, read_system
-from app.imported_runs import read_import
+from app.engines.engines import Engines, UnavailableError
+from app.engines.limits import RefusalError
 from app.review.library import UNSTORED, Library
-from app.serving.engines import Engines, UnavailableError
+from app.ui.controls import read_prompt, read_setting, read_system
+from app.ui.imported_runs import read_import
 from mars_runtime.engine.backend import where
 from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import Facts

@@ -20,12 +20,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from app.controls import RefusalError
+from app.engines.engines import UnavailableError
+from app.engines.limits import RefusalError
 from app.review.library import UNSTORED, Library
 from app.review.line import Line
 from app.review.making import Making
-from app.serving.engines import UnavailableError
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.outputs import OutputError
 from mars_runtime.review.budget import BudgetError
 from mars_runtime.review.judgements import JudgementError, StoreError

@@ -8,8 +8,8 @@ import re
 import time
 from collections.abc import Sequence
 
-from app.controls import RefusalError
-from app.serving.engines import Engines, UnavailableError
+from app.engines.engines import Engines, UnavailableError
+from app.engines.limits import RefusalError
 from mars_runtime.serving.addresses import read_origins
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.limits import Application, Message, Receive, Send

@@ -67,7 +67,7 @@ def served_handlers(
 @pytest.fixture(scope="module")
 def address(served_handlers: Handlers) -> Iterator[str]:
     """Where the page is served, with a slash at the end."""
-    from app.serving.serve import serve
+    from app.server import serve
 
     page = serve(served_handlers, is_blocking=False)
     yield page.url

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from scripted_page import ScriptedBackend, make_served
 
+from app.engines.engines import Engines, Served, Tell
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving.engines import Engines, Served, Tell
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry, registry
 

@@ -10,8 +10,8 @@ from typing import Any
 from browser import playwright
 
 from app.handlers import Handlers
-from app.live.run import LiveRun
-from app.stream import R, TabHandlers
+from app.live.lanes import LiveRun
+from app.ui.stream import R, TabHandlers
 from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from app.engines.engines import Engines, Served, Tell
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving.engines import Engines, Served, Tell
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.engine.engine import Engine
 from mars_runtime.model.registry import Entry
 from mars_runtime.settings import SETTINGS
@@ -115,7 +115,7 @@ def controls(**changes: object) -> dict[str, object]:
 def page_served(handlers: Handlers, **rest: Any) -> Iterator[str]:
     """Where their page is served, with a slash at the end; closed afterwards, engines included.
     rest: of ``serve``."""
-    from app.serving.serve import serve
+    from app.server import serve
 
     page = serve(handlers, is_blocking=False, **rest)
     try:

@@ -11,14 +11,15 @@ import pytest
 from live_page import lane_trace, last
 from scripted_page import controls
 
-from app.batch.order import TITLES as BATCH_TITLES
-from app.batch.order import read_batch_order
-from app.controls import DEFAULTS, TITLES, Limits, settings_for, title_of
-from app.frontier import RESULTS, read_sets
+from app.engines.engines import Engines
+from app.engines.limits import Limits
 from app.handlers import Handlers, make_handlers
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
-from app.traffic.tab import WAYS
+from app.settings import AppSettings
+from app.throughput.batch_order import TITLES as BATCH_TITLES
+from app.throughput.batch_order import read_batch_order
+from app.throughput.traffic_tab import WAYS
+from app.ui.controls import DEFAULTS, TITLES, settings_for, title_of
+from app.ui.results import RESULTS, read_sets
 from mars_runtime import folds
 from mars_runtime.events import Step
 from mars_runtime.methods import LOOKUP

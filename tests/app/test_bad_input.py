@@ -11,7 +11,7 @@ import pytest
 from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
-from app.controls import STEERED
+from app.ui.controls import STEERED
 
 BAD = [
     ("prompt", "x" * 8001, "Shorten the prompt"),

@@ -17,11 +17,7 @@ from live_page import lane_trace, lines_of
 from test_colours import palette
 from test_folds import BATCH_EVENTS as EVENTS
 
-from app.batch.order import (
-    prompts_as_text,
-    read_batch_order,
-)
-from app.batch.run import (
+from app.throughput.batch import (
     CANNOT_PAY,
     MAX_POINTS,
     NAMES,
@@ -30,7 +26,11 @@ from app.batch.run import (
     forwards_figure,
     time_figure,
 )
-from app.controls import Limits, RefusalError
+from app.throughput.batch_order import (
+    prompts_as_text,
+    read_batch_order,
+)
+from app.ui.controls import Limits, RefusalError
 from mars_runtime.events import Prefill, Step
 from mars_runtime.speedup import NEAR
 

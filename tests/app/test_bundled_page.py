@@ -6,9 +6,9 @@ import pytest
 from browser import Arrive, needs_browser, playwright
 from scripted_page import page_served
 
+from app.engines.engines import Engines
 from app.handlers import make_handlers
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.model.registry import registry
 
 pytestmark = needs_browser

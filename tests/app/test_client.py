@@ -160,7 +160,7 @@ def test_every_endpoint_and_parameter_is_described(served_page) -> None:
 
 def endpoints(handlers: Handlers) -> list[Callable]:
     """The functions that a page over these handlers offers."""
-    from app.layout.page import build
+    from app.page import build
 
     page = build(handlers)
     return [fn.fn for fn in page.fns.values() if f"/{fn.api_name}" in ENDPOINTS]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.components.assets import ASSETS
+from app.ui.assets import ASSETS
 
 TOKENS = ASSETS / "web" / "core" / "tokens.css"
 

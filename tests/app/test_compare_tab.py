@@ -16,7 +16,7 @@ from browser import needs_browser, opened, playwright, see
 from live_page import run, wait_loaded, wait_state
 from scripted_page import TEXT, ScriptedBackend
 
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import read_trace

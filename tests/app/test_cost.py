@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime import folds
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
@@ -51,7 +51,7 @@ def handlers() -> Iterator[Handlers]:
 @pytest.fixture(scope="module")
 def visitor(handlers: Handlers) -> Iterator[subprocess.Popen[str]]:
     """A process that posts runs and reads their streams, as a browser would."""
-    from app.serving.serve import serve
+    from app.server import serve
 
     page = serve(handlers, is_blocking=False)
     command = [sys.executable, "-c", CLIENT, page.url, str(HERE), str(HERE.parents[1])]

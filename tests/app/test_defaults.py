@@ -12,15 +12,15 @@ import pytest
 from scripted_page import ScriptedBackend, make_handlers
 
 from app.api.endpoints import BOTH, ONE
-from app.batch.order import read_batch_order
-from app.controls import DEFAULTS, Limits
-from app.grid.order import read_grid_order
+from app.engines.limits import Limits
 from app.handlers import Handlers
 from app.live.order import read_live_order
 from app.live.presets import EXACT, controls_of, preset_of, presets_of
 from app.live.tab import live_tab, settings_for_example
-from app.record import SCENARIOS
-from app.recordings import load
+from app.throughput.batch_order import read_batch_order
+from app.tradeoff.grid_order import read_grid_order
+from app.ui.controls import DEFAULTS
+from app.ui.recordings import load
 from mars_runtime import folds
 from mars_runtime.__main__ import main
 from mars_runtime.model.registry import registry
@@ -28,6 +28,7 @@ from mars_runtime.review.ways import read_way
 from mars_runtime.settings import RECOMMENDED
 from mars_runtime.trace import read_trace
 from tests.tiny_checkpoint import write_checkpoint
+from tools.record_runs import SCENARIOS
 
 LIMITS = Limits(8000, 512, 8)
 

@@ -21,12 +21,12 @@ from packaging.requirements import Requirement
 from test_launch import free_port, wait_for
 
 from app import deploy as program
-from app.components.assets import facts
 from app.deploy import NO_GIT, TARGETS, DeployError, deploy
-from app.frontier import RESULTS, read_sets
-from app.serving.engines import read_entries
-from app.serving.settings import PREFIX, AppSettings
-from app.serving.zerogpu import MAX_LOADED
+from app.engines.engines import read_entries
+from app.engines.zerogpu import MAX_LOADED
+from app.settings import PREFIX, AppSettings
+from app.ui.assets import facts
+from app.ui.results import RESULTS, read_sets
 from mars_runtime.machine import cache_folder
 from tests.environments import make_environment
 from tests.published import in_hub_cache, write_published
@@ -120,7 +120,7 @@ def test_what_the_app_imports_is_there_and_what_it_does_not_need_is_not(built: P
     assert not [
         name for name in names if re.match(r"tests/|docs/|app/deploy\.|\.|package.*json", name)
     ]
-    assert "app/serving/zerogpu.py" in names
+    assert "app/engines/zerogpu.py" in names
     assert "checkpoints/registry.json" in names
     assert "mars_runtime/model/native/native.cpp" in names
     results = built / "assets" / "results"

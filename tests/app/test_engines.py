@@ -15,10 +15,8 @@ from fake_source import NO_NETWORK, FakeSource, make_handlers
 from scripted_page import ScriptedBackend, controls, make_served
 
 from app.api.runs import awaited
-from app.handlers import Handlers
-from app.serving import engines as module
-from app.serving.checkpoints import CheckpointHandlers, footer
-from app.serving.engines import (
+from app.engines import engines as module
+from app.engines.engines import (
     Engines,
     MemoryShortError,
     Served,
@@ -26,7 +24,9 @@ from app.serving.engines import (
     UnavailableError,
     read_entries,
 )
-from app.serving.settings import AppSettings
+from app.handlers import Handlers
+from app.settings import AppSettings
+from app.ui.checkpoints import CheckpointHandlers, footer
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint

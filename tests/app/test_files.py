@@ -9,9 +9,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from app.components import assets
-from app.components.files import ADDRESSES, FILES, FOR_GOOD, file_address, serve_file
-from app.recordings import recorded
+from app.ui import assets
+from app.ui.files import ADDRESSES, FILES, FOR_GOOD, file_address, serve_file
+from app.ui.recordings import recorded
 
 CLIENT = TestClient(serve_file)
 PLAIN = {"accept-encoding": "identity"}

@@ -12,7 +12,7 @@ from fake_source import make_handlers as make_fetching
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
-from app.recordings import Recording, first, measured
+from app.ui.recordings import Recording, first, measured
 from mars_runtime import folds
 
 pytestmark = needs_browser

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from app.frontier import RESULTS, frontier_json, read_sets
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.tradeoff.frontier import frontier_json
+from app.ui.results import RESULTS, read_sets
 from mars_runtime.settings import DecodeSettings
 
 EXACT = {"value": 1.0, "low": 1.0, "high": 1.0}

@@ -15,8 +15,8 @@ from browser import needs_browser, opened, playwright
 from live_page import over, run, wait_loaded
 from scripted_page import ScriptedBackend
 
-from app import frontier
-from app.frontier import Failure
+from app.tradeoff import frontier
+from app.tradeoff.frontier import Failure
 from mars_runtime.settings import DecodeSettings
 
 pytestmark = needs_browser

@@ -12,9 +12,9 @@ from helpers import ScriptedModel, peaked
 from scripted_page import ScriptedBackend, controls, make_handlers
 from test_handlers import lane_trace, last, lines_of
 
-from app.controls import Limits, RefusalError
 from app.handlers import Handlers
 from app.live.order import MAX_TURNS, read_given, read_history
+from app.ui.controls import Limits, RefusalError
 from mars_runtime import folds, tasks
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn

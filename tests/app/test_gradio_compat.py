@@ -18,8 +18,8 @@ from gradio.queueing import Event, Queue
 from scripted_page import TEXT, ScriptedBackend, make_handlers
 
 from app import gradio_compat
-from app.layout.page import build
-from app.serving.serve import make_app
+from app.page import build
+from app.server import make_app
 
 HERE = Path(gradio.__file__).parent
 TEMPLATE = (HERE / "templates" / "frontend" / "index.html").read_text("utf-8")

@@ -14,9 +14,9 @@ from grid_page import WRONG_FROM, GridBackend, controls, make_page
 from live_page import SETTINGS, assert_ends_when_left, lane_trace, lines_of, only_run, over
 from scripted_page import page_served
 
-from app.grid.order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
-from app.grid.run import FULL, GridHandlers
 from app.handlers import Handlers
+from app.tradeoff.grid import FULL, GridHandlers
+from app.tradeoff.grid_order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -143,7 +143,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
         return submit(request, **how)
 
     monkeypatch.setattr(engine, "submit", crowded)
-    monkeypatch.setattr("app.grid.run.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
     *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
     said = [each["text"] for each in of_tag(last, "status")]
     assert said[-1] == "Finished: 1 of 1 cells ran, timed in 3 rounds."

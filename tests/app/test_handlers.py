@@ -14,10 +14,10 @@ import pytest
 from live_page import begun, lane_trace, last, lines_of
 from scripted_page import ScriptedBackend, controls, make_handlers
 
-from app.controls import RefusalError
 from app.handlers import Handlers
-from app.live.run import NOTE_CONTROL, NOTE_UNKNOWN, offer
-from app.stream import WARMING_UP
+from app.live.lanes import NOTE_CONTROL, NOTE_UNKNOWN, offer
+from app.ui.controls import RefusalError
+from app.ui.stream import WARMING_UP
 
 
 @pytest.fixture

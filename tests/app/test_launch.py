@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.serving.settings import AppSettings, AppSettingsError
+from app.settings import AppSettings, AppSettingsError
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,7 +91,7 @@ def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_
         assert_serves(client, random_folder)
     assert "SSL_CERT_FILE is ignored" in log.read_text()
     done = subprocess.run(  # as any command that imports gradio
-        [sys.executable, "-m", "app.examples.measure", "--help"],
+        [sys.executable, "-m", "tools.measure_examples", "--help"],
         cwd=ROOT,
         env={**os.environ, **broken},
         capture_output=True,

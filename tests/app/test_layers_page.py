@@ -10,9 +10,9 @@ from browser import Arrive, needs_browser
 from live_page import ROOT, run
 from scripted_page import TEXT, ScriptedBackend
 
-from app.live.layers import UNREADABLE, told_layers
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
+from app.engines.engines import Engines
+from app.live.layers_panel import UNREADABLE, told_layers
+from app.settings import AppSettings
 from mars_runtime.layers import Column, Fed, Layers
 
 POSTED = {"checkpoint": "x", "ids": [1, 2], "cursor": 1, "groups": [1], "text": [1, 2, 3]}

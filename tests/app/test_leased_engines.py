@@ -26,12 +26,12 @@ from scripted_page import (
 )
 
 from app.api.runs import batch
+from app.engines import zerogpu
+from app.engines.engines import KEEPS_DYING, MAX_REPLACED, Served, Tell, UnavailableError
+from app.engines.zerogpu import TOO_LATE, LeasedEngines
 from app.handlers import Handlers
 from app.handlers import make_handlers as handlers_over
-from app.serving import zerogpu
-from app.serving.engines import KEEPS_DYING, MAX_REPLACED, Served, Tell, UnavailableError
-from app.serving.settings import AppSettings, AppSettingsError
-from app.serving.zerogpu import TOO_LATE, LeasedEngines
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.engine.engine import DEAD, Engine
 from mars_runtime.engine.leased.engine import LOST
 from mars_runtime.engine.leased.worker import Call, Decode, Lease, LeaseError, News

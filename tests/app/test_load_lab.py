@@ -15,10 +15,10 @@ from live_page import over
 from load_page import controls, make_page
 from scripted_page import ScriptedBackend, eventually, page_served
 
-from app.controls import Limits
-from app.traffic.order import MAX_REQUESTS, read_traffic_order
-from app.traffic.run import CANNOT_PAY, THREAD, TrafficHandlers
-from app.traffic.tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
+from app.throughput.traffic import CANNOT_PAY, THREAD, TrafficHandlers
+from app.throughput.traffic_order import MAX_REQUESTS, read_traffic_order
+from app.throughput.traffic_tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
+from app.ui.controls import Limits
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.traffic.controller import Bounds, ways_of

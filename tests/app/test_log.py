@@ -9,8 +9,8 @@ import pytest
 from scripted_page import ScriptedBackend, controls
 from visitor import RUN, Visitor, assert_serves, post
 
-from app.controls import STEERED
 from app.handlers import Handlers
+from app.ui.controls import STEERED
 
 SECRET = "my-secret-words"
 

@@ -12,10 +12,10 @@ import pytest
 from browser import Arrive, needs_browser, playwright, see
 from scripted_page import page_served
 
-from app.controls import LIVE_SETTINGS, Steering, settings_for
+from app.engines.engines import Engines
 from app.handlers import make_handlers
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.ui.controls import LIVE_SETTINGS, Steering, settings_for
 from mars_runtime.methods import METHODS, Method
 from mars_runtime.settings import OBEYED_BY_ALL, RECOMMENDED, STEERED, DecodeSettings
 from tools.wire_types import WEB, files

@@ -24,7 +24,7 @@ from live_page import (
 )
 from scripted_page import TEXT, ScriptedBackend, eventually
 
-from app import run_log
+from app.ui import run_log
 
 pytestmark = needs_browser
 

@@ -13,7 +13,7 @@ from live_page import LOADED, set_knob
 from scripted_page import TEXT, ScriptedBackend
 
 from app.handlers import Handlers
-from app.recordings import FOLDER, read_value
+from app.ui.recordings import FOLDER, read_value
 from mars_runtime import folds
 
 MARK = ".mars-present .pr-mark"

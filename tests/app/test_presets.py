@@ -10,8 +10,6 @@ from typing import Any
 from browser import Arrive, needs_browser
 from live_page import wait_loaded
 
-from app.controls import DEFAULTS
-from app.examples.book import EXAMPLE_SETTINGS
 from app.live.presets import (
     CONTROLS,
     EXACT,
@@ -25,6 +23,8 @@ from app.live.presets import (
     presets_of,
 )
 from app.live.tab import settings_for_example
+from app.ui.controls import DEFAULTS
+from app.ui.examples import EXAMPLE_SETTINGS
 from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
 
 

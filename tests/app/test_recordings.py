@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import sample_traces as samples
 
-from app.imported_runs import read_import
-from app.record import SCENARIOS, Scenario
-from app.recordings import Recording, RecordingsError, load, measured, read_value
-from app.run_log import RunLog
+from app.ui.imported_runs import read_import
+from app.ui.recordings import Recording, RecordingsError, load, measured, read_value
+from app.ui.run_log import RunLog
 from mars_runtime import folds
 from mars_runtime.events import Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.trace import Trace
 from tests import trace_folds
+from tools.record_runs import SCENARIOS, Scenario
 
 WANTED = {"python", "tau-moved", "block-cache"}
 
@@ -38,9 +38,9 @@ def short(scenario: Scenario) -> Scenario:
 @pytest.fixture(scope="module")
 def recorded(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Recording]:
     """Some of the scenarios, recorded on random weights."""
-    from app.record import Recorder, write
     from mars_runtime.engine.engine import Engine
     from mars_runtime.model.load import load_checkpoint
+    from tools.record_runs import Recorder, write
 
     folder = tmp_path_factory.mktemp("recordings")
     checkpoint = load_checkpoint(str(random_folder))

@@ -17,10 +17,10 @@ from batch_page import controls as batch_controls
 from test_handlers import begun, lane_trace, last
 from test_launch import free_port
 
+from app.engines.remote import RemoteEngines
 from app.handlers import Handlers, make_handlers
 from app.serving.endpoint import PageModels
-from app.serving.remote import RemoteEngines
-from app.serving.settings import AppSettings, AppSettingsError
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.events import End, Step
 from mars_runtime.serving.remote import AWAY, LOST
 from tests.serving.scripted_server import NAME, Oracle, Place, eventually, serving

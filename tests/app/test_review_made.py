@@ -13,12 +13,12 @@ import pytest
 from scripted_page import eventually
 from starlette.testclient import TestClient
 
+from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
 from app.review.library import Library
 from app.review.making import Making
 from app.review.routes import make_review
-from app.serving.engines import Engines
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.__main__ import main
 from mars_runtime.review.prompts import as_jsonl, bundled
 from mars_runtime.review.sets import ReviewSet

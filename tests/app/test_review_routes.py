@@ -29,7 +29,7 @@ from app.review.library import Library
 from app.review.line import Line
 from app.review.making import Making
 from app.review.routes import OFTEN, Quota, make_review
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.review import budget, exports
 from mars_runtime.review.budget import BudgetError
 from mars_runtime.review.judgements import current

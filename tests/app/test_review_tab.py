@@ -20,8 +20,8 @@ from review_page import EVIL, KEY, write_set
 from scripted_page import TEXT, ScriptedBackend, eventually, make_handlers, page_served
 from wire import Wire, port_of
 
-from app.components.files import file_address
 from app.handlers import Handlers
+from app.ui.files import file_address
 from mars_runtime.review import exports
 from mars_runtime.review.judgements import JudgementStore, current
 from mars_runtime.review.prompts import Item, read_prompts

@@ -19,11 +19,11 @@ import pytest
 from scripted_page import controls
 from visitor import Visitor, assert_serves
 
-from app.components.files import FILES, file_address
-from app.controls import STEERED
 from app.handlers import Handlers
-from app.serving.checkpoints import MAX_SETTLED
 from app.serving.routes import LONG_SESSION, NO_TEXT
+from app.ui.checkpoints import MAX_SETTLED
+from app.ui.controls import STEERED
+from app.ui.files import FILES, file_address
 from mars_runtime.machine import return_freed_memory
 from tests.attack.attacked import resident
 

@@ -33,9 +33,9 @@ from app.api import runs
 from app.api.runs import compare, generate
 from app.gradio_compat import Line
 from app.handlers import Handlers
+from app.server import ServedPage
+from app.server import serve as page_of
 from app.serving import run_limits
-from app.serving.serve import ServedPage
-from app.serving.serve import serve as page_of
 
 Served = tuple[ServedPage, Handlers]
 T = TypeVar("T")

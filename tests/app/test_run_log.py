@@ -6,8 +6,8 @@ from __future__ import annotations
 import gc
 import json
 
-from app.live.run import LiveLog
-from app.run_log import NUM_KEPT, OVERLAP, WHOLE_CHARS, RunLog, RunLogs
+from app.live.lanes import LiveLog
+from app.ui.run_log import NUM_KEPT, OVERLAP, WHOLE_CHARS, RunLog, RunLogs
 
 HEAD = {"run": "r", "lanes": [{"lane": "mars", "title": "MARS"}]}
 

@@ -14,10 +14,10 @@ from browser import needs_browser, opened
 from live_page import ROOT, run, wait_loaded
 from scripted_page import TEXT, ScriptedBackend
 
-from app.controls import Limits, RefusalError
-from app.live import shared as module
+from app.live import shared_runs as module
 from app.live.order import read_link
-from app.live.shared import FULL, GONE, NOT_KEPT, OFTEN, UNREADABLE, SharedRuns
+from app.live.shared_runs import FULL, GONE, NOT_KEPT, OFTEN, UNREADABLE, SharedRuns
+from app.ui.controls import Limits, RefusalError
 
 
 def limits_of(checkpoint: object) -> Limits:

@@ -19,9 +19,9 @@ from live_page import run as press_run
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.api.runs import generate
-from app.controls import RefusalError
 from app.handlers import Handlers
 from app.live.order import FROM_VIEW
+from app.ui.controls import RefusalError
 from mars_runtime.review.prompts import Item, with_system
 from mars_runtime.text import MAX_SYSTEM_CHARS, Tokenizer
 from mars_runtime.trace import Header, read_trace

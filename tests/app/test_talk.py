@@ -1,8 +1,8 @@
 """Committed recordings against what is said of them: the slides of the talk, the opening view, the
 list of recordings and the pictures of the README.
 
-Where one of these fails, the recording contradicts its words. ``python -m app.record`` makes the
-recordings again, on a quiet machine, ``python tools/pictures.py`` the pictures.
+Where one of these fails, the recording contradicts its words. ``python -m tools.record_runs`` makes
+the recordings again, on a quiet machine, ``python tools/pictures.py`` the pictures.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.components.assets import ASSETS
-from app.frontier import tour_set
-from app.recordings import FOLDER, load, read_value
+from app.ui.assets import ASSETS
+from app.ui.recordings import FOLDER, load, read_value
+from app.ui.results import tour_set
 from mars_runtime import folds
 from mars_runtime.events import Event
 from mars_runtime.speedup import NEAR, Speedup, run_speedup

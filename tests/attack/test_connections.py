@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.components.files import FILES, file_address
+from app.ui.files import FILES, file_address
 from mars_runtime.serving import server
 from tests.app.scripted_page import (
     TEXT,

@@ -18,7 +18,7 @@ from tests.attack.attacked import ROOT
 PAGE = """
 import importlib.util, pathlib, sys, time
 from tests.app.scripted_page import ReadyEngines, ScriptedBackend, make_served
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.model.registry import Entry
 from mars_runtime.serving import answer
 

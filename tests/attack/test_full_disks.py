@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from app.live.shared import FULL as NO_ROOM
+from app.live.shared_runs import FULL as NO_ROOM
 from app.review.library import Library
 from mars_runtime.review.masked import NUM_BYTES, secret_in
 from mars_runtime.review.sets import unpack
@@ -18,8 +18,8 @@ STUDY = ROOT / "assets/review/study.tar.xz"
 FULL = """
 import resource, sys
 from pathlib import Path
-from app.live.shared import SharedRuns
-from app.recordings import load
+from app.live.shared_runs import SharedRuns
+from app.ui.recordings import load
 from mars_runtime.outputs import OutputError, write_text
 from mars_runtime.review.masked import secret_in
 from mars_runtime.review.sets import ReviewSet

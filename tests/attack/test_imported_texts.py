@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import sample_traces as samples
 
-from app import imported_runs
-from app.imported_runs import read_import
 from app.review.library import Library
 from app.review.making import Making
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.ui import imported_runs
+from app.ui.imported_runs import read_import
 from mars_runtime.review import exports
 from mars_runtime.review.judgements import JudgementError
 from mars_runtime.review.prompts import Item

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from app.serving import engines as module
-from app.serving.engines import (
+from app.engines import engines as module
+from app.engines.engines import (
     Engines,
     Load,
     Served,
@@ -22,7 +22,7 @@ from app.serving.engines import (
     check_memory,
     read_entries,
 )
-from app.serving.settings import AppSettings, AppSettingsError
+from app.settings import AppSettings, AppSettingsError
 from mars_runtime.__main__ import main
 from mars_runtime.engine.request import Request
 from mars_runtime.model import load
@@ -132,7 +132,7 @@ def test_a_branch_that_may_change_is_warned_of(
         "loose": Entry("loose", 4, hub="a/c"),
         "bundled": Entry("bundled", 4, path="bundled"),
     }
-    monkeypatch.setattr("app.serving.engines.registry", lambda: dict(known))
+    monkeypatch.setattr("app.engines.engines.registry", lambda: dict(known))
     with caplog.at_level(logging.WARNING):
         read_entries("bundled")
         assert caplog.messages == []
@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
         (24_000_000_000, False, "auto", True),
         (None, False, "auto", False),
     ):
-        monkeypatch.setattr("app.serving.engines.free_memory", lambda free=free: free)
+        monkeypatch.setattr("app.engines.engines.free_memory", lambda free=free: free)
         monkeypatch.setattr("mars_runtime.model.build.has_native", lambda has=has_native: has)
         if not is_refused:
             check_memory("seven", folder, "cpu", dtype)
@@ -170,7 +170,7 @@ def test_what_does_not_fit_is_refused_before_it_is_read(
         refusal = r"seven needs some 39\.2 GB .* 24\.0 GB are free"
         with pytest.raises(CheckpointError, match=refusal):
             check_memory("seven", folder, "cpu", dtype)
-    monkeypatch.setattr("app.serving.engines.free_memory", lambda: 1)
+    monkeypatch.setattr("app.engines.engines.free_memory", lambda: 1)
     for head in (b"", b"\xff" * 8, b"\x02" + b"\x00" * 7 + b"[]", b"\x01" * 20):  # damaged
         (folder / "model.safetensors").write_bytes(head)
         check_memory("seven", folder, "cpu", "fp32")

@@ -15,8 +15,8 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
-from app.components.files import file_address
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
+from app.ui.files import file_address
 from tests.app.scripted_page import eventually
 from tests.attack.attacked import (
     JSON,

@@ -18,7 +18,7 @@ import pytest
 
 from app.handlers import Handlers
 from app.review import making
-from app.serving.settings import AppSettings
+from app.settings import AppSettings
 from mars_runtime.review.masked import MAX_SEALED
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, read_prompts
 from tests.app.review_page import write_set

@@ -18,7 +18,7 @@ from test_adapter import tensors_of
 from test_adapter import write as write_adapter
 from tiny_gguf import SYSTEM, write_gguf
 
-from app.serving.engines import GGUF_BYTES, num_weights
+from app.engines.engines import GGUF_BYTES, num_weights
 from mars_runtime.decoders import decode
 from mars_runtime.lab.evaluation.run import eval_model_of
 from mars_runtime.model.config import CheckpointError

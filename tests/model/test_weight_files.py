@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.serving.engines import num_weights
+from app.engines.engines import num_weights
 from mars_runtime.model import files
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.files import weight_files

@@ -1,6 +1,6 @@
 // The lines that views receive and exchange: the only place where they are written and read. The first line is the run
 // as JSON, with `from`, the number of the line after it (0 if absent). Further lines are `<tag>\t<JSON>`: the tag is a
-// lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`. app/run_log.py writes the
+// lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`. app/ui/run_log.py writes the
 // same.
 
 /** @type {(tag: string, text: string) => string} */

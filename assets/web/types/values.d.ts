@@ -1,4 +1,4 @@
-// Values of the views, as they are sent. The server's side: app/components/*.py.
+// Values of the views, as they are sent. The server's side: app/ui/views.py.
 
 interface LaneHead {
   lane: string;
@@ -157,7 +157,7 @@ interface Cell {
   rounds: RoundsLine | null;
 }
 
-// The layers of a forward, as the server tells them (app/live/layers.py).
+// The layers of a forward, as the server tells them (app/live/layers_panel.py).
 
 interface ToldColumn {
   position: number;

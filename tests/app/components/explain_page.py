@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.components import assets
-from app.components.views import ExplainView
-from app.recordings import script_element
+from app.ui import assets
+from app.ui.recordings import script_element
+from app.ui.views import ExplainView
 
 BODY = "margin: 0; padding: 24px 32px; background: #fff"
 

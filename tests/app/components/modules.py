@@ -9,7 +9,7 @@ from typing import Any
 
 from browser import playwright, visiting
 
-from app.components.assets import WEB
+from app.ui.assets import WEB
 
 ORIGIN = "http://modules.test/"
 LANE = """

@@ -16,9 +16,8 @@ import sample_traces as samples
 from browser import playwright, visiting
 from race_browser import ROOT, VIEW
 
-from app import recordings
-from app.components import assets
-from app.components.views import RaceView
+from app.ui import assets, recordings
+from app.ui.views import RaceView
 from mars_runtime import folds
 from mars_runtime.events import RowStep
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import gradio as gr
 
-from app.components import assets
-from app.components.views import RaceView
-from app.run_log import RunLog
-from app.serving.serve import FILES
+from app.server import FILES
+from app.ui import assets
+from app.ui.run_log import RunLog
+from app.ui.views import RaceView
 
 Scene = Callable[[], Iterator[str]]
 LAUNCHED: dict[str, Any] = {"head": assets.head(), "app_kwargs": {"middleware": [FILES]}}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.components import assets
-from app.components.views import BatchView, RaceView, View
+from app.ui import assets
+from app.ui.views import BatchView, RaceView, View
 
 
 @pytest.fixture

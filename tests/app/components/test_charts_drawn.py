@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from panel_browser import ROOT, VIEW, put, put_scene, settle, still_page
 from race_browser import AR
 
-from app.components import assets
-from app.components.views import RaceView
+from app.ui import assets
+from app.ui.views import RaceView
 from mars_runtime.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 

@@ -11,10 +11,10 @@ import torch
 from browser import needs_browser, playwright, visiting
 from explain_page import document
 
-from app.components import assets
-from app.components.assets import facts
-from app.components.views import ExplainView
-from app.recordings import FOLDER, read_value
+from app.ui import assets
+from app.ui.assets import facts
+from app.ui.recordings import FOLDER, read_value
+from app.ui.views import ExplainView
 from mars_runtime.acceptance import accept_prefix
 from mars_runtime.folds import row_steps
 from mars_runtime.lab.training.streams import block_ids, two_stream_mask

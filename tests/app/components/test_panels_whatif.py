@@ -27,7 +27,7 @@ from race_browser import MARS, ROOT, ByHand, Show
 from race_page import head, interleaved, value
 from race_scenes import CODE, LOSSLESS_RUN, PLAIN_RUN, PROSE
 
-from app import recordings
+from app.ui import recordings
 from mars_runtime import folds
 from mars_runtime.acceptance import accept_prefix, judge
 from mars_runtime.events import RowStep

@@ -9,8 +9,8 @@ import pytest
 from browser import needs_browser, playwright, visiting
 from explain_page import document
 
-from app.frontier import RESULTS, read_sets
-from app.recordings import FOLDER, read_value
+from app.ui.recordings import FOLDER, read_value
+from app.ui.results import RESULTS, read_sets
 from mars_runtime import folds
 from mars_runtime.speedup import run_speedup
 

@@ -8,7 +8,7 @@ import sample_traces as samples
 from browser import needs_browser, playwright, see, visiting
 from race_browser import AR, MARS, ROOT, VIEW, ByHand, Show, play, shown_text, wait_for_charts
 
-from app.run_log import WHOLE_CHARS
+from app.ui.run_log import WHOLE_CHARS
 from mars_runtime import folds
 from tests import trace_folds
 

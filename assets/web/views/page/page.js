@@ -396,7 +396,7 @@ function showLive(target) {
 }
 
 /**
- * Called by the hidden button. Returns the request and the values of the controls.
+ * Called before the event is posted. Returns the request and the values of the controls.
  * @param {string[]} names
  * @param {unknown[]} now
  */
@@ -417,7 +417,7 @@ let kept = null; // the controls before the tour changed them
 function giveBack() {
   if (!kept) return;
   ordered = null;
-  document.getElementById("ask")?.click();
+  start();
 }
 
 function mountAsks() {
@@ -450,5 +450,8 @@ function replay(value, target) {
 function ask(order, target) {
   ordered = order;
   showLive(target);
-  document.getElementById("ask")?.click();
+  start();
 }
+
+// Triggers the event of the page's race view (app/ui/views.py), which posts the request.
+const start = () => /** @type {(() => void) | undefined} */ (window.mars.start)?.();

@@ -56,7 +56,7 @@ export const paceText = (main) => (main.steps.length ? `${figure(folds.perForwar
  * @param {Lane} main
  */
 const canRepeat = ({ end, header }) =>
-  Boolean(end && header && !header.history?.length && !header.num_given && document.getElementById("ask"));
+  Boolean(end && header && !header.history?.length && !header.num_given && "start" in window.mars);
 
 export class Headline {
   /** @param {HTMLElement} element */

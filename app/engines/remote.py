@@ -1,0 +1,78 @@
+"""Engines whose checkpoint is on another machine, which serves the endpoint: MARS_REMOTE.
+
+Only the page runs here: nothing is fetched and no weights are read. Knows no gradio.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import httpx
+
+from app.engines.engines import Engines, Served, Tell, UnavailableError
+from app.settings import AppSettings, AppSettingsError
+from mars_runtime.engine.engine import EngineError
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.registry import Entry
+from mars_runtime.serving.remote import AWAY, Machine, RemoteEngine
+
+LOOK_SECONDS = 0.75  # between two questions whether the machine is well
+ANSWER_SECONDS = 1.5  # that it has to answer them
+WARM_UP_SECONDS = 60.0  # that the machine may need until it has measured what forwards cost
+NO_ADDRESS = "MARS_REMOTE must be the address of an endpoint, such as http://host:8000."
+
+
+def _address(text: str) -> str:
+    """Return the root of an endpoint, whose address may end with /v1. Raises AppSettingsError."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        raise AppSettingsError(NO_ADDRESS) from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise AppSettingsError(NO_ADDRESS)
+    return text.rstrip("/").removesuffix("/v1")
+
+
+class RemoteEngines(Engines):
+    """As ``Engines``, for what the machine serves: unless others are offered, the wanted one."""
+
+    def __init__(self, settings: AppSettings) -> None:
+        """Raises AppSettingsError."""
+        address = _address(settings.remote)
+        super().__init__(replace(settings, offered=settings.offered or settings.checkpoint))
+        self._machine = Machine(address, settings.remote_key)
+        self._fault = AWAY
+        self._is_closed = threading.Event()
+        threading.Thread(target=self._watch, name="remote health", daemon=True).start()
+
+    def trouble(self, name: str) -> str:
+        """What the machine said a moment ago, whether or not anybody asked for a run."""
+        return self._fault or super().trouble(name)
+
+    def close(self) -> None:
+        """End every run, and let go of the machine."""
+        self._is_closed.set()
+        super().close()
+        self._machine.close()
+
+    def _watch(self) -> None:
+        """Ask how the machine is; one that came up late is asked for what it serves."""
+        while not self._is_closed.wait(LOOK_SECONDS):
+            self._fault = self._machine.trouble(ANSWER_SECONDS)
+            if not self._fault and self._loads and super().trouble(self.wanted):
+                with suppress(UnavailableError):  # said to whoever asks for a run
+                    self.begin(self.wanted)
+
+    def _is_absent(self, entry: Entry) -> bool:
+        return False
+
+    def _bring(self, name: str, tell: Tell) -> Served:
+        tell(f"Asking {self.settings.remote} for {name}…")
+        try:
+            about = self._machine.about(name, WARM_UP_SECONDS)
+        except EngineError as error:
+            raise CheckpointError(str(error)) from error
+        engine = RemoteEngine(self._machine, name, about.capacity)
+        return Served(self.entries[name], about, engine)

@@ -1,0 +1,171 @@
+"""ZeroGPU, which lends a GPU for each call of a decorated function: the one such function, and
+engines whose device is lent for each run.
+
+ZeroGPU moves weights to the device in every process that it forks, which it can do only for what
+was loaded by the main thread before the page was served. So every checkpoint is loaded here and
+now, nothing behind the page. Knows the package ``spaces``, which only such a Space needs, and the
+errors it raises.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Generator
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import gradio as gr
+
+from app.engines.engines import Engines, Served, Tell
+from app.settings import SWITCH, AppSettings, AppSettingsError
+from mars_runtime.engine.backend import check_fits
+from mars_runtime.engine.leased.engine import LOST, LeasedEngine
+from mars_runtime.engine.leased.worker import (
+    Call,
+    Decode,
+    Lease,
+    LeaseError,
+    News,
+    SharedMemory,
+    Worker,
+    open_checkpoint,
+)
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.serving.server import bound
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.forward_costs import ForwardCosts
+    from mars_runtime.engine.backend import Backend
+    from mars_runtime.model.load import Checkpoint
+
+VARIABLE = "SPACES_ZERO_GPU"
+MISSING = (
+    "This Space has ZeroGPU hardware, which needs the package spaces: upload the folder that "
+    "python -m app.deploy --target zerogpu writes."
+)
+WORKER_ERROR = "ZeroGPU worker error"  # the title of errors that say nothing to a visitor
+MAX_CHARS = 300
+MAX_LOADED = 3  # they stay for the life of the process
+TOO_LATE = "This checkpoint was not loaded when the page started: choose another one."
+log = logging.getLogger(__name__)
+
+
+def is_on_zerogpu() -> bool:
+    """Whether this is a Space with ZeroGPU hardware. Raises AppSettingsError where ``spaces`` is
+    missing there. To be asked before torch is imported, which ``spaces`` has to change."""
+    if not SWITCH.get(os.environ.get(VARIABLE, "").strip().lower(), False):
+        return False
+    if find_spec("spaces") is None:
+        raise AppSettingsError(MISSING)
+    from spaces.config import Config
+
+    return bool(Config.zero_gpu)
+
+
+def zero_engines(settings: AppSettings) -> LeasedEngines:
+    """Engines on devices that ZeroGPU lends. Loads checkpoints: for the main thread."""
+    return LeasedEngines(settings, lend)
+
+
+class LeasedEngines(Engines):
+    """As ``Engines``, for the first few of what may be chosen."""
+
+    def __init__(self, settings: AppSettings, lend: Callable[[Decode], Lease]) -> None:
+        """``lend`` makes of what decodes here what decodes on a device, in another process."""
+        super().__init__(settings)
+        self._slots = SharedMemory()
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._brought: dict[str, Served | CheckpointError] = {}
+        for name in islice(self.entries, MAX_LOADED):
+            self._brought[name] = self._bring_now(name)
+        worker = Worker(self._slots, self._open_backend)
+        self._lease = lend(worker.decode)
+
+    def _bring_now(self, name: str) -> Served | CheckpointError:
+        try:
+            return super()._bring(name, log.info)
+        except CheckpointError as error:
+            log.error("%s: %s", name, error)
+            return error
+
+    def _bring(self, name: str, tell: Tell) -> Served:
+        found = self._brought.get(name) or CheckpointError(TOO_LATE)
+        if isinstance(found, CheckpointError):
+            raise found
+        return found
+
+    def _load(self, name: str, tell: Tell) -> Served:
+        from mars_runtime.model.load import load_checkpoint
+
+        settings = self.settings
+        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype, tell=tell)
+        self._checkpoints[name] = checkpoint
+        capacity = checkpoint.model.config.max_positions
+        engine = LeasedEngine(
+            name,
+            lambda call: self._lease(call),
+            self._slots,
+            partial(check_fits, checkpoint.model, capacity=capacity),
+            capacity,
+            max_runs=settings.max_runs,
+            max_waiting=settings.max_waiting,
+        )
+        return Served(self.entries[name], checkpoint, engine)
+
+    def before_serving(self) -> None:
+        """Let ``spaces`` pack the weights and report that the app is up, which it does when a
+        Gradio app is launched. The page is mounted, not launched, so launch an empty app."""
+        with bound("127.0.0.1", 0) as free:
+            port = free.getsockname()[1]
+        with gr.Blocks(analytics_enabled=False) as empty:
+            pass
+        empty.launch(
+            server_name="127.0.0.1",
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=True,
+            share=False,
+            ssr_mode=False,
+        )
+        empty.close(verbose=False)
+
+    def _open_backend(self, name: str, costs: ForwardCosts | None) -> Backend:
+        """In the other process."""
+        return open_checkpoint(self._checkpoints[name], costs)
+
+
+def lend(decode: Decode) -> Lease:
+    """``decode``, run by ZeroGPU in a process of its own on a GPU; raises LeaseError."""
+    import spaces
+
+    # Processes belong to one decorated function, and are used again only for that: hence one.
+    @spaces.GPU(duration=duration)  # type: ignore[untyped-decorator]
+    def decoded(call: Call) -> Generator[News, None, None]:
+        yield from decode(call)
+
+    def lease(call: Call) -> Generator[News, None, None]:
+        try:
+            yield from decoded(call)
+        except gr.Error as error:
+            raise LeaseError(sentence(error)) from None
+
+    return lease
+
+
+def duration(call: Call) -> int:
+    """Seconds that the visitor must have left of their quota."""
+    return math.ceil(call.seconds)
+
+
+def sentence(error: gr.Error) -> str:
+    """What ZeroGPU says of quotas and waiting, as plain text; a process that was ended, in ours."""
+    if getattr(error, "title", "") == WORKER_ERROR:
+        return LOST
+    text = re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", str(error.message))
+    text = " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    return text[:MAX_CHARS] or LOST

@@ -1,0 +1,323 @@
+"""The Live tab's run: methods in lanes that can be steered while they run; and the handlers of its
+controls.
+
+Values arrive raw; results are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import RefusalError
+from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
+from app.live.presets import controls_of, presets_of
+from app.live.shared_runs import SharedRuns
+from app.ui.controls import TITLES, Steering, read_steering, settings_for
+from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
+from app.ui.run_log import RunLog, RunLogs
+from app.ui.stream import (
+    POLL_SECONDS,
+    SLOW_POLL_SECONDS,
+    TabHandlers,
+    TabRun,
+    Transcript,
+    Wait,
+    waiting_sentence,
+    writer_of,
+)
+from mars_runtime.engine.backend import with_draft
+from mars_runtime.engine.request import Request
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.tasks import Task
+from mars_runtime.text import Context, Tokenizer, Turn
+
+CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
+NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."
+NOTE_UNKNOWN = "This small model knows only tasks like the examples."
+FOREIGN = "The conversation is another model's: press New conversation."
+OFFER = "Not one of its tasks. The nearest: {}"
+OFFER_CHARS = 60
+NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
+
+
+class LiveLog(RunLog):
+    """Lines of lanes. A status is shown until the next forward; one of the kind ``note`` until
+    another status.
+    """
+
+    def __init__(self, titles: Mapping[str, str], pace: float) -> None:
+        """Create the log. titles: of the lanes, by name in their order."""
+        lanes = [{"lane": name, "title": title} for name, title in titles.items()]
+        super().__init__({"lanes": lanes, "pace": pace})
+        self._lanes = tuple(titles)
+
+    def refuse(self, text: str) -> None:
+        """End every lane with a message why it cannot run."""
+        self._end("error", text)
+
+    def stop(self) -> None:
+        """End every lane as cancelled by the visitor, before anything ran."""
+        self._end("cancelled", "")
+
+    def _end(self, reason: str, text: str) -> None:
+        for name in self._lanes:
+            self.add(name, {"type": "end", "reason": reason, "message": text})
+
+
+class LiveRun(TabRun[LiveOrder]):
+    """A run whose lanes start together and share the device in turn, each until the deadline."""
+
+    def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
+        log = LiveLog(order.titles, order.pace)
+        super().__init__(log, order, book, max_seconds)
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two values of the stream."""
+        return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
+
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """Run all lanes, then judge their answers, so that judging takes no time from a lane."""
+        order, task = self.order, self.book.task(self.order.prompt)
+        self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
+        if self.order.settings != order.settings:  # changed while the lanes were built
+            self._set(lambda settings: self.order.settings)
+        yield from self.follow()
+        # Only if the model wrote all of it. Judging Python code runs it, and tokens or turns that
+        # the run continues from are the visitor's input.
+        if not self.order.goes_on:
+            self.judge_all(served, "lane", self.order.prompt)
+
+    def advance(self) -> None:
+        """Log new lines, then what the lanes wait for or share."""
+        situation = waiting_sentence(lane.run for lane in self.running)
+        self.collect()
+        if self.running:
+            is_begun = any(lane.tokens[0] for lane in self.transcripts)
+            self.log.say(situation, "note" if is_begun else "waiting")
+
+    def steer(self, steering: Steering) -> None:
+        """Apply settings and pace from the next forward on."""
+        if not self.transcripts:
+            self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
+        self._set(steering.applied_to)
+        for lane in self.transcripts:
+            if lane.run.pace != steering.pace:
+                lane.run.pace = steering.pace
+        if steering.pace != self.order.pace:
+            self.order = replace(self.order, pace=steering.pace)
+            self.log.add("pace", {"pace": steering.pace})
+
+    def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
+        """Change the lanes' settings from the next forward on."""
+        for lane in self.transcripts:
+            method = self.order.method_of(lane.name)
+            steered = settings_for(method, change(lane.run.settings))
+            if method != "ar" and steered != lane.run.settings:
+                lane.run.settings = steered
+
+
+class LiveHandlers(TabHandlers[LiveRun]):
+    """Handlers of the tab; one object serves every visitor, by session."""
+
+    pause = SLOW_POLL_SECONDS
+
+    def __init__(
+        self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
+    ) -> None:
+        """Create the handlers. settle: called with every session that runs something."""
+        super().__init__(engines, logs, book)
+        self._settle = settle
+        settings = engines.settings
+        folder = Path(settings.data) / "shared" if settings.data else None
+        self.shared = SharedRuns(folder, settings.max_import_bytes)
+
+    def read(self, values: Mapping[str, Any]) -> LiveRun:
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
+        order = read_live_order(values, self.limits(values))
+        return LiveRun(order, self.book, self.engines.settings.max_seconds)
+
+    def blank(self) -> RunLog:
+        """Return an empty log for a run that cannot start."""
+        return LiveLog({"mars": TITLES["mars"]}, 0.0)
+
+    def check(self, values: Mapping[str, Any]) -> RefusalError | None:
+        """Return what is wrong with these controls, or None."""
+        try:
+            order = self.read(values).order
+            served = self.engines.get(order.checkpoint, timeout=0.0) if order.goes_on else None
+            if served is not None:
+                check_order(served, order)
+        except RefusalError as refusal:
+            return refusal
+        except UnavailableError as error:
+            return RefusalError("checkpoint", str(error))
+        return None
+
+    def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
+        """Run as in every tab. A visitor who runs something also keeps the current checkpoint
+        selected.
+        """
+        self._settle(session)
+        yield from super().run(session, values, owner)
+
+    def run_from_view(
+        self, session: str, posted: object, values: Mapping[str, Any], owner: str = ""
+    ) -> Iterator[tuple[str | None, str]]:
+        """Run what a view posted (``read_from_view``).
+
+        Yields values, each with an empty sentence. If the run cannot start, yields only None with a
+        sentence, and the page keeps the previous run.
+        """
+        try:
+            wanted = {**values, **read_from_view(posted)}
+            refusal = self.check(wanted)
+        except RefusalError as error:
+            refusal = error
+        if refusal is not None:
+            yield None, str(refusal)
+            return
+        for value in self.run(session, wanted, owner):
+            yield value, ""
+
+    def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+        """Return the controls that a shared link sets, and a sentence about those it could not
+        set.
+        """
+        return read_link(query, self.engines.limits, self.engines.default)
+
+    def remark(self, prompt: object, checkpoint: object) -> str:
+        """Return a remark on a prompt that can run but may disappoint; empty for none."""
+        entry = self.engines.entries.get(str(checkpoint))
+        if not isinstance(prompt, str) or not prompt.strip() or entry is None:
+            return ""
+        if CONTROL_TEXT.search(prompt):
+            return NOTE_CONTROL
+        task, own = self.book.task(prompt), set_for(entry)
+        if own == TASKS:
+            return "" if task and task.family in self.book.families[own] else NOTE_UNKNOWN
+        if task is None:
+            return ""
+        return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
+
+    def nearest(self, prompt: object, checkpoint: object) -> str:
+        """Return the task nearest to the typed prompt, for a checkpoint that knows only its tasks.
+
+        Empty if nothing was typed or the prompt is one of its tasks.
+        """
+        entry = self.engines.entries.get(str(checkpoint))
+        is_typed = isinstance(prompt, str) and bool(prompt.strip())
+        if not is_typed or entry is None or self.remark(prompt, checkpoint) != NOTE_UNKNOWN:
+            return ""
+        return self.book.nearest(str(prompt)).prompt
+
+    def steer(self, session: str, values: Mapping[str, Any]) -> None:
+        """Change the visitor's own run, if there is one. Raises RefusalError."""
+        run = self.runs.of(session)
+        limits = self.engines.limits(run.order.checkpoint if run else self.engines.default)
+        steering = read_steering(values, limits)
+        if run is not None:
+            run.steer(steering)
+
+    def preset(self, session: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a preset of the checkpoint at once and return its controls; empty if it is not
+        offered. Raises RefusalError.
+        """
+        changes = presets_of(str(values.get("checkpoint"))).get(name)
+        if changes is None:
+            return {}
+        chosen = controls_of(changes)
+        self.steer(session, {**values, **chosen})
+        return chosen
+
+
+def offer(task: str) -> str:
+    """Return a task as text for a button: the beginning of its first line."""
+    line = task.splitlines()[0]
+    return OFFER.format(line if len(line) <= OFFER_CHARS else f"{line[:OFFER_CHARS].rstrip()}…")
+
+
+def start_lanes(
+    served: Served,
+    order: LiveOrder,
+    max_seconds: float,
+    task: Task | None = None,
+    owner: str = "",
+) -> list[Transcript]:
+    """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
+
+    max_seconds: deadline of each lane in wall-clock time, including the pauses of slow motion.
+    """
+    check_order(served, order)
+    contexts = {lane: context_of(served, order, lane) for lane in order.lanes}
+    encode = served.checkpoint.tokenizer.encode_prompt
+    requests = {
+        lane: Request(
+            [
+                *encode(order.prompt, contexts[lane].history, system=order.system),
+                *order.given_to(lane),
+            ],
+            with_draft(settings, served.checkpoint.name),
+            max_seconds,
+            is_checked=True,
+            owner=owner,
+        )
+        for lane, settings in order.lanes.items()
+    }
+    writers = [
+        writer_of(served, order.prompt, request, task, contexts[lane])
+        for lane, request in requests.items()
+    ]
+    runs = served.engine.race(list(requests.values()), pace=order.pace)
+    return list(map(Transcript, requests, runs, writers))
+
+
+def check_order(served: Served, order: LiveOrder) -> None:
+    """Raise RefusalError for given tokens that this checkpoint cannot continue, and for answers
+    that it cannot have written.
+    """
+    tokenizer = served.checkpoint.tokenizer
+    given = {token for lane in order.lanes for token in order.given_to(lane)}
+    if any(not 0 <= token < tokenizer.size for token in given):
+        raise RefusalError("given", "The tokens to go on from are not of this checkpoint.")
+    if tokenizer.eos_ids.intersection(given):
+        raise RefusalError("given", "This token ends the text: nothing comes behind it.")
+    if tokenizer.forbidden_ids.intersection(given):
+        raise RefusalError("given", "A control token is no part of a text: choose another.")
+    never = tokenizer.eos_ids | tokenizer.forbidden_ids
+    for turn in chain.from_iterable(order.histories.values()):
+        is_text = all(0 <= token < tokenizer.size for token in turn.tokens)
+        if not is_text or never.intersection(turn.tokens):
+            raise RefusalError("prompt", FOREIGN)
+
+
+def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
+    """Return the context of a lane's prompt: the posted turns that leave room for the answer."""
+    posted = order.history_of(lane)
+    room = served.engine.capacity - order.settings.max_new_tokens
+    tokenizer = served.checkpoint.tokenizer
+    kept = fitting(tokenizer, order.prompt, posted, room, order.system) if posted else ()
+    system = tokenizer.system_in_force(order.system)
+    return Context(kept, len(posted) - len(kept), len(order.given), system)
+
+
+def fitting(
+    tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
+) -> tuple[Turn, ...]:
+    """Return the latest turns that fit as a whole before the prompt, within ``room`` tokens."""
+    left = room - len(tokenizer.encode_prompt(prompt, system=system))
+    num_kept = 0
+    for turn in reversed(history):
+        left -= tokenizer.num_tokens(turn)
+        if left < 0:
+            break
+        num_kept += 1
+    return tuple(history[len(history) - num_kept :])

@@ -1,0 +1,94 @@
+"""The panel "Layers": what each layer of the model predicts at one forward of a run.
+
+The page stores the run and posts the forward's input; the server stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import asdict
+from typing import Any
+
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import RefusalError
+from app.ui.stream import USER_ERRORS
+from mars_runtime.engine.backend import sentence
+from mars_runtime.layers import Column, Fed, Layers, counted_masks
+from mars_runtime.settings import MAX_FED
+
+WAIT_SECONDS = 45.0
+UNREADABLE = "This forward cannot be read: choose another one."
+LATE = "This takes too long beside the runs of others: choose the forward again in a moment."
+LOADING = "{} is being loaded: choose the forward again in a moment."
+
+
+def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
+    """Return ``{"columns", "real", "counted", "vocabulary"}`` for the posted forward, or
+    ``{"error": one sentence}``.
+
+    columns, real: a ``Column`` each, with the layer at which it ``settled``. counted: indices of
+    the columns whose masks counted. vocabulary: as in a trace. owner: the client's address, which
+    may have few requests at a time.
+    """
+    try:
+        checkpoint, fed = read_fed(posted)
+        engines.entry(checkpoint)
+        with engines.kept(checkpoint):
+            served = engines.get(checkpoint, timeout=0.0)
+            if served is None:
+                return {"error": LOADING.format(checkpoint)}
+            return _told(served, fed, owner)
+    except (RefusalError, UnavailableError, *USER_ERRORS) as error:
+        return {"error": str(error)}
+    except Exception as error:
+        return {"error": sentence(error)}
+
+
+def _told(served: Served, fed: Fed, owner: str) -> dict[str, Any]:
+    """Compute the layers. Raises EngineError, RequestError, DecodeError or RefusalError."""
+    if max(len(fed.ids), len(fed.text)) > served.engine.capacity:
+        raise RefusalError("prompt", UNREADABLE)
+    found = served.engine.look(fed, owner)
+    try:
+        layers = found.result(WAIT_SECONDS)
+    except NotYet:
+        found.cancel()
+        return {"error": LATE}
+    columns = [*layers.columns, *layers.real]
+    ids = sorted({token for column in columns for token, _ in column.says})
+    spelled = served.checkpoint.tokenizer.token_bytes
+    return {
+        "columns": [_column(each) for each in layers.columns],
+        "real": [_column(each) for each in layers.real],
+        "counted": _counted(fed, layers),
+        "vocabulary": {str(token): spelled(token).decode("latin-1") for token in ids},
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    says = [(token, round(chance, 4)) for token, chance in column.says]
+    return {**asdict(column), "says": says, "settled": column.settled}
+
+
+def _counted(fed: Fed, layers: Layers) -> list[int]:
+    masks = counted_masks(fed, layers.columns)
+    return [place for place, each in enumerate(layers.columns) if each in masks]
+
+
+def read_fed(posted: object) -> tuple[str, Fed]:
+    """Validate the checkpoint's name and the forward's input. Raises RefusalError."""
+    values: Mapping[str, Any] = posted if isinstance(posted, dict) else {}
+    checkpoint, cursor = values.get("checkpoint"), values.get("cursor")
+    if not isinstance(checkpoint, str) or type(cursor) is not int:
+        raise RefusalError("prompt", UNREADABLE)
+    ids, groups, text = (_wholes(values.get(name)) for name in ("ids", "groups", "text"))
+    if not ids or not 1 <= len(groups) <= MAX_FED:
+        raise RefusalError("prompt", UNREADABLE)
+    return checkpoint, Fed(ids, cursor, groups, text)
+
+
+def _wholes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+        raise RefusalError("prompt", UNREADABLE)
+    return tuple(value)

@@ -1,0 +1,153 @@
+"""Links that replay a run. A link contains the run itself, or the random name of a stored run.
+
+A shared run is untrusted. The trace reader validates it and writes it again
+(``app/ui/imported_runs.py``), verdicts are left out, and the page labels it as a recording. Only
+validated runs are stored, in the folder MARS_DATA: at most MAX_OF_ONE per address and hour,
+MAX_KEPT in total. When the store is full, the oldest run is evicted and its link stops working.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from app.ui.controls import TITLES
+from app.ui.imported_runs import read_import
+from app.ui.run_log import RunLog
+from mars_runtime.serving.limits import Window
+from mars_runtime.trace import Header, read_trace
+
+MAX_LANES = 4
+MAX_KEPT, MAX_KEPT_BYTES = 2000, 200_000_000
+MAX_OF_ONE, HOUR = 30, 3600.0  # runs that one address may store in an hour
+NAME_BYTES = 16
+NAME = re.compile(r"[\w-]{22}", re.ASCII)
+UNREADABLE = "The run in this link cannot be read: ask for the link again."
+GONE = "The run of this link is not kept here any more."
+NOT_KEPT = "This run is too long for a link, and this page keeps none: export it instead."
+OFTEN = "Many runs were shared from your address: try again in an hour."
+FULL = "This run cannot be kept just now: export it instead."
+_log = logging.getLogger(__name__)
+
+
+class SharedRuns:
+    """Runs behind the page's links. folder: where runs are stored; None disables storing.
+    max_chars: maximum length of a run.
+    """
+
+    def __init__(self, folder: Path | None, max_chars: int) -> None:
+        self._folder = folder
+        self._max_chars = max_chars
+        self._lock = threading.Lock()
+        self._kept_by = Window(MAX_OF_ONE, HOUR)
+
+    def read(self, given: object, address: str) -> dict[str, Any]:
+        """Return ``{"value": the race view's}`` or ``{"error": one sentence}``.
+
+        given: ``{"value": the run in a link}`` or ``{"name": of a stored run}``.
+        """
+        asked: Mapping[str, Any] = given if isinstance(given, dict) else {}
+        if "name" not in asked:
+            return self._checked(asked.get("value"), address)
+        value = self._kept(asked["name"])
+        return {"error": GONE} if value is None else self._checked(value, address)
+
+    def keep(self, given: object, address: str) -> dict[str, Any]:
+        """Store a run and return ``{"name": its name}``, or ``{"error": one sentence}``."""
+        if self._folder is None:
+            return {"error": NOT_KEPT}
+        if not self._kept_by.admits(address):
+            return {"error": OFTEN}
+        found = self._checked(given, address)
+        if "error" in found:
+            return found
+        name = secrets.token_urlsafe(NAME_BYTES)
+        try:
+            with self._lock:
+                self._write(self._folder, name, gzip.compress(found["value"].encode()))
+        except OSError as error:
+            _log.error("a run could not be kept (%s)", type(error).__name__)
+            return {"error": FULL}
+        return {"name": name}
+
+    def _write(self, folder: Path, name: str, content: bytes) -> None:
+        """Write a run, evicting the oldest until it fits. Raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = sorted((path.stat().st_mtime, path) for path in folder.glob("*.run.gz"))
+        sizes = sum(path.stat().st_size for _, path in kept) + len(content)
+        while kept and (len(kept) >= MAX_KEPT or sizes > MAX_KEPT_BYTES):
+            _, oldest = kept.pop(0)
+            sizes -= oldest.stat().st_size
+            oldest.unlink()
+        partial = folder / f"{name}.part"
+        try:
+            partial.write_bytes(content)
+            os.replace(partial, folder / f"{name}.run.gz")
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _kept(self, name: object) -> str | None:
+        """Return the stored run of that name; None if there is none."""
+        if self._folder is None or not isinstance(name, str) or not NAME.fullmatch(name):
+            return None
+        try:
+            packed = (self._folder / f"{name}.run.gz").read_bytes()
+            unpacked = zlib.decompressobj(wbits=31).decompress(packed, 2 * self._max_chars)
+            return unpacked.decode()
+        except (OSError, zlib.error, UnicodeDecodeError):
+            return None
+
+    def _checked(self, value: object, address: str) -> dict[str, Any]:
+        """Validate a run and write it again; return its value or an error.
+
+        Its first line names the lanes; each further line is ``<lane>\\t<trace line>``.
+        """
+        if not isinstance(value, str) or len(value) > self._max_chars:
+            return {"error": UNREADABLE}
+        head, *lines = value.split("\n")
+        names = _lanes(head)
+        if not names:
+            return {"error": UNREADABLE}
+        parted = [line.partition("\t") for line in lines]
+        traces: dict[str, list[str]] = {}
+        for lane in names:
+            own = "\n".join(text for tag, _, text in parted if tag == lane)
+            found = read_import(own, self._max_chars, address)
+            if "error" in found:
+                return {"error": found["error"]}
+            traces[lane] = found["lines"]
+        header = read_trace(traces[names[0]][:1]).header
+        log = RunLog({"lanes": _titled(names), "pace": 0, "recorded": _when(header)})
+        for lane, trace in traces.items():
+            for line in trace:
+                log.add(lane, line)
+        return {"value": log.whole()}
+
+
+def _lanes(head: str) -> list[str]:
+    """Return the names of the lanes in a first line; empty if it is invalid."""
+    try:
+        told = json.loads(head)["lanes"]
+        names = [each["lane"] for each in told]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return []
+    is_known = all(isinstance(name, str) and name in TITLES for name in names)
+    return names if is_known and 1 <= len(set(names)) == len(names) <= MAX_LANES else []
+
+
+def _titled(names: list[str]) -> list[dict[str, str]]:
+    return [{"lane": name, "title": TITLES[name]} for name in names]
+
+
+def _when(header: Header) -> str:
+    """Return when and on what the run was made: ``2026-11-24, on AMD EPYC, 2 cores``."""
+    return ", on ".join(part for part in (header.date[:10], header.hardware) if part) or "a link"

@@ -1,0 +1,170 @@
+"""The page: its tabs, its header and footer, and the updates that follow a change of the
+checkpoint.
+
+The same updates follow whether the visitor, a link or the end of loading changes the checkpoint.
+Each tab connects its events to its handlers, and components draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from app.api.endpoints import wire_endpoints
+from app.engines.engines import Engines
+from app.handlers import Handlers
+from app.live.lanes import LiveHandlers
+from app.live.tab import (
+    LiveTab,
+    holder,
+    live_tab,
+    note_on,
+    wire_links,
+    wire_live,
+    wire_view_runs,
+)  # fmt: skip
+from app.review.compare_tab import compare_tab
+from app.throughput.batch_tab import batch_tab
+from app.throughput.traffic_tab import traffic_tab
+from app.tradeoff.frontier import frontier_json
+from app.tradeoff.grid_tab import grid_tab
+from app.ui.checkpoints import CheckpointHandlers, Choice
+from app.ui.examples import set_for
+from app.ui.fields import block_size_update, system_hint
+from app.ui.recordings import Recording
+from app.ui.views import ConversationView, ExplainView, FrontierView, ReviewView
+from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
+
+ARRIVAL_SECONDS = 1.0  # between two checks of a loading checkpoint
+
+
+def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
+    """Build the whole page, wired. first: the recording shown until a visitor runs something."""
+    engines = handlers.engines
+    page = gr.Blocks(
+        title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
+    )
+    with page:
+        with gr.Row(elem_id="top"):
+            gr.Markdown(
+                "# MARS live\n\nSeveral tokens per forward pass.",
+                elem_id="masthead",
+            )
+        arriving = gr.Markdown("", elem_id="arrival")
+        with gr.Tabs():
+            with gr.Tab("Live"):
+                tab = live_tab(handlers.live, first)
+            with gr.Tab("Batch", elem_id="batch-tab"):
+                batch_tab(page, handlers.batch, tab.controls)
+            with gr.Tab("Grid", elem_id="grid-tab"):
+                grid_tab(page, handlers.grid, tab.controls)
+            with gr.Tab("Compare", elem_id="compare-tab"):
+                compare_tab(engines.settings.max_import_bytes)
+            with gr.Tab("Frontier", elem_id="frontier-tab"):
+                FrontierView(frontier_json, elem_id="frontier")
+            with gr.Tab("Review", elem_id="review-tab"):
+                ReviewView(elem_id="review")
+            with gr.Tab("Load lab", elem_id="load-tab"):
+                traffic_tab(page, handlers.traffic, tab.controls)
+            with gr.Tab("How it works"):
+                ExplainView(elem_id="explain")
+        _present_button()
+        footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
+        checkpoint = tab.controls["checkpoint"]
+        wire_live(page, tab, handlers.live)
+        _wire_checkpoint(page, tab, footer, handlers.checkpoints, handlers.live, engines)
+        _wire_arrival(page, checkpoint, arriving, handlers.checkpoints, engines)
+        wire_endpoints(engines, handlers.book)
+        wire_view_runs(tab, handlers.live)
+        wire_links(page, tab, handlers.live, handlers.checkpoints)
+    return page
+
+
+def _present_button() -> None:
+    """Build and wire the button for the tour, which needs no server."""
+    button = gr.Button("Present", size="sm", min_width=0, elem_id="present")
+    button.click(None, js="() => { window.mars.mountPresenter(); }", api_visibility="private")
+
+
+def _wire_arrival(
+    page: gr.Blocks,
+    checkpoint: Field,
+    line: gr.Markdown,
+    handlers: CheckpointHandlers,
+    engines: Engines,
+) -> None:
+    """Show in ``line`` how far the default checkpoint is loaded. When it is ready, select it for
+    visitors who have not chosen one.
+    """
+    clock = gr.Timer(ARRIVAL_SECONDS, active=engines.arrival() is not None)
+
+    def look(request: gr.Request) -> tuple[str, Any, Any]:
+        found = handlers.arrival(session_of(request))
+        change = gr.skip() if found.checkpoint is None else found.checkpoint
+        return found.sentence, gr.Timer(active=not found.is_over), change
+
+    def leave(request: gr.Request) -> None:
+        handlers.leave(session_of(request))
+
+    clock.tick(look, None, [line, clock, checkpoint], **AT_ONCE)
+    page.unload(leave)
+
+
+def _wire_checkpoint(
+    page: gr.Blocks,
+    tab: LiveTab,
+    footer: gr.Markdown,
+    handlers: CheckpointHandlers,
+    live: LiveHandlers,
+    engines: Engines,
+) -> None:
+    """Update everything that depends on the checkpoint, when it changes and when the page is
+    opened.
+    """
+    controls = tab.controls
+    checkpoint = controls["checkpoint"]
+    built = engines.default
+    inputs = [checkpoint, controls["block_size"]]
+    outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
+        tab.notice, controls["block_size"], controls["auto"], footer,
+        controls["system"], tab.examples, tab.conversation,
+        *tab.sets.values(),
+    ]  # fmt: skip
+
+    def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
+        entry = engines.entry_or_default(name)
+        rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
+        for choice in handlers.choose(name):
+            updates = _updates(choice, block_size)
+            hint = gr.update(placeholder=system_hint(entry.system))
+            yield [*updates, hint, note_on(entry), holder(entry), *rows]
+
+    def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
+        linked, _ = live.linked(request.query_params)
+        opens_with = linked.get("checkpoint", engines.default)
+        if opens_with != built:  # the change event updates the rest
+            yield [opens_with, *[gr.skip()] * len(outputs)]
+            return
+        for updates in follow(name, block_size):
+            yield [gr.skip(), *updates]
+
+    def settle(request: gr.Request) -> None:
+        handlers.settle(session_of(request))
+
+    page.load(opening, inputs, [checkpoint, *outputs], **STREAMED)
+    checkpoint.change(follow, inputs, outputs, trigger_mode="always_last", **STREAMED)
+    checkpoint.input(settle, **AT_ONCE)
+
+
+def _updates(choice: Choice, block_size: Any) -> list[Any]:
+    """Return updates of the notice, the B slider, the switch next to it and the footer."""
+    footer = gr.skip() if choice.footer is None else choice.footer
+    is_free = choice.depth > 1
+    return [
+        choice.notice,
+        block_size_update(choice.depth, block_size),
+        gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
+        footer,
+    ]

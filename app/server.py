@@ -1,0 +1,209 @@
+"""The page as an ASGI app, with the settings of a public demo, and the server that serves it.
+
+Gradio's app is mounted in an app of our own, so the server, its limits and its middleware are ours.
+The typed endpoints are also tools of an MCP server where ``gradio[mcp]`` is installed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import gradio as gr
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from app import gradio_compat
+from app.handlers import Handlers
+from app.page import build
+from app.review.routes import PATHS as REVIEW
+from app.review.routes import make_review
+from app.serving.documents import PACKED, Documents
+from app.serving.endpoint import Beside, make_endpoint
+from app.serving.routes import OTHER_VALUES, Refusals, Routes, Takes
+from app.serving.run_limits import RunLimits
+from app.settings import AppSettingsError
+from app.ui.files import ADDRESSES, file_address, serve_file
+from app.ui.recordings import Recording
+from app.ui.theme import head, theme
+from app.ui.wiring import RUN
+from mars_runtime.engine.backend import where
+from mars_runtime.serving.app import PATHS as ENDPOINT
+from mars_runtime.serving.errors import ApiError, Faults
+from mars_runtime.serving.limits import BodyLimit, Proxies
+from mars_runtime.serving.server import PlaceTakenError, Server, bound, url_of
+
+FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
+"""The files of the page, plotly.js among them, at their own addresses."""
+START_SECONDS = 0.01  # between two checks of whether the server has started
+CLOSE_SECONDS = 5.0  # that a server may take to end
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPage:
+    """A page that is being served. url: its address on this machine, with a slash at the end."""
+
+    blocks: gr.Blocks
+    url: str
+    server: Server
+    thread: threading.Thread
+
+    def wait(self) -> None:
+        """Block until the server ends."""
+        self.thread.join()
+
+    def close(self) -> None:
+        """End the server and the streams of its visitors."""
+        self.server.leave()
+        self.thread.join(CLOSE_SECONDS)
+
+
+def serve(
+    handlers: Handlers, is_blocking: bool = True, first: Recording | None = None
+) -> ServedPage:
+    """Serve until interrupted, or return the running page when ``is_blocking`` is off.
+
+    first: the recorded run that visitors find, until they run something themselves.
+    Nothing leaves the machine: no analytics, fonts or share link. Raises AppSettingsError where
+    nothing can be served at the host and port.
+    """
+    settings = handlers.engines.settings
+    try:
+        listening = bound(settings.host, settings.port)
+    except PlaceTakenError as error:
+        raise AppSettingsError(str(error)) from error
+    url = url_of(settings.host, listening.getsockname()[1])
+    page = build(handlers, first)
+    app = make_app(handlers, page, url)
+    handlers.engines.before_serving()
+    server = Server(app, partial(page.close, verbose=False), is_proxied=settings.num_proxies > 0)
+    # In a thread: the main thread receives the signals, and ends the engines before the server.
+    thread = threading.Thread(target=server.run, args=[[listening]], daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise RuntimeError("The page could not be started; the log says why.")
+        time.sleep(START_SECONDS)
+    served = ServedPage(page, f"{url}/", server, thread)
+    if is_blocking:
+        print(f"MARS live is at {url}", flush=True)
+        served.wait()
+    return served
+
+
+def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
+    """The app that serves the page. url: its address on this machine.
+
+    No monitoring page, no uploads, no stack traces, no route that the app does not use
+    (``routes.py``); the queue is bounded and cannot be bypassed.
+    """
+    settings = handlers.engines.settings
+    page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
+    gradio_compat.store_few_sessions(page)
+    gradio_compat.poll_less_often(page)
+    gradio_compat.log_without_values(where)
+    tools = gradio_compat.make_tools(page, url) if gradio_compat.has_tools() else None
+    app = FastAPI(
+        openapi_url=None,
+        middleware=_middleware(handlers, page),
+        lifespan=tools.lifespan if tools else None,
+    )
+    gr.mount_gradio_app(
+        app,
+        page,
+        path="",
+        footer_links=["api"],  # hidden by page.css, but ``?view=api`` needs it
+        run_history=False,
+        app_kwargs={
+            "middleware": [Middleware(Faults, respond=_respond)],
+            "exception_handlers": {RequestValidationError: _misfit},
+        },
+        show_error=False,
+        max_file_size="1mb",
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,  # which would make a server of Gradio's own class
+        theme=theme(),
+        head=head(),
+    )
+    gradio_compat.adopt(page, app)
+    return app
+
+
+def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
+    """The middleware of the app, outermost first.
+
+    The endpoint for programs, the Review tab's routes and the page's files answer at their own
+    addresses. Before Gradio sees any other request its size, its path and its values are checked;
+    only an imported run, sent as JSON text, may be large. The document and the configuration are
+    rendered once. The number of runs is limited last.
+    """
+    engines = handlers.engines
+    settings = engines.settings
+    review = make_review(handlers.library, handlers.making, settings)
+    imports = {gradio_compat.CALLS: 2 * settings.max_import_bytes}
+
+    def is_run(event: object) -> bool:
+        found = page.fns.get(event) if isinstance(event, int) else None
+        return found is not None and found.concurrency_id == RUN
+
+    return [
+        Middleware(Faults, respond=_respond),
+        Middleware(Proxies, number=settings.num_proxies),
+        Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
+        Middleware(Beside, endpoint=review, paths=REVIEW),
+        FILES,
+        Middleware(GZipMiddleware, compresslevel=PACKED),
+        Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
+        Middleware(Refusals),
+        Middleware(Routes, _takes(page), has_tools=page.mcp_server),
+        Middleware(Documents, edit=_edit_document),
+        Middleware(
+            RunLimits,
+            line=gradio_compat.Line(page),
+            is_run=is_run,
+            max_runs=settings.max_runs_per_address,
+        ),
+        # No page of another origin reads an answer. Gradio leaves that to the middleware of the app
+        # that it is mounted in; its own would admit every port of localhost.
+        Middleware(CORSMiddleware, allow_origins=()),
+    ]
+
+
+def _edit_document(text: str, root: str) -> str:
+    """Put the page's own script into its document."""
+    script = f'<script src="{file_address("page.js")}"></script>'
+    return gradio_compat.edit_document(text, root, script)
+
+
+def _takes(page: gr.Blocks) -> Takes:
+    """The events, endpoints and server functions of a page, and how many values they take."""
+    endpoints = page.get_api_info()["named_endpoints"]
+    return Takes(
+        {number: len(event.inputs) for number, event in page.fns.items() if event.fn},
+        {
+            name.strip("/"): {
+                each["parameter_name"]: each["parameter_has_default"] for each in info["parameters"]
+            }
+            for name, info in endpoints.items()
+        },
+        {part["id"]: part["props"].get("server_fns") or () for part in page.config["components"]},
+    )
+
+
+def _respond(refusal: ApiError) -> Response:
+    return JSONResponse({"detail": str(refusal)}, refusal.status)
+
+
+async def _misfit(request: Request, error: Exception) -> Response:
+    """Answer for values that do not fit. FastAPI's own answer would repeat them, and fails for
+    numbers that JSON cannot express."""
+    return _respond(ApiError(422, OTHER_VALUES))

@@ -1,0 +1,402 @@
+"""The Batch tab's run: all prompts with each method in turn, each method (a side) with exclusive
+use of the device. The endpoint also starts a side.
+
+The first line of a value (``run_log.py``) names the sides and the prompts. Further lines are trace
+lines of a side, without proposals, which this tab does not draw. Lines tagged ``totals`` and
+``figures`` are folded from the events; a figure is a Plotly figure in plain Python values. Lines
+tagged ``rounds`` have medians and spreads over the rounds (``speedup.Rounds``). Colours in figures
+are names of the style sheet's variables (``PAGE_COLOURS``), which the browser resolves for light
+and dark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from app.engines.engines import Engines, Served
+from app.throughput.batch_order import MAX_TOKENS, BatchOrder, prompts_as_text, read_batch_order
+from app.ui.examples import BATCH, ExampleBook, ExamplePages
+from app.ui.rounds import in_turn, rounds_text
+from app.ui.run_log import RunLog, RunLogs
+from app.ui.stream import STOPPED, TabHandlers, TabRun, Transcript, Wait
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request
+from mars_runtime.events import Event, Step
+from mars_runtime.folds import num_accepted, steps, timeline, totals
+from mars_runtime.methods import LOOKUP
+from mars_runtime.speedup import NEAR, Rounds
+from mars_runtime.text import Context
+from mars_runtime.trace import TraceWriter
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import SettingsSource, Vocabulary
+    from mars_runtime.decoders.baselines import BatchMethod
+    from mars_runtime.decoders.forward_costs import ForwardCosts
+    from mars_runtime.model.forward import CausalModel
+
+NUM_EXAMPLES = 8
+SIDES = ("a", "b")
+TOTALS_SECONDS = 0.5  # a fold takes 1 to 2 ms next to the decoding thread
+Figure = dict[str, Any]
+NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
+PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
+CANNOT_PAY = (
+    "Drafting does not pay here: this batch keeps the machine busy already, and a pass that also "
+    "drafts takes as much longer as it saves."
+)
+MAX_POINTS = 400  # per line; more would not be visible
+
+
+def new_log(sides: Sequence[Mapping[str, str]], prompts: Sequence[str]) -> RunLog:
+    """Return the log of a batch. sides: name, method and title of each."""
+    return RunLog({"sides": sides, "prompts": list(prompts)})
+
+
+class BatchRun(TabRun[BatchOrder]):
+    """All prompts with every method, in rounds. The first round is drawn; the others are only
+    timed.
+    """
+
+    def __init__(self, order: BatchOrder, book: ExampleBook, max_seconds: float) -> None:
+        self._methods = dict(zip(SIDES, order.methods, strict=False))
+        sides = [
+            {"side": name, "method": method, "title": order.title(method)}
+            for name, method in self._methods.items()
+        ]
+        super().__init__(new_log(sides, order.prompts), order, book, max_seconds)
+        self._folded = 0.0
+        self._num_rounds = 0  # complete ones
+        self._timed = {name: Rounds() for name in self._methods}
+
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """Run every round, then judge the outputs."""
+        until = time.monotonic() + self.max_seconds * len(self._methods)
+        for number in range(self.order.rounds):
+            done: dict[str, Transcript] = {}
+            for name in in_turn(list(self._methods), number):
+                seconds = min(self.max_seconds, until - time.monotonic())
+                if seconds <= 0 or self.is_cancelled:
+                    break
+                method = self._methods[name]
+                side = start_side(served, self.order, name, method, seconds, self.owner)
+                side.is_drawn = number == 0
+                self.begin(side)
+                yield from self.follow()
+                if not side.is_done:
+                    break
+                done[name] = side
+            if len(done) < len(self._methods):
+                break
+            self._note_round(done)
+        self._say_how_it_ended(served)
+
+    def _note_round(self, done: Mapping[str, Transcript]) -> None:
+        """Add a complete round to the timings and log the medians so far."""
+        self._num_rounds += 1
+        second = done.get("b")
+        self._timed["a"].add(done["a"].events, second.events if second else None)
+        if second:
+            self._timed["b"].add(second.events, None)
+        for name, timed in self._timed.items():
+            self.log.add("rounds", {"side": name, **timed.plain()})
+
+    def _say_how_it_ended(self, served: Served) -> None:
+        end = self.transcripts[-1].end
+        if self.is_cancelled or (end is not None and end.reason == "cancelled"):
+            self.log.say(STOPPED, "stopped")
+        elif end is not None and end.message and not self._num_rounds:
+            self.log.say(end.message, "error")
+        else:
+            self._judge(served)
+            self.log.say(self._finished_sentence(), "finished")
+
+    def advance(self) -> None:
+        """Log the state and the new lines, and the totals twice per second."""
+        side = self.transcripts[-1]
+        self.say_situation(self._running_sentence() if side.events else "")
+        has_news = self.collect()
+        if not side.is_drawn:
+            return
+        now = time.monotonic()
+        if side.end is not None or (has_news and now - self._folded > TOTALS_SECONDS):
+            self._folded = now
+            self._fold(side)
+
+    def _fold(self, side: Transcript) -> None:
+        found = totals(side.events)
+        figures = {
+            "tokens_per_second": found.tokens_per_second,
+            "effective_tpf": found.effective_tpf,
+            "counted_forwards": found.counted_forwards,
+            "idle_share": found.idle_share,
+        }
+        self.log.add("totals", {"side": side.name, **asdict(found), **figures})
+        if side.end is not None and found.num_forwards:
+            drawn = [
+                Side(self._title(each), self._methods[each.name] == "ar", each.events)
+                for each in self.drawn
+            ]
+            both = {"time": time_figure(drawn), "forwards": forwards_figure(drawn)}
+            self.log.add("figures", both)
+
+    def _judge(self, served: Served) -> None:
+        """Log which outputs are right, where that can be judged. Call it only after all timing is
+        done.
+        """
+        for side in self.drawn:
+            for row, prompt in enumerate(self.order.prompts):
+                if row in side.finished:
+                    about = {"side": side.name, "row": row}
+                    self.judge(served, prompt, side.tokens[row], about)
+
+    def _title(self, side: Transcript) -> str:
+        return self.order.title(self._methods[side.name])
+
+    def _running_sentence(self) -> str:
+        running = f"Running {self._title(self.transcripts[-1])}"
+        if self._num_rounds:
+            return f"{running}, round {self._num_rounds + 1} of {self.order.rounds}…"
+        if len(self.transcripts) < len(self._methods):
+            last = self.order.title(self.order.methods[-1])
+            return f"{running}; then {last} on the same prompts…"
+        return f"{running}…"
+
+    def _finished_sentence(self) -> str:
+        """Return the result: forward passes for the same texts, otherwise tokens per pass."""
+        timed = rounds_text(self._num_rounds, self.order.rounds)
+        if len(self.drawn) < 2:
+            return f"Finished, {timed}."
+        first, second = self.drawn
+        is_same = first.tokens == second.tokens
+        taken = [self._taken(side, is_same) for side in self.drawn]
+        same = " for the same texts" if is_same else ""
+        num_looped = max(totals(side.events).num_looped for side in self.drawn)
+        start = "Finished: "
+        if num_looped:
+            repeat = "text repeats itself" if num_looped == 1 else "texts repeat themselves"
+            start = f"Finished. {num_looped} {repeat}. Up to there: "
+        said = f"{start}{', '.join(taken)}{same}, {timed}."
+        return f"{said} {CANNOT_PAY}" if self._cannot_pay() else said
+
+    def _taken(self, side: Transcript, is_same: bool) -> str:
+        found = totals(side.events)
+        if is_same:
+            return f"{self._title(side)} took {found.counted_forwards:,} forward passes"
+        return f"{self._title(side)} wrote {found.effective_tpf:.2f} tokens per forward pass"
+
+    def _cannot_pay(self) -> bool:
+        """Whether MARS with the cursor cache was faster than AR in no round."""
+        return self.order.methods == ("cursor", "ar") and self._timed["a"].found.high < NEAR
+
+
+class BatchHandlers(TabHandlers[BatchRun]):
+    """Handlers of the tab; one object serves every visitor, by session."""
+
+    most_tokens = MAX_TOKENS
+
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        super().__init__(engines, logs, book)
+        self.examples = ExamplePages(engines, book, NUM_EXAMPLES, BATCH, prompts_as_text)
+
+    def read(self, values: Mapping[str, Any]) -> BatchRun:
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
+        order = read_batch_order(values, self.limits(values))
+        return BatchRun(order, self.book, self.engines.settings.max_seconds)
+
+    def blank(self) -> RunLog:
+        """Return an empty log for a run that cannot start."""
+        return new_log([], [])
+
+
+def start_side(
+    served: Served, order: BatchOrder, name: str, method: str, max_seconds: float, owner: str = ""
+) -> Transcript:
+    """Submit all prompts with one method, with exclusive use of the device. Raises USER_ERRORS."""
+    tokenizer = served.checkpoint.tokenizer
+    prompts = [tokenizer.encode_prompt(prompt, system=order.system) for prompt in order.prompts]
+    settings = order.of(method)
+    decode = partial(_decode, prompts, method, order.batch_size, order.cache_block)
+    run = served.engine.solo(decode, settings, deadline=max_seconds, owner=owner)
+    every_id = tuple(token for prompt in prompts for token in prompt)
+    header = make_header(
+        served.about,
+        prompts_as_text(order.prompts),
+        Request(every_id, settings),
+        name=order.title(method),
+        context=Context(system=tokenizer.system_in_force(order.system)),
+    )
+    writer = TraceWriter(header, tokenizer.token_bytes, derives=False)
+    return Transcript(name, run, writer, keeps_proposals=False)
+
+
+def _decode(
+    prompts: Sequence[Sequence[int]],
+    method: str,
+    batch_size: int,
+    cache_block: int,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+    costs: ForwardCosts | None,
+) -> Iterator[Event]:
+    """Call ``decode_batch``; imported here, where torch is loaded anyway."""
+    from mars_runtime.decoders.baselines import decode_batch
+
+    chosen = cast("BatchMethod", "cursor" if method == LOOKUP else method)
+    return decode_batch(
+        model, vocabulary, prompts, chosen, settings, batch_size, cache_block, costs
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A method's run: its title, whether it is plain AR, and its events."""
+
+    title: str
+    is_ar: bool
+    events: Sequence[Event]
+
+
+def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
+    """Plot tokens of all rows over seconds of decoding: one line per method, labelled at the lower
+    right.
+    """
+    data: list[dict[str, Any]] = []
+    labels = []
+    for index, side in enumerate(sides):
+        points = _thinned(timeline(side.events))
+        colour, dash = _line_of(index, side, colours)
+        line = {"shape": "hv", "width": 2, "color": colour, "dash": dash}
+        x, y = [round(second, 5) for second, _ in points], [count for _, count in points]
+        about = {"name": side.title, "hovertemplate": "%{y} tokens after %{x:.2f} s<extra></extra>"}
+        data.append({"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, **about})
+        # The curves end close together at the upper right, so their labels are at the lower right.
+        text = f"{'╌╌' if dash == 'dash' else '━━'} {side.title}"
+        place = {"x": 1, "y": 0.13 - 0.1 * index, "xref": "paper", "yref": "paper"}
+        label = {"text": text, "showarrow": False, "font": {"color": colour, "size": 12}}
+        labels.append({**place, **label, "xanchor": "right", "yanchor": "bottom"})
+    layout = _plain_layout(colours, "time of decoding (s)", "tokens of all rows")
+    layout["yaxis"]["range"] = [0, 1.15 * max((trace["y"][-1] for trace in data), default=1) or 1]
+    layout["xaxis"]["range"] = [0, 1.02 * max((trace["x"][-1] for trace in data), default=1) or 1]
+    return {"data": data, "layout": layout | {"annotations": labels}}
+
+
+def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS) -> Figure:
+    """Plot, for each forward, the accepted tokens (upwards) and the idle rows (downwards).
+
+    One strip per method on a shared axis of forwards. Commits are darker bars.
+    """
+    layout = _plain_layout(colours, "forward", "")
+    del layout["yaxis"]
+    data: list[dict[str, Any]] = []
+    titles, gap = [], 0.14 if len(sides) > 1 else 0.0
+    height = (1 - gap * (len(sides) - 1)) / max(len(sides), 1)
+    for index, side in enumerate(sides):
+        top = 1 - index * (height + gap)
+        axis = "y" if index == 0 else f"y{index + 1}"
+        bars = _strip(steps(side.events), axis, colours)
+        layout[f"yaxis{axis[1:]}"] = _count_axis(colours, [max(0.0, top - height), top], bars)
+        data += bars
+        title = {"x": 0, "xref": "paper", "xanchor": "left", "y": top, "yref": "paper"}
+        font = {"color": colours["ar" if side.is_ar else "mars"], "size": 12}
+        text = {"text": side.title, "yanchor": "bottom", "showarrow": False, "font": font}
+        titles.append({**title, **text})
+    longest = max((len(steps(side.events)) for side in sides), default=0)
+    layout["xaxis"] |= {"range": [0.4, max(longest, 24) + 0.6], "showgrid": False}
+    layout["xaxis"]["anchor"] = "free" if len(sides) > 1 else "y"
+    layout["xaxis"]["position"] = 0
+    more = {"annotations": titles, "barmode": "relative", "bargap": 0.12}
+    layout["margin"] |= {"t": 24}
+    return {"data": data, "layout": layout | more}
+
+
+def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the bars of one method: tokens up, idle rows down, by what they waited for."""
+    x = list(range(1, len(forwards) + 1))
+    fills = [colours["mars" if step.is_commit else "ramp-4"] for step in forwards]
+    taken = {
+        "name": "tokens accepted",
+        "y": [num_accepted(step) for step in forwards],
+        "marker": {"color": fills, "line": {"width": 0}},
+        "hovertemplate": "forward %{x}: %{y} tokens<extra></extra>",
+    }
+    bars = [taken]
+    for wait, title, colour in (
+        ("block", "waiting for the block", "warm"),
+        ("finished", "finished", "bar-1"),
+    ):
+        counts = [sum(idle.wait == wait for idle in step.idle) for step in forwards]
+        bars.append(
+            {
+                "name": title,
+                "y": [-count for count in counts],
+                "customdata": counts,
+                "marker": {"color": colours[colour], "line": {"width": 0}},
+                "hovertemplate": f"forward %{{x}}: %{{customdata}} rows {title}<extra></extra>",
+            }
+        )
+    return [{"type": "bar", "x": x, "yaxis": axis, **bar} for bar in bars]
+
+
+def _line_of(index: int, side: Side, colours: Mapping[str, str]) -> tuple[str, str]:
+    """Return colour and dash: plain AR is grey, MARS has the ramp's hue; a second MARS method is
+    dashed.
+    """
+    if side.is_ar:
+        return colours["ar"], "solid"
+    return colours["mars"], "dash" if index else "solid"
+
+
+def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return at most about MAX_POINTS of the points, always including the last."""
+    stride = -(-len(points) // MAX_POINTS)
+    kept = points[::stride]
+    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+
+
+def _count_axis(
+    colours: Mapping[str, str], domain: list[float], bars: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return an axis with tokens above zero and rows below, both labelled without a sign."""
+    high = max((count for count in bars[0]["y"]), default=1)
+    low = max((-a - b for a, b in zip(bars[1]["y"], bars[2]["y"], strict=True)), default=0)
+    step = max(1, -(-(high + low) // 4))
+    ticks = [*range(-step * (low // step), 0, step), *range(0, high + 1, step)]
+    return {
+        "domain": domain,
+        "range": [-1.1 * low - 0.1, 1.1 * high],
+        "tickvals": ticks,
+        "ticktext": [str(abs(tick)) for tick in ticks],
+        "color": colours["muted"],
+        "gridcolor": colours["grid"],
+        "zeroline": True,
+        "zerolinecolor": colours["muted"],
+        "title": {"text": "idle | tokens" if low else "tokens", "font": {"size": 11}},
+    }
+
+
+def _plain_layout(colours: Mapping[str, str], x_title: str, y_title: str) -> Figure:
+    """Return the common layout: no background, few grid lines, units on the axes, no legend."""
+    axis = {
+        "color": colours["muted"],
+        "gridcolor": colours["grid"],
+        "linecolor": colours["line"],
+        "zeroline": False,
+        "tickmode": "auto",
+        "nticks": 7,
+    }
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": colours["sans"], "size": 12, "color": colours["muted"]},
+        "margin": {"l": 52, "r": 16, "t": 8, "b": 40},
+        "showlegend": False,
+        "xaxis": {**axis, "title": {"text": x_title}},
+        "yaxis": {**axis, "title": {"text": y_title}},
+    }

@@ -1,0 +1,167 @@
+"""Validates the values of the Batch tab's controls.
+
+Every value arrives raw, from the page or any other client. An error is one sentence that names what
+to change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.engines.limits import Limits, RefusalError
+from app.ui import rounds
+from app.ui.controls import (
+    AUTO_BLOCK_SIZE,
+    BLOCK_SIZE,
+    CHECKPOINT,
+    FIXED_BLOCK_SIZE,
+    LOSSLESS,
+    MAX_NEW_TOKENS,
+    PLAIN,
+    SYSTEM,
+    TAU,
+    Control,
+    choice,
+    count,
+    read_all,
+    read_prompt,
+    settings_for,
+)
+from mars_runtime.methods import LANES, LOOKUP, Method
+from mars_runtime.settings import AUTO, MAX_CACHE_BLOCK, MIN_CACHE_BLOCK, DecodeSettings
+
+TITLES = {
+    "cursor": "MARS, cursor cache",
+    "block": "MARS, block cache",
+    "uncached": "MARS, no cache",
+    "ar": LANES["ar"].title,
+    LOOKUP: LANES[LOOKUP].title,
+}
+NOTHING = "none"
+MAX_PROMPTS, MAX_BATCH, MAX_TOKENS = 16, 16, 256
+LINE_BREAK = "⏎"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOrder:
+    """A validated batch request.
+
+    fixed_block_size: B for methods that cannot choose it, used if ``settings`` have automatic B.
+    """
+
+    prompts: tuple[str, ...]
+    methods: tuple[str, ...]
+    rounds: int
+    settings: DecodeSettings
+    fixed_block_size: int
+    batch_size: int
+    cache_block: int
+    checkpoint: str
+    system: str = ""
+
+    def title(self, method: str) -> str:
+        """Return a method's name, with the settings that only this method uses."""
+        if method == "block":
+            return f"{TITLES[method]} {self.cache_block}"
+        is_lossless = method != LOOKUP and self.of(method).lossless
+        return f"{TITLES[method]}, lossless" if is_lossless else TITLES[method]
+
+    def of(self, method: str) -> DecodeSettings:
+        """Return the settings of a method.
+
+        Only the cursor cache supports automatic B and verification. The others get a fixed B and,
+        if the visitor chose lossless, the default τ.
+        """
+        if method == LOOKUP:
+            return settings_for(LOOKUP, self.settings)
+        kind: Method = "ar" if method == "ar" else "mars"
+        settings = replace(self.settings, method=kind)
+        if method == "cursor":
+            return settings
+        if self.settings.is_auto:
+            settings = replace(settings, block_size=self.fixed_block_size)
+        if settings.lossless:
+            settings = replace(settings, lossless=False, tau=DecodeSettings().tau)
+        return settings
+
+
+def prompts_as_text(prompts: Iterable[str]) -> str:
+    """Return the prompts one per line, with a sign for line breaks inside them."""
+    return "\n".join(prompt.replace("\n", f" {LINE_BREAK} ") for prompt in prompts)
+
+
+def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
+    """Validate prompts: text with one per line, or a list of texts. Raises RefusalError."""
+    if isinstance(value, str):
+        lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
+        given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
+    else:
+        given = list(value) if isinstance(value, (list, tuple)) else []
+    if not given:
+        raise RefusalError(
+            "prompts", "Type at least one prompt, one per line, or take the examples."
+        )
+    if len(given) > MAX_PROMPTS:
+        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one per line.")
+    prompts = []
+    for number, each in enumerate(given, 1):
+        try:
+            prompts.append(read_prompt(each, limits))
+        except RefusalError as refusal:
+            raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
+    return tuple(prompts)
+
+
+def read_second(value: object, limits: Limits) -> str:
+    """Validate the second method, or none. Raises RefusalError."""
+    return NOTHING if value == NOTHING else str(_method("second").read(value, limits))
+
+
+def _method(name: str) -> Control:
+    """Return a control for a method."""
+    return choice(name, TITLES, "Choose a method")
+
+
+BATCH = (
+    Control("prompts", read_prompts),
+    _method("method"),
+    Control("second", read_second),
+    count("batch_size", 1, MAX_BATCH),
+    TAU,
+    BLOCK_SIZE,
+    AUTO_BLOCK_SIZE,
+    LOSSLESS,
+    count("cache_block", MIN_CACHE_BLOCK, MAX_CACHE_BLOCK),
+    MAX_NEW_TOKENS,
+    rounds.CONTROL,
+    CHECKPOINT,
+    SYSTEM,
+)
+"""Controls of the tab."""
+
+
+def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
+    """Validate all controls of the tab. Raises RefusalError."""
+    found = read_all(BATCH, {"auto": False, "rounds": rounds.ROUNDS[0], **values}, limits)
+    size = found["block_size"]
+    settings = {each.name: found[each.name] for each in BATCH if each.is_setting}
+    if found["auto"]:
+        settings["block_size"] = AUTO
+    if found["method"] == found["second"]:
+        raise RefusalError("second", "Choose a second method that differs from the first, or none.")
+    if found["max_new_tokens"] > MAX_TOKENS:
+        raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")
+    return BatchOrder(
+        found["prompts"],
+        tuple(found[name] for name in ("method", "second") if found[name] != NOTHING),
+        found["rounds"],
+        replace(PLAIN, **settings),
+        min(FIXED_BLOCK_SIZE, limits.block_size) if size == AUTO else size,
+        found["batch_size"],
+        found["cache_block"],
+        found["checkpoint"],
+        found["system"],
+    )

@@ -1,0 +1,317 @@
+"""The Load lab's run: methods in turn on the same arrivals.
+
+The first line of a value (``run_log.py``) names the methods. Further lines are ticks of the current
+part, decisions of the controller, points of a curve, and at the end agreement with AR and a
+simulated day. A part leaves one of the engine's slots to other visitors.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import cycle, islice
+from typing import Any
+
+from app.engines.engines import Served
+from app.engines.limits import RefusalError
+from app.throughput.traffic_order import (
+    CURVE,
+    MAX_TOKENS,
+    SEED,
+    Traffic,
+    TrafficOrder,
+    read_traffic_order,
+)
+from app.ui.examples import ExampleBook
+from app.ui.run_log import RunLog
+from app.ui.stream import STOPPED, TabHandlers, TabRun, Wait
+from mars_runtime.engine.header import Facts, facts_of
+from mars_runtime.traffic.controller import AR, LOSSLESS, Bounds, Decision, Way, steered, ways_of
+from mars_runtime.traffic.drive import Drive, Progress
+from mars_runtime.traffic.figures import Figures, Record, agreement, figures_of, point_of, texts_of
+from mars_runtime.traffic.simulate import (
+    BUSIEST,
+    Costs,
+    costs_of,
+    day_arrivals,
+    fleets,
+    hour_seconds,
+)
+from mars_runtime.traffic.workload import Ask, Workload, asks_of
+
+USUAL_RATE, CHAT_RATE = 12.0, 3.0
+"""Initial requests per second, for tiny models and for chat models: near what two cores can
+serve.
+"""
+TICK_SECONDS = 0.5
+DRAIN_SECONDS = 20.0
+"""Seconds after the last arrival at which unfinished requests are cut."""
+ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
+NUM_SAMPLED = 8
+"""Number of requests that plain AR answers afterwards if it was not one of the methods."""
+CANNOT_PAY = (
+    "Drafting does not pay at this rate: the requests keep this machine busy already, and a pass "
+    "that also drafts takes as much longer as it saves."
+)
+Records = tuple[Record, ...]
+DAY_REQUESTS, MOST_MACHINES = 3000, 6
+THREAD = "traffic"
+"""Name of the thread that drives a part."""
+NOBODY = -1
+"""A number that no request has."""
+
+
+class TrafficRun(TabRun[TrafficOrder]):
+    """All parts of an order, one after the other, until a common deadline. Methods take turns in
+    every round (``app/ui/rounds.py``).
+    """
+
+    def __init__(self, order: TrafficOrder, book: ExampleBook, max_seconds: float) -> None:
+        super().__init__(RunLog(order.head()), order, book, max_seconds)
+        self._until = 0.0
+        self._places = 1
+        self._asks: tuple[Ask, ...] = ()
+        self._drive: Drive | None = None
+        self._records: dict[str, Records] = {}
+        self._num_served = 0
+        self._waits: dict[tuple[str, float], list[float]] = {}
+
+    def cancel(self) -> None:
+        """End every request within one forward and start nothing else."""
+        super().cancel()
+        if self._drive is not None:
+            self._drive.stop()
+
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """Run the parts, then compute what follows from them."""
+        if served.is_elsewhere:
+            raise RefusalError("checkpoint", ELSEWHERE)
+        self._until = time.monotonic() + self.max_seconds
+        self._places = max(1, served.engine.max_running - 1)
+        self.log.add("about", about(served, self._places))
+        self._asks = self._drawn(served)
+        for part in self.order.parts:
+            if self._is_over:
+                break
+            told = f"{part.way.title}, round {part.round + 1} of {self.order.rounds}"
+            if self.order.question == CURVE:
+                told += f", {part.rate:g} requests/s"
+            asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, told)
+            found = yield from self._driven(served, part, asks, tell)
+            self._records[part.way.name] = found  # for a curve: the latest part
+            self._num_served += len(found)
+        if not self._is_over:
+            yield from self._held_against_ar(served)
+        if not self._is_over:
+            yield from self._simulated(served)
+        self._say_how_it_ended()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.is_cancelled or time.monotonic() >= self._until
+
+    def _drawn(self, served: Served) -> tuple[Ask, ...]:
+        order, checkpoint = self.order, served.checkpoint
+        count = max(len(part.arrivals) for part in order.parts)
+        return asks_of(
+            checkpoint.name, checkpoint.tokenizer, order.mix, count, order.max_new_tokens, SEED,
+            order.budget, order.system,
+        )  # fmt: skip
+
+    def _driven(
+        self,
+        served: Served,
+        part: Traffic,
+        asks: tuple[Ask, ...],
+        tell: Callable[[Progress], None],
+        places: int = 0,
+    ) -> Generator[Wait, None, Records]:
+        """Drive a part in a thread; call ``tell`` with its progress twice a second. Raises
+        EngineError.
+        """
+        places = places or self._places
+        left = min(max(0.0, self._until - time.monotonic()), part.seconds + DRAIN_SECONDS)
+        workload = Workload(part.arrivals, asks, part.way, places, len(asks), left, self.owner)
+        drive = self._drive = Drive(served.engine, workload)
+        faults: list[Exception] = []
+
+        def work() -> None:
+            try:
+                drive.run()
+            except Exception as error:
+                faults.append(error)
+
+        thread = threading.Thread(target=work, name=THREAD, daemon=True)
+        thread.start()
+        is_alive = True
+        try:
+            while is_alive and not self.is_cancelled:
+                yield partial(thread.join, TICK_SECONDS)
+                is_alive = thread.is_alive()  # read before the progress, so nothing is missed
+                tell(drive.progress)
+        finally:
+            drive.stop()
+            thread.join()
+        if faults:
+            raise faults[0]
+        return drive.progress.records
+
+    def _tell(self, part: Traffic, told: str, progress: Progress) -> None:
+        """Log the state and the figures so far; at the end of the part also its decisions and its
+        point.
+        """
+        found = figures_of(progress.records, progress.now)
+        asked = len(part.arrivals)
+        self.log.say(f"{told}: {found.num_done} of {asked} requests answered…", "running")
+        self.log.add("tick", tick_line(part.way.name, progress, found))
+        if not progress.is_over:
+            return
+        if found.latency is not None:
+            waits = self._waits.setdefault((part.way.name, part.rate), [])
+            waits.append(found.latency.p50)
+        for decision in progress.decisions:
+            self.log.add("decision", decision_line(part.way, decision))
+        if self.order.question == CURVE:
+            point = point_of(progress.records, asked / part.seconds, part.seconds)
+            self.log.add("point", {"way": part.way.name, **asdict(point)})
+
+    def _closed(
+        self, served: Served, way: Way, asks: tuple[Ask, ...], places: int = 0
+    ) -> Generator[Wait, None, Records]:
+        """Run requests that are all there at the start, without logging them."""
+        part = Traffic(way, (0.0,) * len(asks), 0.0, 0.0)
+        return (yield from self._driven(served, part, asks, lambda _: None, places))
+
+    def _held_against_ar(self, served: Served) -> Iterator[Wait]:
+        """Log the agreement of each method with plain AR: over all requests if AR was one of the
+        methods, otherwise over a few that AR answers now.
+        """
+        self.log.say("Holding the answers against those of plain AR…", "running")
+        is_sampled = AR not in self._records
+        if is_sampled:
+            way = ways_of(Bounds())[AR]
+            found = yield from self._closed(served, way, self._asks[:NUM_SAMPLED])
+        else:
+            found = self._records[AR]
+        for line in agreement_lines(self._records, found, is_sampled):
+            self.log.add("agreement", line)
+
+    def _simulated(self, served: Served) -> Iterator[Wait]:
+        """Log the simulated day for the last method, from costs measured now."""
+        self.log.say("Measuring costs for the simulated day…", "running")
+        way = self.order.parts[-1].way
+        again = tuple(islice(cycle(self._asks), 3 * self._places))
+        alone = yield from self._closed(served, way, again[: self._places], places=1)
+        full = yield from self._closed(served, way, again)
+        measured = costs_of(alone, full, self._places)
+        if measured is not None and not self._is_over:
+            self.log.add("day", day_line(way, measured))
+
+    def _say_how_it_ended(self) -> None:
+        if self.is_cancelled:
+            self.log.say(STOPPED, "stopped")
+        elif time.monotonic() >= self._until:
+            self.log.say(f"{self.time_is_over}; what is drawn was measured up to there.", "stopped")
+        else:
+            said = (
+                f"Finished: {self._num_served} requests were served in {self.order.rounds} rounds."
+            )
+            self.log.say(f"{said} {CANNOT_PAY}" if self._cannot_pay() else said, "finished")
+
+    def _cannot_pay(self) -> bool:
+        """Whether the lossless median latency was not lower than AR's, by medians over the rounds
+        at the highest rate.
+        """
+        rate = max(part.rate for part in self.order.parts)
+        waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
+        if not all(waits):
+            return False
+        plain, lossless = (statistics.median(each or ()) for each in waits)
+        return lossless >= plain
+
+
+class TrafficHandlers(TabHandlers[TrafficRun]):
+    """Handlers of the tab; one object serves every visitor, by session."""
+
+    most_tokens = MAX_TOKENS
+
+    def rate(self, checkpoint: object) -> float:
+        """Return the initial requests per second; lower for a chat model, which is larger."""
+        return USUAL_RATE if self.engines.entry_or_default(checkpoint).gguf is None else CHAT_RATE
+
+    def read(self, values: Mapping[str, Any]) -> TrafficRun:
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
+        order = read_traffic_order(values, self.limits(values))
+        return TrafficRun(order, self.book, self.engines.settings.max_seconds)
+
+    def blank(self) -> RunLog:
+        """Return an empty log for a run that cannot start."""
+        return RunLog({"ways": []})
+
+
+def about(served: Served, places: int) -> dict[str, Any]:
+    """Return the checkpoint and machine of a run, and how many requests are submitted at once."""
+    here = served.about
+    facts = asdict(here if isinstance(here, Facts) else facts_of(here))
+    told = ("checkpoint", "hardware", "dtype", "threads", "versions")
+    return {**{name: facts[name] for name in told}, "places": places}
+
+
+def tick_line(way: str, progress: Progress, found: Figures) -> dict[str, Any]:
+    """Return the figures of a part so far. tokens: generated by all requests. over: present at its
+    end.
+    """
+    tokens = sum(record.num_tokens for record in progress.records)
+    over = {"over": True} if progress.is_over else {}
+    return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **over, **asdict(found)}
+
+
+def decision_line(way: Way, decision: Decision) -> dict[str, Any]:
+    """Return a decision, with the tau and B that it sets for a request that is not late."""
+    assert way.bounds is not None, "only a controller decides"
+    settings = steered(way.settings, way.bounds, decision, NOBODY)
+    return {
+        "way": way.name,
+        "at": round(decision.at, 3),
+        "queue": decision.queue,
+        "level": decision.level,
+        "tau": settings.tau,
+        "block_size": settings.block_size,
+        "lossless": settings.lossless,
+        "late": len(decision.late),
+    }
+
+
+def agreement_lines(
+    records: Mapping[str, Sequence[Record]], ar: Sequence[Record], is_sampled: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the agreement of each method with AR's texts. ``num_requests``: answered by both."""
+    theirs = texts_of(ar)
+    for way, own in records.items():
+        ours = texts_of(own)
+        shared = len(ours.keys() & theirs.keys())
+        share = agreement(ours, theirs)
+        yield {"way": way, "share": share, "num_requests": shared, "sampled": is_sampled}
+
+
+def day_line(way: Way, costs: Costs) -> dict[str, Any]:
+    """Return the simulated day on one machine and on more, from measured costs."""
+    busiest = BUSIEST * costs.capacity
+    hour = hour_seconds(busiest, DAY_REQUESTS)
+    found = fleets(costs, day_arrivals(busiest, hour, 0), MOST_MACHINES)
+    return {
+        "title": way.title,
+        "alone": costs.alone,
+        "full": costs.full,
+        "places": costs.places,
+        "capacity": costs.capacity,
+        "busiest": busiest,
+        "hour_seconds": hour,
+        "fleets": [asdict(one) for one in found],
+    }

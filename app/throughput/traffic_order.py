@@ -1,0 +1,186 @@
+"""Validates the values of the Load lab tab's controls.
+
+Every value arrives raw, from the page or any other client. An error is one sentence that names what
+to change. Sizes are bounded so that one visitor cannot occupy the machine for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.engines.limits import Limits, RefusalError
+from app.ui import rounds
+from app.ui.controls import (
+    CHECKPOINT,
+    MAX_NEW_TOKENS,
+    SYSTEM,
+    Control,
+    choice,
+    count,
+    number,
+    read_all,
+)
+from mars_runtime.settings import SettingsError
+from mars_runtime.traffic import workload
+from mars_runtime.traffic.controller import Bounds, Way, ways_of
+
+KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
+COMPARE, CURVE = "compare", "curve"
+QUESTIONS = {COMPARE: "ways on the same arrivals", CURVE: "saturation curve"}
+RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
+"""Points of a curve, as shares of the chosen rate."""
+MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
+MAX_REQUESTS, MAX_IN_ALL = 120, 400
+"""Maximum requests of one part of a run, and of all parts of a round."""
+MAX_RECORDED_CHARS = 4000
+SEED = 13
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One part of a run: a method on its arrivals.
+
+    rate: requests per second of the arrivals. seconds: their duration. round: from 0; every round
+    repeats the same arrivals.
+    """
+
+    way: Way
+    arrivals: tuple[float, ...]
+    rate: float
+    seconds: float
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficOrder:
+    """A validated request. budget: seconds in which every second request needs its answer; None for
+    no limit.
+    """
+
+    question: str
+    kind: str
+    parts: tuple[Traffic, ...]
+    mix: str
+    max_new_tokens: int
+    budget: float | None
+    checkpoint: str
+    rounds: int
+    system: str = ""
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Methods of the parts, each once."""
+        return tuple({part.way.name: part.way for part in self.parts}.values())
+
+    def head(self) -> dict[str, Any]:
+        """Return the first line for the component."""
+        return {
+            "question": self.question,
+            "kind": KINDS[self.kind],
+            "ways": [{"name": way.name, "title": way.title} for way in self.ways],
+            "seconds": max(part.seconds for part in self.parts),
+            "requests": max(len(part.arrivals) for part in self.parts),
+            "budget": self.budget,
+            "rounds": self.rounds,
+        }
+
+
+def read_recorded(value: object, limits: Limits) -> str:
+    """Validate the type and length of recorded arrivals; their content is validated when it is
+    used. Raises RefusalError.
+    """
+    if not isinstance(value, str) or len(value) > MAX_RECORDED_CHARS:
+        raise RefusalError("recorded", "Give the recorded arrivals as a short list of seconds.")
+    return value
+
+
+def read_ways(value: object, limits: Limits) -> tuple[str, ...]:
+    """Validate the names of methods; return each once, in the order of the list. Raises
+    RefusalError.
+    """
+    known = ways_of(Bounds())
+    given = value if isinstance(value, (list, tuple)) else ()
+    if not given or not all(isinstance(each, str) and each in known for each in given):
+        raise RefusalError("ways", "Choose at least one way of decoding from the list.")
+    return tuple(name for name in known if name in given)
+
+
+TRAFFIC = (
+    choice("question", QUESTIONS),
+    choice("kind", KINDS),
+    Control("recorded", read_recorded),
+    number("rate", "Requests per second", 0.2, MAX_RATE),
+    number("seconds", "The seconds of arrivals", 1.0, MAX_SECONDS),
+    choice("mix", workload.MIXES),
+    Control("ways", read_ways),
+    number("high", "τ", 0.0, 1.0),
+    number("low", "The lower bound of τ", 0.0, 1.0),
+    number("budget", "The seconds of a budget", 0.0, MAX_BUDGET),
+    MAX_NEW_TOKENS,
+    rounds.CONTROL,
+    CHECKPOINT,
+    SYSTEM,
+)
+"""Controls of the tab."""
+
+
+def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
+    """Validate all controls of the tab. Raises RefusalError."""
+    found = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
+    count("max_new_tokens", 2, MAX_TOKENS).read(found["max_new_tokens"], limits)
+    try:
+        bounds = Bounds(found["low"], found["high"], 1, limits.block_size)
+    except SettingsError:
+        raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
+    ways = [ways_of(bounds)[name] for name in found["ways"]]
+    by_rate = list(zip(*(_parts(way, found) for way in ways), strict=True))
+    parts = [part for same in by_rate for part in same]
+    most = max(len(part.arrivals) for part in parts)
+    in_all = sum(len(part.arrivals) for part in parts)
+    if most > MAX_REQUESTS:
+        told = f"Ask for at most {MAX_REQUESTS} requests at a time; these are {most}: "
+        raise RefusalError("rate", told + "lower the rate or the seconds.")
+    if in_all > MAX_IN_ALL:
+        told = f"Ask for at most {MAX_IN_ALL} requests in a round; these are {in_all}: "
+        raise RefusalError("ways", told + "choose fewer ways, a lower rate or fewer seconds.")
+    return TrafficOrder(
+        found["question"],
+        found["kind"],
+        tuple(_repeated(by_rate, found["rounds"])),
+        found["mix"],
+        found["max_new_tokens"],
+        found["budget"] or None,
+        found["checkpoint"],
+        found["rounds"],
+        found["system"],
+    )
+
+
+def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traffic]:
+    """Yield the parts in the order in which they run: at each rate the methods take turns."""
+    for same in by_rate:
+        for turn in range(num):
+            yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
+
+
+def _parts(way: Way, found: Mapping[str, Any]) -> list[Traffic]:
+    """Return the parts of one method: the arrivals once, or a curve of rates."""
+    seconds, kind = found["seconds"], found["kind"]
+    if kind == "recorded":
+        if found["question"] == CURVE:
+            raise RefusalError("kind", "A curve needs Poisson arrivals or bursts: choose one.")
+        try:
+            moments = workload.read_recorded(found["recorded"])
+        except workload.ArrivalsError as error:
+            raise RefusalError("recorded", str(error)) from None
+        if moments[-1] > MAX_SECONDS:
+            raise RefusalError("recorded", f"Let the last one arrive within {MAX_SECONDS:g} s.")
+        return [Traffic(way, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
+    make = workload.poisson if kind == "poisson" else workload.bursts
+    shares = RATE_SHARES if found["question"] == CURVE else (1.0,)
+    rates = [share * found["rate"] for share in shares]
+    # A part without arrivals would show nothing.
+    drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
+    return [Traffic(way, moments, rate, seconds) for rate, moments in drawn]

@@ -1,0 +1,184 @@
+"""The Grid tab's run: its cells in turn.
+
+The first line of a value (``run_log.py``) names rows and columns. Further lines are complete trace
+lines of a cell, so that any cell can be opened as a run. Lines tagged ``rounds`` report how often a
+cell was timed and how it compares with AR.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from app.engines.engines import Engines, Served
+from app.engines.limits import RefusalError
+from app.tradeoff.grid_order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
+from app.ui.examples import GRID, ExampleBook, ExamplePages
+from app.ui.rounds import rounds_text
+from app.ui.run_log import RunLog, RunLogs
+from app.ui.stream import (
+    HEARTBEAT_SECONDS,
+    TabHandlers,
+    TabRun,
+    Transcript,
+    Wait,
+    writer_of,
+)
+from mars_runtime.engine.engine import EngineBusy
+from mars_runtime.engine.request import Request
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.speedup import Rounds
+from mars_runtime.text import Context
+
+FULL = "Waiting: all places are taken; the next cell runs when one is free."
+
+
+class GridRun(TabRun[GridOrder]):
+    """Plain AR and all cells in rounds, each with exclusive use of the device, until a common
+    deadline.
+
+    The first run of a cell is drawn; the others are only timed.
+    """
+
+    _running = ""
+
+    def __init__(
+        self, log: RunLog, order: GridOrder, book: ExampleBook, max_seconds: float
+    ) -> None:
+        super().__init__(log, order, book, max_seconds)
+        self._num_rounds = 0  # complete ones
+        self._drawn: set[str] = set()
+        self._timed: defaultdict[str, Rounds] = defaultdict(Rounds)
+
+    @property
+    def num_done(self) -> int:
+        """Number of finished cells without the reference."""
+        return sum(cell.is_done for cell in self.drawn if cell.name != REFERENCE)
+
+    def decode(self, served: Served) -> Iterator[Wait]:
+        """Run every round, then judge the texts."""
+        until = time.monotonic() + self.max_seconds
+        for number in range(self.order.rounds):
+            for turn in self.order.turns(number):
+                if not (yield from self._turn(served, turn, until)):
+                    break
+            else:
+                self._num_rounds += 1
+                continue
+            break
+        self._say_how_it_ended()
+        self.judge_all(served, "cell", self.order.prompt)
+
+    def _turn(
+        self, served: Served, turn: Sequence[tuple[str, DecodeSettings]], until: float
+    ) -> Generator[Wait, None, bool]:
+        """Run a row of cells and AR, then log how they compare. Return whether all of them
+        finished.
+        """
+        done: dict[str, Transcript] = {}
+        for name, settings in turn:
+            self._running = self._running_sentence(name, settings)
+            cell = yield from self._started(served, name, settings, until)
+            if cell is None:
+                return False
+            self._drawn.add(name)
+            self.begin(cell)
+            yield from self.follow()
+            if not cell.is_done:
+                return False
+            done[name] = cell
+        for name, cell in done.items():
+            reference = None if name == REFERENCE else done[REFERENCE].events
+            self._timed[name].add(cell.events, reference)
+            self.log.add("rounds", {"cell": name, **self._timed[name].plain()})
+        return True
+
+    def advance(self) -> None:
+        """Log the state and the new lines."""
+        self.say_situation(self._running)
+        self.collect()
+
+    def _started(
+        self, served: Served, name: str, settings: DecodeSettings, until: float
+    ) -> Generator[Wait, None, Transcript | None]:
+        """Submit a cell and return it; None if the grid is stopped or out of time.
+
+        Raises EngineBusy only for the first cell; later cells wait for a slot.
+        """
+        while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
+            try:
+                return self._submit(served, name, settings, left)
+            except EngineBusy:
+                if not self.transcripts:
+                    raise
+            self.log.say(FULL)
+            yield partial(time.sleep, HEARTBEAT_SECONDS)
+        return None
+
+    def _submit(
+        self, served: Served, name: str, settings: DecodeSettings, seconds: float
+    ) -> Transcript:
+        prompt = self.order.prompt
+        tokenizer = served.checkpoint.tokenizer
+        prompt_ids = tokenizer.encode_prompt(prompt, system=self.order.system)
+        context = Context(system=tokenizer.system_in_force(self.order.system))
+        request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
+        writer = writer_of(served, prompt, request, self.book.task(prompt), context)
+        run = served.engine.submit(request, is_alone=True)
+        return Transcript(name, run, writer, is_drawn=name not in self._drawn)
+
+    def _say_how_it_ended(self) -> None:
+        counted = f"{self.num_done} of {self.order.num_cells} cells ran"
+        end = self.transcripts[-1].end if self.transcripts else None
+        if end is not None and end.reason == "error":
+            self.log.say(end.message, "error")
+        elif self.is_cancelled or (end is not None and end.reason == "cancelled"):
+            self.log.say(f"Stopped: {counted}.", "stopped")
+        elif self.num_done < self.order.num_cells:
+            self.log.say(f"{self.time_is_over}: {counted}.", "stopped")
+        else:
+            timed = rounds_text(self._num_rounds, self.order.rounds)
+            self.log.say(f"Finished: {counted}, {timed}.", "finished")
+
+    def _running_sentence(self, name: str, settings: DecodeSettings) -> str:
+        if name == REFERENCE:
+            if not self._drawn:
+                return f"Plain AR first, the baseline of the {self.order.num_cells} cells…"
+            return "Plain AR again, the baseline of the next row…"
+        way = "lossless" if settings.lossless else f"τ {settings.tau:g}"
+        cell = f"{way}, B {settings.block_size}…"
+        if self._num_rounds:
+            return f"Round {self._num_rounds + 1} of {self.order.rounds}: {cell}"
+        return f"Cell {len(self._drawn - {REFERENCE}) + 1} of {self.order.num_cells}: {cell}"
+
+
+class GridHandlers(TabHandlers[GridRun]):
+    """Handlers of the tab; one object serves every visitor, by session."""
+
+    most_tokens = MAX_TOKENS
+
+    def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
+        super().__init__(engines, logs, book)
+        self.examples = ExamplePages(engines, book, 1, GRID, "".join)
+
+    def block_sizes(self, checkpoint: object) -> list[int]:
+        """Return the values of B that a checkpoint was trained for."""
+        try:
+            depth = self.engines.limits(checkpoint).block_size
+        except RefusalError:
+            return list(BLOCK_SIZES)
+        return [block_size for block_size in BLOCK_SIZES if block_size <= depth] or [depth]
+
+    def read(self, values: Mapping[str, Any]) -> GridRun:
+        """Validate the controls and return the run that they request, not started. Raises
+        RefusalError.
+        """
+        order = read_grid_order(values, self.limits(values))
+        return GridRun(RunLog(order.head()), order, self.book, self.engines.settings.max_seconds)
+
+    def blank(self) -> RunLog:
+        """Return an empty log for a run that cannot start."""
+        return RunLog({"prompt": "", "rows": [], "columns": []})

@@ -1,0 +1,62 @@
+"""The Grid tab: its components, their layout and their events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+
+from app.tradeoff.grid import GridHandlers
+from app.tradeoff.grid_order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
+from app.ui import rounds
+from app.ui.fields import Desk
+from app.ui.views import GridView
+from app.ui.wiring import AT_ONCE, Field, tell_prompt
+
+NUM_TOKENS = 96  # initial value
+
+
+def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> None:
+    """Build and wire the tab. live: the controls of the Live tab."""
+    desk, opens_with = Desk("grid", grid, live), grid.engines.default
+    with desk.laid_out(page, GRID, GridView, race=True):
+        prompt = desk.controls["prompt"] = gr.Textbox(
+            label="Prompt",
+            value=grid.examples.text(0, opens_with),
+            placeholder="Type a prompt or take an example",
+            lines=4,
+            max_lines=8,
+            **desk.named("prompt"),
+        )
+        with gr.Row(**desk.named("prompts")):
+            another = gr.Button("Another example", size="sm", min_width=0)
+            of_live = gr.Button("Prompt of Live", size="sm", min_width=0)
+        titles = {tau: f"{tau:g}" for tau in TAUS}
+        desk.choices(gr.CheckboxGroup, "taus", titles, list(USUAL_TAUS), "τ, one row each")
+        desk.controls["lossless"] = gr.Checkbox(
+            True, label="a lossless row, drafting at τ 0", **desk.named("lossless")
+        )
+        found = grid.block_sizes(opens_with)
+        titles = {each: str(each) for each in found}
+        chosen = _usual(found)
+        desk.choices(gr.CheckboxGroup, "block_sizes", titles, chosen, "B, a column each")
+        with gr.Column(**desk.named("knobs")):
+            desk.max_tokens(NUM_TOKENS)
+        desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
+
+    def follow(checkpoint: Any, chosen: Any) -> Any:
+        """Update the values of B for a checkpoint; chosen values stay if they are among them."""
+        found = grid.block_sizes(checkpoint)
+        kept = [each for each in found if isinstance(chosen, list) and each in chosen]
+        choices = [(str(each), each) for each in found]
+        return gr.update(choices=choices, value=kept or _usual(found))
+
+    tell_prompt(prompt, "grid")
+    desk.wire_examples("prompt", another, grid.examples, "block_sizes", follow)
+    of_live.click(lambda prompt: prompt, [live["prompt"]], [prompt], **AT_ONCE)
+
+
+def _usual(block_sizes: list[int]) -> list[int]:
+    """Return the values that are chosen initially."""
+    return [each for each in USUAL_BLOCK_SIZES if each in block_sizes] or block_sizes

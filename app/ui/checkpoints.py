@@ -1,0 +1,119 @@
+"""What the page says of the checkpoint that a visitor chose, and of the one that is on its way.
+
+Knows no gradio.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.engines.engines import Engines, Served, UnavailableError
+from app.engines.limits import RefusalError
+from app.ui.examples import TASKS, set_for
+
+LOOK_SECONDS = 1.0
+MAX_SETTLED = 1000  # sessions; who says nothing when leaving is forgotten by then
+OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpoint is there
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the page says of the checkpoint in force.
+
+    depth: the largest B. footer: what it runs on, None until it is loaded.
+    """
+
+    notice: str
+    depth: int
+    footer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How far the wanted checkpoint is; ``checkpoint``: the one to change to, if any."""
+
+    sentence: str
+    checkpoint: str | None = None
+    is_over: bool = False
+
+
+class CheckpointHandlers:
+    """The choice of a checkpoint; one object serves every visitor, told apart by session."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+        self._settled: dict[str, None] = {}  # sessions, the latest last
+
+    def choose(self, name: object) -> Iterator[Choice]:
+        """Load a checkpoint, saying how far it is; the last word is there within OPENING_SECONDS.
+
+        Nothing is yielded for what is not listed.
+        """
+        try:
+            entry = self._engines.entry(name)
+        except RefusalError:
+            return
+        until = time.monotonic() + OPENING_SECONDS
+        try:
+            load = self._engines.begin(entry.name)
+            served = load.wait(0.0)
+            while served is None and time.monotonic() < until:
+                yield Choice(load.situation, entry.block_size)
+                served = load.wait(LOOK_SECONDS)
+        except UnavailableError as error:
+            yield Choice(str(error), entry.block_size)
+            return
+        if served is None:
+            waits = f"{entry.name} is still loading; Run waits for it."
+            yield Choice(waits, entry.block_size)
+            return
+        depth = served.checkpoint.block_size
+        words = entry.in_words or f"{entry.name} is ready."
+        yield Choice(words, depth, footer(served))
+
+    def settle(self, session: str) -> None:
+        """This visitor has chosen or run a checkpoint: none is put in its place."""
+        self._settled.pop(session, None)
+        self._settled[session] = None
+        if len(self._settled) > MAX_SETTLED:
+            del self._settled[next(iter(self._settled))]
+
+    def leave(self, session: str) -> None:
+        """This visitor has gone."""
+        self._settled.pop(session, None)
+
+    def arrival(self, session: str) -> Arrival:
+        """How far the checkpoint is that visitors are to have who have not settled for another."""
+        load, wanted = self._engines.arrival(), self._engines.wanted
+        if load is None:
+            return Arrival("", is_over=True)
+        if load.failure:
+            return Arrival(f"{load.failure} {self._meanwhile()}".rstrip(), is_over=True)
+        if load.served is None:
+            return Arrival(load.situation)
+        if session in self._settled:
+            return Arrival(f"{wanted} is here: choose it as the model.", is_over=True)
+        return Arrival("", wanted, is_over=True)
+
+    def _meanwhile(self) -> str:
+        """Which other one answers, if any does."""
+        name = self._engines.default
+        if name == self._engines.wanted:
+            return ""
+        is_bound = set_for(self._engines.entry(name)) == TASKS
+        knows = ", which knows only its tasks," if is_bound else ""
+        return f"Until then {name}{knows} answers."
+
+
+def footer(served: Served) -> str:
+    """One line: under which licence the checkpoint is, how exact it is, whence figures come. What
+    it runs on stands with each run."""
+    checkpoint, licence = served.checkpoint, served.entry.licence
+    parts = [
+        f"{checkpoint.name}: " + (licence or "licence not stated"),
+        f"lossless is {'bitwise' if served.is_bitwise else 'exact up to near ties'}",
+        f"live runs are measured by {'another machine' if served.is_elsewhere else 'this process'}",
+    ]
+    return " · ".join(parts)

@@ -1,0 +1,88 @@
+"""Files that the page fetches, each at an address with a digest of its content, so that a browser
+can cache it, including the compiled script, for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+
+from app.ui import assets
+from app.ui.recordings import recorded
+from app.ui.replay_page import shell
+from mars_runtime.serving.limits import Message, Receive, Send
+
+ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
+"""All paths that are served here, for apps that serve other paths as well."""
+FOR_GOOD = "public, max-age=31536000, immutable"
+NO_FILE = "Nothing is served here: reload the page."
+RECORDED = """document.head.append(Object.assign(document.createElement("script"), {
+  type: "application/json", id: "mars-recorded", textContent: %s,
+}));"""
+
+
+def _page() -> str:
+    """Return the scripts of all tabs except Review, and the recordings as a data element."""
+    return f"{assets.bundle()}\n{RECORDED % json.dumps(recorded())}"
+
+
+def _plotly() -> str:
+    path = assets.plotly_file()
+    return path.read_text("utf-8") if path else ""
+
+
+SCRIPT, PAGE = "text/javascript", "text/html"
+FILES: dict[str, tuple[str, Callable[[], str]]] = {
+    "page.js": (SCRIPT, _page),
+    "plotly.js": (SCRIPT, _plotly),
+    "replay.html": (PAGE, shell),
+    "review.js": (SCRIPT, lambda: assets.bundle(("views/review/view.js",))),
+    "review.css": ("text/css", lambda: (assets.WEB / "views/review/review.css").read_text("utf-8")),
+}
+"""Media type and content function of each file by name."""
+
+
+@lru_cache
+def file_address(name: str) -> str:
+    """Return the address of a file, relative to the page so that it works at any host, port, scheme
+    and folder; "" for plotly.js if the wheel has none.
+
+    Raises KeyError for an unknown name.
+    """
+    text = FILES[name][1]()
+    return f"files/{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}" if text else ""
+
+
+@lru_cache
+def _plain(name: str) -> bytes:
+    """Return the uncompressed file; one cached copy serves all clients without gzip."""
+    return FILES[name][1]().encode()
+
+
+@lru_cache
+def _zipped(name: str) -> bytes:
+    return gzip.compress(_plain(name), mtime=0)
+
+
+async def serve_file(scope: Message, receive: Receive, send: Send) -> None:
+    """ASGI app that serves the paths of ADDRESSES."""
+    path = scope["path"]
+    name = path.split("/")[2]
+    is_here = name in FILES and path == f"/{file_address(name)}"
+    if not is_here or scope["method"] not in ("GET", "HEAD"):
+        await JSONResponse({"detail": NO_FILE}, 404)(scope, receive, send)
+        return
+    headers = {"cache-control": FOR_GOOD, "vary": "accept-encoding"}
+    is_packed = "gzip" in Headers(scope=scope).get("accept-encoding", "")
+    if is_packed:
+        headers["content-encoding"] = "gzip"
+    body = await asyncio.to_thread(_zipped if is_packed else _plain, name)
+    await Response(body, headers=headers, media_type=FILES[name][0])(scope, receive, send)

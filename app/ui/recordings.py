@@ -1,0 +1,140 @@
+"""Recorded runs: a folder of race view values, with an index of what they show.
+
+Their figures are folded from the traces and never stored. A page gets the recordings in one script
+element, so pictures and the tour need no server.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.ui import assets
+from app.ui.results import tour_set
+from mars_runtime import folds
+from mars_runtime.speedup import run_speedup
+from mars_runtime.trace import Header, Trace, TraceError, read_trace
+
+FOLDER = assets.ASSETS / "recordings"
+INDEX = "index.json"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+NAMES = (
+    *("lossless", "tau-moved", "block-cache", "palindrome", "rewrite"),
+    *("dial-95", "dial-70", "dial-50", "dial-lossless"),
+)
+"""Recordings that "How it works" and the tour show."""
+
+
+class RecordingsError(ValueError):
+    """A folder without recordings; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run. ``value``: the race view's value. ``settings``: initial settings by lane."""
+
+    name: str
+    title: str
+    why: str
+    prompt: str
+    settings: Mapping[str, Mapping[str, Any]]
+    value: str
+
+    def traces(self) -> dict[str, Trace]:
+        """Return the traces by lane. Raises RecordingsError."""
+        return read_value(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures of a recording's first lane.
+
+    counts: tokens per forward. speedup: of decoding over the second lane, named ``against``; 0 and
+    "" if there is no second lane, 0 if no speedup may be reported (``mars_runtime/speedup.py``).
+    """
+
+    header: Header
+    num_tokens: int
+    tpf: float
+    counts: tuple[int, ...]
+    speedup: float
+    against: str
+
+
+def load(folder: Path = FOLDER) -> list[Recording]:
+    """Return the recordings of a folder in the order of its index. Raises RecordingsError."""
+    try:
+        entries = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise RecordingsError(
+            f"{folder} holds no recordings: make some with "
+            f"python -m tools.record_runs --out {folder}."
+        ) from error
+
+
+def first() -> Recording | None:
+    """Return the recording that a page shows before any run; None if there is none."""
+    try:
+        return load()[0]
+    except (RecordingsError, IndexError):
+        return None
+
+
+def _read(folder: Path, name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ValueError("a recording's name is small letters, digits and dashes")
+    return (folder / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def read_value(value: str) -> dict[str, Trace]:
+    """Parse the traces in a race view's value, by lane. Raises RecordingsError."""
+    try:
+        first, *rest = value.splitlines()
+        lines: dict[str, list[str]] = {lane["lane"]: [] for lane in json.loads(first)["lanes"]}
+        for line in rest:
+            tag, _, data = line.partition("\t")
+            if tag in lines:
+                lines[tag].append(data)
+        return {lane: read_trace(each) for lane, each in lines.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        reason = str(error) if isinstance(error, TraceError) else "its first line is damaged."
+        raise RecordingsError(f"This recording cannot be read: {reason}") from error
+
+
+def measured(recording: Recording) -> Measured:
+    """Fold the figures of a recording from its traces. Raises RecordingsError."""
+    first, *others = recording.traces().values()
+    speedup = run_speedup(first.events, others[0].events).reported if others else None
+    counted = folds.up_to_loop(first.events)
+    return Measured(
+        header=first.header,
+        num_tokens=folds.num_tokens(counted),
+        tpf=folds.tpf(first.events),
+        counts=tuple(len(step.accepted) for step, _ in folds.row_steps(counted)),
+        speedup=speedup or 0.0,
+        against=others[0].header.name if others else "",
+    )
+
+
+def recorded_note(header: Header) -> str:
+    """Return when and on what a run was recorded, for its label on the page."""
+    return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
+
+
+def recorded(names: Sequence[str] = NAMES) -> str:
+    """Return the JSON for a page's script element.
+
+    ``runs``: values of the race view or the load view by name. ``frontier``: for the tour.
+    """
+    values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
+    return assets.script_data({"runs": values, "frontier": tour_set()})
+
+
+def script_element() -> str:
+    """Return the script element with that JSON."""
+    return f'<script type="application/json" id="mars-recorded">{recorded()}</script>'

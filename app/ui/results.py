@@ -1,0 +1,129 @@
+"""Measured results of this repository as points: quality over tokens per forward.
+
+Reads the result files in ``assets/results/`` and measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.ui.assets import ASSETS
+from app.ui.examples import CHAT, GRID, TASKS
+from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.statistics import Estimate
+
+RESULTS = ASSETS / "results"
+EXAMPLES = "{}: the examples to click"
+OPEN = "{}: open requests of five kinds"
+FAMILIES = "{}: six families of tasks"
+ADAPTIVE = "{}: thresholds that adapt, on six families of tasks"
+BENCHMARKS = {
+    "ifeval_local": "IFEval, prompts followed to the letter",
+    "bbh_local": "BIG-Bench Hard, without examples",
+    "gsm8k_train_heldout": "GSM8K, training split",
+    "humaneval_sandbox": "HumanEval",
+}
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method with its settings. quality: a share from 0 to 1. tpf: tokens per forward."""
+
+    name: str
+    checkpoint: str
+    settings: DecodeSettings
+    quality: Estimate
+    tpf: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class PointSet:
+    """Methods measured on the same prompts, most of them on one checkpoint.
+
+    quality: ``accuracy``, or ``agreement``: the share of answers with exactly AR's tokens. prompt:
+    the prompt with which a point is opened if the visitor has not run one on this checkpoint.
+    source: the file in ``assets/results/``.
+    """
+
+    title: str
+    checkpoint: str
+    quality: str
+    prompt: str
+    source: str
+    points: tuple[Point, ...]
+
+
+def tour_set() -> dict[str, Any] | None:
+    """Return the first set (the chat model's) for the tour."""
+    return next((asdict(one) for one in read_sets(RESULTS)), None)
+
+
+def read_sets(folder: Path) -> list[PointSet]:
+    """Return the sets of a results folder whose files exist."""
+
+    def told(name: str, key: str) -> Rows:
+        path = folder / f"{name}.json"
+        found: Rows = read_json(path)[key] if path.is_file() else ()
+        return found
+
+    found = [
+        # Open requests have no right answer, so quality is the share of answers equal to AR's.
+        *_sets(told("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
+        *_sets(told("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
+        *_sets(told("evaluation", "averages"), "evaluation", FAMILIES),
+        *_methods(told("methods", "averages")),
+        *_sets(told("thresholds", "averages"), "thresholds", ADAPTIVE),
+    ]
+    cells = told("lm_eval", "cells")
+    for task, name in BENCHMARKS.items():
+        rows = [cell for cell in cells if cell["task"] == task]
+        found += _sets(rows, "lm_eval", f"{{}}: {name} ({{}} prompts)", CHAT)
+    return [one for one in found if len(one.points) > 1]
+
+
+def _sets(
+    rows: Rows, source: str, title: str, prompts: str = TASKS, quality: str = "accuracy"
+) -> Iterator[PointSet]:
+    """Yield one set per checkpoint of a file.
+
+    title: a format with the checkpoint's name and the number of answers. prompts: the set of
+    examples with which a point is opened.
+    """
+    for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
+        own = [row for row in rows if row["checkpoint"] == checkpoint]
+        named = title.format(checkpoint, own[0].get("num_answers"))
+        points = tuple(_point(row, quality) for row in own)
+        yield PointSet(named, checkpoint, quality, GRID[prompts][0], f"{source}.json", points)
+
+
+def _methods(rows: Rows) -> Iterator[PointSet]:
+    """Return every method on the same tasks as one set, although some need another checkpoint."""
+    drawn = [row for row in rows if row["settings"].get("masked", "both") == "both"]
+    if drawn:  # the page always drafts with masks
+        checkpoint = drawn[0]["checkpoint"]
+        points = tuple(_point(row, "accuracy", beside=checkpoint) for row in drawn)
+        title = f"{checkpoint} and what it is compared with: every method"
+        yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], "methods.json", points)
+
+
+def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> Point:
+    """Return a row as a point. ``beside``: the most common checkpoint, which is not named in
+    labels.
+    """
+    settings, checkpoint = DecodeSettings(**row["settings"]), row["checkpoint"]
+    name = describe(settings)
+    if beside and checkpoint != beside:
+        name = f"{name} · {checkpoint}"
+    told = row[quality]
+    held = Estimate(**told) if isinstance(told, dict) else Estimate(told, told, told)
+    return Point(name, checkpoint, settings, held, Estimate(**row["tpf"]))
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))

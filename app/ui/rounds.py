@@ -1,0 +1,42 @@
+"""Rounds: compared methods take turns on the machine several times.
+
+A single run of each would be unreliable, because other work and the processor's state vary. Every
+second round runs in reverse order, so no method is always the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from app.engines.limits import Limits, RefusalError
+from app.ui.controls import Control
+
+ROUNDS = (3, 5)
+"""Numbers of rounds that a visitor can choose; the first is the default."""
+T = TypeVar("T")
+
+
+def _read(value: object, limits: Limits) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or value not in ROUNDS:
+        choices = " or ".join(map(str, ROUNDS))
+        raise RefusalError("rounds", f"Choose {choices} rounds.")
+    return value
+
+
+CONTROL = Control("rounds", _read)
+TITLES = {number: str(number) for number in ROUNDS}
+
+
+def in_turn(items: Sequence[T], number: int) -> list[T]:
+    """Return the items in the order of round ``number``, from 0."""
+    return list(reversed(items)) if number % 2 else list(items)
+
+
+def rounds_text(done: int, wanted: int) -> str:
+    """Return a phrase for how often everything was timed."""
+    if done < wanted:
+        return f"timed in {done} of {wanted} rounds before the time limit"
+    return f"timed in {done} rounds"

@@ -1,0 +1,41 @@
+"""The look of the page: its theme and the document's head.
+
+``theme.json`` has the colours and sizes of ``assets/web/core/tokens.css`` under Gradio's names.
+Only system fonts are used, so nothing is fetched from other servers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gradio as gr
+
+from app.ui import assets
+
+
+def theme() -> gr.themes.Base:
+    """Return the theme of the page; light and dark are both specified explicitly."""
+    told = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
+    base = gr.themes.Base(
+        neutral_hue="slate",
+        spacing_size="sm",
+        radius_size="sm",
+        text_size="md",
+        font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"],
+        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"],
+    )
+    dark = {f"{name}_dark": value for name, value in told["dark"].items()}
+    return base.set(**told["light"], **dark, **told["flat"])
+
+
+def head() -> str:
+    """Return the styles of the components and the page, and the call that starts it, for the
+    document's head.
+
+    The script is already there (``gradio_compat.edit_document``). ``css=`` is not used because it
+    rewrites selectors and loses some of them inside media queries.
+    """
+    css = (assets.WEB / "views" / "page" / "page.css").read_text("utf-8")
+    start = "<script>window.mars.mountPage();</script>"
+    return f"<style>{assets.styles()}{css}</style>\n{start}"

@@ -1,0 +1,122 @@
+"""How every tab connects its events to its handlers.
+
+Values are passed raw (``preprocess=False``): the handlers validate them and answer with a sentence.
+Gradio's own checks have other messages, or none.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import gradio as gr
+
+from app.engines.limits import RefusalError
+from app.settings import AppSettings
+from app.ui.stream import TabHandlers, TabRun
+from mars_runtime.serving.limits import address_of
+
+_PRIVATE: dict[str, Any] = {
+    "show_progress": "hidden",
+    # Otherwise Gradio redraws the progress of all controls and removes their error messages.
+    "show_progress_on": [],
+    "api_visibility": "private",
+}
+IN_BROWSER: dict[str, Any] = {**_PRIVATE, "queue": False}
+AT_ONCE: dict[str, Any] = {**IN_BROWSER, "preprocess": False}
+STREAMED: dict[str, Any] = {**_PRIVATE, "preprocess": False}
+RUN = "run"
+"""Gradio's concurrency group of all events that decode, from any tab or endpoint."""
+R = TypeVar("R", bound=TabRun[Any])
+Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
+"""Starts a run. Called with a session, the controls and an owner; yields growing values of the
+outputs.
+"""
+Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
+"""A control of the page."""
+
+
+def wire_stream(
+    page: gr.Blocks,
+    handlers: TabHandlers[R],
+    triggers: Sequence[Any],
+    stop_button: gr.Button,
+    inputs: Mapping[str, Field],
+    outputs: Sequence[gr.components.Component],
+    decode: Decode | None = None,
+    js: str | None = None,
+) -> None:
+    """Wire the runs of one tab: validated, streamed, and ended by Stop or when the page is closed.
+
+    inputs: controls by the handlers' names. outputs: components whose values ``decode`` yields;
+    only the tab's view for ``handlers.run``. js: a script for the controls' values, run first in
+    the browser. An error message stays at its control until an event that reads the control
+    returns; so an event that follows typing in the prompt reads a copy.
+    """
+    decode = decode or handlers.run
+
+    def named(values: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(inputs, values, strict=True))
+
+    def check(*values: Any) -> list[dict[str, Any]]:
+        refusal = handlers.check(named(values))
+        at_fault = refusal.field if refusal else None
+        return [gr.validate(name != at_fault, str(refusal or "")) for name in inputs]
+
+    def run(request: gr.Request, *values: Any) -> Iterator[Any]:
+        yield from decode(session_of(request), named(values), owner_of(request))
+
+    # Runs in the event loop: in a thread a late Stop could end the run that began after it.
+    async def stop(request: gr.Request) -> None:
+        handlers.stop(session_of(request))
+
+    gr.on(
+        triggers,
+        run,
+        inputs=list(inputs.values()),
+        outputs=list(outputs),
+        js=js,
+        validator=check,
+        **run_queue(handlers.engines.settings),
+        trigger_mode="multiple",
+        **STREAMED,
+    )
+    stop_button.click(stop, **AT_ONCE)
+    page.unload(stop)
+
+
+def tell_prompt(box: Field, place: str) -> None:
+    """Pass the text of a place's prompt box to its view (``views/page/page.js``)."""
+    told = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
+    box.change(None, [box], js=told, queue=False, api_visibility="private")
+
+
+def session_of(request: gr.Request) -> str:
+    """Return the session of a request; a client without a session gets a new one."""
+    return request.session_hash or uuid.uuid4().hex
+
+
+def owner_of(request: gr.Request) -> str:
+    """Return the client's address; slots are divided fairly among addresses, not sessions."""
+    client = request.client
+    return address_of(client and (client.host, client.port))
+
+
+def run_queue(settings: AppSettings) -> dict[str, Any]:
+    """Return the queue's limits: as many runs as the engine accepts, and one more, which it rejects
+    itself.
+    """
+    limit = settings.max_runs + settings.max_waiting + 1
+    return {"concurrency_id": RUN, "concurrency_limit": limit}
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Turn a RefusalError into an error message for the client; other exceptions keep Gradio's."""
+    try:
+        yield
+    except RefusalError as refusal:
+        raise gr.Error(str(refusal), print_exception=False) from None

@@ -1,0 +1,133 @@
+"""Measures methods on the page's examples: ``python -m tools.measure_presets``.
+
+One run covers the page's initial settings, AR with prompt lookup, and settings that keep unverified
+tokens. The Live tab takes its presets from the result. Tokens per forward do not depend on the
+machine if B is a number. Speed does, so every method answers every prompt between two answers of
+AR, and is compared with the time that AR's mean pace would need for as many tokens. Both figures
+are ratios of sums over the same prompts, so a long answer has the same weight in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.ui.controls import DEFAULTS
+from app.ui.examples import CHAT, TASKS, ExampleBook
+from mars_runtime import folds
+from mars_runtime.events import Event
+from mars_runtime.outputs import path_of, write_text
+from mars_runtime.provenance import provenance
+from mars_runtime.settings import AR_LOOKUP, AUTO, DecodeSettings, describe
+from mars_runtime.statistics import ratio_of_sums, wilson
+from tools.measure_examples import CHECKPOINTS, Answers
+
+TAUS = (0.95, 0.9, 0.8, 0.7, 0.5)
+BLOCK_SIZES: dict[str, tuple[Any, ...]] = {CHAT: (2, 3, AUTO), TASKS: (4, 8, AUTO)}
+NUM_PROMPTS = 10
+NUM_TOKENS = {CHAT: 64, TASKS: 96}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer. tokens: all of it. Other figures count up to a loop in the text; seconds are of
+    decoding only.
+    """
+
+    tokens: tuple[int, ...]
+    num_tokens: int
+    num_forwards: int
+    seconds: float
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Answer:
+        """Return the answer from the events of its run."""
+        counted = folds.up_to_loop(events)
+        return cls(
+            tuple(folds.accepted_tokens(events)),
+            folds.num_tokens(counted),
+            folds.num_forwards(counted),
+            folds.decode_seconds(counted),
+        )
+
+    @property
+    def pace(self) -> float:
+        """Seconds per token."""
+        return self.seconds / self.num_tokens
+
+
+def main() -> None:
+    """Measure, print progress and write ``--out``."""
+    parser = argparse.ArgumentParser(description="Time ways of decoding on the page's examples.")
+    parser.add_argument("--out", type=path_of, default=Path("runs/page_ways.json"))
+    args = parser.parse_args()
+    told = {"kind": "page ways", "version": 1, **provenance(*CHECKPOINTS.values())}
+    told["ways"] = [row for kind in CHECKPOINTS for row in ways(kind)]
+    write_text(args.out, json.dumps(told, ensure_ascii=False, indent=1))
+    print(f"Written to {args.out}")
+
+
+def prompts_of(kind: str) -> list[str]:
+    """Return prompts that the checkpoint can answer, from the families in turn."""
+    return ExampleBook().several(kind, 0, NUM_PROMPTS)
+
+
+def ways(kind: str) -> Iterator[dict[str, Any]]:
+    """Yield a row for AR, then one for each method.
+
+    A row has tokens per forward, the share of answers with exactly AR's tokens, and the speed over
+    AR's.
+    """
+    name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
+    plain = DecodeSettings("ar", max_new_tokens=most)
+    verified = (AR_LOOKUP, DEFAULTS)
+    asked = [plain, *(replace(one, max_new_tokens=most) for one in verified)] + [
+        DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=most)
+        for tau in TAUS
+        for block_size in BLOCK_SIZES[kind]
+    ]
+    answers = Answers(name)
+    found: list[list[Answer]] = []
+    ar_seconds: list[list[float]] = []
+    answers.events(prompts_of(kind)[0], plain)  # warm-up
+    for prompt in prompts_of(kind):
+        own, by_ar = [], []
+        before = Answer.of(answers.events(prompt, plain))
+        for settings in asked:
+            answer = Answer.of(answers.events(prompt, settings))
+            after = Answer.of(answers.events(prompt, plain))
+            by_ar.append((before.pace + after.pace) / 2 * answer.num_tokens)
+            own.append(answer)
+            before = after
+        ar_seconds.append(by_ar)
+        found.append(own)
+        print(f"{name}: {prompt.splitlines()[0][:60]}", flush=True)
+    answers.close()
+    for place, settings in enumerate(asked):
+        column = [row[place] for row in found]
+        same = sum(each.tokens == row[0].tokens for each, row in zip(column, found, strict=True))
+        row = {
+            "checkpoint": name,
+            "settings": asdict(settings),
+            "num_answers": len(column),
+            "tpf": asdict(
+                ratio_of_sums(
+                    [float(each.num_tokens) for each in column],
+                    [float(each.num_forwards) for each in column],
+                )
+            ),
+            "agreement": asdict(wilson(same, len(column))),
+            "speed": asdict(
+                ratio_of_sums([row[place] for row in ar_seconds], [each.seconds for each in column])
+            ),
+        }
+        print(f"{describe(settings)}: {row['tpf']} {row['agreement']} {row['speed']}", flush=True)
+        yield row
+
+
+if __name__ == "__main__":
+    main()

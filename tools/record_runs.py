@@ -1,0 +1,325 @@
+"""Records the runs that pages show when nothing can be decoded: ``python -m tools.record_runs``.
+
+Use a quiet machine: the recordings are shown as measured results for a long time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.ui.controls import DEFAULTS, TITLES, settings_for
+from app.ui.examples import ExampleBook
+from app.ui.recordings import FOLDER, INDEX, recorded_note
+from app.ui.run_log import RunLog
+from mars_runtime import tasks
+from mars_runtime.engine.engine import Engine
+from mars_runtime.engine.header import make_header
+from mars_runtime.engine.request import Request, Solo
+from mars_runtime.events import FINAL, End, Event, Proposal, RowStep, Step
+from mars_runtime.folds import visible_tokens
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.outputs import OutputError, check_folder, path_of
+from mars_runtime.settings import DecodeSettings
+from mars_runtime.text import Context
+from mars_runtime.trace import Header, TraceWriter
+
+if TYPE_CHECKING:
+    from mars_runtime.decoders.base import SettingsSource, Vocabulary
+    from mars_runtime.decoders.forward_costs import ForwardCosts
+    from mars_runtime.engine.run import Run
+    from mars_runtime.model.forward import CausalModel
+    from mars_runtime.model.load import Checkpoint
+    from mars_runtime.tasks import Task
+
+CACHE_BLOCK = 16
+SOURCE = Path(__file__).with_name("scenarios.json")
+ROUNDS = 3
+MOVING_PACE = 8.0  # pauses long enough that a move applies to the intended forward
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A change of tau once a lane has emitted ``num_tokens``."""
+
+    num_tokens: int
+    tau: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioLane:
+    """One lane: its title and settings. ``cache_block``: 0 for the cursor cache."""
+
+    name: str
+    title: str
+    settings: DecodeSettings
+    cache_block: int = 0
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run to record. Its prompt is the example ``number`` of ``family``, for the chat model or
+    the tiny one (``checkpoint``).
+    """
+
+    name: str
+    title: str
+    why: str
+    family: str
+    number: int
+    lanes: tuple[ScenarioLane, ...]
+    checkpoint: str = "mars-smollm2"
+
+
+def read_scenarios() -> Iterator[Scenario]:
+    """Yield the scenarios of ``scenarios.json``.
+
+    Each has its own settings or changes of the recommended ones: MARS and variants against plain
+    AR, or the cursor cache against the paper's block cache.
+    """
+    for told in json.loads(SOURCE.read_text(encoding="utf-8")):
+        start = DEFAULTS if "recommended" in told else DecodeSettings()
+        settings = replace(start, **(told.pop("recommended", {}) or told.pop("settings", {})))
+        moves = tuple(Move(*each) for each in told.pop("moves", ()))
+        if told.pop("lanes") == "caches":
+            lanes = (
+                ScenarioLane("mars", "cursor cache", settings),
+                ScenarioLane("block", f"block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
+            )
+        else:
+            lanes = (
+                ScenarioLane("mars", TITLES["mars"], settings_for("mars", settings), moves=moves),
+                ScenarioLane("ar", TITLES["ar"], settings_for("ar", settings)),
+            )
+        yield Scenario(**told, lanes=lanes)
+
+
+SCENARIOS = tuple(read_scenarios())
+"""The scenarios in their listed order. Their reasons contain no figures, since every recording
+measures them again. The first is what the page shows before any run, with its initial settings, so
+Run repeats it.
+"""
+
+
+def main() -> int:
+    """Record everything and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.record_runs", description=__doc__)
+    parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
+    parser.add_argument("--checkpoint", help="name or folder that records all (its scenario's own)")
+    names = [scenario.name for scenario in SCENARIOS]
+    parser.add_argument("--scenario", choices=names, help="record only this one (all)")
+    args = parser.parse_args()
+    scenarios = [each for each in SCENARIOS if args.scenario in (None, each.name)]
+    try:
+        check_folder(args.out)
+        record(args.out, scenarios, args.checkpoint)
+    except (CheckpointError, OutputError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> None:
+    """Record ``scenarios`` into ``folder``, each on its own checkpoint or all on ``only``.
+
+    Raises CheckpointError.
+    """
+    from mars_runtime.engine.backend import CheckpointBackend
+    from mars_runtime.machine import num_cores
+    from mars_runtime.model.load import load_checkpoint
+    from mars_runtime.provenance import Others, Quiet
+
+    load = os.getloadavg()[0]
+    with ExitStack() as engines:
+
+        @cache
+        def recorder_of(name: str) -> Recorder:
+            checkpoint = load_checkpoint(name)
+            # Rounds repeat the prompt; each has to prefill it like the first.
+            engine = engines.enter_context(Engine(CheckpointBackend(checkpoint, keeps=False)))
+            engine.costs()  # one at a time: parallel warm-ups would disturb each other
+            return Recorder(checkpoint, engine)
+
+        for scenario in scenarios:
+            recorder_of(only or scenario.checkpoint)
+        others = Others()
+        for done in write(folder, scenarios, lambda name: recorder_of(only or name)):
+            print(folder / f"{done}.txt", flush=True)
+    for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
+        print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
+
+
+class RecordingError(RuntimeError):
+    """The run was interrupted or failed, so it cannot be recorded."""
+
+
+def write(
+    folder: Path, scenarios: Sequence[Scenario], recorder_of: Callable[[str], Recorder]
+) -> Iterator[str]:
+    """Record the scenarios into ``folder``, the index last; yield each name when it is done.
+
+    recorder_of: returns the recorder of a checkpoint. Raises RecordingError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for scenario in scenarios:
+        recorder = recorder_of(scenario.checkpoint)
+        (folder / f"{scenario.name}.txt").write_text(recorder.value(scenario), encoding="utf-8")
+        entries.append(recorder.entry(scenario))
+        yield scenario.name
+    text = json.dumps(entries, ensure_ascii=False, indent=2)
+    (folder / INDEX).write_text(text + "\n", encoding="utf-8")
+
+
+class Recorder:
+    """Records scenarios on one checkpoint: each three times at full speed after a warm-up.
+
+    The run with the median time is kept, so one slow moment of the machine does not matter.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
+        self._checkpoint = checkpoint
+        self._engine = engine
+        self._book = ExampleBook()
+
+    def value(self, scenario: Scenario) -> str:
+        """Return the race view's value for a run of the scenario. Raises RecordingError."""
+        task = self._task(scenario)
+        requests = [self._request(lane, task.prompt) for lane in scenario.lanes]
+        headers = [self._header(lane, task) for lane in scenario.lanes]
+        self._run(scenario, requests)  # warm-up
+        rounds = [self._run(scenario, requests) for _ in range(ROUNDS)]
+        rounds.sort(key=lambda runs: sum(run.clock for run in runs))
+        kept = rounds[len(rounds) // 2]
+        lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
+        note = recorded_note(headers[0])
+        made = RunLog({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
+        for lane, header, run in zip(scenario.lanes, headers, kept, strict=True):
+            writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
+            made.add(lane.name, writer.header_line())
+            for event in run.events_since(0):
+                made.add(lane.name, writer.line(_brief(event)))
+        for lane, run in zip(scenario.lanes, kept, strict=True):
+            if tasks.is_checkable(task):
+                text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
+                made.add("verdict", {"lane": lane.name, "right": tasks.check(task, text)})
+        return made.whole()
+
+    def _task(self, scenario: Scenario) -> Task:
+        task = self._book.task(self._book.prompt(scenario.family, scenario.number))
+        assert task is not None, "the book remembers what it hands out"
+        return task
+
+    def _request(self, lane: ScenarioLane, prompt: str) -> Request | Solo:
+        request = Request(self._ids(prompt), lane.settings, is_checked=True)
+        if not lane.cache_block:
+            return request
+        return Solo(partial(_in_blocks, request.prompt_ids, lane.cache_block), lane.settings)
+
+    def _header(self, lane: ScenarioLane, task: Task) -> Header:
+        request = Request(self._ids(task.prompt), lane.settings)
+        costs = self._engine.costs()
+        return make_header(
+            self._checkpoint,
+            task.prompt,
+            request,
+            costs=costs,
+            task=asdict(task),
+            name=lane.title,
+            context=Context(system=self._checkpoint.tokenizer.system_in_force("")),
+        )
+
+    def _ids(self, prompt: str) -> list[int]:
+        return self._checkpoint.tokenizer.encode_prompt(prompt)
+
+    def _run(self, scenario: Scenario, requests: Sequence[Request | Solo]) -> list[Run]:
+        """Run all lanes to their end. Raises RecordingError."""
+        runs = self._engine.race(
+            requests, MOVING_PACE if any(lane.moves for lane in scenario.lanes) else 0.0
+        )
+        for lane, run in zip(scenario.lanes, runs, strict=True):
+            _steer(run, lane.moves)
+        for run in runs:
+            run.wait()
+            end = run.events_since(0)[-1]
+            assert isinstance(end, End), "a run that is over has an end"
+            if end.reason not in FINAL:
+                raise RecordingError(f"{scenario.name} ended early: {end.message or end.reason}")
+        return runs
+
+    def entry(self, scenario: Scenario) -> dict[str, object]:
+        """Return the scenario's entry in the index."""
+        settings = {lane.name: asdict(lane.settings) for lane in scenario.lanes}
+        return {
+            "name": scenario.name,
+            "title": scenario.title,
+            "why": scenario.why,
+            "prompt": self._task(scenario).prompt,
+            "settings": settings,
+        }
+
+
+def _brief(event: Event) -> Event:
+    """Round the event's runners-up: nothing depends on them, and they are half of a recording's
+    size.
+    """
+    if not isinstance(event, Step):
+        return event
+    return replace(event, rows=tuple(map(_brief_row, event.rows)))
+
+
+def _brief_row(row: RowStep) -> RowStep:
+    return replace(row, proposals=tuple(map(_brief_proposal, row.proposals)))
+
+
+def _brief_proposal(proposal: Proposal) -> Proposal:
+    runners_up = tuple((token, round(share, 4)) for token, share in proposal.runners_up)
+    return proposal._replace(runners_up=runners_up)
+
+
+def _steer(run: Run, moves: Sequence[Move]) -> None:
+    """Change the settings of a run when a move is due, during pauses, which no clock counts."""
+    waiting = list(moves)
+    events = iter(run)
+    num_tokens = 0
+    while waiting:
+        event = next(events)
+        if isinstance(event, Step):
+            num_tokens += len(event.rows[0].accepted)
+        elif isinstance(event, End):
+            return
+        if num_tokens >= waiting[0].num_tokens:
+            run.settings = replace(run.settings, tau=waiting.pop(0).tau)
+
+
+def _in_blocks(
+    prompt_ids: Sequence[int],
+    cache_block: int,
+    model: CausalModel,
+    vocabulary: Vocabulary,
+    settings: SettingsSource,
+    costs: ForwardCosts | None,
+) -> Iterator[Event]:
+    """Decode with the block cache; imported here, where torch is loaded anyway."""
+    from mars_runtime.decoders.baselines import decode_batch
+
+    return decode_batch(model, vocabulary, [prompt_ids], "block", settings, 1, cache_block, costs)
+
+
+def _visible(events: Sequence[Event]) -> list[int]:
+    """Return the visible tokens."""
+    rows = [row for event in events if isinstance(event, Step) for row in event.rows]
+    return [token for row in rows for token in visible_tokens(row)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
