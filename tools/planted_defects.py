@@ -269,10 +269,10 @@ DEFECTS = (
     ),
     Defect(
         CONSTANT,
-        f"{WEB}/core/table.js",
-        "minRepeated: 48,",
-        "minRepeated: 32,",
-        (NODE, "tests/test_imports.py"),
+        f"{RUNTIME}/loops.py",
+        "MIN_REPEATED = 48",
+        "MIN_REPEATED = 32",
+        ("tests/test_loops.py",),
     ),
     Defect(
         ALIAS,
