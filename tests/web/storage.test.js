@@ -5,7 +5,7 @@ import { afterEach, describe, test } from "node:test";
 
 import { store, stored, storedBeforeReload } from "../../assets/web/core/storage.js";
 import { MAX_SEALED } from "../../assets/web/core/table.js";
-import { Store } from "../../assets/web/views/compare/store.js";
+import { Store } from "../../assets/web/core/records.js";
 import { Judgements } from "../../assets/web/views/review/kept.js";
 import { Refusal, Server } from "../../assets/web/views/review/server.js";
 
@@ -70,7 +70,7 @@ describe("storage", () => {
     const named = scripts.filter((name) =>
       /\b(localStorage|sessionStorage)\b\s*[.[]|indexedDB/.test(readFileSync(join(WEB, name), "utf8")),
     );
-    assert.deepEqual(named, [join("views", "compare", "store.js")]);
+    assert.deepEqual(named, [join("core", "records.js")]);
   });
 });
 

@@ -228,6 +228,6 @@ interface OwnSet {
   of?: number;
 }
 
-type ReviewSets = import("../views/compare/store.js").Store<OwnSet>;
+type ReviewSets = import("../core/records.js").Store<OwnSet>;
 type ReviewServer = import("../views/review/server.js").Server;
 type ReviewKeyed = import("../views/review/view.js").ReviewView;

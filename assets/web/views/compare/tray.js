@@ -7,7 +7,7 @@ import { LIMITS } from "../../core/table.js";
 import { Lane } from "../../core/trace.js";
 import { forkText } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
-import { Store } from "./store.js";
+import { Store } from "../../core/records.js";
 
 const PROMPT = 48; // characters of the prompt in a name
 

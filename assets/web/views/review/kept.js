@@ -4,7 +4,7 @@
 
 import { newId } from "../../core/bytes.js";
 import { store, stored } from "../../core/storage.js";
-import { Store } from "../compare/store.js";
+import { Store } from "../../core/records.js";
 import { current, keepable, sendable, without } from "./rows.js";
 import { pathOf } from "./server.js";
 
