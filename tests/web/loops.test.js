@@ -14,7 +14,7 @@ import { headlineOf as clipHeadline } from "../../assets/web/export/clip.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 import { whatIf } from "../../assets/web/folds/whatif.js";
 import { remarks } from "../../assets/web/views/compare/figures.js";
-import { headlineOf, paceText } from "../../assets/web/views/race/headline.js";
+import { headlineOf } from "../../assets/web/views/race/headline.js";
 
 /**
  * @param {number[]} phrase
@@ -69,13 +69,10 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(loopsAt(lane), 5);
   assert.equal(folds.perForward(lane), 5 / 3);
   assert.match(loopRemark(lane), /up to token 5, where it begins to repeat itself/);
-  assert.equal(paceText(lane), "1.67 tokens per pass");
   const cut = lane.at(3);
   assert.equal(loopsAt(cut), -1);
   assert.equal(folds.perForward(cut), 11 / 3);
   assert.equal(loopRemark(cut), "");
-  assert.equal(paceText(cut), "3.67 tokens per pass");
-  assert.equal(paceText(lane.at(0)), "");
 });
 
 test("a cell that goes round in circles is never the fastest, and says what it does", () => {

@@ -66,7 +66,7 @@ export const breakEven = (main, ar) =>
 export function breakEvenText(main, ar) {
   const even = ar?.isAr && main.end && ar.end ? breakEven(main, ar) : NaN;
   return Number.isFinite(even)
-    ? `a pass takes ${figure(even)} times as long as AR's here, so ${figure(even)} tokens per pass break even`
+    ? `a pass took ${figure(even)} times as long as AR's, so ${figure(even)} tokens per pass break even`
     : "";
 }
 

@@ -81,7 +81,7 @@ export function laneWords(settings, chosen) {
   const isPlain = settings.threshold === "fixed" && settings.metric === "probability";
   if (!isPlain) return `unverified, ${tauText(settings)}, by ${settings.metric}${most}`;
   const kept = settings.tau > 0 ? `keeps what it is ${short(100 * settings.tau)} % sure of` : "keeps every proposal";
-  return `several tokens per pass, unverified, ${kept}${most}`;
+  return `unverified, ${kept}${most}`;
 }
 
 /**

@@ -66,9 +66,6 @@ function pairOf(own, main, other, found) {
 /** @param {Speedup} speed */
 const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
 
-/** @param {Lane} main */
-export const paceText = (main) => (main.steps.length ? `${figure(folds.perForward(main))} tokens per pass` : "");
-
 /**
  * Whether the page can run the lane again: it has a form, and neither a conversation nor given text preceded the
  * prompt.
@@ -105,10 +102,10 @@ export class Headline {
   draw(main, others, found) {
     const [first, rest] = headlineOf(main, others, found);
     put(this.first, first);
-    put(this.rest, first && rest && !rest.startsWith(",") ? ` ${rest}` : rest);
+    put(this.rest, first && rest && !/^[,.]/.test(rest) ? ` ${rest}` : rest);
     const other = others.find((lane) => lane.isAr) || others[0];
-    const parts = [savedText(main), paceText(main), breakEvenText(main, other), passesNote(main)];
-    put(this.because, joined(...parts, secondsText(main, other)));
+    put(this.because, joined(savedText(main), breakEvenText(main, other), secondsText(main, other)));
+    this.because.title = passesNote(main);
     this.main = main;
     this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
   }
