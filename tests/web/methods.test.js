@@ -96,8 +96,8 @@ test("a lane says in words how it decodes", () => {
   assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, keeps what it is 95 % sure of");
   assert.equal(words({ tau: 0, block_size: 1 }), "unverified, keeps every proposal, up to 1 proposal per pass");
   const lossless = { lossless: true, tau: 0, block_size: "auto", groups: "every" };
-  assert.equal(words(lossless), "lossless, drafts by masks");
-  assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, drafts by masks and look-up, up to 8 proposals per pass"); // prettier-ignore
+  assert.equal(words(lossless), "several tokens per pass, verified (lossless)");
+  assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "several tokens per pass, verified (lossless), with prompt lookup, up to 8 proposals per pass"); // prettier-ignore
   assert.equal(words({ tau: 0.5, metric: "margin" }), "unverified, τ 0.5, by margin, up to 4 proposals per pass");
 
   // What auto chose for a forward is what stands there, not what the other settings would ask for.

@@ -15,14 +15,14 @@ describe("what a race by passes comes to", () => {
   const SAME = { place: -1, isShown: false, isSame: true };
 
   test("passes of both, and that the text is the same", () => {
-    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf(text)], SAME), ["Same text: 4 passes instead of 7", "."]);
+    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf(text)], SAME), ["4 passes instead of 7", " for the same text."]);
   });
 
   test("on the way there: how far it is; where AR still runs, its place", () => {
     const mars = laneOf(PLAIN);
     assert.deepEqual(headlineOf(mars.at(0), [], null), ["", ""]);
     assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), ["", "2 tokens in 1 pass."]);
-    assert.deepEqual(headlineOf(mars, [arOf(text).at(5)], null), ["4 passes.", "Ar is at token 5."]);
+    assert.deepEqual(headlineOf(mars, [arOf(text).at(5)], null), ["4 passes.", " Ar is at token 5."]);
   });
 
   test("where the texts differ; one lane alone", () => {
@@ -31,7 +31,7 @@ describe("what a race by passes comes to", () => {
       "1.75 tokens per pass instead of 1.00",
       ". The texts differ from token 3 on.",
     ]);
-    assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", "7 tokens."]);
+    assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", " 7 tokens."]);
   });
 
   test("one line on seconds, once both are over", () => {

@@ -29,7 +29,7 @@ export function headlineOf(main, others, found) {
   if (!forwards) return ["", ""];
   const loop = loopText([main, ...others]);
   /** @type {(own: string, more: string) => [first: string, rest: string]} */
-  const said = (own, more) => (loop ? [`${loop}.`, `Up to there: ${own} ${more}`.trimEnd()] : [own, more]);
+  const said = (own, more) => (loop ? [`${loop}.`, ` Up to there: ${own}${more}`] : [own, more]);
   if (!main.end) {
     const sentence = `${counted(num, "token")} in ${passes(forwards)}.`;
     return loop ? said(sentence, "") : ["", sentence];
@@ -43,7 +43,10 @@ export function headlineOf(main, others, found) {
       : `${titled(lane)} is at token ${whole(lane.tokens.length)}.`,
   );
   if (!others.length) told.push(`${counted(num, "token")}.`);
-  return said(loop && isSame && others.length ? `${own} for ${counted(num, "token")}.` : `${own}.`, told.join(" "));
+  return said(
+    loop && isSame && others.length ? `${own} for ${counted(num, "token")}.` : `${own}.`,
+    ` ${told.join(" ")}`,
+  );
 }
 
 /**
@@ -57,10 +60,11 @@ export function headlineOf(main, others, found) {
 function pairOf(own, main, other, found) {
   const isSame = isSameText(main, other);
   const speed = laneSpeedup(main, other);
-  const [same, faster] = [found?.isSame ? "Same text: " : "", isTimed(speed) ? `, ${speedupText(speed)}` : ""];
+  const same = found?.isSame ? " for the same text" : "";
+  const faster = isTimed(speed) ? `, ${speedupText(speed)}` : "";
   const differ = found?.isShown && !found.isSame ? ` The texts differ from token ${whole(found.place + 1)} on.` : "";
   const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
-  return [`${same}${own} instead of ${instead}`, `${faster}.${differ}`];
+  return [`${own} instead of ${instead}`, `${same}${faster}.${differ}`];
 }
 
 /** @param {Speedup} speed */
@@ -102,7 +106,7 @@ export class Headline {
   draw(main, others, found) {
     const [first, rest] = headlineOf(main, others, found);
     put(this.first, first);
-    put(this.rest, first && rest && !/^[,.]/.test(rest) ? ` ${rest}` : rest);
+    put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];
     put(this.because, joined(savedText(main), breakEvenText(main, other), secondsText(main, other)));
     this.because.title = passesNote(main);
