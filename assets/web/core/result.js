@@ -59,15 +59,13 @@ export const breakEven = (main, ar) =>
     : folds.secondsPerForward(main) / folds.secondsPerForward(ar);
 
 /**
- * Explains how passes become time: what a pass costs here, and so how many tokens it must give.
+ * Reports the break-even of a finished race; empty without plain AR.
  * @param {Lane} main
  * @param {Lane | undefined} ar
  */
 export function breakEvenText(main, ar) {
   const even = ar?.isAr && main.end && ar.end ? breakEven(main, ar) : NaN;
-  return Number.isFinite(even)
-    ? `a pass took ${figure(even)} times as long as AR's, so ${figure(even)} tokens per pass break even`
-    : "";
+  return Number.isFinite(even) ? `break-even here: ${figure(even)} tokens per pass` : "";
 }
 
 /**
