@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -64,6 +64,8 @@ KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonse
 KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
 """Script of Run: adds the page's conversation to the posted values."""
+FIRST_EXAMPLES = 3
+"""Examples next to the prompt; the others are under "More examples"."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 
@@ -72,7 +74,7 @@ class LiveTab:
     """Components of the Live tab that events read or write, set as they are built."""
 
     controls: dict[str, Field] = field(default_factory=dict)
-    sets: dict[str, gr.Row] = field(default_factory=dict)
+    sets: dict[str, gr.Column] = field(default_factory=dict)
     chips: dict[str, gr.Button] = field(default_factory=dict)
     presets: dict[str, gr.Button] = field(default_factory=dict)
     buttons: dict[str, gr.Button] = field(default_factory=dict)
@@ -93,8 +95,6 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             with gr.Column(elem_id="bar"):
                 _prompt(tab, engines, live.book, first)
             _examples(tab, engines, live.book)
-            with gr.Column(elem_id="knobs"):
-                _knobs(tab, engines)
             with gr.Row(elem_id="presets"):
                 offered = presets_of(engines.default)
                 for name in NAMES:
@@ -102,9 +102,11 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
                     tab.presets[name] = gr.Button(
                         name, size="sm", elem_classes=classes, visible=name in offered
                     )
+            with gr.Column(elem_id="knobs"):
+                _knobs(tab, engines)
             tab.controls["lossless"] = setting_field("lossless", "lossless")
-            _model(tab, engines)
             with gr.Accordion("More", open=False, elem_id="more"):
+                _model(tab, engines)
                 _more(tab, engines)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
             opens_with = engines.entry_or_default(engines.default)
@@ -177,12 +179,21 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
 def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
-    tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
     for each, labels in families.items():
-        with gr.Row(visible=each == chosen, elem_classes="chips") as tab.sets[each]:
-            for name, label in labels.items():
-                classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
-                tab.chips[name] = gr.Button(label, size="sm", min_width=0, elem_classes=classes)
+        with gr.Column(visible=each == chosen, elem_classes="examples") as tab.sets[each]:
+            names = list(labels)
+            _chips(tab, labels, names[:FIRST_EXAMPLES])
+            with gr.Accordion("More examples", open=False, elem_classes="more-examples"):
+                _chips(tab, labels, names[FIRST_EXAMPLES:])
+    tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
+
+
+def _chips(tab: LiveTab, labels: Mapping[str, str], names: Sequence[str]) -> None:
+    with gr.Row(elem_classes="chips"):
+        for name in names:
+            classes = ["chip", "hard"] if is_too_hard(name) else ["chip"]
+            chip = gr.Button(labels[name], size="sm", min_width=0, elem_classes=classes)
+            tab.chips[name] = chip
 
 
 def _knobs(tab: LiveTab, engines: Engines) -> None:
@@ -190,14 +201,12 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
     tab.controls["tau"] = setting_field("tau", "tau")
     tab.controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
     tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
-    tab.controls["aim"] = setting_field("aim", "aim")
-    tab.controls["pace"] = gr.Radio(
-        list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
-    )
 
 
 def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
+    controls["pace"] = gr.Radio(list(PACES.items()), value=0, label="Slow motion", elem_id="pace")
+    controls["aim"] = setting_field("aim", "aim")
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],
         value=list(RACE),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import HEAD_SAYS, begin, running, set_knob, start, wait_loaded, wait_state
+from live_page import HEAD_SAYS, begin, open_more, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
 pytestmark = needs_browser
@@ -43,6 +43,7 @@ def test_the_prompt_is_the_second_stop_and_run_the_third(page: playwright.Page) 
     page.locator("#batch-desk").wait_for(state="visible")
     page.keyboard.press("Home")
     page.locator("#desk").wait_for(state="visible")
+    open_more(page)
     page.click("#checkpoint input")
     page.wait_for_selector("#checkpoint [role=listbox], .options")
     page.keyboard.press("Tab")  # which closes the list
@@ -117,6 +118,28 @@ def test_the_keyboard_is_enough_and_finds_the_auto_switch_next_to_b(
     wait_state(page, "stopped")
 
 
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 720)])
+def test_a_run_fits_on_one_screen(page: playwright.Page, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.evaluate("scrollTo(0, 0)")
+    start(page)
+    charts = [f"#race [data-chart={key}] .rv-plot" for key in ("forwards", "time")]
+    for chart in charts:
+        page.wait_for_function(f"document.querySelector('{chart}').data?.length")
+    knobs = ("#prompt textarea", "#run", "#tau", "#block_size", "#auto", "#lossless")
+    said = ("#race .rv-saying", "#race .rv-legend")
+    for selector in (*knobs, *said, MARS_PANE, AR_PANE, *charts):
+        box = page.locator(selector).bounding_box()
+        assert box is not None
+        assert box["y"] >= 0, selector
+        assert box["y"] + box["height"] <= size[1], selector
+    drawn = f"document.querySelector('{charts[1]}').data.map(({{ x }}) => x.length)"
+    before = page.evaluate(drawn)
+    page.wait_for_function(f"{drawn}.every((n, i) => n > [{before[0]}, {before[1]}][i])")
+    page.click("#stop")
+    wait_state(page, "stopped")
+
+
 def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keeps_the_run(
     page: playwright.Page, served_handlers
 ) -> None:
@@ -128,6 +151,7 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
     begin(page, lambda: page.click(".chips .chip:has-text('Python')"))
     assert page.input_value("#prompt textarea") != before
     wait_state(page, "running")
+    open_more(page)
     page.click("#pace label:has-text('Very slow')")
     wait_state(page, "slow")
     assert "40 times slower" in page.inner_text("#race .rv-status")
@@ -170,7 +194,7 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playw
         "document.querySelector('#race').getBoundingClientRect().top >= 0", timeout=15_000
     )
     assert not page.locator("#knobs").is_visible()  # running folded it
-    knobs = ("#tau input[type=range]", "#block_size input[type=range]", "#pace")
+    knobs = ("#tau input[type=range]", "#block_size input[type=range]")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     bar = box("#bar")
     assert bar["height"] <= 112

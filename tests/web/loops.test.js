@@ -14,7 +14,7 @@ import { headlineOf as clipHeadline } from "../../assets/web/export/clip.js";
 import { fastest, textsOf } from "../../assets/web/folds/grid.js";
 import { whatIf } from "../../assets/web/folds/whatif.js";
 import { remarks } from "../../assets/web/views/compare/figures.js";
-import { headlineOf, paceText } from "../../assets/web/views/race/headline.js";
+import { headlineOf } from "../../assets/web/views/race/headline.js";
 
 /**
  * @param {number[]} phrase
@@ -69,13 +69,10 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(loopsAt(lane), 5);
   assert.equal(folds.perForward(lane), 5 / 3);
   assert.match(loopRemark(lane), /up to token 5, where it begins to repeat itself/);
-  assert.equal(paceText(lane), "1.67 tokens per pass");
   const cut = lane.at(3);
   assert.equal(loopsAt(cut), -1);
   assert.equal(folds.perForward(cut), 11 / 3);
   assert.equal(loopRemark(cut), "");
-  assert.equal(paceText(cut), "3.67 tokens per pass");
-  assert.equal(paceText(lane.at(0)), "");
 });
 
 test("a cell that goes round in circles is never the fastest, and says what it does", () => {
@@ -133,11 +130,8 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
   const ar = arBeside(lane);
   const same = { place: -1, isShown: false, isSame: true };
   const loop = "The text repeats itself after token 5.";
-  assert.deepEqual(headlineOf(lane, [ar], same), [
-    loop,
-    "Up to there: 3 passes for 5 tokens. Ar: 5. The same text, token for token.",
-  ]);
-  assert.deepEqual(headlineOf(lane, [], null), [loop, "Up to there: 3 passes. 5 tokens."]);
+  assert.deepEqual(headlineOf(lane, [ar], same), [loop, " Up to there: 3 passes instead of 5 for the same text."]);
+  assert.deepEqual(headlineOf(lane, [], null), [loop, " Up to there: 3 passes. 5 tokens."]);
   assert.deepEqual(clipHeadline([lane, ar]), [
     loop,
     "Up to there: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
@@ -145,7 +139,7 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
   assert.deepEqual(clipHeadline([lane]), [loop, "Up to there: 3 passes for 5 tokens."]);
   assert.equal(secondsText(lane, ar), "As measured: 3.00 s, ar 5.00 s: too short to time.");
   const running = lane.at(lane.steps.length - 1);
-  assert.deepEqual(headlineOf(running, [], null), [loop, "Up to there: 5 tokens in 3 passes."]);
+  assert.deepEqual(headlineOf(running, [], null), [loop, " Up to there: 5 tokens in 3 passes."]);
   const own = ownMark(/** @type {Run} */ (/** @type {unknown} */ ({ lanes: [lane, ar] })), "agreement");
   assert.match(
     ownWords(own, "agreement"),
@@ -164,6 +158,6 @@ test("where only one text repeats itself the sentence names it", () => {
   assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to there: 3 passes.");
   assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
     "Mars repeats itself after token 5.",
-    "Up to there: 1.67 tokens per pass. Ar: 1.00. The texts differ from token 4 on.",
+    " Up to there: 1.67 tokens per pass instead of 1.00. The texts differ from token 4 on.",
   ]);
 });

@@ -1,7 +1,7 @@
 // Plotly charts on nodes that live as long as the component: one newPlot each, then react on the same node. Charts that
 // are not visible are not drawn, and Plotly is loaded when the first one is visible. Draws one chart at a time, at most
-// eight per second and fewer if drawing is slow, so that it does not delay text. All charts share one time axis, with
-// its zoom, cursor and choice.
+// eight per second and fewer if drawing is slow, so that it does not delay text. Charts that use the same clock share
+// one time axis with its zoom; all share cursor and choice.
 
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put, watchSight } from "../core/dom.js";
@@ -12,18 +12,26 @@ import { timeSpan } from "./marks.js";
 import { chartFrame, loadPlotly, noCharts } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
-/** @type {[key: string, title: string, isOfOne: boolean][]} */
+/**
+ * The first two charts are next to the text. Tokens over time always use measured seconds; the others the chosen clock.
+ * @type {{ key: string, title: string, isOfOne: boolean, isFirst: boolean, clock?: Clock }[]}
+ */
 const CHARTS = [
-  ["forwards", "Tokens accepted by each forward", true],
-  ["time", "", false],
-  [
-    "confidence",
-    "Confidence of each accepted token: blue from masks, dotted from look-up, grey AR's own; the threshold τ, and what was refused",
-    true,
-  ],
-  ["latency", "Time of each forward, with its mean", false],
+  {
+    key: "forwards",
+    title: "Tokens per forward pass. Dotted: what breaks even with AR in time",
+    isOfOne: true,
+    isFirst: true,
+  },
+  { key: "time", title: "Latency: tokens by measured time", isOfOne: false, isFirst: true, clock: CLOCKS.seconds },
+  {
+    key: "confidence",
+    title: "Confidence of accepted tokens: blue from masks, dotted from prompt lookup, grey AR's own; orange rejected",
+    isOfOne: true,
+    isFirst: false,
+  },
+  { key: "latency", title: "Time of each forward pass, with its mean", isOfOne: false, isFirst: false },
 ];
-const AGAINST = { passes: "Tokens against passes", seconds: "Tokens against measured time, from the prompt read" };
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
@@ -52,16 +60,18 @@ export class Charts {
     this.root = root;
     this.report = report;
     this.element = find(root, ".rv-charts");
+    this.more = find(root, ".rv-more-charts");
     this.legend = make("p", "rv-runs rv-num");
-    this.element.append(this.legend);
+    this.more.append(this.legend);
     this.dirty = new Set();
     this.pause = PAUSE;
     /** @type {Focus | null} */
     this.selected = null;
-    for (const [key] of CHARTS) {
+    for (const { key, isFirst, clock } of CHARTS) {
       const { frame, node, caption } = chartFrame(key);
-      this.element.append(frame);
-      const entry = { node, caption, overlay: new Overlay(node), isInSight: false, isPlotted: false, isTall: false };
+      (isFirst ? this.element : this.more).append(frame);
+      const state = { isInSight: false, isPlotted: false, isTall: false };
+      const entry = { node, caption, clock, overlay: new Overlay(node), ...state };
       this.nodes[key] = entry;
       watchSight(frame, (isInSight) => {
         entry.isInSight = isInSight;
@@ -75,7 +85,10 @@ export class Charts {
   ready(plotly) {
     this.plotly = plotly;
     if (plotly) this.schedule();
-    else this.element.replaceChildren(noCharts("text and figures are"));
+    else {
+      this.element.replaceChildren(noCharts("text and figures are"));
+      this.more.replaceChildren();
+    }
   }
 
   /**
@@ -90,16 +103,15 @@ export class Charts {
     drawLegend(this.legend, run ? run.lanes : []);
     for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is redrawn, in its turn
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
-    for (const [key, title, isOfOne] of CHARTS) {
+    for (const { key, title, isOfOne } of CHARTS) {
       const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
-      const named = title || AGAINST[clock.name];
-      put(this.nodes[key].caption, lane ? `${lane.title}: ${named[0].toLowerCase()}${named.slice(1)}` : named);
+      put(this.nodes[key].caption, lane ? `${lane.title}: ${title[0].toLowerCase()}${title.slice(1)}` : title);
     }
     this.refresh();
   }
 
   refresh() {
-    for (const [key] of CHARTS) this.dirty.add(key);
+    for (const { key } of CHARTS) this.dirty.add(key);
     this.schedule();
   }
 
@@ -137,15 +149,16 @@ export class Charts {
   spec(key) {
     const { lanes } = /** @type {Run} */ (this.run);
     const isLive = lanes.some((lane) => !lane.end);
-    const { clock } = this;
+    const clock = this.clockOf(this.nodes[key]);
     const span = timeSpan(lanes, isLive, clock);
-    const seen = this.zoom ?? span;
+    const seen = this.zoomOf(this.nodes[key]) ?? span;
     const c = coloursOf(this.root);
     if (key === "time") return timeFigure(lanes, c, span, clock);
     if (key === "latency") return latencyFigure(lanes, c, span, clock, seen);
     const main = mainLane({ lanes });
+    const ar = lanes.find((lane) => lane.isAr && lane !== main);
     return key === "forwards"
-      ? forwardsFigure(main, c, span, clock, isLive, seen)
+      ? forwardsFigure(main, c, span, clock, isLive, seen, ar)
       : confidenceFigure(main, c, span, clock, seen);
   }
 
@@ -158,7 +171,8 @@ export class Charts {
     const entry = this.nodes[key];
     spec.layout.width = entry.node.clientWidth;
     spec.layout.height = entry.node.clientHeight;
-    if (this.zoom) spec.layout.xaxis.range = [this.zoom.from, this.zoom.to];
+    const zoom = this.zoomOf(entry);
+    if (zoom) spec.layout.xaxis.range = [zoom.from, zoom.to];
     if (entry.isPlotted) {
       if (entry.isTall) spec.layout.yaxis.range = [...entry.node._fullLayout.yaxis.range];
       plotly.react(entry.node, spec.data, spec.layout, this.config(key));
@@ -192,6 +206,22 @@ export class Charts {
     for (const entry of Object.values(this.nodes)) this.drawOver(entry);
   }
 
+  /**
+   * @param {ChartEntry} entry
+   * @returns {Clock}
+   */
+  clockOf({ clock }) {
+    return clock ?? this.clock;
+  }
+
+  /**
+   * The zoom, for charts that use the chosen clock.
+   * @param {ChartEntry} entry
+   */
+  zoomOf(entry) {
+    return this.clockOf(entry) === this.clock ? this.zoom : null;
+  }
+
   /** @param {Focus | null} selected */
   select(selected) {
     this.selected = selected;
@@ -199,10 +229,11 @@ export class Charts {
   }
 
   /** @param {ChartEntry} entry */
-  drawOver({ overlay }) {
+  drawOver(entry) {
     const { playhead, selected } = this;
-    overlay.veil(playhead && !playhead.isAtEnd ? playhead.now : null);
-    overlay.place(overlay.chosen, selected && this.spanOf(selected));
+    const clock = this.clockOf(entry);
+    entry.overlay.veil(playhead && !playhead.isAtEnd ? playhead.timeOn(clock) : null);
+    entry.overlay.place(entry.overlay.chosen, selected && spanOf(selected, clock));
   }
 
   /** @param {string} key */
@@ -222,12 +253,13 @@ export class Charts {
     /** @param {string} name */
     const hasMoved = (name) => Object.keys(event).some((changed) => changed.startsWith(`${name}.range`));
     if (hasMoved("yaxis")) entry.isTall = true;
-    if (!hasMoved("xaxis")) return;
+    if (!hasMoved("xaxis") || this.clockOf(entry) !== this.clock) return;
     const [from, to] = entry.node._fullLayout.xaxis.range;
     if (this.zoom && this.zoom.from === from && this.zoom.to === to) return;
     this.zoom = { from, to };
-    for (const { node, isPlotted } of Object.values(this.nodes))
-      if (isPlotted && node !== entry.node) this.plotly?.relayout(node, { "xaxis.range": [from, to] });
+    for (const other of Object.values(this.nodes))
+      if (other.isPlotted && other !== entry && this.zoomOf(other))
+        this.plotly?.relayout(other.node, { "xaxis.range": [from, to] });
     this.report.zoom();
     this.refresh(); // more detail is visible when zoomed
   }
@@ -244,18 +276,17 @@ export class Charts {
    * @param {Focus | null} pointed
    */
   cursor(pointed) {
-    const span = pointed && this.spanOf(pointed);
-    for (const { overlay } of Object.values(this.nodes)) overlay.place(overlay.cursor, span);
-  }
-
-  /**
-   * @param {Focus} forward
-   * @returns {Span}
-   */
-  spanOf({ lane, step }) {
-    return { from: this.clock.begin(lane.steps[step]), to: this.clock.end(lane.steps[step]) };
+    for (const entry of Object.values(this.nodes))
+      entry.overlay.place(entry.overlay.cursor, pointed && spanOf(pointed, this.clockOf(entry)));
   }
 }
+
+/**
+ * @param {Focus} forward
+ * @param {Clock} clock
+ * @returns {Span}
+ */
+const spanOf = ({ lane, step }, clock) => ({ from: clock.begin(lane.steps[step]), to: clock.end(lane.steps[step]) });
 
 // Elements over a chart that Plotly does not draw, so that moving them redraws nothing: the forward pointed at, the
 // chosen one, and a veil over what is later than the position in a replay.
@@ -327,7 +358,9 @@ function stepAt(lane, time, clock) {
  * @param {MouseEvent} event
  * @returns {{ lane: Lane, index: number, anchor: Anchor } | null}
  */
-function under(key, node, { run, clock }, event) {
+function under(key, node, charts, event) {
+  const { run } = charts;
+  const clock = charts.clockOf(charts.nodes[key]);
   if (!run) return null;
   const { xaxis, yaxis } = node._fullLayout;
   const box = node.getBoundingClientRect();

@@ -6,6 +6,7 @@ import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
 import { figure, short } from "../core/words.js";
 import { moveText } from "../text/card.js";
+import { breakEven } from "../core/result.js";
 import { Boxes, Dashes, TICKS, finestOf, nines, stepsIn } from "./marks.js";
 
 /** @type {(c: Colours, title: string, more: Json) => Json} */
@@ -31,7 +32,7 @@ const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from
 
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 56, r: 62, t: 8, b: 40 }, // the same for all, so that a second has the same width in each
+  margin: { l: 44, r: 62, t: 8, b: 36 }, // the same for all, so that a second has the same width in each
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },
@@ -118,16 +119,43 @@ function finishMarks(lanes, c, span, clock) {
 }
 
 /**
+ * Returns a horizontal line with a label to the right of the chart.
+ * @type {(y: number, height: number, text: string, color: string, dash: string) => { shape: Json, label: Json }}
+ */
+const levelLine = (y, height, text, color, dash) => ({
+  shape: { type: "line", xref: "paper", yref: "y", x0: 0, x1: 1, y0: y, y1: y, line: { color, width: 1.5, dash } },
+  label: { ...endLabel(text, 1, height, color), ...BESIDE, font: { size: 11, color } },
+});
+
+/**
+ * Returns lines at the mean of tokens per pass and, next to plain AR, at the mean that would take as much time as AR.
+ * @param {Lane} lane
+ * @param {Lane | undefined} ar
+ * @param {Colours} c
+ * @param {number} top of the chart
+ */
+function meanLines(lane, ar, c, top) {
+  const [mean, even] = [folds.perForward(lane), ar ? breakEven(lane, ar) : NaN];
+  if (!Number.isFinite(mean)) return { shapes: [], annotations: [] };
+  const hasEven = Number.isFinite(even) && even < top;
+  const heights = apart(hasEven ? [mean, even] : [mean], top * 1.3);
+  const lines = [levelLine(mean, heights[0], `mean ${figure(mean)}`, c.mars, "solid")];
+  if (hasEven) lines.push(levelLine(even, heights[1], `even ${figure(even)}`, c.ar, "dot"));
+  return { shapes: lines.map(({ shape }) => shape), annotations: lines.map(({ label }) => label) };
+}
+
+/**
  * Returns bars as tall as the tokens of each forward, coloured by that number; prompt lookup's have their own colour.
- * seen: the zoomed part of the span; what is outside is not drawn.
+ * seen: the zoomed part of the span; what is outside is not drawn. ar: plain AR's lane of the same race.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
  * @param {Clock} clock
  * @param {boolean} isLive
  * @param {Span} [seen]
+ * @param {Lane} [ar]
  */
-export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
+export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = undefined) {
   const steps = stepsIn(lane, span, clock);
   const near = stepsIn(lane, seen, clock);
   const finest = finestOf(near, seen, 0);
@@ -143,14 +171,17 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span) {
     if (num) copied.add(step, free, step.count - num, step.count);
     if (step.count > 1) caps.add(step, free, step.count - tallest / 90, step.count);
   }
-  const y = axis(c, "tokens accepted", {
+  const y = axis(c, "tokens", {
     range: [0, tallest + 0.6],
     tickmode: "linear",
     tick0: 0,
     dtick: tallest > 8 ? 4 : tallest > 3 ? 2 : 1,
   });
   const marks = moveMarks(lane, c, span, true, clock);
+  const means = meanLines(lane, ar, c, tallest + 0.6);
   marks.shapes.unshift(...[...bars, copied, caps].flatMap((boxes) => boxes.shapes));
+  marks.shapes.push(...means.shapes);
+  marks.annotations.push(...means.annotations);
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 

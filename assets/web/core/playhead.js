@@ -46,6 +46,16 @@ export class Playhead {
   }
 
   /**
+   * Returns the position on a clock: on another than the chosen one, the latest end of a displayed step.
+   * @param {Clock} clock
+   */
+  timeOn(clock) {
+    if (clock === this.clock) return this.now;
+    const last = this.run.lanes.map((lane) => lane.steps[this.shown(lane) - 1]);
+    return Math.max(0, ...last.filter(Boolean).map((step) => clock.end(step)));
+  }
+
+  /**
    * Returns the number of displayed steps of a lane.
    * @param {Lane} lane
    */

@@ -45,6 +45,29 @@ export function secondsText(main, other) {
   return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}.`;
 }
 
+const LEAST_STEPS = 8; // of both lanes, for a mean time of a pass
+
+/**
+ * Returns how many tokens per pass take as much time as plain AR: the ratio of the mean times of a pass, as measured in
+ * this race. NaN before both lanes have enough passes.
+ * @param {Lane} main
+ * @param {Lane} ar
+ */
+export const breakEven = (main, ar) =>
+  Math.min(main.steps.length, ar.steps.length) < LEAST_STEPS
+    ? NaN
+    : folds.secondsPerForward(main) / folds.secondsPerForward(ar);
+
+/**
+ * Reports the break-even of a finished race; empty without plain AR.
+ * @param {Lane} main
+ * @param {Lane | undefined} ar
+ */
+export function breakEvenText(main, ar) {
+  const even = ar?.isAr && main.end && ar.end ? breakEven(main, ar) : NaN;
+  return Number.isFinite(even) ? `break-even here: ${figure(even)} tokens per pass` : "";
+}
+
 /**
  * Warns if automatic B depends on the machine, so that another run may take a different number of passes.
  * @param {Lane} lane

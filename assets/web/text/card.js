@@ -74,9 +74,10 @@ export function penaltyText(settings) {
 export function laneWords(settings, chosen) {
   if (settings?.method === "ar") return "one token per pass";
   if (settings?.method !== "mars") return settingsText(settings, chosen);
-  if (nameOf(settings) === "lookup") return "lossless, drafts by look-up, no masks";
+  if (nameOf(settings) === "lookup") return "verified drafts by prompt lookup, no masks";
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
-  if (settings.lossless) return `lossless, drafts by masks${settings.lookup ? " and look-up" : ""}${most}`;
+  if (settings.lossless)
+    return `several tokens per pass, verified (lossless)${settings.lookup ? ", with prompt lookup" : ""}${most}`;
   const isPlain = settings.threshold === "fixed" && settings.metric === "probability";
   if (!isPlain) return `unverified, ${tauText(settings)}, by ${settings.metric}${most}`;
   const kept = settings.tau > 0 ? `keeps what it is ${short(100 * settings.tau)} % sure of` : "keeps every proposal";

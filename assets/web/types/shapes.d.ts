@@ -36,6 +36,7 @@ interface PlaceEntry {
 interface ChartEntry {
   node: PlotNode;
   caption: HTMLElement;
+  clock?: Clock; // if the chart does not follow the chosen one
   overlay: import("../charts/charts.js").Overlay;
   isInSight: boolean; // or a part of it
   isPlotted: boolean;

@@ -275,7 +275,7 @@ def test_ticks_means_legend_and_captions(race: playwright.Page) -> None:
     assert "τ 0.95" in legend[0]
     assert (
         race.locator(f"{chart('latency')} figcaption").inner_text()
-        == "Time of each forward, with its mean"
+        == "Time of each forward pass, with its mean"
     )
     assert race.locator(f"{chart('forwards')} figcaption").inner_text().startswith("MARS: ")
 

@@ -97,7 +97,7 @@ def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
     num_ar = len(clocks("ar"))
     set_clock(page, "Passes")
     saying = page.locator(".rv-saying")
-    assert saying.inner_text().startswith(f"{folds.tpf(MAIN):.2f} tokens per pass. Plain AR: 1.00.")
+    assert saying.inner_text().startswith(f"{folds.tpf(MAIN):.2f} tokens per pass instead of 1.00")
     assert "passes saved by masks" in page.inner_text(".rv-because")
     assert page.locator(".rv-figures").is_hidden()
     assert page.locator(".pl-skyline path").count() == 3  # the line, masks, AR's own
@@ -113,9 +113,10 @@ def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
     assert saying.inner_text() == f"{tokens} tokens in 3 passes."
     assert page.get_attribute(SCRUBBER, "aria-valuetext") == f"pass 3 of {num_ar}"
     wait_for_charts(page)
-    axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
-    assert page.evaluate(f"{axis}.title.text") == "forward passes"
-    assert page.evaluate(f"{axis}.range") == [0, num_ar]
+    axis = "document.querySelector('[data-chart={}] .rv-plot')._fullLayout.xaxis"
+    assert page.evaluate(f"{axis.format('forwards')}.title.text") == "forward passes"
+    assert page.evaluate(f"{axis.format('forwards')}.range") == [0, num_ar]
+    assert page.evaluate(f"{axis.format('time')}.title.text") == "seconds of decoding"
     page.click(".pl-speeds button >> text=20/s")
     press(page, "play")
     size = "n => n && getComputedStyle(n, '::after').content.includes('+')"

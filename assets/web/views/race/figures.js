@@ -190,6 +190,7 @@ function finished(run) {
 }
 
 /**
+ * Builds the legend: the two marks that every text has, and the others on demand.
  * @param {HTMLElement} element
  * @param {(isOn: boolean) => void} onCounts
  * @param {boolean} isOn
@@ -199,16 +200,24 @@ export function buildLegend(element, onCounts, isOn) {
   for (const n of [2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
   /** @type {(className: string, sample: string, text: string) => HTMLElement} */
   const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
+  const more = make(
+    "span",
+    "rv-more-marks",
+    item("rv-swatch rv-by rv-by-lookup", "text", "copied by prompt lookup"),
+    item("rv-ghost", "text", "rejected"),
+    item("rv-draft", "text", "not verified yet"),
+    item("rv-wrong", "text", "AR would have chosen another token"),
+    item("rv-mark", "text", "first difference"),
+    toggle("group sizes", isOn, onCounts),
+  );
+  more.hidden = true;
   element.replaceChildren(
-    keys,
-    make("span", "", "drafted by masks, so many tokens in one forward"),
-    item("rv-swatch rv-by rv-by-lookup", "text", "copied by look-up"),
-    item("rv-swatch rv-by-ar", "text", "AR's own; one forward, one underline"),
-    item("rv-ghost", "refused", "proposal"),
-    item("rv-draft", "draft", "not verified yet"),
-    item("rv-wrong", "so", "AR would have chosen otherwise"),
-    item("rv-mark", "here", "first difference"),
-    toggle("counts", isOn, onCounts),
+    item("rv-swatch rv-by-ar", "text", "one underline: written in one pass"),
+    make("span", "", keys, " predicted by masks; the number of tokens in the pass"),
+    more,
+    toggle("more marks", false, (isShown) => {
+      more.hidden = !isShown;
+    }),
   );
 }
 

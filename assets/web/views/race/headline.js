@@ -4,9 +4,9 @@
 import { button, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
-import { isSameText, passesNote, passesText, secondsText } from "../../core/result.js";
+import { breakEvenText, isSameText, passesNote, passesText, secondsText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
-import { laneSpeedup } from "../../core/speedup.js";
+import { laneSpeedup, speedupText } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
@@ -29,26 +29,46 @@ export function headlineOf(main, others, found) {
   if (!forwards) return ["", ""];
   const loop = loopText([main, ...others]);
   /** @type {(own: string, more: string) => [first: string, rest: string]} */
-  const said = (own, more) => (loop ? [`${loop}.`, `Up to there: ${own} ${more}`.trimEnd()] : [own, more]);
+  const said = (own, more) => (loop ? [`${loop}.`, ` Up to there: ${own}${more}`] : [own, more]);
   if (!main.end) {
     const sentence = `${counted(num, "token")} in ${passes(forwards)}.`;
     return loop ? said(sentence, "") : ["", sentence];
   }
   const isSame = others.every((lane) => !lane.end || isSameText(main, lane));
+  const own = passesText(main, isSame);
+  if (others.length === 1 && others[0].end) return said(...pairOf(own, main, others[0], found));
   const told = others.map((lane) =>
     lane.end
       ? `${titled(lane)}: ${isSame ? whole(folds.forwards(lane)) : figure(folds.perForward(lane))}.`
       : `${titled(lane)} is at token ${whole(lane.tokens.length)}.`,
   );
   if (!others.length) told.push(`${counted(num, "token")}.`);
-  else if (found?.isSame) told.push("The same text, token for token.");
-  else if (found?.isShown) told.push(`The texts differ from token ${whole(found.place + 1)} on.`);
-  const own = passesText(main, isSame);
-  return said(loop && isSame && others.length ? `${own} for ${counted(num, "token")}.` : `${own}.`, told.join(" "));
+  return said(
+    loop && isSame && others.length ? `${own} for ${counted(num, "token")}.` : `${own}.`,
+    ` ${told.join(" ")}`,
+  );
 }
 
-/** @param {Lane} main */
-export const paceText = (main) => (main.steps.length ? `${figure(folds.perForward(main))} tokens per pass` : "");
+/**
+ * Returns the result of a race between two lanes, of which both have ended: passes, text, speed.
+ * @param {string} own
+ * @param {Lane} main
+ * @param {Lane} other
+ * @param {Compared | null} found
+ * @returns {[first: string, rest: string]}
+ */
+function pairOf(own, main, other, found) {
+  const isSame = isSameText(main, other);
+  const speed = laneSpeedup(main, other);
+  const same = found?.isSame ? " for the same text" : "";
+  const faster = isTimed(speed) ? `, ${speedupText(speed)}` : "";
+  const differ = found?.isShown && !found.isSame ? ` The texts differ from token ${whole(found.place + 1)} on.` : "";
+  const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
+  return [`${own} instead of ${instead}`, `${same}${faster}.${differ}`];
+}
+
+/** @param {Speedup} speed */
+const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
 
 /**
  * Whether the page can run the lane again: it has a form, and neither a conversation nor given text preceded the
@@ -65,7 +85,7 @@ export class Headline {
     this.rest = make("span");
     this.because = make("p", "rv-because rv-num");
     this.again = button({ class: "rv-again", hidden: "" }, "Measure again", () => this.measureAgain());
-    element.replaceChildren(make("p", "rv-saying rv-num", this.first, " ", this.rest), this.because, this.again);
+    element.replaceChildren(make("p", "rv-saying rv-num", this.first, this.rest), this.because, this.again);
     /** @type {Lane | null} */
     this.main = null;
   }
@@ -88,7 +108,8 @@ export class Headline {
     put(this.first, first);
     put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];
-    put(this.because, joined(savedText(main), paceText(main), passesNote(main), secondsText(main, other)));
+    put(this.because, joined(savedText(main), breakEvenText(main, other), secondsText(main, other)));
+    this.because.title = passesNote(main);
     this.main = main;
     this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
   }

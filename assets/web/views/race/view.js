@@ -266,9 +266,9 @@ export class RaceView extends LineView {
     const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
     this.figures.update(this.shown(main), other && this.shown(other));
+    const shownOthers = others.map((lane) => this.shown(lane));
+    this.headline.draw(this.shown(main), shownOthers, found);
     if (this.clock === CLOCKS.passes) {
-      const shownOnes = others.map((lane) => this.shown(lane));
-      this.headline.draw(this.shown(main), shownOnes, found);
       this.beat.draw(Math.floor(this.playhead.now), run.lanes.length);
     }
     this.drawAxis();
@@ -400,12 +400,10 @@ class Beat {
   }
 }
 
-const SENTENCE = "A recording, pass by pass.";
-const BREAK = 2500; // milliseconds between the end of the recording and its next start
+const SENTENCE = "Recorded run, pass by pass.";
 
-// The recording that a page opens with: its label and caption. It plays pass by pass, repeatedly, once it is loaded and
-// visible, until the visitor changes the prompt, runs something or uses the player. Until then the page shows little
-// else (data-opening).
+// The recording that a page opens with, and its label. It plays once, pass by pass, when it is loaded and visible, unless
+// the visitor has changed the prompt, run something or used the player.
 class Opening {
   /** @param {RaceView} view */
   constructor(view) {
@@ -413,16 +411,7 @@ class Opening {
     this.isDue = false;
     this.isBegun = false;
     this.isInSight = false;
-    /** @type {ReturnType<typeof setTimeout> | undefined} */
-    this.rest = undefined;
     this.badge = find(view.root, ".rv-recorded");
-    this.caption = find(view.root, ".rv-caption");
-    const place = [make("span", "rv-beside", "right"), make("span", "rv-beneath", "below")];
-    this.caption.replaceChildren(
-      "What is underlined together was written in one pass of the model; what is shaded in it, masks foresaw. An ordinary model (",
-      ...place,
-      ") needs one pass per token.",
-    );
   }
 
   /**
@@ -434,12 +423,10 @@ class Opening {
     this.badge.hidden = !recorded;
     this.badge.textContent = typeof recorded === "string" ? `recorded ${recorded.split(", on ")[0]}` : "recorded run";
     const isFirst = Boolean(root.dataset.opens === "true" && recorded && lanes.length === 2);
-    this.caption.hidden = !isFirst;
     this.isBegun = false;
     this.isDue = isFirst && !player.stillness.matches;
     root.dataset.opens = "";
     root.dataset.opening = String(isFirst);
-    clearTimeout(this.rest);
     if (!this.isDue) return;
     playhead.hold();
     new IntersectionObserver((seen, observer) => {
@@ -462,33 +449,18 @@ class Opening {
     const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
     if (!isWanted) root.dataset.opening = "false";
     if (!this.isDue) return;
-    const isOver = this.isBegun && !player.isPlaying && playhead.isFollowing;
-    const isLeft = this.isBegun ? !player.isPlaying && !isOver : !playhead.isAtStart;
+    const isLeft = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
     if (!isWanted) {
       player.isPlaying = false;
       playhead.seek(Infinity);
     }
     if (!isWanted || isLeft || playhead.clock !== CLOCKS.passes) this.isDue = false;
-    else if (isOver) this.again();
     else if (!this.isBegun && this.isInSight) this.begin();
   }
 
   begin() {
     this.isBegun = true;
     this.view.player.toggle();
-  }
-
-  // Waits at its end for a moment, and as long as the visitor reads in it or another tab is open.
-  again() {
-    if (this.rest) return;
-    this.rest = setTimeout(() => {
-      this.rest = undefined;
-      const { view } = this;
-      if (!this.isDue || !view.playhead.isFollowing || view.player.isPlaying) return;
-      const isRead = view.selected || view.panes.matches(":hover, :focus-within");
-      if (isRead || !view.panes.checkVisibility()) this.again();
-      else view.player.toggle();
-    }, BREAK);
   }
 }
 
