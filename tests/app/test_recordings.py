@@ -107,7 +107,7 @@ def test_what_a_recording_measured_is_folded_from_its_lanes() -> None:
 
 
 def test_a_folder_or_value_that_is_none_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(RecordingsError, match="record --out"):
+    with pytest.raises(RecordingsError, match="record_runs --out"):
         load(tmp_path)
     for value in ("", "{}\n", '{"lanes":[{"lane":"mars","title":"M"}]}\nmars\t{"type":"step"}\n'):
         with pytest.raises(RecordingsError, match="cannot be read"):

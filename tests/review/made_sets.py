@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 WAYS = ["ar", "tau=0.5,B=8", "lossless"]
 CHECKPOINT, DTYPE, NAME, MOST = "mars-tiny", "int8", "same", 64
 """In int8 a forward is bitwise, so that prompts share forwards and an engine keeps what it read."""
-TIMES = re.compile(r'"(seconds|date)": ?("[^"]*"|[-+.0-9e]+)')
+TIMES = re.compile(r'"(seconds|date|spread)": ?("[^"]*"|[-+.0-9e]+)')
 
 
 def timeless(folder: Path) -> dict[str, str]:

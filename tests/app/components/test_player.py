@@ -379,7 +379,7 @@ def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Sho
     assert again.is_hidden()
     page.evaluate(
         f"""() => {{
-          document.body.insertAdjacentHTML("beforeend", "<button id=ask></button>");
+          window.mars.start = () => {{}};  // as on a page that can run it again
           addEventListener("mars-ask", ({{ detail }}) => {{ window.asked = detail; }});
           const [mars, ar] = {VIEW}.run.lanes;
           for (const step of mars.steps) step.seconds = 0.01;
@@ -394,5 +394,5 @@ def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Sho
     again.click()
     asked = page.evaluate("window.asked")
     assert (asked["kind"], asked["settings"]["lossless"]) == ("way", True)
-    page.evaluate("document.querySelector('#ask').remove()")
+    page.evaluate("delete window.mars.start")
     set_clock(page, "Seconds")
