@@ -105,8 +105,8 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             with gr.Column(elem_id="knobs"):
                 _knobs(tab, engines)
             tab.controls["lossless"] = setting_field("lossless", "lossless")
+            _model(tab, engines)
             with gr.Accordion("More", open=False, elem_id="more"):
-                _model(tab, engines)
                 _more(tab, engines)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
             opens_with = engines.entry_or_default(engines.default)
@@ -201,11 +201,13 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
     tab.controls["tau"] = setting_field("tau", "tau")
     tab.controls["block_size"] = block_size_field(opens_with.block_size, "block_size")
     tab.controls["auto"] = gr.Checkbox(DEFAULTS.is_auto, label="auto", elem_id="auto")
+    tab.controls["pace"] = gr.Radio(
+        list(PACES.items()), value=0, label="Slow motion", elem_id="pace"
+    )
 
 
 def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
-    controls["pace"] = gr.Radio(list(PACES.items()), value=0, label="Slow motion", elem_id="pace")
     controls["aim"] = setting_field("aim", "aim")
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],

@@ -85,13 +85,6 @@ def start(page: playwright.Page, prompt: str = "Say it.") -> None:
     begin(page, lambda: page.click("#run"))
 
 
-def open_more(page: playwright.Page) -> None:
-    """Open the controls under "More"."""
-    if not page.locator("#pace").is_visible():
-        page.click("#more > button")
-    page.locator("#pace").wait_for(state="visible")
-
-
 def wait_loaded(page: playwright.Page) -> None:
     """Until the page stands, and the checkpoint behind it is there."""
     wait_state(page, "empty")

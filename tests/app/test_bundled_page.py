@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from browser import Arrive, needs_browser, playwright
-from live_page import open_more
 from scripted_page import page_served
 
 from app.engines.engines import Engines
@@ -52,7 +51,6 @@ def assert_answers(page: playwright.Page, name: str) -> None:
 
 def choose(page: playwright.Page, name: str) -> None:
     page.click("[role=tab]:text-is('Live')")
-    open_more(page)
     page.click("#checkpoint input")
     page.click(f"[role=option]:text-is('{name}')")
     page.wait_for_selector(f"#footer:has-text('{name}:')")

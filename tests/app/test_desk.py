@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import HEAD_SAYS, begin, open_more, running, set_knob, start, wait_loaded, wait_state
+from live_page import HEAD_SAYS, begin, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
 pytestmark = needs_browser
@@ -43,7 +43,6 @@ def test_the_prompt_is_the_second_stop_and_run_the_third(page: playwright.Page) 
     page.locator("#batch-desk").wait_for(state="visible")
     page.keyboard.press("Home")
     page.locator("#desk").wait_for(state="visible")
-    open_more(page)
     page.click("#checkpoint input")
     page.wait_for_selector("#checkpoint [role=listbox], .options")
     page.keyboard.press("Tab")  # which closes the list
@@ -66,7 +65,7 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
 
 def test_what_a_control_means_is_told_where_it_stands(page: playwright.Page) -> None:
     assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
-        *("tau", "block_size", "aim", "lossless", "pace", "presets")
+        *("tau", "block_size", "lossless", "pace", "presets")
     }
     text = page.locator("#tau .help-text")
     assert text.is_hidden()
@@ -151,7 +150,6 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
     begin(page, lambda: page.click(".chips .chip:has-text('Python')"))
     assert page.input_value("#prompt textarea") != before
     wait_state(page, "running")
-    open_more(page)
     page.click("#pace label:has-text('Very slow')")
     wait_state(page, "slow")
     assert "40 times slower" in page.inner_text("#race .rv-status")
@@ -194,7 +192,7 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playw
         "document.querySelector('#race').getBoundingClientRect().top >= 0", timeout=15_000
     )
     assert not page.locator("#knobs").is_visible()  # running folded it
-    knobs = ("#tau input[type=range]", "#block_size input[type=range]")
+    knobs = ("#tau input[type=range]", "#block_size input[type=range]", "#pace")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     bar = box("#bar")
     assert bar["height"] <= 112

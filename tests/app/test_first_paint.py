@@ -9,7 +9,6 @@ import pytest
 from browser import needs_browser, origin_of, playwright, visiting
 from fake_source import FakeSource
 from fake_source import make_handlers as make_fetching
-from live_page import open_more
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
@@ -195,7 +194,6 @@ def test_a_model_that_was_chosen_or_runs_stays(visit, source: FakeSource) -> Non
     """By a link, or by running it; the run goes on."""
     linked, page = visit("?checkpoint=tiny"), visit()
     page.fill("#prompt textarea", "Count.")
-    open_more(page)
     page.click("#pace label:has-text('Very slow')")
     page.click("#run")
     page.wait_for_selector(f"{ROOT}[data-state=slow]")

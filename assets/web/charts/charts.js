@@ -19,7 +19,7 @@ import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./s
 const CHARTS = [
   {
     key: "forwards",
-    title: "Tokens per forward pass. Dotted: what breaks even with AR in time",
+    title: "Tokens per forward pass (dotted: break-even)",
     isOfOne: true,
     isFirst: true,
   },

@@ -39,7 +39,7 @@ SCRIPTS = {
 }
 SHOWN = [*SCRIPTS, "begun", "waiting", "refused"]
 PLACES = [None, 0.0, 0.4]
-DRAWN = """root => [...document.querySelectorAll(`${root} .rv-charts figure`)].map((figure) => {
+DRAWN = """root => [...document.querySelectorAll(`${root} figure[data-chart]`)].map((figure) => {
   const marks = [...figure.querySelectorAll(".main-svg path, .main-svg text, .main-svg rect")];
   const seen = marks.filter((mark) => mark.checkVisibility({ visibilityProperty: true })
     && !mark.closest("defs, .draglayer, .modebar, .hoverlayer, .zoomlayer"));
