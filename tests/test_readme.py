@@ -62,6 +62,16 @@ def test_every_package_is_in_the_architecture() -> None:
     assert not missing, f"docs/architecture.md says nothing of {missing}"
 
 
+def test_every_term_of_the_glossary_names_the_file_that_defines_it() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.split("## Glossary\n")[1].split("\n## ")[0]
+    rows = section.strip().splitlines()[2:]
+    files = [re.fullmatch(r"\| .+ \| .+ \| `([\w./]+)` \|", row) for row in rows]
+    assert 20 < len(rows) <= 60
+    assert [row for row, file in zip(rows, files, strict=True) if file is None] == []
+    assert [file[1] for file in files if file and not (ROOT / file[1]).exists()] == []
+
+
 def test_the_way_from_run_to_the_acceptance_rule_exists() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     section = text.split("## From Run to the acceptance rule\n")[1].split("\n## ")[0]
