@@ -218,7 +218,7 @@ class DecodeSettings:
     lossless: bool = setting(
         False,
         "Lossless",
-        "emit only what AR would write; tau then says how boldly to draft",
+        "emit only what AR would write; tau then controls how much is drafted",
         label="Lossless: only what AR would write",
         link="lossless",
         is_steered=True,
