@@ -1,5 +1,6 @@
-"""What a trace says to a reader, and the automatic marks of an answer beside the reference: pure
-folds. Marks are a machine's; they stand beside what people say and are never mixed with it.
+"""Build answers from traces and compute their automatic marks, as pure folds.
+
+Marks are stored separately from the judgements of people.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from mars_runtime.trace import Trace
 
 WORD = re.compile(r"\S+")
 NEAR = 3
-"""Words that are shown before and after a first difference."""
+"""Number of words shown before and after a first difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. pieces: the text token by token, joined it is ``text``; groups: tokens of each
-    forward; otherwise: position of a token -> what AR would have said there, where a forward told.
-    num_tokens counts the end of turn, which has no piece. end: eos or limit; empty, with no pieces,
-    of text that came without a trace. is_right: by the task's checker, None without one. is_looped:
-    whether its tokens begin to repeat themselves; tpf: tokens per forward, up to there (``folds``),
-    None without a trace."""
+    """One answer to a prompt.
+
+    pieces: the text of each token; joined they are ``text``. groups: number of tokens of each
+    forward pass. otherwise: position of a token -> the different token of AR, where a pass computed
+    it. num_tokens: includes the end of turn, which has no piece. end: eos or limit; empty for text
+    without a trace, which has no pieces. is_right: verdict of the task's checker, None without one.
+    is_looped: whether the tokens begin to repeat. tpf: tokens per forward pass up to there
+    (``folds``), None without a trace.
+    """
 
     text: str
     pieces: tuple[str, ...] = ()
@@ -43,7 +47,7 @@ class Answer:
     tpf: Real | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Its values; the keys of ``otherwise`` as JSON has them."""
+        """Return its values for JSON, with the keys of ``otherwise`` as strings."""
         return {**asdict(self), "otherwise": {str(at): told for at, told in self.otherwise.items()}}
 
 
@@ -51,14 +55,14 @@ _ANSWER = TypeAdapter(Answer)
 
 
 def answer_of_json(told: Any) -> Answer:
-    """Back from ``Answer.as_json``. Raises ValueError."""
+    """Parse the result of ``Answer.as_json``. Raises ValueError."""
     answer = _ANSWER.validate_python(told)
     "".join((answer.text, *answer.pieces, *answer.otherwise.values())).encode()  # no lone surrogate
     return answer
 
 
 def answer_of(trace: Trace, item: Item) -> Answer:
-    """The answer that a trace of one row tells."""
+    """Build the answer from a trace of one row."""
     spell = trace.vocabulary.__getitem__
     detokenizer, pieces = Detokenizer(spell), []
     groups: list[int] = []
@@ -90,14 +94,13 @@ def answer_of(trace: Trace, item: Item) -> Answer:
 
 
 def verdict(item: Item, text: str) -> bool | None:
-    """Whether the item's checker calls a text right, None where it has none."""
+    """Return the verdict of the item's checker, None without a checker."""
     return tasks.check(item.task, text) if item.task and tasks.is_checkable(item.task) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first difference between two texts: ``word`` counts from 0; what each says, from a few
-    words before it."""
+    """The first difference between two texts: the index of the word, and both texts around it."""
 
     word: int
     reference: str
@@ -106,8 +109,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is told of an answer without reading it. is_same: to the letter; difference: the first
-    by words, None where all words are the reference's."""
+    """Automatic marks of an answer.
+
+    is_same: whether the text equals the reference exactly. difference: the first different word,
+    None if all words are the same.
+    """
 
     is_same: bool
     difference: Difference | None
@@ -118,7 +124,7 @@ class Marks:
 
 
 def marks(answer: Answer, reference: Answer) -> Marks:
-    """The marks of an answer beside the reference."""
+    """Compute the marks of an answer compared with the reference."""
     return Marks(
         answer.text == reference.text,
         first_difference(reference.text, answer.text),
@@ -130,7 +136,7 @@ def marks(answer: Answer, reference: Answer) -> Marks:
 
 
 def first_difference(reference: str, own: str) -> Difference | None:
-    """The first word in which two texts differ; None where they have the same words."""
+    """Return the first word in which two texts differ, None if they have the same words."""
     words = [WORD.findall(reference), WORD.findall(own)]
     for word, (one, other) in enumerate(zip_longest(*words)):
         if one != other:

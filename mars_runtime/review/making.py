@@ -1,9 +1,9 @@
-"""Makes the answers of a set in an engine: several prompts share its forwards, and each answer is
-kept as soon as it is there. Knows no page and no command: both leave the same but for times.
+"""Decode the answers of a set in an engine and store each one when it is finished.
 
-Where a model is bitwise an answer is the same in any company; elsewhere each is decoded alone, so
-that whatever was done before a set was interrupted changes nothing. Prompts are read whole: what
-was kept of earlier ones is told in a trace.
+Page and command store the same answers, except for times. If a model is bitwise, its results do not
+depend on the other rows of a batch, and several prompts share forward passes. Otherwise each prompt
+is decoded on its own, so a resumed set has the same answers. Every prompt is prefilled from
+scratch, because a trace records reuse of the prefix cache.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A checkpoint that decodes: its engine, its tokenizer, what is told of it in traces; the
-    fingerprint of its weights, None where nobody knows it."""
+    """The engine and the tokenizer of a checkpoint, with its description for traces.
+
+    weights: the fingerprint of its weights, None if unknown.
+    """
 
     engine: BaseEngine
     tokenizer: Tokenizer
@@ -46,28 +48,28 @@ class Decoder:
 
     @classmethod
     def here(cls, engine: BaseEngine, checkpoint: Checkpoint) -> Decoder:
-        """One whose files are on this machine."""
+        """Return the decoder of a checkpoint on this machine."""
         weights = fingerprint(checkpoint.weight_files)
         return cls(engine, checkpoint.tokenizer, facts_of(checkpoint), weights)
 
     @classmethod
     def elsewhere(cls, engine: BaseEngine, tokenizer: Tokenizer, facts: Facts) -> Decoder:
-        """One whose files are on another machine."""
+        """Return the decoder of a checkpoint on another machine."""
         return cls(engine, tokenizer, facts, shipped(facts.checkpoint))
 
     @property
     def at_once(self) -> int:
-        """Prompts that may share forwards without one changing what another gives."""
+        """Return how many prompts may share forward passes with unchanged answers."""
         return AT_ONCE if self.facts.is_bitwise else 1
 
 
 Decoders = Callable[[str], Decoder]
-"""Name of a checkpoint -> what decodes it, loaded when it is first asked for."""
+"""Maps the name of a checkpoint to its decoder, which is loaded on first use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a set is. refused: a sentence for each answer that cannot be had."""
+    """Progress of a set. refused: an error message for each answer that cannot be decoded."""
 
     num_done: int
     num_all: int
@@ -82,8 +84,10 @@ def begin(
     decoders: Decoders,
     reference: int = 0,
 ) -> ReviewSet:
-    """A set in a new folder, or the one that is there if its prompts, ways and weights are these.
-    Raises SetError, OutputError, and what ``decoders`` raises."""
+    """Create a set, or open an existing one with the same prompts, methods and weights.
+
+    Raises SetError, OutputError and the errors of ``decoders``.
+    """
     names = dict.fromkeys(way.checkpoint for way in ways)
     made = {**provenance(), "weights": {each: decoders(each).weights for each in names}}
     return ReviewSet.create(folder, About(name, ways, reference, made), items)
@@ -92,8 +96,11 @@ def begin(
 def make(
     review: ReviewSet, decoders: Decoders, owner: str = "", deadline: float = MAX_DEADLINE
 ) -> Iterator[Progress]:
-    """Decode what is missing, way by way; yields several times a second, and to stop is to close
-    it. owner, deadline: as of a Request. Raises SetError where a run fails."""
+    """Decode the missing answers, one method after another, and yield progress.
+
+    Yields several times a second; close the generator to stop. owner, deadline: as in Request.
+    Raises SetError if a run fails.
+    """
     left = review.missing()
     num_all = len(review.items) * len(review.about.ways)
     num_done, refused = num_all - len(left), list[str]()
@@ -143,7 +150,7 @@ def _begin(
 
 
 def _wait(runs: Iterable[Run]) -> None:
-    """Until the first is over, or a moment."""
+    """Wait until the first run ends, at most POLL_SECONDS."""
     for run in runs:
         run.wait(POLL_SECONDS)
         break

@@ -1,7 +1,4 @@
-"""Tasks with checkable answers, family by family; natural text and open requests beside them.
-
-Knows the families and their names; it knows no model, no tokens and no data folder.
-"""
+"""Held-out prompts: task families with a checker each, natural text, and open requests."""
 
 from __future__ import annotations
 
@@ -55,7 +52,10 @@ TRIES_FOR_NEW = 50
 
 
 def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
-    """Make `count` tasks of a family; the same arguments always give the same list."""
+    """Return ``count`` tasks of a family; the same arguments always give the same list.
+
+    Raises ValueError for an unknown family and for the training split of open requests.
+    """
     if family == NATURAL:
         return natural_tasks(split, seed, count)
     if is_open(family):
@@ -80,35 +80,35 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
 
 
 def all_families() -> list[str]:
-    """Every family with checkable answers, then natural text."""
+    """Return the names of the families with a checker, then that of natural text."""
     return [*FAMILIES, NATURAL]
 
 
 def families_for(is_chat: bool) -> list[str]:
-    """What a model is asked when nobody says: open requests where it was made to answer anybody,
-    else tasks and natural text."""
+    """Return the default families: open requests for a chat model, otherwise tasks and natural
+    text."""
     return list(KINDS) if is_chat else all_families()
 
 
 def is_open(family: str) -> bool:
-    """Say whether these are requests as a chat model gets them."""
+    """Return whether a family consists of open requests to a chat model."""
     return family in KINDS or family in SHIFTED
 
 
 def is_checkable(task: Task) -> bool:
-    """Say whether a text can be judged right or wrong for this task."""
+    """Return whether a checker can judge the answers to this task."""
     return task.family in (*FAMILIES, *SHIFTED) and bool(task.expected)
 
 
 def check(task: Task, text: str) -> bool:
-    """Judge any text; never raises, and says no where nothing can be judged."""
+    """Return whether a text is a correct answer; False without a checker. Never raises."""
     if task.family in SHIFTED:
         return is_checkable(task) and says_right(task, text)
     return is_checkable(task) and FAMILIES[task.family].check(task, text)
 
 
 def examples() -> list[Task]:
-    """A fixed handful per family from the evaluation split, of different kinds."""
+    """Return NUM_EXAMPLES fixed tasks per family from the evaluation split, one of each kind."""
     chosen: list[Task] = []
     for name in FAMILIES:
         by_kind: dict[str, Task] = {}

@@ -1,7 +1,6 @@
-"""What a task is, what a family promises, and which prompts are kept for evaluation.
+"""Tasks, the interface of a task family, and the rule that reserves prompts for evaluation.
 
-Words, phrasings and specifications stand in JSON files beside the families that use them. Knows
-nothing of any single family, of models or tokens.
+Words, phrasings and specifications are in JSON files in this folder.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from typing import Any, Literal
 
 Split = Literal["train", "eval"]
 Phrasings = Mapping[Literal["shared", "held_out"], Sequence[str]]
-"""Ways to say the same; those that are held out are in no training prompt."""
+"""Phrasings with the same meaning; no training prompt uses those in ``held_out``."""
 
-HELD_OUT_ONE_IN = 10  # one prompt in ten, and one operand combination in ten, is evaluation's
+HELD_OUT_ONE_IN = 10  # evaluation gets every tenth prompt and operand combination
 MAX_ATTEMPTS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One prompt with its reference answer and what the checker needs to judge another."""
+    """One prompt with its reference answer and the data that the checker needs (``expected``)."""
 
     family: str
     kind: str
@@ -36,35 +35,35 @@ class Task:
 
 
 def is_reserved(text: str) -> bool:
-    """Say whether this text belongs to evaluation alone; the same in every process."""
+    """Return whether a text is reserved for evaluation; the same in every process."""
     return zlib.crc32(text.encode()) % HELD_OUT_ONE_IN == 0
 
 
 def operands(task: Task) -> str:
-    """The numbers of a prompt, with its kind; empty when there are fewer than two."""
+    """Return the kind and the numbers of a prompt, or "" if it has fewer than two numbers."""
     numbers = re.findall(r"\d+", task.prompt)
     return f"{task.kind}:{','.join(numbers)}" if len(numbers) > 1 else ""
 
 
 def read_data(name: str) -> Any:
-    """What stands in the file ``name``.json of this folder."""
+    """Return the content of the file ``name``.json in this folder."""
     return json.loads(Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8"))
 
 
 def phrase(rng: random.Random, split: Split, phrasings: Phrasings) -> str:
-    """Pick a phrasing; evaluation takes about a third of its own from those that are held out."""
+    """Draw a phrasing; about a third of the evaluation prompts use a held-out one."""
     if split == "eval" and rng.random() < 0.3:
         return rng.choice(phrasings["held_out"])
     return rng.choice(phrasings["shared"])
 
 
 def listed(items: Sequence[str]) -> str:
-    """Join items as a sentence does: a, b and c."""
+    """Join items as in a sentence: a, b and c."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def article(noun: str) -> str:
-    """The noun with its indefinite article."""
+    """Return the noun with its indefinite article."""
     return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
 
 
@@ -75,14 +74,17 @@ class Family(ABC):
 
     @abstractmethod
     def draft(self, rng: random.Random, split: Split) -> Task:
-        """Make one task, with no regard to which prompts are held out."""
+        """Generate one task without checking whether its prompt is held out."""
 
     @abstractmethod
     def judge(self, task: Task, text: str) -> bool:
-        """Judge a text; may raise ValueError and its like, which count as a wrong answer."""
+        """Return whether a text is correct. ``check`` counts a ValueError as wrong."""
 
     def generate(self, rng: random.Random, split: Split) -> Task:
-        """Make one task whose prompt no other split ever makes."""
+        """Generate one task with a prompt that the other split never generates.
+
+        Raises RuntimeError after MAX_ATTEMPTS.
+        """
         if split == "train":
             return self._generate_train(rng)
         wants_new_operands = rng.random() < 0.5
@@ -96,7 +98,9 @@ class Family(ABC):
                 return task
             fallback = task
         if fallback is None:
-            raise RuntimeError(f"family {self.name} found no held-out prompt; add variety to it")
+            raise RuntimeError(
+                f"family {self.name}: no held-out prompt in {MAX_ATTEMPTS} tries; add phrasings"
+            )
         return fallback
 
     def _generate_train(self, rng: random.Random) -> Task:
@@ -105,10 +109,12 @@ class Family(ABC):
             combination = operands(task)
             if not is_reserved(task.prompt) and not (combination and is_reserved(combination)):
                 return task
-        raise RuntimeError(f"family {self.name} found no training prompt; add variety to it")
+        raise RuntimeError(
+            f"family {self.name}: no training prompt in {MAX_ATTEMPTS} tries; add phrasings"
+        )
 
     def check(self, task: Task, text: str) -> bool:
-        """Judge any text; never raises."""
+        """Return whether a text is correct; never raises."""
         try:
             return self.judge(task, text)
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):

@@ -1,8 +1,8 @@
-"""Reading, as FairytaleQA has it: a short tale, a question about it, an answer that quotes it.
+"""Reading tasks in the style of FairytaleQA: a short tale, a question, an answer that quotes it.
 
-Every sentence of our own tales carries one fact, and every fact can be asked for; its rivals are
-the other words of the same sort in the tale. Real FairytaleQA tasks are judged too: their expected
-data hold a gold answer in place of a key with rivals.
+Every sentence of a generated tale has one fact, and a question can ask for any of them. The rivals
+of a fact are the other words of the same kind in the tale. The checker also accepts real
+FairytaleQA tasks: their ``expected`` has a gold answer instead of a key with rivals.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ SKIPPED = frozenset({"a", "an", "the", "of", "to", "in", "his", "her", "their", 
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case, without articles and the like."""
+    """Return the words of a text in lower case, without those in SKIPPED."""
     words = re.findall(r"[a-z0-9]+", text.lower().replace("'s", ""))
     return [word for word in words if word not in SKIPPED]
 
 
 def has_phrase(words: list[str], key: str) -> bool:
-    """Say whether the words of the key stand in a row among `words`."""
+    """Return whether ``words`` contains the words of ``key`` as one sequence."""
     wanted = words_of(key)
     spans = range(len(words) - len(wanted) + 1)
     return bool(wanted) and any(words[i : i + len(wanted)] == wanted for i in spans)
 
 
 def token_f1(found: list[str], gold: list[str]) -> float:
-    """The balance of precision and recall over words, each counted as often as it comes."""
+    """Return the F1 score over words, counting repeated words."""
     common = sum((Counter(found) & Counter(gold)).values())
     return 2 * common / (len(found) + len(gold)) if common else 0.0
 
 
 def conclusion(prompt: str, text: str) -> str:
-    """What follows an opening quotation that stands word for word in the prompt.
+    """Return the text after an opening quotation from the prompt.
 
-    A text without one, or with nothing behind it, is taken whole.
+    Return the whole text if it has no such quotation or nothing after it.
     """
     opening = re.match(r'\s*The text says: "([^"]+)"', text)
     if opening is None or opening[1] not in prompt:
@@ -53,7 +53,7 @@ def conclusion(prompt: str, text: str) -> str:
 
 
 class Reading(Family):
-    """Little tales with a question."""
+    """Short tales with a question."""
 
     name = "reading"
 
@@ -66,7 +66,7 @@ class Reading(Family):
         frame = phrase(rng, split, DATA["frames"])
         prompt = frame.format(story=" ".join(sentences), question=question)
         key, quote = fields[asked["key"]], sentences[asked["sentence"]]
-        # Where only a pronoun stands in the sentence, it does not tell.
+        # A sentence with only a pronoun does not contain the answer.
         quoted = f'The text says: "{quote}" ' if key in quote else ""
         expected = json.dumps({"key": key, "rivals": _rivals(kind, asked["rivals"], fields)})
         answer = quoted + asked["answer"].format(**fields)
@@ -84,7 +84,7 @@ class Reading(Family):
 
 
 def _fields(rng: random.Random, split: Split) -> dict[str, str]:
-    """The choices that a tale is made of."""
+    """Draw the values of a tale's placeholders."""
     first, second = people(rng, split, 2)
     others = DATA["only_men"] if first.he == "she" else DATA["only_women"]
     fields = {
@@ -110,7 +110,7 @@ def _fields(rng: random.Random, split: Split) -> dict[str, str]:
 
 
 def _rivals(kind: str, names: Sequence[str], fields: dict[str, str]) -> list[str]:
-    """What a right answer must not hold."""
+    """Return the words that a correct answer must not contain."""
     if kind == "how_long":
         return [word for word in NUMBER_WORDS[1:] if word != fields["number"]]
     if kind == "colour":

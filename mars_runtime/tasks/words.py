@@ -1,7 +1,7 @@
-"""The words tasks are made of: things, places, colours, topics, and people to pick from.
+"""Words for generated tasks: things, places, colours, topics and names.
 
-Knows no task. Pools whose content is arbitrary are wide, so that a word has to be copied, not
-guessed; the names kept for evaluation are in no training text.
+Lists of arbitrary words are long, so that a model has to copy a word and cannot guess it. No
+training text contains the names that are reserved for evaluation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .base import Split, read_data
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A name with the pronouns that go with it."""
+    """A name with its pronouns."""
 
     name: str
     he: str
@@ -44,19 +44,19 @@ COLOURS: tuple[str, ...] = tuple(_DATA["colours"])
 PLACES: tuple[str, ...] = tuple(_DATA["places"])
 TOPICS: dict[str, tuple[str, ...]] = {name: tuple(words) for name, words in _DATA["topics"].items()}
 SINGULAR: dict[str, str] = _DATA["singular"]
-"""One of a topic."""
+"""Singular form of each topic."""
 NUMBER_WORDS: tuple[str, ...] = tuple(_DATA["number_words"])
 
 
 def people(rng: random.Random, split: Split, count: int) -> list[Person]:
-    """Pick different people; half of the evaluation prompts use names never trained on."""
+    """Draw distinct people; half of the evaluation prompts use names that training never used."""
     if split == "eval" and rng.random() < 0.5:
         return rng.sample(EVAL_PEOPLE, count)
     return rng.sample(TRAIN_PEOPLE, count)
 
 
 def plural(noun: str) -> str:
-    """The plural of a noun of the topics."""
+    """Return the plural of a noun from the topics."""
     if noun in _DATA["plurals"]:
         return str(_DATA["plurals"][noun])
     if noun.endswith(("s", "x", "ch", "sh")):
