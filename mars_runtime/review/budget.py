@@ -1,7 +1,7 @@
-"""A budget of seconds for work on what strangers send, checked from inside its loops.
+"""Time limits for work on untrusted input.
 
-The thread that does such work enters ``limited``; the loops over rows call ``check``, which costs
-next to nothing and does nothing where no budget is set, as in a command.
+The worker thread enters ``limited``, and loops over rows call ``check``. Without a budget, as in a
+command, ``check`` does nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def limited(budget: Budget) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise BudgetError where the budget of this thread is used up."""
+    """Raise BudgetError if the budget of this thread is used up."""
     budget: Budget | None = getattr(_own, "budget", None)
     if budget is not None:
         budget.check()

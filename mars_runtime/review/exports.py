@@ -1,7 +1,6 @@
-"""A set and what was said of it, as files to take to others: CSV, JSON Lines, one HTML page, and
-LLM Comparator's JSON.
+"""Export a set and its judgements as CSV, JSON Lines, one HTML page or LLM Comparator's JSON.
 
-Automatic marks and people's judgements stand in columns of their own. Every text is untrusted: in
+Automatic marks and people's judgements are in separate columns. Every text is untrusted: in
 HTML it is escaped, and a cell of CSV that a spreadsheet would compute gets an apostrophe before it.
 """
 
@@ -39,7 +38,7 @@ COLUMNS = (
 )
 MARKED = ("text", "same_as_reference", "first_difference", "loop", "verdict", "tokens_per_forward")
 COLOURS = ("#2f7cb8", "#8a94a3", "#bf6526")
-"""Of bars, on white and on black."""
+"""Colours of bars, readable on white and on black."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --pale: #49566a; --page: #fff; --line: #d7dde5;
   --sunken: #f3f5f8; --one: #dbe9f6; --other: #d9f0e3; --warm: #94400f; }
@@ -74,13 +73,15 @@ CONFIG = {"displayModeBar": False, "responsive": True}
 
 
 def spelled(text: str) -> str:
-    """A text as a cell of a table that spreadsheets open."""
+    """Return a text as a CSV cell that a spreadsheet does not compute."""
     return f"'{text}" if text.startswith(tuple(COMPUTED)) else text
 
 
 def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None = None) -> str:
-    """A line for each judgement that counts, with the marks of both answers behind it. Raises
-    JudgementError for a table longer than ``max_chars``."""
+    """Write one line per current judgement, followed by the marks of both answers.
+
+    Raises JudgementError for a table longer than ``max_chars``.
+    """
     out = io.StringIO(newline="")
     table = csv.writer(out)
     table.writerow([*COLUMNS, *(f"{side}_{name}" for side in ("left", "right") for name in MARKED)])
@@ -112,7 +113,7 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
 
 
 def _marked(review: ReviewSet, item: int, way: int) -> list[object]:
-    """Of an answer: MARKED."""
+    """Return the values of the columns MARKED for one answer."""
     answer, reference = review.answer(item, way), review.answer(item, review.about.reference)
     if answer is None or reference is None:
         return ["" if answer is None else answer.text, *[""] * (len(MARKED) - 1)]
@@ -124,15 +125,17 @@ def _marked(review: ReviewSet, item: int, way: int) -> list[object]:
 
 
 def to_jsonl(review: ReviewSet, rows: Iterable[Judgement]) -> str:
-    """Every row, those that no longer count too: what ``merge`` reads."""
+    """Write every row for ``merge``, including undone and replaced ones."""
     head = {"type": HEAD, "set": review.id, "name": review.about.name}
     lines = [head, *(row.as_json() for row in rows)]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
-    """Back again. Raises JudgementError that names the line; for another set's, too, where
-    ``set_id`` says whose they must be."""
+    """Parse the output of ``to_jsonl``.
+
+    Raises JudgementError, which names the line; also for judgements of a set other than ``set_id``.
+    """
     found: list[Judgement] = []
     is_headed = False
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
@@ -165,15 +168,19 @@ def _check_head(told: Any, set_id: str) -> bool:
 
 
 def merge(review: ReviewSet, texts: Sequence[str]) -> tuple[str, int]:
-    """Several files of judgements as one, and the number of conflicts, of which both stay. Raises
-    JudgementError."""
+    """Merge files of judgements; return the file and the number of conflicts.
+
+    Both sides of a conflict are kept. Raises JudgementError.
+    """
     found = merged([read_jsonl(text, review.id) for text in texts])
     return to_jsonl(review, found.rows), found.num_conflicts
 
 
 def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str:
-    """The reference (A) and another way (B) as LLM Comparator reads them (PAIR, version 0.1): a
-    score above 0 is A's. Prompts that nobody judged have none; reviewers are its raters."""
+    """Return the reference (A) and a method (B) in the format of LLM Comparator 0.1 (PAIR).
+
+    A score above 0 prefers A. Prompts without a judgement have no score. Raters are the reviewers.
+    """
     about = review.about
     names = [about.ways[number].name for number in (about.reference, way)]
     votes = {names[0]: 1.0, names[1]: -1.0, "equal": 0.0}
@@ -230,8 +237,11 @@ def _fields(answers: Sequence[Answer | None]) -> dict[str, Any]:
 
 
 def to_html(review: ReviewSet, rows: Iterable[Judgement]) -> str:
-    """One page that opens without a server: charts, and every prompt with its answers, the tokens
-    that came together on one background, and what was said of them."""
+    """Return an HTML page that opens without a server.
+
+    It has charts and every prompt with its answers and judgements. Tokens of one forward pass share
+    a background.
+    """
     kept = list(current(rows).values())
     title = escape(review.about.name)
     of_item: dict[str, list[Judgement]] = {}
@@ -283,7 +293,7 @@ def _article(review: ReviewSet, index: int, own: Sequence[Judgement]) -> str:
 
 
 def _sentence(row: Judgement) -> str:
-    """A judgement in a line."""
+    """Return a judgement as one line of text."""
     words = [f"{row.reviewer}: {row.preferred or 'no preference'} of {row.left} and {row.right}"]
     for way in (row.left, row.right):
         rating, tags = row.of(way)
@@ -309,7 +319,7 @@ def _answer_html(name: str, answer: Answer, reference: Answer | None) -> str:
 
 
 def _grouped(answer: Answer) -> Iterator[str]:
-    """The text with the tokens of each forward in one element."""
+    """Yield the text as HTML, with one element for the tokens of each forward pass."""
     if not answer.pieces:
         yield escape(answer.text)
         return
@@ -329,7 +339,7 @@ def _grouped(answer: Answer) -> Iterator[str]:
 
 
 def _charts(review: ReviewSet, kept: Sequence[Judgement]) -> list[str]:
-    """Preference, and ratings where there are some; nothing where nobody judged."""
+    """Return the charts of preferences and ratings, empty without judgements."""
     import plotly.graph_objects as go
     import plotly.io
 
@@ -365,7 +375,7 @@ def _charts(review: ReviewSet, kept: Sequence[Judgement]) -> list[str]:
 def _bars(
     name: str, ways: Sequence[str], found: Sequence[Estimate | None], colour: str
 ) -> dict[str, Any]:
-    """Bars with intervals. plotly reads a little HTML in its texts: names are escaped."""
+    """Return bars with intervals. plotly interprets HTML in its texts, so names are escaped."""
     known = [each for each in found if each is not None]
     return {
         "name": escape(name),

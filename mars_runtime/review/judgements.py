@@ -1,8 +1,8 @@
-"""What people say of answers: rows that are only ever added, and folds over them.
+"""Judgements of answers by people: an append-only store and folds over its rows.
 
-A row is all that one reviewer says of one pair of answers, with what was shown. The latest row of a
-reviewer counts; one that undoes another takes it away. So nothing that was said is lost, and what
-counts is a fold. Rows live in SQLite (write-ahead log), each committed before it is acknowledged.
+A row is the judgement of one reviewer on one pair of answers, with what was shown. The latest row
+of a reviewer counts, unless a later row undoes it. Rows are stored in SQLite (write-ahead log);
+each is committed before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -31,25 +31,28 @@ TAGS = (
     "broken code",
     "cut off",
 )
-"""Those that are offered; people may write others."""
+"""Suggested tags; reviewers may write others."""
 MAX_RATING = 5
 MAX_TAGS, MAX_TAG, MAX_NOTE, MAX_REVIEWER, MAX_ID = 12, 40, 2000, 60, 80
 MAX_ROWS = 200_000
 log = logging.getLogger(__name__)
 Unit = tuple[str, str, tuple[str, str]]
-"""Reviewer, item, the two ways in order of their names: what a judgement is about."""
+"""Subject of a judgement: reviewer, item, and the two methods in order of their names."""
 
 
 class JudgementError(ValueError):
-    """A judgement that can't be taken; the message is one sentence."""
+    """An invalid judgement; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A row. left, right: names of the ways as they were shown. ratings: 1 to 5, 0 for none; tags:
-    of each side. is_masked: the ways were not told; is_revealed: they were known to the reviewer
-    all the same, from an earlier judgement. undoes: the id of the row that it takes away, and then
-    it says nothing else. time: ISO 8601, of whoever keeps it."""
+    """One row.
+
+    left, right: names of the methods as shown. ratings: 1 to 5 for each side, 0 for none. tags: of
+    each side. is_masked: the names were hidden; is_revealed: the reviewer knew them from an earlier
+    judgement. undoes: id of the row that this one removes; all other values are then empty.
+    time: ISO 8601, set by the server or browser that stores the row.
+    """
 
     id: str
     reviewer: str
@@ -67,13 +70,13 @@ class Judgement:
 
     @property
     def unit(self) -> Unit:
-        """What it is about."""
+        """Return the subject of the judgement."""
         first, second = sorted((self.left, self.right))
         return self.reviewer, self.item, (first, second)
 
     @property
     def preferred(self) -> str:
-        """The way that was preferred, ``equal``, or empty where nothing was said."""
+        """Return the preferred method, ``equal``, or "" without a preference."""
         sides = {"left": self.left, "right": self.right}
         return sides.get(self.preference, self.preference)
 
@@ -185,11 +188,13 @@ class StoreError(RuntimeError):
 
 
 class JudgementStore:
-    """Rows of sets in one SQLite file; several processes may use it. Each is on disk when ``add``
-    returns."""
+    """Judgements in one SQLite file, which several processes may use.
+
+    A row is on disk when ``add`` returns.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError or StoreError where nothing can be stored there."""
+        """Create the file. Raises OSError or StoreError if that fails."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         with self._open() as database:
@@ -202,8 +207,7 @@ class JudgementStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection whose changes are committed when the block ends well. Raises
-        StoreError."""
+        """Open a connection; commit if the block raises no error. Raises StoreError."""
         try:
             with closing(sqlite3.connect(self._path, timeout=10.0)) as database, database:
                 database.execute("PRAGMA synchronous=FULL")
@@ -216,8 +220,11 @@ class JudgementStore:
             ) from error
 
     def add(self, set_id: str, row: Judgement) -> Judgement:
-        """Keep a row at this moment; one whose id is there already is that one again, so a page may
-        repeat what it heard no answer to. Raises JudgementError where there is no room."""
+        """Store a row with the current time and return it.
+
+        If the id exists, return the stored row, so a page may retry. Raises JudgementError if the
+        store is full.
+        """
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
             told = database.execute(
@@ -227,7 +234,9 @@ class JudgementStore:
                 return read_judgement(json.loads(told[0]))
             (count,) = database.execute("SELECT COUNT(*) FROM judgements").fetchone()
             if count >= MAX_ROWS:
-                raise JudgementError("There is no room for more judgements: export and move them.")
+                raise JudgementError(
+                    f"The store is full ({MAX_ROWS} judgements): export and move them."
+                )
             last = database.execute(
                 "SELECT time FROM judgements ORDER BY number DESC LIMIT 1"
             ).fetchone()
@@ -239,8 +248,10 @@ class JudgementStore:
         return kept
 
     def rows(self, set_id: str) -> list[Judgement]:
-        """All rows of a set, in the order in which they were stored. A row that this version cannot
-        read, such as a newer version's, is left out and logged."""
+        """Return all rows of a set in the order of storage.
+
+        A row that this version cannot parse is skipped and logged.
+        """
         with self._open() as database:
             told = database.execute(
                 "SELECT told FROM judgements WHERE set_id = ? ORDER BY number", (set_id,)
@@ -255,8 +266,7 @@ class JudgementStore:
 
 
 def _later(time: str, last: str) -> str:
-    """A time that is after ``last``, also where the clock was set back: the order of rows is that
-    of their times."""
+    """Return a time after ``last``, even if the clock was set back: rows are sorted by time."""
     if time > last:
         return time
     try:
@@ -268,16 +278,22 @@ def _later(time: str, last: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Rows of several files as one. num_conflicts: judgements of one name that two files have
-    differently, both of which are kept, the second under the name with a number behind."""
+    """Merged rows of several files.
+
+    num_conflicts: judgements that differ between two files under the same reviewer's name. Both are
+    kept, the second under the name with a number appended.
+    """
 
     rows: tuple[Judgement, ...]
     num_conflicts: int
 
 
 def merged(files: Sequence[Sequence[Judgement]]) -> Merged:
-    """All rows, each once. Where neither of two files has the other's row of a unit and they
-    differ, the later file's rows become another reviewer's, so that both are kept."""
+    """Merge files of rows and drop duplicates.
+
+    If two files have different rows of a unit and neither contains the other's, the rows of the
+    later file are stored under another reviewer's name, so both are kept.
+    """
     kept = _Kept()
     num_conflicts = 0
     for file in files:
@@ -295,8 +311,7 @@ def merged(files: Sequence[Sequence[Judgement]]) -> Merged:
 
 
 class _Kept:
-    """Rows by id and by unit, with what each unit says worked out once: merging takes time in
-    proportion to the rows."""
+    """Rows by id and by unit, with a cached judgement per unit, so merging takes linear time."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Judgement] = {}
@@ -314,7 +329,7 @@ class _Kept:
                 self._says.pop(row.unit, None)
 
     def is_conflict(self, own: Sequence[Judgement]) -> bool:
-        """Whether a unit of another file contradicts what is here of it."""
+        """Return whether rows of another file contradict the stored rows of their unit."""
         there = self._units.get(own[0].unit, {})
         mine = {row.id: row for row in own}
         if any(name in there and there[name] != row for name, row in mine.items()):
@@ -324,7 +339,7 @@ class _Kept:
         return self._said(own[0].unit) != _said(own)
 
     def add_as_another(self, own: Sequence[Judgement]) -> None:
-        """Add the rows by ``name (2)``, or by the next number that said nothing or just this."""
+        """Add the rows under ``name (2)``, or the next number with no or the same judgement."""
         stem = own[0].reviewer[: MAX_REVIEWER - 6]
         family: Unit = (stem, *own[0].unit[1:])
         says = _said(own)

@@ -34,10 +34,10 @@ class SealError(ValueError):
 
 
 def secret_in(folder: Path) -> bytes:
-    """The secret that a folder holds, made when it is first needed. Raises OSError.
+    """Return the secret of a folder and create it on first use. Raises OSError.
 
-    It is written to a file of its own and then linked, so it is there whole or not at all. A
-    shorter file was begun on a full disk and never used: it is replaced.
+    It is written to a temporary file and then linked, so it is never incomplete. A shorter file
+    comes from a full disk and was never used, so it is replaced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "review.secret"
@@ -66,7 +66,7 @@ def secret_in(folder: Path) -> bytes:
 
 
 def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[str, str]:
-    """(left, right) of two ways, whatever the order in which they are given."""
+    """Return (left, right) of two methods, regardless of their order in ``pair``."""
     first, second = sorted(pair)
     drawn = _digest(secret, "side", json.dumps([set_id, item, first, second]).encode())
     return (second, first) if drawn[0] & 1 else (first, second)
@@ -86,7 +86,7 @@ def unseal(secret: bytes, text: str) -> Any:
 
 
 def _cipher(secret: bytes) -> Fernet:
-    """Fernet under a key of its own: the secret itself draws sides."""
+    """Return Fernet with a key derived from the secret, separate from the one that draws sides."""
     return Fernet(base64.urlsafe_b64encode(_digest(secret, "seal", b"")))
 
 

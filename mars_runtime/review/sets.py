@@ -42,26 +42,29 @@ VERSION = 1
 MAX_NAME = 80
 ABOUT, PROMPTS, SUMMARY = "set.json", "prompts.jsonl", "summary.jsonl"
 MAX_PACKED, MAX_UNPACKED = 2**28, 2**30
-"""Bytes of an archive, and of all that is in it."""
+"""Largest size of an archive and of its unpacked content, in bytes."""
 MAX_HEADER = 2**16
-"""Bytes of headers before each file of an archive; usual ones take a few blocks of 512."""
+"""Largest size of the headers before each file of an archive, in bytes."""
 MAX_DICTIONARY = 2**27
-"""Bytes that decompression may take; the strongest preset takes half of that."""
+"""Memory limit of decompression in bytes; the strongest preset needs half of it."""
 MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
 DIGITS = 6
-"""Of seconds in an archive: microseconds, for longer ones are noise that does not compress."""
+"""Decimal digits of seconds in an archive; more digits are noise that does not compress."""
 NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
 log = logging.getLogger(__name__)
 
 
 class SetError(ValueError):
-    """A set that can't be made or read; the message is one sentence that says what to do."""
+    """A set cannot be made or read; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a set is. reference: number of the way that the others are held against. made: where and
-    with what (``provenance.provenance``), JSON values."""
+    """Description of a set.
+
+    reference: index of the method that the others are compared with. made: machine, versions and
+    weights (``provenance.provenance``), as JSON values.
+    """
 
     name: str
     ways: tuple[Way, ...]
@@ -70,7 +73,7 @@ class About:
 
     @property
     def others(self) -> list[int]:
-        """The numbers of the ways beside the reference."""
+        """Return the indices of all methods except the reference."""
         return [number for number in range(len(self.ways)) if number != self.reference]
 
     def as_json(self) -> dict[str, Any]:
@@ -81,7 +84,7 @@ class About:
 
 
 class ReviewSet:
-    """A set as it lies in a folder or an archive; only of a folder are answers added."""
+    """A set in a folder or an archive; answers can be added only in a folder."""
 
     def __init__(self, folder: Path, about: About, items: Sequence[Item]) -> None:
         self._folder = folder
@@ -91,8 +94,10 @@ class ReviewSet:
 
     @classmethod
     def create(cls, folder: Path, about: About, items: Sequence[Item]) -> ReviewSet:
-        """A set in a new folder, or the one that is there if its prompts and ways are these. Raises
-        SetError, OutputError."""
+        """Create a set in a new folder, or open an existing one with the same prompts and methods.
+
+        Raises SetError, OutputError.
+        """
         check_folder(folder)
         if not all(map(is_text, (about.name, *(way.name for way in about.ways)))):
             raise SetError(
@@ -116,8 +121,10 @@ class ReviewSet:
 
     @classmethod
     def open(cls, path: Path) -> ReviewSet:
-        """Open the set in a folder or an archive. Raises SetError, or OutputError where an archive
-        cannot be unpacked."""
+        """Open the set in a folder or an archive.
+
+        Raises SetError, or OutputError if the archive cannot be unpacked.
+        """
         try:
             folder = path if path.is_dir() else unpacked(path)
         except OutputError:
@@ -140,36 +147,36 @@ class ReviewSet:
 
     @cached_property
     def id(self) -> str:
-        """Equal for sets of the same prompts and ways, wherever they were made."""
+        """Hash of the prompts and methods; the same on every machine."""
         about = self.about
         told = [[way.as_json() for way in about.ways], about.reference, as_jsonl(self.items)]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
     @property
     def weights(self) -> Any:
-        """Which weights wrote the answers, as it was noted."""
+        """Return the recorded fingerprints of the weights."""
         return _weights(self.about.made)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """(item, way) of every answer, item by item."""
+        """Yield (item, method) of every answer, item by item."""
         return (
             (item, way) for item in range(len(self.items)) for way in range(len(self.about.ways))
         )
 
     def missing(self) -> list[tuple[int, int]]:
-        """Those that are not there yet."""
+        """Return the pairs without an answer."""
         return [pair for pair in self.pairs() if not self.has(*pair)]
 
     def has(self, item: int, way: int) -> bool:
-        """Whether the answer is there."""
+        """Return whether the answer is stored."""
         return (item, way) in self._answers or self._file(item, way) is not None
 
     def add_trace(self, item: int, way: int, lines: Iterable[str]) -> None:
-        """Keep the trace of an answer; it is on disk when this returns. Raises OutputError."""
+        """Store the trace of an answer; it is on disk on return. Raises OutputError."""
         self._keep(f"{_stem(item, way)}.jsonl", "".join(f"{line}\n" for line in lines))
 
     def add_text(self, item: int, way: int, text: str) -> None:
-        """Keep an answer that came as text alone. Raises OutputError."""
+        """Store an answer without a trace. Raises OutputError."""
         self._keep(f"{_stem(item, way)}.json", _line({"text": text}))
 
     def _keep(self, name: str, text: str) -> None:
@@ -180,8 +187,7 @@ class ReviewSet:
         write_text(file, text)
 
     def lines(self, item: int, way: int) -> list[str]:
-        """The lines of an answer's trace, as the trace reader understood them; empty for an answer
-        without a trace. Raises SetError."""
+        """Return the parsed lines of an answer's trace, empty without a trace. Raises SetError."""
         file = self._file(item, way)
         if file is None or not file.name.endswith(".jsonl"):
             return []
@@ -198,7 +204,7 @@ class ReviewSet:
             raise SetError(f"The answer {_stem(item, way)} is damaged: make it again.") from error
 
     def answer(self, item: int, way: int) -> Answer | None:
-        """What the answer says to a reader; None where it is missing. Raises SetError."""
+        """Return an answer, None if it is missing. Raises SetError."""
         known = self._answers.get((item, way))
         if known is not None:
             return known
@@ -221,7 +227,7 @@ class ReviewSet:
         return None
 
     def summarize(self) -> None:
-        """Write what the answers say, once all are there. Raises SetError, OutputError."""
+        """Write the summary file once all answers are stored. Raises SetError, OutputError."""
         lines = []
         for item, way in self.pairs():
             if (answer := self.answer(item, way)) is not None:
@@ -229,7 +235,7 @@ class ReviewSet:
         self._keep(SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
-        """What is damaged is folded from the traces again."""
+        """Load the summary; damaged entries are computed from the traces again."""
         try:
             text = _read(self._folder, SUMMARY)
         except (OSError, ValueError):
@@ -244,12 +250,12 @@ class ReviewSet:
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Be the one process that adds answers. Raises OutputError where another is."""
+        """Lock the set for writing. Raises OutputError if another process has the lock."""
         with only_writer(self._folder):
             yield
 
     def pack(self, path: Path, preset: int = lzma.PRESET_EXTREME | 9) -> None:
-        """Write all that is there as one archive. Raises OutputError."""
+        """Write the set as one archive. Raises OutputError."""
         partial = path.with_name(path.name + ".partial")
         files = [self._folder / name for name in (ABOUT, PROMPTS, SUMMARY)]
         files += filter(None, (self._file(*pair) for pair in self.pairs()))
