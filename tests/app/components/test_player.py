@@ -173,9 +173,9 @@ def test_keys_move_where_no_other_control_needs_them(show: Show) -> None:
     for _ in range(2):
         page.keyboard.press("ArrowLeft")
     wait_at(page, NUM - 2)
-    page.click(".rv-legend button")
+    page.click(".rv-legend > button")
     page.keyboard.press("Space")
-    assert page.get_attribute(".rv-legend button", "aria-pressed") == "true"
+    assert page.get_attribute(".rv-legend > button", "aria-pressed") == "false"
     assert page.get_attribute(".pl-play", "aria-label") == "Play"
     page.focus(f"{MARS} .rv-text")
     page.keyboard.press("Home")
