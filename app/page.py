@@ -127,7 +127,7 @@ def _wire_checkpoint(
     checkpoint = controls["checkpoint"]
     built = engines.default
     inputs = [checkpoint, controls["block_size"]]
-    outputs: list[Field | ConversationView | gr.Markdown | gr.Row] = [
+    outputs: list[Field | ConversationView | gr.Markdown | gr.Column] = [
         tab.notice, controls["block_size"], controls["auto"], footer,
         controls["system"], tab.examples, tab.conversation,
         *tab.sets.values(),

@@ -1,8 +1,7 @@
 """The Live tab: its components, their layout and their events.
 
 Links work in the browser (``assets/web/views/page``). A run that a view starts is an event of the
-race view: its script passes the request with the values of the controls, and the handler sets the
-controls and runs it.
+race view: a script sets the controls and the request, and one server event runs it.
 """
 
 from __future__ import annotations
@@ -366,23 +365,29 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
     """Wire runs that a view starts. Builds a hidden field that carries the request."""
     posted = gr.Textbox(visible="hidden", elem_id="asked")
 
-    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
         named = dict(zip(POSTED, values, strict=True))
-        unchanged = [gr.skip()] * len(SHOWN)
-        yield gr.skip(), gr.skip(), *(named[name] for name in SHOWN)
-        if posted == "":  # only the controls were set
-            return
         remark: Any = ""
+        if posted == "":  # only the controls were set
+            yield gr.skip(), gr.skip()
+            return
         owner = owner_of(request)
         for value, sentence in handlers.run_from_view(session_of(request), posted, named, owner):
-            yield (gr.skip() if value is None else value), sentence or remark, *unchanged
+            yield (gr.skip() if value is None else value), sentence or remark
             remark = gr.skip()
 
+    # The controls are no outputs of the run: Gradio would build each again for every yielded value.
+    controls = [tab.controls[name] for name in SHOWN]
     tab.race.submit(
+        None,
+        controls,
+        [posted, *controls],
+        js=f"(...now) => window.mars.asked({json.dumps(SHOWN)}, now)",
+        **IN_BROWSER,
+    ).then(
         run,
         [posted, *(tab.controls[name] for name in POSTED)],
-        [tab.race, tab.remark, *(tab.controls[name] for name in SHOWN)],
-        js=f"(...now) => window.mars.asked({json.dumps(POSTED)}, now.slice(1))",
+        [tab.race, tab.remark],
         **run_queue(handlers.engines.settings),
         trigger_mode="multiple",
         **STREAMED,

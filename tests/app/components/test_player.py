@@ -382,8 +382,8 @@ def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Sho
           window.mars.start = () => {{}};  // as on a page that can run it again
           addEventListener("mars-ask", ({{ detail }}) => {{ window.asked = detail; }});
           const [mars, ar] = {VIEW}.run.lanes;
-          for (const step of mars.steps) step.seconds = 0.01;
-          for (const step of ar.steps) step.seconds = 0.1;
+          mars.seconds = 0.01 * mars.steps.length;
+          ar.seconds = 0.1 * ar.steps.length;
           {VIEW}.schedule();
         }}"""
     )

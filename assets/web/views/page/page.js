@@ -396,7 +396,7 @@ function showLive(target) {
 }
 
 /**
- * Called before the event is posted. Returns the request and the values of the controls.
+ * Called when the race view triggers its event. Returns the request and the values of the controls.
  * @param {string[]} names
  * @param {unknown[]} now
  */
@@ -453,5 +453,5 @@ function ask(order, target) {
   start();
 }
 
-// Triggers the event of the page's race view (app/ui/views.py), which posts the request.
+// Triggers the event of the page's race view (app/ui/views.py), which sets the controls and runs the request.
 const start = () => /** @type {(() => void) | undefined} */ (window.mars.start)?.();
