@@ -107,7 +107,7 @@ DEFECTS = (
     Defect(
         STALE,
         f"{WEB}/charts/charts.js",
-        "for (const [key] of CHARTS) this.dirty.add(key);",
+        "for (const { key } of CHARTS) this.dirty.add(key);",
         "for (const [key] of CHARTS.slice(0, 1)) this.dirty.add(key);",
         (f"{RACE}.py", "tests/app/components/test_charts_drawn.py"),
     ),
