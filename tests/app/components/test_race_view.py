@@ -352,6 +352,7 @@ def test_a_chart_out_of_sight_is_drawn_when_it_is_scrolled_to(show: Show) -> Non
     page.wait_for_function(f"!{VIEW}.charts.timer && !{VIEW}.frame")
     assert page.locator(f"{ROOT} .rv-plot[data-is-stale]").count() == 4
     page.evaluate("document.querySelector('head > style:last-of-type').remove()")
+    page.set_viewport_size({"width": 1280, "height": 1800})
     wait_for_charts(page)
 
 
