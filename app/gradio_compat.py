@@ -21,9 +21,10 @@ from contextlib import contextmanager, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
+
+from mars_runtime.places import ASSETS
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -136,7 +137,7 @@ def log_without_values(describe: Callable[[BaseException], str]) -> None:
     queueing.print = lambda *_: None  # type: ignore[attr-defined]  # of what a validator raised
 
 
-CLOCK = Path(__file__).parents[1] / "assets" / "web" / "views" / "page" / "clock.js"
+CLOCK = ASSETS / "web" / "views" / "page" / "clock.js"
 """A script that stops Gradio's loading clock, which redraws every frame while a page is open. The
 browser of an idle page uses 0.1 % of a core instead of 6.8 %. No upstream issue.
 """

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 from typing import NoReturn, TextIO
 
@@ -25,6 +26,7 @@ COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
     "fetch": ("mars_runtime.model.fetch", "fetch a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
+    "page": ("mars_runtime.cli_page", "serve the page"),
     "review": ("mars_runtime.review.cli", "sets of answers to read, and what people judged"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
@@ -97,7 +99,8 @@ def _be_quiet_if_full(stream: TextIO) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    parser = SentenceParser(prog="python -m mars_runtime", description=ABOUT)
+    name = "mars" if Path(sys.argv[0]).stem == "mars" else "python -m mars_runtime"
+    parser = SentenceParser(prog=name, description=ABOUT)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     chosen = arguments[0] if arguments else ""
     module: ModuleType | None = None

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mars_runtime.errors import MarsError
 from mars_runtime.events import Proposal, Stop
 from mars_runtime.loops import up_to_loop
 from mars_runtime.settings import DecodeSettings, Metric
@@ -29,7 +30,7 @@ NEVER = 2**31 - 1
 NO_NUMBER = "The model gave a result that is not a number: reload the checkpoint, or use fp32."
 
 
-class DecodeError(RuntimeError):
+class DecodeError(MarsError, RuntimeError):
     """Decoding cannot start or continue; the message is one sentence.
 
     rows: the rows concerned, by their place in the tensor that was read; empty if all are.

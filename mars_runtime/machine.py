@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.places import SOURCE
+
 NO_MEMORY = re.compile(
     r"can(no|')t allocate memory|(not enough|out of) memory|bad_alloc|can't start new thread"
     r"|failed to map segment",
@@ -147,7 +149,7 @@ def _project_version() -> str:
     except metadata.PackageNotFoundError:  # not installed, run from its folder
         pass
     try:
-        text = Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8")
+        text = (SOURCE / "pyproject.toml").read_text(encoding="utf-8")
     except OSError:
         return "unknown"
     found = [line.split('"')[1] for line in text.splitlines() if line.startswith("version = ")]

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mars_runtime.errors import MarsError
+
 try:
     import fcntl
 except ImportError:  # Windows, where concurrent writers are not excluded
     fcntl = None  # type: ignore[assignment]
 
 
-class OutputError(ValueError):
+class OutputError(MarsError, ValueError):
     """The output cannot be written; the message is one sentence that says what to do."""
 
 

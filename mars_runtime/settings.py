@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from mars_runtime.errors import MarsError
 from mars_runtime.json_values import MAX_INT, as_mapping
 from mars_runtime.methods import LANES, LOOKUP, METHODS, Method
 
@@ -46,7 +47,7 @@ MAX_NAME = 200  # maximum number of characters of a checkpoint's name
 T = TypeVar("T")
 
 
-class SettingsError(ValueError):
+class SettingsError(MarsError, ValueError):
     """A setting is out of range; the message is one sentence that says what to do."""
 
 

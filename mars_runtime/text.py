@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mars_runtime.errors import MarsError
 from mars_runtime.inputs import read_bytes, read_text
 from mars_runtime.json_values import FIRST, Whole
 
@@ -34,7 +35,7 @@ Said = tuple[str, "str | Sequence[int]"]
 _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
-class TextError(ValueError):
+class TextError(MarsError, ValueError):
     """A prompt or a tokenizer cannot be used; the message is one sentence that says what to do."""
 
 

@@ -25,6 +25,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 from pydantic import Field, PlainValidator, TypeAdapter, ValidationError
 
 from mars_runtime.derived import DerivedFold
+from mars_runtime.errors import MarsError
 from mars_runtime.events import Bytes, End, Event, Prefill, RowStep, Settings, Step
 from mars_runtime.json_values import (
     FIRST,
@@ -65,7 +66,7 @@ T = TypeVar("T")
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-class TraceError(ValueError):
+class TraceError(MarsError, ValueError):
     """A trace cannot be read; the message is one sentence that says where it is broken."""
 
 

@@ -15,6 +15,8 @@ RUNTIME = ROOT / "mars_runtime"
 
 # A module may import modules of its own rank and below.
 RANKS = {
+    "errors": 0,
+    "places": 0,
     "methods": 0,
     "json_values": 0,
     "settings": 0,
@@ -55,6 +57,8 @@ RANKS = {
     "lab.documents": 6,
     "terminal": 6,
     "cli": 7,
+    "api": 7,
+    "cli_page": 7,
     "cli_generate": 7,
     "__main__": 7,
 }
@@ -76,6 +80,8 @@ APP_RANKS = {
 }
 """A part of the page imports only parts of a lower rank, so tabs do not import each other."""
 TORCHLESS = (
+    "errors",
+    "places",
     "methods",
     "settings",
     "inputs",
@@ -157,7 +163,7 @@ def test_the_runtime_imports_only_downwards() -> None:
         parts = {name: part for name in _imports(path) if (part := _part(name))}
         unranked = {*filter(None, [own]), *parts.values()} - RANKS.keys()
         assert not unranked, f"give {sorted(unranked)} a rank above"
-        most = RANKS[own] if own else -1  # the runtime's own first file imports nothing of it
+        most = RANKS[own] if own else RANKS["api"]  # the first file offers the API, on demand
         wrong += [f"{_name(path)}: {name}" for name, part in parts.items() if RANKS[part] > most]
     assert not wrong, f"these must not import what stands above them: {wrong}"
 

@@ -17,7 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
+from mars_runtime.places import ASSETS
+
 WEB = ASSETS / "web"
 ENTRIES = (
     "views/race/view.js",

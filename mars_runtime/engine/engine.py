@@ -26,6 +26,7 @@ from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import Asked
 from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
 from mars_runtime.engine.scheduler import FullError, Job, Scheduler, Turn
+from mars_runtime.errors import MarsError
 from mars_runtime.events import End
 from mars_runtime.layers import Fed, Layers
 
@@ -45,7 +46,7 @@ DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
 
 
-class EngineError(RuntimeError):
+class EngineError(MarsError, RuntimeError):
     """The engine cannot take a request; the message is one sentence that says what to do."""
 
 

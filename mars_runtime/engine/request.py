@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mars_runtime.errors import MarsError
 from mars_runtime.events import Event
 from mars_runtime.settings import DecodeSettings
 
@@ -22,7 +23,7 @@ DEFAULT_DEADLINE = 300.0
 MAX_DEADLINE = 86_400.0
 
 
-class RequestError(ValueError):
+class RequestError(MarsError, ValueError):
     """A request cannot be served; the message is one sentence that says what to do."""
 
 

@@ -42,9 +42,10 @@ from mars_runtime.lab.benchmark.forward import CONTEXT
 from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
 from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.outputs import OutputError, write_text
+from mars_runtime.places import SOURCE
 from mars_runtime.settings import DecodeSettings, describe
 
-ROOT = Path(__file__).parents[2]
+ROOT = SOURCE
 MARKED = re.compile(
     r"(?P<begin><!-- python -m mars_runtime tables: (?P<view>\w+) of (?P<file>\S+) -->\n)"
     r"(?P<table>.*?)(?P<end><!-- end -->)",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any
 
+from mars_runtime.errors import MarsError
 from mars_runtime.machine import is_memory_short
 from mars_runtime.settings import MAX_FED
 
@@ -29,7 +30,7 @@ MOST_OF_ALL, MOST_REAL = 2**24, 1e30
 """Upper bounds of a number in a valid configuration, checked before any memory is allocated."""
 
 
-class CheckpointError(ValueError):
+class CheckpointError(MarsError, ValueError):
     """A checkpoint cannot be used; the message is one sentence that says what to do."""
 
 

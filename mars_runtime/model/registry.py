@@ -15,9 +15,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.places import CHECKPOINTS
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
-REGISTRY = Path(__file__).parents[2] / "checkpoints" / "registry.json"
+REGISTRY = CHECKPOINTS / "registry.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp
 
+from mars_runtime.places import SOURCE
 from mars_runtime.serving.app import make_app
 from mars_runtime.serving.errors import BUSY_SECONDS
 from mars_runtime.serving.models import EngineModel, SingleModel
@@ -44,7 +44,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's variable, read when it is imported: 0 binds all its ports to 127.0.0.1, on Linux too."""
 NO_RAY = "Ray is not installed here: run pip install -r requirements-serve.txt."
-ROOT = Path(__file__).parents[3]
 Bring = Callable[[ServePlan], EngineModel]
 NO_KEY = f"This machine has no {KEY} as the one has that deploys: set it and start Ray again."
 
@@ -99,7 +98,7 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
     """
     address = os.environ.get("RAY_ADDRESS", "")
     before = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), before]))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")
     os.environ.setdefault("RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", str(START_SECONDS))

@@ -28,6 +28,7 @@ from mars_runtime.model.build import BITS
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.shapes import SHAPES, build_shape, random_prompts
+from mars_runtime.places import ASSETS
 from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
@@ -35,7 +36,7 @@ from mars_runtime.text import Tokenizer
 RANDOM = "random"
 """The family of a shape's prompts."""
 RANDOM_LENGTH = 128
-RECORDED = Path(__file__).parents[3] / "assets" / "results" / "benchmark.json"
+RECORDED = ASSETS / "results" / "benchmark.json"
 """The benchmark of the bundled checkpoint, whose acceptance is the default."""
 
 

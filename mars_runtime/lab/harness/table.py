@@ -17,9 +17,10 @@ from rich.console import Console
 from mars_runtime import statistics
 from mars_runtime.lab.tables import NONE, Table, number, percent
 from mars_runtime.outputs import OutputError, check_file, path_of, write_text
+from mars_runtime.places import ASSETS
 from mars_runtime.statistics import Estimate
 
-PAPER = Path(__file__).parents[3] / "assets" / "results" / "paper.json"
+PAPER = ASSETS / "results" / "paper.json"
 
 
 @dataclass(frozen=True, slots=True)

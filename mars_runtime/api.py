@@ -1,0 +1,288 @@
+"""The library's API: load a model, generate, stream and compare.
+
+Every run is a request to the model's engine, and every figure of a result is a fold over the events
+of the run. All errors are ``MarsError``, with one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypedDict, cast, overload
+
+from mars_runtime import folds
+from mars_runtime.engine import Engine, Request, Run
+from mars_runtime.engine.backend import with_draft
+from mars_runtime.engine.header import make_header
+from mars_runtime.errors import MarsError
+from mars_runtime.events import EndReason, Step
+from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.outputs import path_of, write_text
+from mars_runtime.settings import RECOMMENDED, SETTINGS, DecodeSettings, SettingsError
+from mars_runtime.speedup import Speedup, run_speedup
+from mars_runtime.text import Context, Detokenizer, Said, TextError
+from mars_runtime.trace import Header, Trace
+
+DEADLINE = 3600.0
+"""Seconds that a run may take, waiting included."""
+MAX_WAITING = 1024
+ROLES = ("system", "user", "assistant")
+NO_MESSAGES = (
+    "Give a prompt as text, or as messages with a role (system, user or assistant) and a content, "
+    "of which the last one is the user's."
+)
+
+
+class GenerationError(MarsError, RuntimeError):
+    """A run failed; the message is one sentence."""
+
+
+class Message(TypedDict):
+    """One turn of a conversation. role: ``system``, ``user`` or ``assistant``."""
+
+    role: str
+    content: str
+
+
+Prompt = str | Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished run.
+
+    trace: its header, all its events and the bytes of its tokens.
+    """
+
+    trace: Trace
+
+    @property
+    def text(self) -> str:
+        """The generated text, without special tokens."""
+        return folds.text(self.trace)
+
+    @property
+    def tokens_per_forward(self) -> float:
+        """Generated tokens per forward pass, the prefill not counted; NaN if there was none."""
+        return folds.tpf(self.trace.events)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Generated tokens per second of decoding, without the prefill; NaN if there were none."""
+        return folds.tokens_per_second(self.trace.events)
+
+    @property
+    def finish_reason(self) -> EndReason:
+        """Why the run ended: ``eos``, ``limit``, ``repeats``, ``cancelled`` or ``deadline``."""
+        end = folds.end(self.trace.events)
+        assert end is not None, "a result is of a finished run"
+        return end.reason
+
+    @property
+    def steps(self) -> list[Step]:
+        """The forward passes in order, with what each proposed and accepted."""
+        return folds.steps(self.trace.events)
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace as JSON Lines, which the page opens. Raises MarsError."""
+        write_text(path_of(str(path)), "\n".join(self.trace.lines()) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """MARS and plain AR on the same prompt, which took turns on the device.
+
+    speedup: the ratio of their tokens per second, and whether it may be reported.
+    """
+
+    mars: Result
+    ar: Result
+    speedup: Speedup
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """One forward pass of a stream.
+
+    text: what it added, complete characters only. num_accepted: number of tokens that it accepted,
+    the end of sequence included. step: the event itself.
+    """
+
+    text: str
+    num_accepted: int
+    step: Step
+
+
+class TextStream:
+    """A run in progress: iterate over its forward passes, once. Leaving the context stops it."""
+
+    def __init__(self, run: Run, header: Header, checkpoint: Checkpoint) -> None:
+        self._run, self._header, self._checkpoint = run, header, checkpoint
+
+    @property
+    def settings(self) -> DecodeSettings:
+        """The settings from the next forward pass on.
+
+        Setting raises SettingsError if the value is not a DecodeSettings, or has more new tokens
+        than at the start.
+        """
+        return self._run.settings
+
+    @settings.setter
+    def settings(self, settings: DecodeSettings) -> None:
+        self._run.settings = settings
+
+    def stop(self) -> None:
+        """End the run within one forward pass; further calls do nothing."""
+        self._run.cancel()
+
+    def result(self) -> Result:
+        """Wait for the end and return the whole run. Raises GenerationError if it failed."""
+        self._run.wait()
+        events = self._run.events_since(0)
+        end = folds.end(events)
+        if end is not None and end.reason == "error":
+            raise GenerationError(end.message)
+        return Result(Trace.of(self._header, events, self._checkpoint.tokenizer.token_bytes))
+
+    def __iter__(self) -> Iterator[StreamStep]:
+        """Yield each forward pass as soon as it is done. Raises GenerationError if the run fails.
+
+        A character whose bytes are incomplete is in the text of the step that completes it.
+        """
+        text = Detokenizer(self._checkpoint.tokenizer.token_bytes)
+        for event in self._run:
+            if isinstance(event, Step):
+                (row,) = event.rows
+                added = text.push(folds.visible_tokens(row))
+                yield StreamStep(added, len(row.accepted), event)
+        self.result()
+
+    def __enter__(self) -> TextStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+class Model:
+    """A loaded checkpoint and its engine. Close it, or use it in a ``with``."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._engine = Engine(checkpoint, max_waiting=MAX_WAITING)
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's name."""
+        return self.checkpoint.name
+
+    @overload
+    def generate(self, prompt: Prompt, **settings: Any) -> Result: ...
+    @overload
+    def generate(self, prompt: Sequence[Prompt], **settings: Any) -> list[Result]: ...
+    def generate(self, prompt: Prompt | Sequence[Prompt], **settings: Any) -> Result | list[Result]:
+        """Generate an answer to a prompt or a conversation, or one to each of a list of them.
+
+        Prompts of a list share forward passes. settings: those of DecodeSettings by name; others
+        have the values that the page recommends. Raises MarsError: SettingsError, TextError,
+        RequestError (too long), EngineBusy, GenerationError.
+        """
+        if _is_one(prompt):
+            return self.stream(cast(Prompt, prompt), **settings).result()
+        streams: list[TextStream] = []
+        try:
+            for each in cast(Sequence[Prompt], prompt):
+                streams.append(self.stream(each, **settings))
+            return [stream.result() for stream in streams]
+        finally:
+            for stream in streams:
+                stream.stop()
+
+    def stream(self, prompt: Prompt, **settings: Any) -> TextStream:
+        """Start to generate, and return the run. Arguments and errors as of ``generate``."""
+        request, header = self._request(prompt, read_keywords(settings))
+        return TextStream(self._engine.submit(request), header, self.checkpoint)
+
+    def compare(self, prompt: Prompt, **settings: Any) -> Comparison:
+        """Run MARS and plain AR on a prompt in turns. Arguments and errors as of ``generate``."""
+        chosen = read_keywords(settings)
+        both = [self._request(prompt, each) for each in (chosen, replace(chosen, method="ar"))]
+        runs = self._engine.race([request for request, _ in both])
+        mars, ar = (
+            TextStream(run, header, self.checkpoint).result()
+            for run, (_, header) in zip(runs, both, strict=True)
+        )
+        return Comparison(mars, ar, run_speedup(mars.trace.events, ar.trace.events))
+
+    def close(self) -> None:
+        """End all runs and release the engine; further calls do nothing."""
+        self._engine.close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _request(self, prompt: Prompt, settings: DecodeSettings) -> tuple[Request, Header]:
+        before, text = _conversation(prompt)
+        tokenizer = self.checkpoint.tokenizer
+        ids = tokenizer.encode_prompt(text, before=before)
+        request = Request(ids, with_draft(settings, self.name), DEADLINE)
+        given = str(before[0][1]) if before and before[0][0] == "system" else ""
+        context = Context(system=tokenizer.system_in_force(given))
+        costs = self._engine.costs()
+        return request, make_header(self.checkpoint, text, request, costs=costs, context=context)
+
+
+def load(name_or_path: str | Path, device: str = "auto", dtype: str = "auto") -> Model:
+    """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
+
+    device: ``auto`` (CUDA if available), ``cpu``, ``cuda``, ``cuda:1``. dtype: ``auto``, ``fp32``,
+    ``bf16`` or ``int8``. Raises CheckpointError, a MarsError.
+    """
+    return Model(load_checkpoint(str(name_or_path), device=device, dtype=dtype))
+
+
+def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
+    """Return the settings given by name; others are recommended ones. Raises SettingsError.
+
+    Methods other than MARS start from the defaults of the table.
+    """
+    for name in settings:
+        if name not in SETTINGS:
+            raise SettingsError(f"There is no setting {name}: choose among {', '.join(SETTINGS)}.")
+    start = RECOMMENDED if settings.get("method", "mars") == "mars" else DecodeSettings()
+    return replace(start, **settings)
+
+
+def _is_one(prompt: Prompt | Sequence[Prompt]) -> bool:
+    """Whether this is one prompt: a text or a conversation."""
+    return isinstance(prompt, str) or (bool(prompt) and isinstance(prompt[0], Mapping))
+
+
+def _conversation(prompt: Prompt) -> tuple[list[Said], str]:
+    """Return the turns before the last one, and its text. Raises TextError."""
+    if isinstance(prompt, str):
+        return [], prompt
+    try:
+        said = [(message["role"], message["content"]) for message in prompt]
+    except (KeyError, TypeError) as error:
+        raise TextError(NO_MESSAGES) from error
+    is_valid = all(role in ROLES and isinstance(content, str) for role, content in said)
+    if not said or not is_valid or said[-1][0] != "user":
+        raise TextError(NO_MESSAGES)
+    return [*said[:-1]], said[-1][1]

@@ -1,0 +1,29 @@
+"""``mars page``: start the page, with the options of ``app.py``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import runpy
+import sys
+
+from mars_runtime.places import PAGE, SOURCE
+
+NOT_HERE = "The page is not installed here: run pip install 'mars-live[app]'."
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the ``page`` command. All its arguments are read by ``app.py``."""
+    parser = subparsers.add_parser("page", prefix_chars="\0", add_help=False)
+    parser.add_argument("arguments", nargs="*", help="options of app.py")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the page until interrupted; without its packages return 1."""
+    if importlib.util.find_spec("gradio") is None:
+        print(NOT_HERE, file=sys.stderr)
+        return 1
+    sys.argv = ["mars page", *args.arguments]
+    sys.path.insert(0, str(SOURCE))
+    runpy.run_path(str(PAGE), run_name="__main__")
+    return 0
