@@ -1,4 +1,4 @@
-"""Where the data of the project lies: in a checkout at its root, in an installed wheel in a package.
+"""Where the data of the project lies: at the root of a checkout, or in the installed package.
 
 A wheel has ``app.py`` and the folders ``assets`` and ``checkpoints`` in ``mars_runtime/_data``
 (pyproject.toml).
