@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from app.ui.assets import ASSETS
 from app.ui.controls import DEFAULTS
+from mars_runtime.places import ASSETS
 from mars_runtime.settings import AUTO, DecodeSettings
 
 WAYS = ASSETS / "results" / "page_ways.json"

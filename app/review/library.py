@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.ui.assets import ASSETS
 from mars_runtime.json_values import as_list, as_mapping, as_text
 from mars_runtime.machine import cache_folder
+from mars_runtime.places import ASSETS
 from mars_runtime.review import budget, exports
 from mars_runtime.review.answers import marks
 from mars_runtime.review.figures import figures, study

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from app.ui.assets import ASSETS
 from app.ui.examples import CHAT, GRID, TASKS
+from mars_runtime.places import ASSETS
 from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
