@@ -16,10 +16,11 @@ from typing import Any
 from app.ui import assets
 from app.ui.results import tour_set
 from mars_runtime import folds
+from mars_runtime.places import ASSETS
 from mars_runtime.speedup import run_speedup
 from mars_runtime.trace import Header, Trace, TraceError, read_trace
 
-FOLDER = assets.ASSETS / "recordings"
+FOLDER = ASSETS / "recordings"
 INDEX = "index.json"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 NAMES = (
