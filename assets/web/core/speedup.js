@@ -110,13 +110,16 @@ const isAbout = ({ kind, ratio }) => kind === "same" && Math.abs(Math.log(ratio)
 export const speedupText = (given) => speedupParts(given).filter(Boolean).join(" ");
 
 /**
+ * Whether there is a ratio to report.
+ * @param {Speedup} given
+ */
+export const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
+
+/**
  * The same for a table cell: "1.4×".
  * @param {Speedup} given
  */
-export function speedupShort(given) {
-  const { kind, ratio } = given;
-  return ["none", "short", "busy"].includes(kind) ? speedupText(given) : `${times(ratio, given)}×`;
-}
+export const speedupShort = (given) => (isTimed(given) ? `${times(given.ratio, given)}×` : speedupText(given));
 
 /**
  * "1.2 to 1.6", or why there is no range.

@@ -6,7 +6,7 @@ import { folds, headerOf } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
 import { breakEvenText, isSameText, passesNote, passesText, secondsText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
-import { laneSpeedup, speedupText } from "../../core/speedup.js";
+import { isTimed, laneSpeedup, speedupText } from "../../core/speedup.js";
 import { counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
@@ -66,9 +66,6 @@ function pairOf(own, main, other, found) {
   const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
   return [`${own} instead of ${instead}`, `${same}${faster}.${differ}`];
 }
-
-/** @param {Speedup} speed */
-const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
 
 /**
  * Whether the page can run the lane again: it has a form, and neither a conversation nor given text preceded the
