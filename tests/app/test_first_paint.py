@@ -191,7 +191,7 @@ def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
 
 
 def test_a_model_that_was_chosen_or_runs_stays(visit, source: FakeSource) -> None:
-    """By a link, or by running it; the run goes on."""
+    """Chosen by a link, or by a run, which continues."""
     linked, page = visit("?checkpoint=tiny"), visit()
     page.fill("#prompt textarea", "Count.")
     page.click("#pace label:has-text('Very slow')")

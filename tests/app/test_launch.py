@@ -105,7 +105,7 @@ def test_it_starts_behind_a_proxy_that_cannot_reach_it(random_folder: Path, tmp_
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
 @pytest.mark.parametrize("host", ["::1", "::", pytest.param("[::1]", marks=pytest.mark.slow)])
 def test_it_serves_at_an_ipv6_address(host: str, random_folder: Path, tmp_path: Path) -> None:
-    """A proxy in the environment keeps nobody from it."""
+    """A proxy in the environment does not block the start."""
     log, proxy = tmp_path / "log", {"http_proxy": "http://127.0.0.1:9", "no_proxy": ""}
     flags = ("--host", host)
     with started(random_folder, log, *flags, at="http://[::1]", **proxy, NO_PROXY="") as client:

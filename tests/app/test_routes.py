@@ -33,7 +33,7 @@ HALF, LONG = "\ud800", "x" * 65
 
 @pytest.fixture
 def bait() -> Iterator[tuple[str, list[str]]]:
-    """Another server, which nobody has a reason to ask: a path of it, and what was asked."""
+    """A second server that must receive no request: its address, and the requests it received."""
     asked: list[str] = []
 
     class Bait(BaseHTTPRequestHandler):
