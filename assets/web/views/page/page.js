@@ -197,9 +197,8 @@ const RUNNING = {
   "grid-go": "#grid .mars-grid:is([data-phase=running], [data-phase=waiting])",
   "load-go": "#load .mars-load:is([data-phase=running], [data-phase=waiting])",
 };
-const OPENING = "#race .mars-race[data-opening=true]";
 
-// Writes the views' state as data attributes for the style sheet: what is running, and whether the page still opens.
+// Writes the views' state as data attributes for the style sheet: what is running.
 function mountStates() {
   /** @type {(id: string, name: string, selector: string) => void} */
   const mark = (id, name, selector) => {
@@ -208,10 +207,9 @@ function mountStates() {
   };
   const look = () => {
     for (const [id, selector] of Object.entries(RUNNING)) mark(id, "running", selector);
-    mark("live", "opening", OPENING);
   };
   look();
-  const told = ["data-state", "data-phase", "data-opening"];
+  const told = ["data-state", "data-phase"];
   new MutationObserver(look).observe(document.body, { subtree: true, attributeFilter: told });
 }
 

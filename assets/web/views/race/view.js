@@ -265,9 +265,13 @@ export class RaceView extends LineView {
     const found = this.compare();
     const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
-    this.figures.update(this.shown(main), other && this.shown(other));
-    const shownOthers = others.map((lane) => this.shown(lane));
-    this.headline.draw(this.shown(main), shownOthers, found);
+    const shownMain = this.shown(main);
+    this.figures.update(shownMain, other && this.shown(other));
+    this.headline.draw(
+      shownMain,
+      others.map((lane) => this.shown(lane)),
+      found,
+    );
     if (this.clock === CLOCKS.passes) {
       this.beat.draw(Math.floor(this.playhead.now), run.lanes.length);
     }
@@ -426,7 +430,6 @@ class Opening {
     this.isBegun = false;
     this.isDue = isFirst && !player.stillness.matches;
     root.dataset.opens = "";
-    root.dataset.opening = String(isFirst);
     if (!this.isDue) return;
     playhead.hold();
     new IntersectionObserver((seen, observer) => {
@@ -444,10 +447,9 @@ class Opening {
 
   // Called at each draw.
   follow() {
-    const { root, run, player, playhead, wanted } = this.view;
+    const { run, player, playhead, wanted } = this.view;
     if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // still running, or rejected
     const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
-    if (!isWanted) root.dataset.opening = "false";
     if (!this.isDue) return;
     const isLeft = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
     if (!isWanted) {
