@@ -124,7 +124,7 @@ function finishMarks(lanes, c, span, clock) {
  */
 const levelLine = (y, height, text, color, dash) => ({
   shape: { type: "line", xref: "paper", yref: "y", x0: 0, x1: 1, y0: y, y1: y, line: { color, width: 1.5, dash } },
-  label: { ...endLabel(text, 1, height, color), ...BESIDE, font: { size: 11, color } },
+  label: { ...endLabel(text, 1, height, color), ...BESIDE, font: { size: 10, color } },
 });
 
 /**
