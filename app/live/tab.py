@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 import gradio as gr
 
@@ -398,7 +397,7 @@ def wire_links(
     page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, checkpoints: CheckpointHandlers
 ) -> None:
     """Wire the button that copies a link. When the page opens, set the controls from its link, or
-    to their values before a reload.
+    after a reload to their values before it.
     """
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")
@@ -412,7 +411,6 @@ def wire_links(
         **IN_BROWSER,
     )
 
-    remembered = gr.Textbox(visible="hidden")
     gr.on(
         [control.change for control in controls],
         None,
@@ -420,23 +418,33 @@ def wire_links(
         js=f"(...values) => window.mars.remember({json.dumps(words)}, values)",
         **IN_BROWSER,
     )
+    page.load(
+        None,
+        controls,
+        controls,
+        js=f"(...values) => window.mars.restore({json.dumps(words)}, values)",
+        **IN_BROWSER,
+    )
 
-    def follow(remembered: str, request: gr.Request) -> list[Any]:
-        before = dict(parse_qsl(remembered, keep_blank_values=True))
-        values, sentence = handlers.linked(before or request.query_params)
+    before = gr.Textbox(visible="hidden")
+
+    def follow(before: str, request: gr.Request) -> list[Any]:
+        if before:
+            checkpoints.settle(session_of(request))
+            return [gr.skip()] * (len(SHARED) + 1)
+        values, sentence = handlers.linked(request.query_params)
         updates = {name: gr.update(value=value) for name, value in values.items()}
         if "checkpoint" in values:
             checkpoints.settle(session_of(request))
             if "block_size" in values:
                 depth = handlers.engines.limits(values["checkpoint"]).block_size
                 updates["block_size"] = block_size_update(depth, values["block_size"])
-        found = [updates.get(name, gr.skip()) for name in SHARED]
-        return [*found, sentence or gr.skip()]
+        return [*(updates.get(name, gr.skip()) for name in SHARED), sentence or gr.skip()]
 
     page.load(
         follow,
-        [remembered],
+        [before],
         [*controls, tab.remark],
-        js="() => [window.mars.remembered()]",
+        js="() => [window.mars.checkpointBefore()]",
         **IN_BROWSER,
     )

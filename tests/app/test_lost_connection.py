@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from wire import Wire, port_of
 
 pytestmark = needs_browser
 PROMPT = "A prompt that nobody wants to type twice."
+OTHER = "A prompt typed after the reload."
 BOX = "#prompt textarea"
 
 
@@ -59,6 +61,39 @@ def test_a_cut_connection_loses_neither_prompt_nor_answer(
     again = page.locator(f"{ROOT} .rv-pane[data-lane=ar] .rv-t").all_inner_texts()
     assert again[: len(text)] == text
     assert "visitor" not in page.inner_text(f"{ROOT} .rv-status")
+
+
+def test_a_reload_restores_before_the_server_answers(page: playwright.Page) -> None:
+    """What is typed after a reload is not replaced, even if the server is slow or the page reloads
+    again.
+    """
+    held: list[playwright.Route] = []
+    server = re.compile(r"/gradio_api/(run|queue/join)")
+    page.route(server, lambda route: held.append(route))
+    page.reload()
+    playwright.expect(page.locator(BOX)).to_have_value(PROMPT)
+    held.clear()  # requests of the first page
+    page.reload()
+    playwright.expect(page.locator(BOX)).to_have_value(PROMPT)
+    page.fill(BOX, OTHER)
+    assert held
+    for route in held:
+        route.continue_()
+    page.unroute(server)
+    page.wait_for_function(LOADED)
+    page.wait_for_selector(f"{ROOT}:is([data-state=finished], [data-state=stopped])")
+    playwright.expect(page.locator(BOX)).to_have_value(OTHER)
+
+
+def test_a_fresh_page_forgets_the_controls_of_the_page_before(
+    page: playwright.Page, wire: Wire
+) -> None:
+    page.goto(f"http://127.0.0.1:{wire.port}/")
+    wait_loaded(page)
+    page.reload()
+    wait_loaded(page)
+    assert page.input_value(BOX) != PROMPT
+    assert page.get_attribute(ROOT, "data-state") != "running"
 
 
 def test_a_run_that_the_server_lost_is_named_and_its_prompt_stays(

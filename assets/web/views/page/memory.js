@@ -3,23 +3,42 @@
 // starts fresh.
 
 import { store, storedBeforeReload } from "../../core/storage.js";
-import { queryOf } from "../../export/link.js";
 
 const [CONTROLS, RUN] = ["mars-controls", "mars-run"];
 const POLL = 1000; // milliseconds between two requests for a run that the server still decodes
 const GONE = "The server was restarted or no longer has this run. Press Run to start it again.";
 
+let isRestored = false; // until then the controls have the page's defaults, which must not be stored
+
 /**
- * Remembers the controls. Called with each change of one; names and values in the same order.
+ * Stores the controls. Called with each change of one; names and values in the same order.
  * @param {string[]} names
  * @param {unknown[]} values
  */
 export function remember(names, values) {
-  store("sessionStorage", CONTROLS, queryOf(names, values));
+  if (!isRestored) return;
+  store("sessionStorage", CONTROLS, JSON.stringify(Object.fromEntries(names.map((name, i) => [name, values[i]]))));
 }
 
-// The controls as they were before the reload, written as the query of a link; "" for a fresh page.
-export const remembered = () => storedBeforeReload(CONTROLS);
+/**
+ * Returns the values of the controls before the reload; the given ones on a fresh page. Works without the server, so
+ * that a late answer cannot replace what the visitor types.
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+export function restore(names, values) {
+  const before = controlsBefore();
+  const restored = names.map((name, i) => before[name] ?? values[i]);
+  isRestored = true;
+  remember(names, restored);
+  return restored;
+}
+
+// The checkpoint that was selected before the reload; "" for a fresh page.
+export const checkpointBefore = () => String(controlsBefore().checkpoint ?? "");
+
+/** @returns {Record<string, unknown>} */
+const controlsBefore = () => JSON.parse(storedBeforeReload(CONTROLS) || "{}");
 
 /**
  * Shows the run from before the reload and follows it to its end if the server is still decoding it.
@@ -28,6 +47,7 @@ export const remembered = () => storedBeforeReload(CONTROLS);
 export function mountMemory(view) {
   const before = storedBeforeReload(RUN);
   const { root } = view;
+  store("sessionStorage", RUN, before);
   new MutationObserver(() => {
     const { run } = view;
     if (run && !run.recorded) store("sessionStorage", RUN, run.id);

@@ -9,7 +9,7 @@ import { METHODS, SETTINGS } from "../../core/table.js";
 import { openLink, queryOf } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { mountBoxes } from "./boxes.js";
-import { mountMemory, remember, remembered } from "./memory.js";
+import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
@@ -36,7 +36,8 @@ export function mountPage() {
     asked,
     giveBack,
     remember,
-    remembered,
+    restore,
+    checkpointBefore,
     share,
     turn,
     runFirst,
