@@ -94,8 +94,8 @@ class Tokenizer:
         missing = [name for name in (mask, IM_START, IM_END) if name not in added]
         if missing:
             raise TextError(
-                f"This tokenizer has no {' and no '.join(missing)}: choose a MARS checkpoint with "
-                "the ChatML format."
+                f"This tokenizer has no {' and no '.join(missing)}: choose a checkpoint with the "
+                "ChatML format."
             )
         self._encoder = encoder
         self._tokens = tokens
@@ -163,7 +163,7 @@ class Tokenizer:
                 tokens,
                 added,
                 pad if isinstance(pad, str) else None,
-                mask or spare_token(added),
+                mask or spare_token(added, pad),
                 system or default_system(config.get("chat_template")),
             )
         except TextError:
@@ -363,9 +363,9 @@ def added_tokens(spec: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
     return added
 
 
-def spare_token(added: Mapping[str, int]) -> str:
+def spare_token(added: Mapping[str, int], pad: object) -> str:
     """Return a token that can serve as mask: the usual one, else the first that no chat needs."""
-    spare = [name for name in added if name not in (IM_START, IM_END, END_OF_TEXT)]
+    spare = [name for name in added if name not in (IM_START, IM_END, END_OF_TEXT, pad)]
     return MASK if MASK in added or not spare else spare[0]
 
 

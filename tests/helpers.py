@@ -270,7 +270,19 @@ def hf_config(tokenizer: Tokenizer, **changes: Any) -> Any:
     """A small Qwen2 configuration with a few more rows than the tokenizer has tokens."""
     from transformers import Qwen2Config
 
-    shape = {
+    return Qwen2Config(**(_shape(tokenizer) | changes))
+
+
+def qwen3_config(tokenizer: Tokenizer, **changes: Any) -> Any:
+    """A small Qwen3 configuration: heads of 32, which together are wider than the hidden states."""
+    from transformers import Qwen3Config
+
+    wide = {"hidden_size": 64, "head_dim": 32}
+    return Qwen3Config(**(_shape(tokenizer) | wide | changes))
+
+
+def _shape(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
         "vocab_size": tokenizer.size + 7,
         "hidden_size": 48,
         "num_hidden_layers": 2,
@@ -281,7 +293,6 @@ def hf_config(tokenizer: Tokenizer, **changes: Any) -> Any:
         "tie_word_embeddings": True,
         "initializer_range": 0.25,
     }
-    return Qwen2Config(**(shape | changes))
 
 
 def hf_model(config: Any, seed: int = 0) -> Any:
@@ -299,10 +310,12 @@ def hf_model(config: Any, seed: int = 0) -> Any:
     return model
 
 
-def write_checkpoint(folder: Path, seed: int = 0, **changes: Any) -> Path:
+def write_checkpoint(
+    folder: Path, seed: int = 0, make_config: Callable[..., Any] = hf_config, **changes: Any
+) -> Path:
     """A folder as transformers writes it: config.json, safetensors, tokenizer.json."""
     tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
-    hf_model(hf_config(tokenizer, **changes), seed).save_pretrained(folder)
+    hf_model(make_config(tokenizer, **changes), seed).save_pretrained(folder)
     return folder
 
 
@@ -318,10 +331,12 @@ def word_sequence(rng: random.Random, length: int, eos: int) -> list[int]:
     return ids[:length]
 
 
-def train_foreseeing(folder: Path, num_steps: int = 120) -> Path:
+def train_foreseeing(
+    folder: Path, num_steps: int = 120, make_config: Callable[..., Any] = hf_config
+) -> Path:
     """A checkpoint folder whose model can draft ``word_sequence``; takes a few seconds."""
     tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
-    model = hf_model(hf_config(tokenizer, initializer_range=0.05, hidden_size=64))
+    model = hf_model(make_config(tokenizer, initializer_range=0.05, hidden_size=64))
     eos, mask = tokenizer.im_end_id, tokenizer.mask_id
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     rng = random.Random(0)

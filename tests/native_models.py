@@ -36,6 +36,7 @@ LLAMA = ModelConfig(
 CONFIGS = {
     "llama": LLAMA,
     "qwen2": replace(LLAMA, attention_bias=True, model_type="qwen2"),
+    "qwen3": replace(LLAMA, head_dim=64, num_heads=4, qk_norm=True, model_type="qwen3"),
     "untied": replace(LLAMA, tie_word_embeddings=False, vocab_size=149),
     "wide heads": replace(LLAMA, head_dim=64, num_heads=5, num_kv_heads=1),
     "no groups": replace(LLAMA, head_dim=64, num_heads=4, num_kv_heads=4, num_layers=1),

@@ -29,6 +29,8 @@ _NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
@@ -85,6 +87,8 @@ def write_gguf(
         shapes["output.weight"] = (size, HIDDEN)
     for index in range(LAYERS):
         shapes |= {f"blk.{index}.{name}.weight": shape for name, shape in _SHAPES.items()}
+        if architecture == "qwen3":
+            shapes |= {f"blk.{index}.attn_{x}_norm.weight": (HEAD_DIM,) for x in "qk"}
         if architecture == "qwen2":
             shapes |= {f"blk.{index}.attn_{x}.bias": _SHAPES[f"attn_{x}"][:1] for x in "qkv"}
     rng = np.random.default_rng(seed)

@@ -1,7 +1,8 @@
 """Shape of a model, read from ``config.json``.
 
-Qwen2 and Llama have the same shape here, except for biases. A setting that would change the
-arithmetic and that ``qwen2.py`` does not support is rejected, not ignored.
+Llama, Qwen2 and Qwen3 have the same shape here. Only Qwen2 has biases in its attention, and only
+Qwen3 norms the queries and keys of each head. A setting that would change the arithmetic and that
+``qwen2.py`` does not support is rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from mars_runtime.machine import is_memory_short
 from mars_runtime.settings import MAX_FED
 
 # a2d-qwen2 is the type of published MARS checkpoints: Qwen2 with remote code, unused here.
-MODEL_TYPES = ("qwen2", "a2d-qwen2", "llama")
+MODEL_TYPES = ("llama", "qwen2", "qwen3", "a2d-qwen2")
+HEAD_SIZE_OF_QWEN3 = 128
+"""Head size of a Qwen3 whose configuration gives none, as in transformers."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +79,7 @@ class ModelConfig:
     """The parts of a configuration that ``qwen2.py`` needs. ``from_dict`` raises CheckpointError.
 
     attention_bias: query, key and value projections have a bias (always in Qwen2).
+    qk_norm: each head's queries and keys are normed before they are rotated (always in Qwen3).
     max_positions: maximum number of tokens of a row, prompt and answer together.
     """
 
@@ -90,6 +94,7 @@ class ModelConfig:
     rms_norm_eps: float = 1e-6
     tie_word_embeddings: bool = False
     attention_bias: bool = True
+    qk_norm: bool = False
     max_positions: int = 32768
     model_type: str = "qwen2"
     rope_scaling: RopeScaling | None = None
@@ -126,14 +131,17 @@ class ModelConfig:
         model_type = config.get("model_type")
         if model_type not in MODEL_TYPES:
             raise CheckpointError(
-                f"Model type {shown(model_type)} is not supported: choose a checkpoint of "
+                f"Models of type {shown(model_type)} are not supported: choose a checkpoint of "
                 f"type {', '.join(MODEL_TYPES)}."
             )
-        _refuse_what_is_not_computed(config, is_llama=model_type == "llama")
+        has_bias = model_type in ("qwen2", "a2d-qwen2")
+        _refuse_what_is_not_computed(config, has_bias=has_bias)
         hidden_size, num_heads = (
             whole(config, "hidden_size"),
             whole(config, "num_attention_heads"),
         )
+        is_qwen3 = model_type == "qwen3"
+        head_dim = HEAD_SIZE_OF_QWEN3 if is_qwen3 else hidden_size // num_heads
         theta, scaling = _rope(config)
         return cls(
             vocab_size=whole(config, "vocab_size"),
@@ -141,19 +149,20 @@ class ModelConfig:
             num_layers=whole(config, "num_hidden_layers"),
             num_heads=num_heads,
             num_kv_heads=whole(config, "num_key_value_heads", num_heads),
-            head_dim=whole(config, "head_dim", hidden_size // num_heads),
+            head_dim=whole(config, "head_dim", head_dim),
             intermediate_size=whole(config, "intermediate_size"),
             rope_theta=theta,
             rms_norm_eps=_positive(config, "rms_norm_eps", 1e-6),
             tie_word_embeddings=_truth(config, "tie_word_embeddings"),
-            attention_bias=model_type != "llama",
+            attention_bias=has_bias,
+            qk_norm=is_qwen3,
             max_positions=whole(config, "max_position_embeddings"),
             model_type=model_type,
             rope_scaling=scaling,
         )
 
 
-def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -> None:
+def _refuse_what_is_not_computed(config: Mapping[str, Any], *, has_bias: bool) -> None:
     activation = config.get("hidden_act", "silu")
     kinds = config.get("layer_types")
     is_full = not isinstance(kinds, list) or all(kind == "full_attention" for kind in kinds)
@@ -163,7 +172,7 @@ def _refuse_what_is_not_computed(config: Mapping[str, Any], *, is_llama: bool) -
         "layers without full attention": not is_full,
         "attention in both directions": config.get("is_causal") is False and not is_published,
         "quantized weights": config.get("quantization_config"),
-        "biases in Llama's attention": is_llama and config.get("attention_bias"),
+        "biases in its attention": not has_bias and config.get("attention_bias"),
         "biases in the feed-forward layers": config.get("mlp_bias"),
         f"the activation {shown(activation)}": activation != "silu",
     }
@@ -246,6 +255,7 @@ def expected_names(config: ModelConfig) -> set[str]:
     """Return the names of the weights in a transformers checkpoint of this shape."""
     parts = [f"self_attn.{name}_proj.weight" for name in "qkvo"]
     parts += [f"self_attn.{name}_proj.bias" for name in "qkv" if config.attention_bias]
+    parts += [f"self_attn.{name}_norm.weight" for name in "qk" if config.qk_norm]
     parts += [f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")]
     parts += ["input_layernorm.weight", "post_attention_layernorm.weight"]
     names = {f"model.layers.{i}.{part}" for i in range(config.num_layers) for part in parts}
@@ -272,7 +282,7 @@ def expected_shape(name: str, config: ModelConfig) -> tuple[int, ...]:
         return (hidden, config.num_heads * config.head_dim)
     if part == "down_proj":
         return (hidden, config.intermediate_size)
-    return (hidden,)
+    return (config.head_dim,) if part in ("q_norm", "k_norm") else (hidden,)
 
 
 def take(weights: Mapping[str, Any], name: str, config: ModelConfig) -> Any:

@@ -1,9 +1,9 @@
 """Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
-Nothing in the files is executed, in particular not the chat template. Two architectures are
-supported, those of ``qwen2.py``, and a metadata key that changes their computation is rejected by
-name. Of tokenizers only byte-level BPE (``gpt2`` in GGUF) is supported, with the pre-tokenizers
-listed here: any other one would silently give other ids.
+Nothing in the files is executed, in particular not the chat template. The architectures of
+``qwen2.py`` are supported, and a metadata key that changes their computation is rejected by name.
+Of tokenizers only byte-level BPE (``gpt2`` in GGUF) is supported, with the pre-tokenizers listed
+here: any other one would silently give other ids.
 
 This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
 and never ends for some damaged lengths. Here no length beyond the end of the file is accepted. The
@@ -40,7 +40,7 @@ from mars_runtime.model.config import (
 )
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
 
-ARCHITECTURES = ("llama", "qwen2")
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
 MAX_POSITIONS = 1 << 20
 MAGIC, VERSIONS = b"GGUF", (2, 3)
 DEFAULT_ALIGNMENT, MAX_ALIGNMENT = 32, 1 << 16
@@ -56,6 +56,8 @@ _PARTS = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
@@ -104,7 +106,7 @@ class GgufCheckpoint:
 
 
 def read_gguf(path: Path) -> GgufCheckpoint:
-    """Read a checkpoint of type llama or qwen2; for a split one, ``path`` may be any part.
+    """Read a checkpoint; for a split one, ``path`` may be any part.
 
     Raises CheckpointError, with one sentence.
     """
@@ -198,7 +200,8 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
         raise UnsupportedError(f"holds no model but something of type {shown(what)}")
     if kind not in ARCHITECTURES:
         raise UnsupportedError(
-            f"holds a model of type {shown(kind)}, and only llama and qwen2 are supported"
+            f"holds a model of type {shown(kind)}, and only {', '.join(ARCHITECTURES)} are "
+            "supported"
         )
     scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
     if scaling != "none" or "rope_freqs.weight" in file.tensors:

@@ -55,7 +55,7 @@ KNOWN_DTYPES = {
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
 }
 UNTRAINED = 1
-"""Block size of a file without information on masks."""
+"""Block size of a checkpoint that was not trained with masks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +128,14 @@ def _load(
     )
     _log.info("%s: %s, in %.1f s", name, model.arithmetic, time.monotonic() - start)
     trained = [adapter.block_size] if adapter else [entry.block_size] if entry else []
+    has_mask = tokenizer.token_bytes(tokenizer.mask_id) == MASK.encode()
     return Checkpoint(
         name=name,
         path=parts.files[0] if path.is_file() else path,
         weight_files=(*parts.files, *adapter_files),
         model=model,
         tokenizer=tokenizer,
-        block_size=(*trained, parts.block_size)[0],
+        block_size=(*trained, parts.block_size if has_mask else UNTRAINED)[0],
         licence=entry.licence if entry else "",
         note=entry.note if entry else "",
         diffusion_size=parts.diffusion_size,
@@ -143,13 +144,12 @@ def _load(
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Contents of a folder or a file. mask: the name of its mask token, or None."""
+    """Contents of a folder or a file."""
 
     config: ModelConfig
     weights: Mapping[str, Weight]
     spec: Mapping[str, Any]
     spec_config: Mapping[str, Any]
-    mask: str | None
     block_size: int
     files: tuple[Path, ...]
     diffusion_size: int = 0
@@ -164,7 +164,7 @@ def _read_folder(folder: Path) -> _Parts:
     diffusion_size = whole(raw, DIFFUSION_KEY) if DIFFUSION_KEY in raw else 0
     default = UNTRAINED if diffusion_size else DEFAULT_BLOCK_SIZE
     block_size = whole(raw, "mars_block_size", default)
-    return _Parts(config, weights, spec, spec_config, MASK, block_size, files, diffusion_size)
+    return _Parts(config, weights, spec, spec_config, block_size, files, diffusion_size)
 
 
 def read_weights(folder: Path) -> tuple[ModelConfig, Mapping[str, Tensor]]:
@@ -188,7 +188,7 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
         )
     found = read_gguf(path)
     spec, spec_config = found.tokenizer, found.tokenizer_config
-    return _Parts(found.config, found.weights, spec, spec_config, None, UNTRAINED, found.files)
+    return _Parts(found.config, found.weights, spec, spec_config, UNTRAINED, found.files)
 
 
 def _adapter(
@@ -220,11 +220,13 @@ def choose_device(device: str) -> torch.device:
 def _tokenizer(
     path: Path, parts: _Parts, entry: Entry | None, adapter: Adapter | None
 ) -> Tokenizer:
-    """Return the tokenizer. Its mask is the adapter's, else the registry's or the files'.
+    """Return the tokenizer.
+
+    Its mask is the adapter's, else the registry's, else ``text.spare_token``.
 
     Raises CheckpointError if it does not fit the model.
     """
-    mask = adapter.mask_token if adapter else (entry and entry.mask_token) or parts.mask
+    mask = adapter.mask_token if adapter else entry.mask_token if entry else None
     system = entry.system if entry else None
     tokenizer = Tokenizer.from_spec(
         parts.spec, parts.spec_config, mask=mask, system=system, name=str(path)

@@ -1,4 +1,4 @@
-"""Forward pass of Qwen2 and Llama: tokens in, logits of the requested slots out.
+"""Forward pass of Llama, Qwen2 and Qwen3: tokens in, logits of the requested slots out.
 
 Uses few operations per layer, because their overhead dominates at the size of the bundled
 checkpoint: fused query-key-value and gate-up projections, residuals added by the matrix product
@@ -54,11 +54,16 @@ def _give_back(idle: list[BlockKVCache], kept: BlockKVCache) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Weights of one layer. Matrices are [in, out]: x @ W."""
+    """Weights of one layer.
+
+    Matrices are [in, out]: x @ W. head_norms: those of the query heads, then of the key heads, in
+    ``rotary_order``, [Hq + Hkv, D]; None if heads are not normed.
+    """
 
     attention_norm: Tensor
     projection: Matrix
     projection_bias: Tensor | None
+    head_norms: Tensor | None
     output: Matrix
     feed_norm: Tensor
     gate_up: Matrix
@@ -113,7 +118,9 @@ class Qwen2(CausalModel):
             self._reranker = self._ranking(adapter.sampler)
             assert mask_id is not None, "an adapter acts on masks"
             self._adapter = MaskAdapter(adapter, mask_id, config, self.device, dtype)
-        self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * config.rms_norm_eps))
+        eps = config.rms_norm_eps
+        self._norm_floor = torch.tensor(math.sqrt(config.hidden_size * eps))
+        self._head_norm_floor = torch.tensor(math.sqrt(config.head_dim * eps))
 
     @property
     def is_bitwise(self) -> bool:
@@ -254,6 +261,8 @@ class Qwen2(CausalModel):
             projected = self._project(normed, layer)
             if masks is not None:
                 masks.add(projected, normed, index, "qkv")
+            if layer.head_norms is not None:
+                self._norm_heads(projected, layer.head_norms)
             mixed = attend(projected, index, window, self.config)
             self._add_product(x, mixed, layer.output)
             if masks is not None:
@@ -275,6 +284,16 @@ class Qwen2(CausalModel):
             projected: Tensor = self._multiply(x, layer.projection)
             return projected if layer.projection_bias is None else projected + layer.projection_bias
         return torch.addmm(layer.projection_bias, x, cast(Tensor, layer.projection))
+
+    def _norm_heads(self, projected: Tensor, weight: Tensor) -> None:
+        """Norm the query and key heads of ``projected`` in place, each on its own."""
+        heads, dim = weight.shape
+        x = projected.view(len(projected), -1, dim)[:, :heads]
+        if self._has_short_norm:
+            length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+            x.div_(length.hypot_(self._head_norm_floor)).mul_(weight)
+        else:
+            x.copy_(F.rms_norm(x, (dim,), None, self.config.rms_norm_eps).mul_(weight))
 
     def weights(self) -> Iterator[Tensor]:
         """Yield every weight as stored, to measure or to check."""
@@ -323,6 +342,7 @@ class Qwen2(CausalModel):
             attention_norm=self._take_norm(f"{prefix}input_layernorm.weight"),
             projection=self._matrix(self._projection(f"{attention}{{}}_proj.weight")),
             projection_bias=bias,
+            head_norms=self._head_norms(attention) if config.qk_norm else None,
             output=self._matrix(output),
             feed_norm=self._take_norm(f"{prefix}post_attention_layernorm.weight"),
             gate_up=self._matrix(torch.cat(gate_up)),
@@ -340,6 +360,16 @@ class Qwen2(CausalModel):
         query = heads["q"][packed_order(config.num_heads, config.num_kv_heads)][:, turn]
         return torch.cat([query, heads["k"][:, turn], heads["v"]]).flatten(0, 1)
 
+    def _head_norms(self, prefix: str) -> Tensor:
+        config = self.config
+        turn = rotary_order(config.head_dim)
+        parts = (("q", config.num_heads), ("k", config.num_kv_heads))
+        norms = [
+            self._take_norm(f"{prefix}{name}_norm.weight")[turn].expand(count, -1)
+            for name, count in parts
+        ]
+        return torch.cat(norms)
+
     def _take(self, name: str) -> Tensor:
         """Return a weight on the device, after checking its shape."""
         weight: Tensor = take(self._weights, name, self.config)
@@ -347,8 +377,7 @@ class Qwen2(CausalModel):
 
     def _take_norm(self, name: str) -> Tensor:
         weight = self._take(name)
-        scale = math.sqrt(self.config.hidden_size) if self._has_short_norm else 1.0
-        return weight * scale
+        return weight * math.sqrt(len(weight)) if self._has_short_norm else weight
 
     def _matrix(self, weight: Tensor) -> Matrix:
         """Convert [out, in] to [in, out].

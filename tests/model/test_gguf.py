@@ -42,7 +42,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("is_tied", [True, False])
 @pytest.mark.parametrize(
     ("kind", "held"),
@@ -100,7 +100,7 @@ MISFITS: list[tuple[dict[str, Any], str]] = [
     ({"rope__dimension_count": 8}, "turns 8 of 16 numbers"),
     ({"rope__scaling__type": "yarn"}, "rope scaling"),
     ({"context_length": "long"}, "context_length as 'long'"),
-    ({"architecture": "mamba"}, "only llama and qwen2"),
+    ({"architecture": "mamba"}, "of type 'mamba', and only llama, qwen2, qwen3 are supported"),
     ({"options": {"endianess": gguf.GGUFEndian.BIG}}, "is big-endian, and only little-endian"),
     *[
         ({"general": general}, sentence)

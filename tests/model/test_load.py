@@ -11,13 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import tokens_of, write_checkpoint
+from helpers import hf_model, tokens_of, write_checkpoint
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mars_runtime.decoders import decode
 from mars_runtime.model.adapter import read_tensors
-from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.config import (
+    CheckpointError,
+    ModelConfig,
+    expected_names,
+    expected_shape,
+)
 from mars_runtime.model.load import load_checkpoint, read_weights
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.settings import DecodeSettings
@@ -229,6 +234,40 @@ QWEN = {
 }
 
 
+QWEN3 = {
+    "model_type": "qwen3",
+    "vocab_size": 151936,
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 40960,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000,
+    "rope_scaling": None,
+    "tie_word_embeddings": True,
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "use_sliding_window": False,
+    "sliding_window": None,
+}
+"""As published with Qwen/Qwen3-0.6B."""
+
+
+def test_a_qwen3_has_as_many_parameters_as_transformers_makes() -> None:
+    from transformers import AutoModelForCausalLM, Qwen3Config
+
+    with torch.device("meta"):
+        theirs = AutoModelForCausalLM.from_config(Qwen3Config(**QWEN3))
+    for given in (QWEN3, {key: QWEN3[key] for key in QWEN3 if key != "head_dim"}):
+        config = ModelConfig.from_dict(given)
+        shapes = {name: expected_shape(name, config) for name in expected_names(config)}
+        wanted = {name: tuple(weight.shape) for name, weight in theirs.named_parameters()}
+        assert shapes == wanted
+
+
 def test_the_published_configuration_reads_as_it_says() -> None:
     config = ModelConfig.from_dict(QWEN | {"model_type": "a2d-qwen2"})
     assert (config.head_dim, config.group, config.rope_theta) == (64, 7, 1e6)
@@ -242,8 +281,8 @@ def test_the_published_configuration_reads_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model_type": "gpt2"}, "'gpt2' is not supported"),
-        ({"model_type": None}, "is not supported"),
+        ({"model_type": "gpt2"}, "'gpt2' are not supported: .* llama, qwen2, qwen3, a2d-qwen2"),
+        ({"model_type": None}, "None are not supported"),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "'yarn' is not supported"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 4.0}}, "'linear' is not supported"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "is not supported"),
@@ -252,7 +291,8 @@ def test_the_published_configuration_reads_as_it_says() -> None:
         ({"quantization_config": {"bits": 4}}, "quantized"),
         ({"hidden_act": "gelu"}, "'gelu'"),
         ({"mlp_bias": True}, "biases"),
-        ({"model_type": "llama", "attention_bias": True}, "biases"),
+        ({"model_type": "llama", "attention_bias": True}, "biases in its attention"),
+        ({"model_type": "qwen3", "attention_bias": True}, "biases in its attention"),
         ({"hidden_size": None}, "hidden_size"),
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
         ({"vocab_size": "151936"}, "vocab_size"),
@@ -309,6 +349,45 @@ def test_positions_turn_as_in_transformers(folder, changes, caplog) -> None:
         check_like_transformers(folder)
     is_doubtful = bool(changes.get("rope_scaling") and changes["rope_parameters"])
     assert ("rope_scaling is used, as transformers does" in caplog.text) == is_doubtful
+
+
+SCALED_ROPE = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize("changes", [{}, {"rope_scaling": SCALED_ROPE, "rope_theta": 500000.0}])
+@pytest.mark.parametrize("architecture", ["Llama", "Qwen3"])
+def test_other_architectures_are_computed_as_in_transformers(
+    tmp_path: Path, architecture: str, changes: dict[str, Any], is_tied: bool
+) -> None:
+    import transformers
+
+    write_checkpoint(tmp_path)
+    raw = json.loads((tmp_path / "config.json").read_text())
+    kept = {key: raw[key] for key in QWEN if key in raw and key not in ("model_type", "rope_theta")}
+    shape = getattr(transformers, f"{architecture}Config")(
+        **kept | {"head_dim": 16, "tie_word_embeddings": is_tied, "initializer_range": 0.25}
+    )
+    hf_model(shape).save_pretrained(tmp_path)
+    if changes:  # as version 4 writes it
+        edit_config(tmp_path, rope_parameters=None, **changes)
+    check_like_transformers(tmp_path)
+
+
+def test_a_folder_without_the_mask_token_loads_and_proposes_one_token(folder: Path) -> None:
+    wanted = answer(str(folder))
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace("<|mask|>", "<|tool|>"))
+    checkpoint = load_checkpoint(str(folder), device="cpu")
+    assert checkpoint.block_size == 1
+    assert checkpoint.tokenizer.token_bytes(checkpoint.tokenizer.mask_id) == b"<|tool|>"
+    assert answer(str(folder)) == wanted
 
 
 def test_a_head_size_of_null_is_the_usual_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import hf_config, hf_model
+from helpers import hf_config, hf_model, qwen3_config
 from tiny_checkpoint import write_checkpoint
 
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
@@ -52,6 +52,8 @@ CONFIGS = {
     ),
     "llama": llama_config,
     "llama3 rope": lambda: llama_config(rope_parameters=LLAMA3),
+    "qwen3": lambda: qwen3_config(SIZES),
+    "qwen3 untied": lambda: qwen3_config(SIZES, tie_word_embeddings=False),
 }
 
 
@@ -111,8 +113,9 @@ def test_a_forward_behind_the_end_of_the_cache_is_refused() -> None:
         ours.forward(torch.zeros(1, 3, dtype=torch.long), cache, None)
 
 
-def test_bf16_stays_close_to_fp32() -> None:
-    theirs, ours = pair(CONFIGS["tied"]())
+@pytest.mark.parametrize("name", ["tied", "qwen3"])
+def test_bf16_stays_close_to_fp32(name: str) -> None:
+    theirs, ours = pair(CONFIGS[name]())
     half = Qwen2(ours.config, theirs.state_dict(), dtype=torch.bfloat16)
     ids = torch.randint(0, 100, (1, 30), generator=torch.Generator().manual_seed(6))
     outs = []
@@ -173,7 +176,7 @@ def check(model: Qwen2, texts: list[list[int]], layouts: list[Layout]) -> None:
             at += size
 
 
-@pytest.mark.parametrize("name", ["tied", "one kv head", "llama"])
+@pytest.mark.parametrize("name", ["tied", "one kv head", "llama", "qwen3"])
 def test_every_branch_equals_a_plain_sequence(name: str) -> None:
     _, model = pair(CONFIGS[name]())
     text = torch.randint(4, 90, (30,), generator=torch.Generator().manual_seed(1)).tolist()

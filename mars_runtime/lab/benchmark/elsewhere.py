@@ -167,8 +167,10 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        is_llama = checkpoint.model.config.model_type == "llama"
-        kind: Any = transformers.LlamaForCausalLM if is_llama else transformers.Qwen2ForCausalLM
+        kind: Any = {
+            "llama": transformers.LlamaForCausalLM,
+            "qwen3": transformers.Qwen3ForCausalLM,
+        }.get(checkpoint.model.config.model_type, transformers.Qwen2ForCausalLM)
         gguf = gguf_of(checkpoint)
         if gguf is None:
             model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)

@@ -46,8 +46,30 @@ static inline uint16_t* block_of(const Cache& cache, const Heads& h, int layer, 
          block * cache.block_stride + head * h.block();
 }
 
-// Rotates one head: dimension i with dimension i + dim / 2. turns: cosines, then sines.
-static inline void rotate(const float* x, const float* turns, int dim, float scale, float* to) {
+// Root-mean-square norm of a row. Returns false if the row is not finite.
+static inline bool norm(const float* x, const float* weight, int width, float floor, float* to) {
+  F squares = all(0.0f);
+  for (int i = 0; i < width; i += LANES) squares = fma(load(x + i), load(x + i), squares);
+  float sum = total(squares);
+  F by = all(1.0f / std::sqrt(sum / (float)width + floor));
+  for (int i = 0; i < width; i += LANES) store(to + i, mul(mul(load(x + i), by), load(weight + i)));
+  return std::isfinite(sum);
+}
+
+// The norm of the heads of a layer's queries or keys. weight: [dim], or null if there is none.
+struct HeadNorm {
+  const float* weight;
+  float floor;
+};
+
+// Norms a head, then rotates it: dimension i with dimension i + dim / 2. turns: cosines, then
+// sines. to: may be x.
+static inline void rotate(const float* x, const HeadNorm& by_norm, const float* turns, int dim,
+                          float scale, float* to) {
+  if (by_norm.weight) {
+    norm(x, by_norm.weight, dim, by_norm.floor, to);
+    x = to;
+  }
   int half = dim / 2;
   F by = all(scale);
   for (int i = 0; i < half; i += LANES) {
@@ -60,12 +82,13 @@ static inline void rotate(const float* x, const float* turns, int dim, float sca
 
 // Stores the rotated keys and the values of one token and key-value head.
 static inline void keep(const Heads& h, const Token& token, int head, const float* projected,
-                        const float* turns, float* scratch, const Cache& cache, int layer) {
+                        const HeadNorm& by_norm, const float* turns, float* scratch,
+                        const Cache& cache, int layer) {
   const float* keys = projected + (h.num_heads + head) * h.dim;
   const float* values = keys + h.num_kv * h.dim;
   uint16_t* block = block_of(cache, h, layer, token.row, token.slot / BLOCK, head);
   int slot = token.slot % BLOCK;
-  rotate(keys, turns, h.dim, 1.0f, scratch);
+  rotate(keys, by_norm, turns, h.dim, 1.0f, scratch);
   for (int d = 0; d < h.dim; d += LANES) {
     uint16_t sixteen[LANES];
     store_half(sixteen, load(scratch + d));

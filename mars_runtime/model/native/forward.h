@@ -83,23 +83,27 @@ static void plan(Model& m, const Feed& feed, int first, int end) {
 static void keep_tokens(Model& m, Desk& desk, const Feed& feed, const Cache& cache, int layer,
                         int row, int head) {
   grow(desk.wide, m.heads.dim);
+  HeadNorm by_norm{m.spec.layers[layer].key_norm, m.spec.norm_floor};
   for (int i = m.first_of[row]; i < m.first_of[row + 1]; i++) {
     const Token& token = m.tokens[m.by_row[i]];
-    keep(m.heads, token, head, &m.projected[(size_t)m.by_row[i] * m.heads.all()],
+    keep(m.heads, token, head, &m.projected[(size_t)m.by_row[i] * m.heads.all()], by_norm,
          feed.turns + (int64_t)token.position * m.heads.dim, desk.wide.data(), cache, layer);
   }
 }
 
-// Rotates the queries of a task, ordered by token.
-static void turn_queries(const Model& m, Desk& desk, const Feed& feed, const AttentionTask& task) {
+// Norms and rotates the queries of a task, ordered by token.
+static void turn_queries(const Model& m, Desk& desk, const Feed& feed, int layer,
+                         const AttentionTask& task) {
   const Heads& h = m.heads;
+  HeadNorm by_norm{m.spec.layers[layer].query_norm, m.spec.norm_floor};
   grow(desk.queries, (size_t)task.num_tokens() * h.group() * h.dim);
   float scale = 1.0f / std::sqrt((float)h.dim), *to = desk.queries.data();
   for (int i = task.first; i < task.end; i++) {
     int token = m.by_row[i];
     const float* turns = feed.turns + (int64_t)m.tokens[token].position * h.dim;
     const float* x = &m.projected[(size_t)token * h.all() + task.head * h.group() * h.dim];
-    for (int q = 0; q < h.group(); q++, to += h.dim) rotate(x + q * h.dim, turns, h.dim, scale, to);
+    for (int q = 0; q < h.group(); q++, to += h.dim)
+      rotate(x + q * h.dim, by_norm, turns, h.dim, scale, to);
   }
 }
 
@@ -179,7 +183,7 @@ static void attend(Model& m, Desk& desk, const Feed& feed, const Cache& cache, i
   int cursor = m.cursors[task.row] / BLOCK;
   const uint16_t* first = task.block(cache, layer, m.heads, task.first_block);
   for (int i = 0; i < m.heads.block(); i += 2 * LANES) prefetch(first + i);
-  turn_queries(m, desk, feed, task);
+  turn_queries(m, desk, feed, layer, task);
   for (int block = task.first_block; block < task.end_block && block < cursor; block++)
     attend_block(m, desk, cache, layer, task, block, parts);
   if (task.end_block > cursor) attend_tail(m, desk, cache, layer, task, parts);

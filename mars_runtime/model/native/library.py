@@ -178,6 +178,8 @@ class Layer(Structure):
         ("attention_norm", c_void_p),
         ("qkv", Matrix),
         ("qkv_bias", c_void_p),
+        ("query_norm", c_void_p),
+        ("key_norm", c_void_p),
         ("output", Matrix),
         ("feed_norm", c_void_p),
         ("gate_up", Matrix),

@@ -15,7 +15,8 @@ struct LowRank {
 struct Layer {
   const float* attention_norm;
   Matrix qkv;
-  const float* qkv_bias;  // or null
+  const float* qkv_bias;                // or null
+  const float *query_norm, *key_norm;  // of each head, [dim], or null
   Matrix output;
   const float* feed_norm;
   Matrix gate_up;  // 32 rows of gate, the 32 of up that they multiply, and so on
@@ -154,14 +155,9 @@ struct Model {
 // Root-mean-square norm of a row, quantised. Returns false if the row is not finite.
 static inline bool norm(const float* x, const float* weight, int width, float floor, float* scratch,
                         Rows& to, int row) {
-  F squares = all(0.0f);
-  for (int i = 0; i < width; i += LANES) squares = fma(load(x + i), load(x + i), squares);
-  float sum = total(squares);
-  F by = all(1.0f / std::sqrt(sum / (float)width + floor));
-  for (int i = 0; i < width; i += LANES)
-    store(scratch + i, mul(mul(load(x + i), by), load(weight + i)));
+  bool is_finite = norm(x, weight, width, floor, scratch);
   to.put(row, scratch);
-  return std::isfinite(sum);
+  return is_finite;
 }
 
 // Multiplies tasks of up to `span` tiles with all rows and calls done(tile, count, out, stride) for

@@ -382,9 +382,12 @@ class NativeModel(CausalModel):
             if name in low:
                 parts[f"{field}_low"] = c.LowRank(*map(self._matrix, low[name]))
         bias = layer.qkv_bias
+        query_norm, key_norm = map(self._hold, layer.head_norms) if layer.head_norms else (0, 0)
         return c.Layer(
             attention_norm=self._hold(layer.attention_norm),
             qkv_bias=None if bias is None else self._hold(bias),
+            query_norm=query_norm,
+            key_norm=key_norm,
             feed_norm=self._hold(layer.feed_norm),
             **parts,
         )

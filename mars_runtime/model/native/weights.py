@@ -7,7 +7,7 @@ it packs them, layer by layer, so that only the packed weights are completely in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,11 +98,16 @@ def _readable(part: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """Weights of one layer. ``low``: a and b of each part that an adapter updates."""
+    """Weights of one layer.
+
+    head_norms: those of the query heads and of the key heads, or none. low: a and b of each part
+    that an adapter updates.
+    """
 
     attention_norm: Tensor
     qkv: Matrix
     qkv_bias: Tensor | None
+    head_norms: Sequence[Tensor]
     output: Matrix
     feed_norm: Tensor
     gate_up: Matrix
@@ -158,12 +163,14 @@ class Weights:
         bias = None
         if config.attention_bias:
             bias = torch.cat([self._plain(f"{attention}{name}_proj.bias") for name in "qkv"])
+        norms = [f"{attention}{name}_norm.weight" for name in "qk" if config.qk_norm]
         order = feed_order(config.intermediate_size)
         gate_up = self._joined([f"{feed}{name}_proj.weight" for name in ("gate", "up")])
         return LayerWeights(
             attention_norm=self._plain(f"{prefix}input_layernorm.weight"),
             qkv=self._joined([f"{attention}{name}_proj.weight" for name in "qkv"]),
             qkv_bias=bias,
+            head_norms=[self._plain(name) for name in norms],
             output=self._matrix(f"{attention}o_proj.weight"),
             feed_norm=self._plain(f"{prefix}post_attention_layernorm.weight"),
             gate_up=gate_up.ordered(order),
