@@ -1,7 +1,7 @@
 // Vectors of sixteen numbers, with the same functions on every processor.
 //
-// F holds 16 floats, I holds 16 integers. The three files below implement the same functions with
-// AVX-512, with AVX2 and in plain C++; the compiler's target selects one. A product of a row is the
+// F holds 16 floats, I holds 16 integers. The files below implement the same functions with
+// AVX-512, AVX2, NEON and without any of them; the compiler's target selects one. A product of a row is the
 // same sequence of these functions whatever other rows there are, and the compiler must not fuse a
 // multiplication and an addition (-ffp-contract=off) that is not written as `fma` here. That makes
 // results bitwise independent of the other rows.
@@ -22,6 +22,8 @@ constexpr int BYTES_4 = 256 + 64, BYTES_8 = 512 + 32;  // of a group of 16 outpu
 #include "simd_avx512.h"
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include "simd_avx2.h"
+#elif defined(__ARM_FEATURE_DOTPROD)
+#include "simd_neon.h"
 #else
 #include "simd_portable.h"
 #endif
