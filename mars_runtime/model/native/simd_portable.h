@@ -1,54 +1,43 @@
-// Plain C++ that compilers vectorise for the target. See simd.h.
+// Four vectors of 128 bits, in the vector types of GCC and clang: for processors without a file of
+// their own, such as x86 without AVX2 and ARM without dot products. See simd.h.
 #pragma once
+
+#ifdef __SSSE3__
+#include <tmmintrin.h>
+#endif
 
 #define SIMD_NAME "portable"
 constexpr int ROWS_AT_ONCE = 4, TILES_AT_ONCE = 1;
-constexpr int QUERIES_AT_ONCE = 4, WIDTH_AT_ONCE = 4;
+constexpr int QUERIES_AT_ONCE = 1, WIDTH_AT_ONCE = 2;
+
+typedef float Floats __attribute__((vector_size(16)));
+typedef int32_t Ints __attribute__((vector_size(16)));
+typedef uint32_t Bits __attribute__((vector_size(16)));
+typedef int16_t Shorts __attribute__((vector_size(16)));
+typedef uint16_t Words __attribute__((vector_size(16)));
 
 struct F {
-  float v[16];
+  Floats v[4];
 };
 struct I {
-  int32_t v[16];
+  Ints v[4];
 };
 
-#define EACH for (int i = 0; i < 16; i++)
+#define EACH for (int i = 0; i < 4; i++)
 
-INLINE float from_half(uint16_t h) {
-  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, rest = h & 1023, bits;
-  if (exponent == 0) {
-    float small = (float)rest * 5.9604644775390625e-8f;  // 2^-24
-    memcpy(&bits, &small, 4);
-  } else {
-    bits = (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | rest << 13;
-  }
-  bits |= sign;
-  float x;
-  memcpy(&x, &bits, 4);
-  return x;
+template <class To, class From>
+INLINE To read(const From* p) {
+  To r;
+  memcpy(&r, p, sizeof r);
+  return r;
 }
-// To the nearest half, ties to even.
-INLINE uint16_t to_half(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, 4);
-  uint16_t sign = (bits >> 16) & 0x8000;
-  bits &= 0x7fffffff;
-  if (bits > 0x7f800000) return sign | 0x7e00;
-  if (bits >= 0x477ff000) return sign | 0x7c00;
-  if (bits < 0x38800000) {
-    float magnitude;
-    memcpy(&magnitude, &bits, 4);
-    return sign | (uint16_t)std::nearbyintf(magnitude * 16777216.0f);
-  }
-  bits += 0xc8000fff + ((bits >> 13) & 1);
-  return sign | (uint16_t)(bits >> 13);
+INLINE Floats choose(Ints mask, Floats a, Floats b) {
+  return (Floats)(((Ints)a & mask) | ((Ints)b & ~mask));
 }
 
-INLINE F all(float x) { F r; EACH r.v[i] = x; return r; }
-INLINE F load(const float* p) { F r; memcpy(r.v, p, 64); return r; }
+INLINE F all(float x) { F r; EACH r.v[i] = Floats{x, x, x, x}; return r; }
+INLINE F load(const float* p) { F r; EACH r.v[i] = read<Floats>(p + 4 * i); return r; }
 INLINE void store(float* p, const F& x) { memcpy(p, x.v, 64); }
-INLINE F load_half(const uint16_t* p) { F r; EACH r.v[i] = from_half(p[i]); return r; }
-INLINE void store_half(uint16_t* p, const F& x) { EACH p[i] = to_half(x.v[i]); }
 INLINE F add(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
 INLINE F sub(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] - b.v[i]; return r; }
 INLINE F mul(const F& a, const F& b) { F r; EACH r.v[i] = a.v[i] * b.v[i]; return r; }
@@ -60,87 +49,168 @@ INLINE F fma(const F& a, const F& b, const F& c) {
 }
 INLINE F larger(const F& a, const F& b) {
   F r;
-  EACH r.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  EACH r.v[i] = choose(a.v[i] > b.v[i], a.v[i], b.v[i]);
   return r;
 }
 INLINE F smaller(const F& a, const F& b) {
   F r;
-  EACH r.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i];
+  EACH r.v[i] = choose(a.v[i] < b.v[i], a.v[i], b.v[i]);
   return r;
 }
-INLINE F magnitude(const F& a) { F r; EACH r.v[i] = std::fabs(a.v[i]); return r; }
+INLINE F magnitude(const F& a) { F r; EACH r.v[i] = (Floats)((Bits)a.v[i] & 0x7fffffffu); return r; }
+// Adding 1.5 * 2^23 rounds a float of at most 2^22 to even, into its last bits.
 INLINE I rounded(const F& a) {
   I r;
-  EACH r.v[i] = (int32_t)std::nearbyintf(a.v[i]);
+  EACH r.v[i] = (Ints)(a.v[i] + 12582912.0f) - 0x4b400000;
   return r;
 }
-INLINE F floats(const I& a) { F r; EACH r.v[i] = (float)a.v[i]; return r; }
-INLINE F power_of_two(const I& n) {
-  F r;
-  EACH {
-    uint32_t bits = (uint32_t)(n.v[i] + 127) << 23;
-    memcpy(&r.v[i], &bits, 4);
-  }
-  return r;
-}
+INLINE F floats(const I& a) { F r; EACH r.v[i] = __builtin_convertvector(a.v[i], Floats); return r; }
+INLINE F power_of_two(const I& n) { F r; EACH r.v[i] = (Floats)((n.v[i] + 127) << 23); return r; }
+INLINE Ints lanes_from(int first) { return Ints{0, 1, 2, 3} + first; }
 INLINE F first_lanes(int count, const F& a, const F& b) {
   F r;
-  EACH r.v[i] = i < count ? a.v[i] : b.v[i];
+  EACH r.v[i] = choose(lanes_from(4 * i) < count, a.v[i], b.v[i]);
   return r;
 }
 // A bit for each lane where a > b.
 INLINE unsigned above(const F& a, const F& b) {
-  unsigned bits = 0;
-  EACH bits |= (unsigned)(a.v[i] > b.v[i]) << i;
-  return bits;
+  Ints bits = {};
+  EACH bits |= (a.v[i] > b.v[i]) & (Ints{1, 2, 4, 8} << (4 * i));
+  return bits[0] | bits[1] | bits[2] | bits[3];
 }
 INLINE float total(const F& a) {
-  float s[16];
-  memcpy(s, a.v, 64);
-  for (int width = 8; width; width /= 2)
-    for (int i = 0; i < width; i++) s[i] += s[i + width];
-  return s[0];
+  Floats s = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
+  return (s[0] + s[1]) + (s[2] + s[3]);
 }
 INLINE float largest(const F& a) {
-  float most = a.v[0];
-  EACH most = a.v[i] > most ? a.v[i] : most;
-  return most;
+  Floats low = choose(a.v[0] > a.v[1], a.v[0], a.v[1]), high = choose(a.v[2] > a.v[3], a.v[2], a.v[3]);
+  Floats most = choose(low > high, low, high);
+  float first = most[0] > most[1] ? most[0] : most[1], last = most[2] > most[3] ? most[2] : most[3];
+  return first > last ? first : last;
 }
-INLINE int total(const I& a) { int sum = 0; EACH sum += a.v[i]; return sum; }
+INLINE int total(const I& a) {
+  Ints s = (a.v[0] + a.v[1]) + (a.v[2] + a.v[3]);
+  return (s[0] + s[1]) + (s[2] + s[3]);
+}
 INLINE I plus(const I& a, const I& b) { I r; EACH r.v[i] = a.v[i] + b.v[i]; return r; }
-INLINE void store_bytes(int8_t* p, const I& a) { EACH p[i] = (int8_t)a.v[i]; }
+INLINE void store_bytes(int8_t* p, const I& a) {
+  for (int k = 0; k < 16; k++) p[k] = (int8_t)a.v[k / 4][k % 4];
+}
 // Loads 16 integers of 8 bits.
-INLINE I load_bytes(const int8_t* p) { I r; EACH r.v[i] = p[i]; return r; }
+INLINE I load_bytes(const int8_t* p) {
+  I r;
+  EACH r.v[i] = Ints{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
+  return r;
+}
 INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 INLINE void prefetch_once(const void* p) { __builtin_prefetch(p, 0, 0); }
 
-// Returns `start` plus the products of unsigned 8-bit weights, 16 outputs x 32 inputs, with x.
-INLINE I times(const uint8_t (*weights)[64], const int8_t* x, int start) {
-  I sum;
-  EACH sum.v[i] = start;
-  for (int k = 0; k < 8; k++)
-    for (int i = 0; i < 16; i++)
-      for (int j = 0; j < 4; j++) sum.v[i] += (int)weights[k][4 * i + j] * (int)x[4 * k + j];
-  return sum;
+INLINE Bits choose(Ints mask, Bits a, Bits b) { return (a & (Bits)mask) | (b & ~(Bits)mask); }
+// Halves in the low 16 bits of each lane, to floats.
+INLINE Floats from_half(Bits h) {
+  Bits rest = h & 0x7fffu, sign = (h & 0x8000u) << 16;
+  Bits bits = (Bits)((Floats)(rest << 13) * 5.192296858534828e33f);  // 2^112
+  return (Floats)(bits | sign | ((Bits)((Ints)rest > 0x7bff) & 0x7f800000u));
+}
+// To the nearest half, ties to even.
+INLINE Bits to_half(Floats x) {
+  Bits bits = (Bits)x, sign = (bits >> 16) & 0x8000u;
+  bits &= 0x7fffffffu;
+  Bits normal = (bits + ((bits >> 13) & 1u) + 0xc8000fffu) >> 13;
+  Bits small = (Bits)((Floats)choose(bits < 0x38800000u, bits, bits & 0u) * 16777216.0f + 8388608.0f);
+  Bits found = choose(bits < 0x38800000u, small & 0x7fffu, normal);
+  found = choose(bits >= 0x477ff000u, found * 0u + 0x7c00u, found);
+  return sign | choose(bits > 0x7f800000u, found * 0u + 0x7e00u, found);
+}
+#ifdef __clang__
+#define INTERLEAVED(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define INTERLEAVED(x, y, ...) __builtin_shuffle(x, y, Shorts{__VA_ARGS__})
+#endif
+INLINE F load_half(const uint16_t* p) {
+  F r;
+  const Words zero = {};
+  for (int k = 0; k < 2; k++) {
+    Words h = read<Words>(p + 8 * k);
+    r.v[2 * k] = from_half((Bits)INTERLEAVED(h, zero, 0, 8, 1, 9, 2, 10, 3, 11));
+    r.v[2 * k + 1] = from_half((Bits)INTERLEAVED(h, zero, 4, 12, 5, 13, 6, 14, 7, 15));
+  }
+  return r;
+}
+INLINE void store_half(uint16_t* p, const F& x) {
+  EACH {
+    Bits h = to_half(x.v[i]);
+    for (int k = 0; k < 4; k++) p[4 * i + k] = (uint16_t)h[k];
+  }
 }
 
-// Products of one group: out[n] is the sum of unsigned 4-bit weights times row n of x; rows are
-// `width` apart.
+// Products of one group. A vector of weights holds 4 outputs x 4 inputs in bytes. Products of two
+// inputs are added in lanes of 16 bits. With numbers of 4 bits a lane holds the sum of 16 products of
+// at most 15 x 127.
+
+#ifdef __SSSE3__
+struct Inputs {
+  __m128i four;
+};
+INLINE Inputs inputs(const int8_t* x) { return {_mm_set1_epi32(read<int32_t>(x))}; }
+INLINE Words products(Words weights, const Inputs& x) {
+  return (Words)_mm_maddubs_epi16((__m128i)weights, x.four);
+}
+#else
+// The even and the odd ones of 4 inputs, for each output.
+struct Inputs {
+  Words even, odd;
+};
+INLINE Inputs inputs(const int8_t* x) {
+  int32_t four = read<int32_t>(x);
+  Shorts pairs = (Shorts)Ints{four, four, four, four};
+  return {(Words)(pairs << 8 >> 8), (Words)(pairs >> 8)};
+}
+INLINE Words products(Words weights, const Inputs& x) {
+  return (weights & 255) * x.even + (weights >> 8) * x.odd;
+}
+#endif
+INLINE Words low_halves(Words bytes) { return bytes & 0x0f0f; }
+INLINE Words high_halves(Words bytes) { return (bytes >> 4) & 0x0f0f; }
+// Adds the two lanes of each output.
+INLINE Ints whole(Words sum) { return ((Ints)sum << 16 >> 16) + ((Ints)sum >> 16); }
+
+// out[n]: sum of unsigned 4-bit weights times row n of x; rows are `width` apart.
 template <int T, int N>
 INLINE void products4(const uint8_t* p, const int8_t* x, int width, F* out) {
-  uint8_t weights[8][64];
-  for (int i = 0; i < 4; i++)
-    for (int j = 0; j < 64; j++)
-      weights[i][j] = p[64 * i + j] & 15, weights[i + 4][j] = p[64 * i + j] >> 4;
-  for (int n = 0; n < N; n++) out[n] = floats(times(weights, x + n * width, 0));
+  Words sum[N][4] = {};
+  for (int k = 0; k < 4; k++, p += 64, x += 4) {
+    Inputs in[N], later[N];
+    for (int n = 0; n < N; n++)
+      in[n] = inputs(x + n * width), later[n] = inputs(x + n * width + 16);
+    EACH {
+      Words w = read<Words>(p + 16 * i), half = low_halves(w), other = high_halves(w);
+      for (int n = 0; n < N; n++) sum[n][i] += products(half, in[n]) + products(other, later[n]);
+    }
+  }
+  for (int n = 0; n < N; n++) EACH out[n].v[i] = __builtin_convertvector(whole(sum[n][i]), Floats);
 }
 
-// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x.
+// The same for 8-bit weights, stored plus 128; counts: the sum of each row of x. Weights are split
+// into two halves of 4 bits.
 template <int T, int N>
 INLINE void products8(const uint8_t* p, const int8_t* x, int width, const int32_t* counts,
                       int groups, F* out) {
+  Words low[N][4] = {}, high[N][4] = {};
+  for (int k = 0; k < 8; k++, p += 64, x += 4) {
+    Inputs in[N];
+    for (int n = 0; n < N; n++) in[n] = inputs(x + n * width);
+    EACH {
+      Words w = read<Words>(p + 16 * i), half = low_halves(w), other = high_halves(w);
+      for (int n = 0; n < N; n++)
+        low[n][i] += products(half, in[n]), high[n][i] += products(other, in[n]);
+    }
+  }
   for (int n = 0; n < N; n++)
-    out[n] = floats(times((const uint8_t(*)[64])p, x + n * width, -128 * counts[n * groups]));
+    EACH {
+      Ints sum = whole(low[n][i]) + whole(high[n][i]) * 16 - 128 * counts[n * groups];
+      out[n].v[i] = __builtin_convertvector(sum, Floats);
+    }
 }
 #undef EACH
