@@ -47,8 +47,7 @@ from live_page import ROOT as RACE  # noqa: E402
 from visitor import Visitor  # noqa: E402
 from wire import Wire  # noqa: E402
 
-from app.engines.engines import DEFAULT_BLOCK_SIZE  # noqa: E402
-from mars_runtime.model.registry import registry  # noqa: E402
+from mars_runtime.model.registry import registry, unlisted_entry  # noqa: E402
 from mars_runtime.provenance import provenance  # noqa: E402
 from mars_runtime.tasks import KINDS, generate  # noqa: E402
 
@@ -189,8 +188,8 @@ class Guest:
     @property
     def _depth(self) -> int:
         """The largest allowed B."""
-        entry = registry().get(self._checkpoint)
-        return entry.block_size if entry else DEFAULT_BLOCK_SIZE
+        entry = registry().get(self._checkpoint) or unlisted_entry(self._checkpoint)
+        return entry.block_size
 
     def visit(self) -> None:
         """Do one action and record its result."""

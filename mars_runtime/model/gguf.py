@@ -38,6 +38,7 @@ from mars_runtime.model.config import (
     expected_shape,
     printable,
 )
+from mars_runtime.model.files import files_of
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -84,7 +85,6 @@ UNIT_SCALES = {
     *("rope.scaling.attn_factor", "rope.scale_linear"),
 }
 """Keys that change nothing if they are 1. All others change nothing if they are 0."""
-_SHARD = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
 _log = logging.getLogger(__name__)
 _TENSOR_TYPES = {Kind.F32: torch.float32, Kind.F16: torch.float16, Kind.BF16: torch.bfloat16}
 
@@ -118,25 +118,6 @@ def read_gguf(path: Path) -> GgufCheckpoint:
         config = _config(opened, path)
         spec, spec_config = tokenizer_spec(opened.metadata)
         return GgufCheckpoint(config, _weights(opened, config), spec, spec_config, files)
-
-
-def files_of(path: Path) -> tuple[Path, ...]:
-    """Return the paths of all parts of a split checkpoint, given one; else only the path itself.
-
-    Source: ggml-org/llama.cpp, src/llama.cpp, ``llama_split_path``.
-    """
-    match = _SHARD.fullmatch(path.name)
-    if match is None:
-        return (path,)
-    stem, _, count = match.groups()
-    names = [f"{stem}-{number:05}-of-{count}.gguf" for number in range(1, int(count) + 1)]
-    return tuple(map(path.with_name, names)) or (path,)
-
-
-def stem_of(path: Path) -> str:
-    """Return a checkpoint's name: the file name without its suffix and the number of the part."""
-    match = _SHARD.fullmatch(path.name)
-    return match[1] if match else path.stem
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mars_runtime.inputs import check_regular, read_text
-from mars_runtime.model.adapter import ADAPTER_FILES, Adapter, has_adapter
+from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.build import Model, build_model
 from mars_runtime.model.config import (
     MIN_ANSWER,
@@ -33,11 +33,17 @@ from mars_runtime.model.config import (
     printable,
     whole,
 )
-from mars_runtime.model.fetch import check_sums, is_intact, is_present, resolve_checkpoint
-from mars_runtime.model.files import weight_files
-from mars_runtime.model.gguf import read_gguf, stem_of
+from mars_runtime.model.fetch import (
+    CheckpointFiles,
+    check_sums,
+    is_intact,
+    is_present,
+    resolve_checkpoint,
+)
+from mars_runtime.model.files import ADAPTER_FILES, weight_files
+from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.quantized import Weight
-from mars_runtime.model.registry import REGISTRY, Entry, default_draft, entry_of, registry
+from mars_runtime.model.registry import REGISTRY, Entry, default_draft, registry
 from mars_runtime.text import MASK, TextError, Tokenizer, read_spec
 
 DEFAULT_BLOCK_SIZE = 4
@@ -79,41 +85,37 @@ class Checkpoint:
 
 
 def load_checkpoint(
-    name_or_path: str,
+    checkpoint: str | CheckpointFiles,
     *,
     device: str = "auto",
     dtype: str = "auto",
     registry_path: Path = REGISTRY,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Checkpoint:
-    """Load a checkpoint by its name in the registry, from a folder or from a GGUF file.
+    """Load a checkpoint by what ``resolve_checkpoint`` accepts, or its resolved files.
 
     device: auto (CUDA if available), cpu, cuda, cuda:1 ... dtype: as for ``build_model``; auto on a
     CPU uses the registry's, if it names one. tell: called with sentences about the progress. Raises
     CheckpointError, with one sentence; MemoryShortError if memory runs out.
     """
-    with memory_for(name_or_path):
-        return _load(name_or_path, device, dtype, registry_path, tell)
+    if isinstance(checkpoint, str):
+        checkpoint = resolve_checkpoint(checkpoint, registry_path)
+    with memory_for(checkpoint.name):
+        return _load(checkpoint, device, dtype, tell)
 
 
 def _load(
-    name_or_path: str,
-    device: str,
-    dtype: str,
-    registry_path: Path,
-    tell: Callable[[str], None],
+    files: CheckpointFiles, device: str, dtype: str, tell: Callable[[str], None]
 ) -> Checkpoint:
-    entry = entry_of(name_or_path, registry_path)
-    path = resolve_checkpoint(name_or_path, registry_path)
+    name, path, entry = files.name, files.path, files.entry
     where = choose_device(device)
-    name = entry.name if entry else stem_of(path) if path.is_file() else path.name
     if entry is not None and entry.dtype and dtype == "auto" and where.type == "cpu":
         dtype = entry.dtype
     start = time.monotonic()
     tell(f"Reading {name}…")
     try:
         parts = _read_file(path, entry) if path.is_file() else _read_folder(path)
-        adapter, adapter_files = _adapter(entry, registry_path.parent, parts.config)
+        adapter, adapter_files = _adapter(files.adapter, parts.config)
         tokenizer = _tokenizer(path, parts, entry, adapter)
     except TextError as error:
         raise CheckpointError(str(error)) from error
@@ -191,12 +193,9 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
     return _Parts(found.config, found.weights, spec, spec_config, UNTRAINED, found.files)
 
 
-def _adapter(
-    entry: Entry | None, beside: Path, config: ModelConfig
-) -> tuple[Adapter | None, list[Path]]:
-    """Return the adapter of an entry and its files; (None, []) if there is none yet."""
-    folder = beside / entry.adapter if entry and entry.adapter else None
-    if folder is None or not has_adapter(folder):
+def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
+    """Return the adapter in a folder and its files; (None, []) without one."""
+    if folder is None:
         return None, []
     check_sums(folder)
     return Adapter.load(folder, config), weight_files(folder, ADAPTER_FILES)

@@ -1,12 +1,13 @@
 """The list of known checkpoints and where their files come from; ``fetch.py`` finds and downloads
 them.
 
-Nothing outside the list is ever downloaded, so no visitor can make this machine download what they
-name.
+Outside the list only the operator can name a repository of the hub: the page and the endpoint offer
+a list, so no visitor can make this machine download anything else.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,8 @@ from mars_runtime.places import CHECKPOINTS
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
 REGISTRY = CHECKPOINTS / "registry.json"
+DEFAULT_BLOCK_SIZE = 8
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +126,12 @@ def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
     """Return the entry with this name or hub id, None if there is none. Raises CheckpointError."""
     known = registry(path)
     return known.get(name) or next((each for each in known.values() if each.hub == name), None)
+
+
+def unlisted_entry(name: str) -> Entry:
+    """Return an entry for a folder, a file or a hub id (``owner/name``) that no entry lists.
+
+    A path that exists takes precedence over a hub id.
+    """
+    is_hub = HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+    return Entry(name, DEFAULT_BLOCK_SIZE, hub=name if is_hub else None)

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 from test_qwen2 import CONFIGS
 
-from mars_runtime.model.adapter import PARTS, Adapter, Update, has_adapter, part_shapes
+from mars_runtime.model.adapter import PARTS, Adapter, Update, part_shapes
 from mars_runtime.model.config import CheckpointError, ModelConfig
+from mars_runtime.model.files import has_adapter
 from mars_runtime.model.forward import Branches, Layout
 from mars_runtime.model.qwen2 import Qwen2
 

@@ -148,7 +148,7 @@ def test_a_name_is_downloaded_when_it_is_loaded_and_once_only(
     path = cache / "small.gguf"
     assert (checkpoint.name, checkpoint.path) == ("small", path)
     monkeypatch.setenv("MARS_OFFLINE", "1")
-    assert fetch(entry, offline=True) == resolve_checkpoint("small", listed) == path
+    assert fetch(entry, offline=True) == resolve_checkpoint("small", listed).path == path
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     with pytest.raises(CheckpointError, match=r"is damaged: run .* fetch small to replace it\.$"):
         load_checkpoint("small", device="cpu", registry_path=listed)
@@ -351,6 +351,6 @@ def test_a_snapshot_of_the_hub_is_there_or_is_not(tmp_path, monkeypatch) -> None
     snapshot = in_hub_cache(write_published(tmp_path / "made"), tmp_path)
     assert is_present(published)
     assert not is_present(registry()["mars-0.5b-blk8"])
-    assert fetch(published) == resolve_checkpoint(published.name) == snapshot
+    assert fetch(published) == resolve_checkpoint(published.name).path == snapshot
     (snapshot / "model.safetensors").unlink()
     assert not is_present(published)

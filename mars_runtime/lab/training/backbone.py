@@ -25,7 +25,6 @@ from mars_runtime.model.fetch import resolve_checkpoint
 from mars_runtime.model.gguf import read_gguf
 from mars_runtime.model.load import read_config, read_weights
 from mars_runtime.model.quantized import GroupedMatrix
-from mars_runtime.model.registry import entry_of
 from mars_runtime.text import TextError, Tokenizer, read_spec
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -50,12 +49,12 @@ class Base:
 
 def read_base(name_or_path: str) -> Base:
     """Read a base into host memory, whatever the default device is. Raises CheckpointError."""
-    entry, path = entry_of(name_or_path), resolve_checkpoint(name_or_path)
+    files = resolve_checkpoint(name_or_path)
     try:
         with torch.device("cpu"):
-            config, weights, spec = _read(path)
-        mask = entry.mask_token if entry else None
-        tokenizer = Tokenizer.from_spec(*spec, mask=mask, name=str(path))
+            config, weights, spec = _read(files.path)
+        mask = files.entry.mask_token if files.entry else None
+        tokenizer = Tokenizer.from_spec(*spec, mask=mask, name=str(files.path))
     except (TextError, OSError, ValueError) as error:
         raise CheckpointError(str(error)) from error
     return Base(name_or_path, config, weights, tokenizer)

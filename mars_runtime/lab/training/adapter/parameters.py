@@ -17,8 +17,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mars_runtime.lab.training.backbone import Backbone, Base, Update
-from mars_runtime.model.adapter import FORMAT, PARTS, SETTINGS_FILE, read_tensors
+from mars_runtime.model.adapter import FORMAT, PARTS, read_tensors
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.files import ADAPTER
 from mars_runtime.outputs import write_text
 
 ALPHA = 2.0
@@ -125,7 +126,7 @@ class Parameters(nn.Module):
         for path in {*folder.glob("adapter-*-of-*.safetensors*")} - written:
             path.unlink()
         settings = {"format": FORMAT, "rank": self.form.rank, **said}
-        write_text(folder / SETTINGS_FILE, json.dumps(settings, indent=1) + "\n")
+        write_text(folder / ADAPTER, json.dumps(settings, indent=1) + "\n")
 
 
 class FullWeights(nn.Module):

@@ -1,0 +1,128 @@
+"""An adapter that loads by its folder or its hub id, with the base that it names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from test_adapter import tensors_of, write
+
+from mars_runtime import __main__ as program
+from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.fetch import OFFLINE, fetch, is_present, resolve_checkpoint
+from mars_runtime.model.load import load_checkpoint, read_config
+from mars_runtime.model.registry import unlisted_entry
+from mars_runtime.provenance import fingerprint
+from tests.published import in_hub_cache, use_hub_cache, write_published
+
+BASE, ADAPTER = "somebody/base", "somebody/adapter"
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache of the hub's client is in ``tmp_path``, and there is no network."""
+    use_hub_cache(tmp_path, monkeypatch)
+    monkeypatch.setenv(OFFLINE[0], "1")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return write_published(tmp_path / "base")
+
+
+def adapter_for(base: Path, name: str, folder: Path) -> Path:
+    """A random adapter for the model in ``base``, which it calls ``name``."""
+    folder.mkdir()
+    return write(folder, tensors_of(read_config(base)), base=name, mask_token="<|mask|>")
+
+
+def test_a_folder_loads_with_the_base_that_it_names(base: Path, tmp_path: Path) -> None:
+    adapter = adapter_for(base, "base", tmp_path / "mine")
+    ours, plain = (load_checkpoint(str(path), device="cpu") for path in (adapter, base))
+    assert (ours.name, ours.path, ours.block_size) == ("mine", Path("base"), 4)
+    assert {path.parent.name for path in ours.weight_files} == {"base", "mine"}
+    ids = torch.tensor([ours.tokenizer.encode_prompt("Hello")])
+    mask = torch.tensor([[ours.tokenizer.mask_id]])
+    real, masked = (
+        [model.hidden(tokens, model.new_cache(1, 64))[:, -1] for model in (ours.model, plain.model)]
+        for tokens in (ids, torch.cat([ids, mask], 1))
+    )
+    assert torch.equal(*real)
+    assert not torch.equal(*masked)
+
+
+def test_a_hub_id_loads_with_its_base_and_runs_nothing(base: Path, tmp_path: Path) -> None:
+    """``write_published`` puts code next to the base that would end this process."""
+    entry = unlisted_entry(ADAPTER)
+    assert not is_present(entry)
+    made = adapter_for(base, BASE, tmp_path / "made")
+    there = in_hub_cache(made, tmp_path, ADAPTER)
+    assert not is_present(entry)  # its base is missing
+    with pytest.raises(CheckpointError, match=f"{BASE} is not on this machine"):
+        fetch(entry)
+    weights = in_hub_cache(base, tmp_path, BASE)
+    assert is_present(entry)
+    assert fetch(entry) == there
+    found = resolve_checkpoint(ADAPTER)
+    assert (found.name, found.path, found.adapter) == (ADAPTER, weights, there)
+    by_name, by_folder = (load_checkpoint(each, device="cpu") for each in (ADAPTER, str(made)))
+    assert by_name.name == ADAPTER
+    assert fingerprint(by_name.weight_files) == fingerprint(by_folder.weight_files)
+    assert load_checkpoint(BASE, device="cpu").name == BASE
+
+
+def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
+    tiny = resolve_checkpoint("mars-tiny")
+    adapter = adapter_for(tiny.path, "mars-tiny", tmp_path / "mine")
+    found = resolve_checkpoint(str(adapter))
+    assert (found.name, found.path, found.adapter) == ("mine", tiny.path, adapter)
+    assert found.entry == tiny.entry
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("somebody/else", "somebody/else is not on this machine"),
+        ("../base", "neither a name of the registry nor a hub id"),
+        ("", "does not name its base"),
+        (7, "does not name its base"),
+        (ADAPTER, "is an adapter itself"),
+    ],
+)
+def test_a_base_that_cannot_be_used_is_one_sentence(
+    base: Path, tmp_path: Path, said: object, sentence: str
+) -> None:
+    made = adapter_for(base, BASE, tmp_path / "made")
+    (made / "adapter.json").write_text(json.dumps({"format": 1, "base": said}))
+    in_hub_cache(made, tmp_path, ADAPTER)
+    assert said == ADAPTER or not is_present(unlisted_entry(ADAPTER))
+    with pytest.raises(CheckpointError, match=sentence) as caught:
+        resolve_checkpoint(ADAPTER)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_repository_without_a_model_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    in_hub_cache(tmp_path / "made", tmp_path, ADAPTER)
+    with pytest.raises(CheckpointError, match="is not on this machine and fetching is switched"):
+        resolve_checkpoint(ADAPTER)
+
+
+@pytest.mark.parametrize("name", ["nobody", "../base", "a/b/c", "/etc/passwd", "a b/c", "-x/y"])
+def test_what_is_no_hub_id_is_never_downloaded(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert unlisted_entry(name).hub is None
+    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+        resolve_checkpoint(name)
+    assert name.startswith("-") or program.main(["fetch", name]) == 1
+    assert "\n" not in capsys.readouterr().err.strip()
+
+
+def test_a_folder_takes_precedence_over_a_hub_id(base: Path, tmp_path: Path) -> None:
+    in_hub_cache(base, tmp_path, "made/here")
+    write_published(tmp_path / "made" / "here")
+    assert resolve_checkpoint("made/here").path == Path("made/here")
