@@ -1,10 +1,13 @@
-"""Python environments of their own, for tests that install what this project does not require."""
+"""Python environments of their own, and servers in processes of their own."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import httpx
 
 
 def make_environment(folder: Path, *requirements: str, at: Path | None = None) -> Path:
@@ -15,3 +18,17 @@ def make_environment(folder: Path, *requirements: str, at: Path | None = None) -
     install = [str(python), "-m", "pip", "install", "-q", "--retries", "0", *requirements]
     subprocess.run(install, cwd=at, check=True)
     return python
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(client: httpx.Client) -> bool:
+    """Whether a server is there and ready."""
+    try:
+        return client.get("/health").is_success
+    except httpx.TransportError:
+        return False

@@ -16,16 +16,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from environments import answers, free_port
 
 from app.settings import AppSettings, AppSettingsError
 
 ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(address: str, seconds: float) -> None:
@@ -64,13 +59,6 @@ def started(
             assert "Traceback" not in log.read_text()
         finally:
             process.kill()
-
-
-def answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health").is_success
-    except httpx.TransportError:
-        return False
 
 
 def assert_serves(client: httpx.Client, folder: Path) -> None:

@@ -1,0 +1,212 @@
+"""The installed package: what the wheel holds, and that it runs outside the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from environments import answers, free_port, make_environment
+from packaging.requirements import Requirement
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # before Python 3.11; pytest brings it there
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+MAX_WHEEL = 60_000_000  # bytes; the hub and the package index take more
+PROMPT = "Sort these numbers: 7, 3, 5"
+EXAMPLE = f"import mars_runtime as mars; print(mars.load('mars-tiny').generate({PROMPT!r}).text)"
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a clone")
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tracked files only, as a clone has them."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in tracked():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built in an environment that pip makes for it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(clone)]
+    done = subprocess.run(build, capture_output=True, text=True)
+    if done.returncode and re.search(r"No matching distribution.*hatchling", done.stderr):
+        pytest.skip("the build backend cannot be fetched here")
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``bin`` of an environment with the wheel in a read-only folder and the packages that this
+    process has."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    binaries = folder / "bin"
+    (packages,) = folder.glob("lib/python*/site-packages")
+    install = [sys.executable, "-m", "pip", "--python", str(binaries / "python"), "install", "-q"]
+    subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True)
+    others = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (packages / "others.pth").write_text("\n".join(others) + "\n")
+    for path in (packages, *packages.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return binaries
+
+
+def as_a_user() -> list[str]:
+    """Return the beginning of a command for which read-only folders are read-only."""
+    if os.geteuid():
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("a superuser can write anywhere, and there is no setpriv to prevent it")
+    return ["setpriv", "--bounding-set", "-dac_override"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {**kept, "MARS_CACHE": str(folder / "cache"), "MARS_OFFLINE": "1", "TMPDIR": str(folder)}
+
+
+@contextmanager
+def page(command: list[str], folder: Path) -> Iterator[httpx.Client]:
+    """The page that a command serves from ``folder``, once its checkpoint is loaded."""
+    port, log = free_port(), folder / "log"
+    options = ["--port", str(port), "--checkpoint", "mars-tiny"]
+    with (
+        log.open("wb") as out,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client,
+        subprocess.Popen(
+            [*command, *options], cwd=folder, env=environment(folder), stdout=out, stderr=out
+        ) as process,
+    ):
+        try:
+            until = 240
+            while not answers(client):
+                assert process.poll() is None, log.read_text()
+                until -= 1
+                assert until, log.read_text()
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+            yield client
+            assert "Traceback" not in log.read_text()
+        finally:
+            process.kill()
+
+
+def assert_page(client: httpx.Client) -> None:
+    assert "gradio_config" in client.get("/").text
+    asked = {"model": "mars-tiny", "messages": [{"role": "user", "content": PROMPT}]}
+    answer = client.post("/v1/chat/completions", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert "Answer:" in answer.json()["choices"][0]["message"]["content"]
+
+
+def test_the_wheel_holds_what_the_packages_read(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    data = "mars_runtime/_data/"
+    places = {"mars_runtime/": "", "app/": "", "checkpoints/": data, "app.py": data}
+    for kind in ("web", "recordings", "results", "review"):
+        places[f"assets/{kind}/"] = data
+    expected = {
+        prefix + name
+        for name in tracked()
+        for place, prefix in places.items()
+        if name.startswith(place) and not re.search(r"/log[^/]*\.jsonl$|\.gitignore$", name)
+    }
+    assert expected - names == set()
+    assert {name for name in names - expected if ".dist-info/" not in name} == set()
+    assert wheel.stat().st_size < MAX_WHEEL
+
+
+def test_the_readme_example_runs_from_a_read_only_folder(installed: Path, tmp_path: Path) -> None:
+    command = [*as_a_user(), str(installed / "python"), "-c", EXAMPLE]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
+    )
+    assert "Answer:" in done.stdout, done.stderr
+    (weights,) = (tmp_path / "cache" / "weights").rglob("*.safetensors")
+    assert weights.name == "model.safetensors"
+
+
+def test_the_page_is_served_from_a_read_only_folder(installed: Path, tmp_path: Path) -> None:
+    with page([*as_a_user(), str(installed / "mars"), "page"], tmp_path) as client:
+        assert_page(client)
+    assert str(ROOT) not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_an_empty_environment_has_all_it_needs(clone: Path, tmp_path: Path) -> None:
+    """torch comes first, as the README says for Linux."""
+    python = make_environment(tmp_path / "core", "torch")
+    install = [str(python), "-m", "pip", "install", "-q"]
+    subprocess.run([*install, str(clone)], check=True)
+    run = {"cwd": tmp_path, "env": environment(tmp_path), "capture_output": True, "text": True}
+    done = subprocess.run([str(python), "-c", EXAMPLE], **run)
+    assert "Answer:" in done.stdout, done.stderr
+    mars = python.with_name("mars")
+    done = subprocess.run([str(mars), "page"], **run)
+    assert (done.returncode, "pip install 'mars-live[app]'" in done.stderr) == (1, True)
+    subprocess.run([*install, f"{clone}[app]"], check=True)
+    with page([str(mars), "page"], tmp_path) as client:
+        assert_page(client)
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return found
+
+
+def declared(*extras: str) -> set[str]:
+    """The requirements of the core and these extras, without references to other extras."""
+    groups = project()["optional-dependencies"]
+    listed = [*project()["dependencies"], *(each for extra in extras for each in groups[extra])]
+    return {each for each in listed if not each.startswith("mars-live[")}
+
+
+def required(name: str) -> set[str]:
+    lines = (ROOT / name).read_text("utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith(("#", "-r"))}
+
+
+def test_a_space_installs_what_the_project_declares() -> None:
+    assert required("requirements.txt") == declared("app", "serve", "lab")
+
+
+def test_other_requirements_are_those_of_the_extras() -> None:
+    assert required("requirements-serve.txt") == declared("ray") - declared()
+    compiler = ROOT / "requirements-compiler.txt"
+    assert not compiler.exists() or required(compiler.name) == declared("compiler") - declared()
+
+
+def test_extras_that_need_others_name_them() -> None:
+    groups = project()["optional-dependencies"]
+    assert groups.keys() == {"app", "serve", "ray", "lab", "compiler"}
+    names = [Requirement(each) for group in groups.values() for each in group]
+    referred = {extra for each in names if each.name == "mars-live" for extra in each.extras}
+    assert referred <= groups.keys()
