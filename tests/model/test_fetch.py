@@ -308,7 +308,9 @@ def test_the_command_says_where_the_file_is(entry, cache, monkeypatch, capsys) -
     assert program.main(["fetch", "small"]) == 0
     assert capsys.readouterr().out == f"small is already there: {cache / 'small.gguf'}.\n"
     assert program.main(["fetch", "large"]) == 1
-    assert capsys.readouterr().err == "Choose one of small, not 'large'.\n"
+    assert capsys.readouterr().err == (
+        "Choose a hub id (owner/name) or one of small, not 'large'.\n"
+    )
     monkeypatch.undo()
     assert program.main(["fetch", "mars-tiny"]) == 0
     assert "comes with this repository" in capsys.readouterr().out
