@@ -23,8 +23,9 @@ from app.ui.recordings import (
     measured,
     script_element,
 )
-from app.ui.replay_page import ENTRIES, document, filled
+from mars_runtime import web
 from mars_runtime.outputs import path_of
+from mars_runtime.replay_page import ENTRIES, document, filled
 from mars_runtime.trace import Header
 
 SITE_ENTRIES = (*ENTRIES, "views/replay/how.js")
@@ -68,16 +69,16 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
     """Write the site into ``folder`` and return the pages. Raises RecordingsError."""
     figures = [measured(recording) for recording in recordings]
     folder.mkdir(parents=True, exist_ok=True)
-    plotly = assets.plotly_file()
+    plotly = web.plotly_file()
     if plotly is not None:
         shutil.copyfile(plotly, folder / PLOTLY)
-    (folder / SCRIPT).write_text(assets.bundle(SITE_ENTRIES), encoding="utf-8")
+    (folder / SCRIPT).write_text(web.bundle(SITE_ENTRIES), encoding="utf-8")
     (folder / "README.md").write_text(README, encoding="utf-8")
     listed = [_listed(*pair) for pair in zip(recordings, figures, strict=True)]
-    index = document(assets.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
+    index = document(web.template("views/replay/site.html"), "mountSite", addresses=[SCRIPT])
     pages = {"index.html": filled(index, {"title": TITLE, "recordings": listed})}
     pages["how.html"] = filled(_how(), {"title": "How it works"})
-    view = assets.template("views/race/view.html", plotly="", replay="", opens="passes")
+    view = web.template("views/race/view.html", plotly="", replay="", opens="passes")
     page = document(view, "mountReplay", addresses=[PLOTLY, SCRIPT] if plotly else [SCRIPT])
     for recording in recordings:
         data = {"title": recording.title, "why": recording.why, "value": recording.value}
@@ -89,7 +90,7 @@ def build_site(folder: Path, recordings: Sequence[Recording]) -> list[Path]:
 
 def _how() -> str:
     """Return the page with "How it works" and the tour, including their recordings."""
-    main = assets.template("views/replay/how.html") + assets.explain_page() + script_element()
+    main = web.template("views/replay/how.html") + assets.explain_page() + script_element()
     return document(main, "mountHow", addresses=[SCRIPT])
 
 

@@ -190,7 +190,7 @@ DEFECTS = (
     ),
     Defect(
         TEXT,
-        "app/ui/assets.py",
+        "mars_runtime/web.py",
         'return text.replace("<", "\\\\u003c")',
         "return text",
         ("tests/app/test_site.py", "tests/app/components"),

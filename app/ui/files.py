@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response
 
 from app.ui import assets
 from app.ui.recordings import recorded
-from app.ui.replay_page import shell
+from mars_runtime import web
+from mars_runtime.replay_page import shell
 from mars_runtime.serving.limits import Message, Receive, Send
 
 ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
@@ -31,11 +32,11 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 
 def _page() -> str:
     """Return the scripts of all tabs except Review, and the recordings as a data element."""
-    return f"{assets.bundle()}\n{RECORDED % json.dumps(recorded())}"
+    return f"{web.bundle(assets.ENTRIES)}\n{RECORDED % json.dumps(recorded())}"
 
 
 def _plotly() -> str:
-    path = assets.plotly_file()
+    path = web.plotly_file()
     return path.read_text("utf-8") if path else ""
 
 
@@ -44,8 +45,8 @@ FILES: dict[str, tuple[str, Callable[[], str]]] = {
     "page.js": (SCRIPT, _page),
     "plotly.js": (SCRIPT, _plotly),
     "replay.html": (PAGE, shell),
-    "review.js": (SCRIPT, lambda: assets.bundle(("views/review/view.js",))),
-    "review.css": ("text/css", lambda: (assets.WEB / "views/review/review.css").read_text("utf-8")),
+    "review.js": (SCRIPT, lambda: web.bundle(("views/review/view.js",))),
+    "review.css": ("text/css", lambda: (web.WEB / "views/review/review.css").read_text("utf-8")),
 }
 """Media type and content function of each file by name."""
 

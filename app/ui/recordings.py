@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.ui import assets
 from app.ui.results import tour_set
-from mars_runtime import folds
+from mars_runtime import folds, web
 from mars_runtime.places import ASSETS
 from mars_runtime.speedup import run_speedup
 from mars_runtime.trace import Header, Trace, TraceError, read_trace
@@ -133,7 +132,7 @@ def recorded(names: Sequence[str] = NAMES) -> str:
     ``runs``: values of the race view or the load view by name. ``frontier``: for the tour.
     """
     values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
-    return assets.script_data({"runs": values, "frontier": tour_set()})
+    return web.script_data({"runs": values, "frontier": tour_set()})
 
 
 def script_element() -> str:

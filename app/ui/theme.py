@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.ui import assets
+from mars_runtime import web
 
 
 def theme() -> gr.themes.Base:
@@ -36,6 +36,6 @@ def head() -> str:
     The script is already there (``gradio_compat.edit_document``). ``css=`` is not used because it
     rewrites selectors and loses some of them inside media queries.
     """
-    css = (assets.WEB / "views" / "page" / "page.css").read_text("utf-8")
+    css = (web.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"
-    return f"<style>{assets.styles()}{css}</style>\n{start}"
+    return f"<style>{web.styles()}{css}</style>\n{start}"

@@ -13,6 +13,7 @@ import gradio as gr
 
 from app.ui import assets
 from app.ui.files import file_address
+from mars_runtime import web
 
 Judge = Callable[[str, gr.Request], dict[str, Any]]
 Answer = Callable[..., Any]
@@ -76,7 +77,7 @@ class LineView(View):
     @classmethod
     def template(cls, plotly: str) -> str:
         """Return the static HTML with the address of plotly.js filled in."""
-        return assets.template(cls.page, plotly=plotly)
+        return web.template(cls.page, plotly=plotly)
 
     def postprocess(self, value: str | None) -> str:
         """Return the lines unchanged: they are data, not HTML."""
@@ -112,7 +113,7 @@ class RaceView(LineView):
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
         """Return the static HTML with the addresses filled in."""
         told = "true" if opens else ""
-        return assets.template(cls.page, plotly=plotly, replay=replay, opens=told)
+        return web.template(cls.page, plotly=plotly, replay=replay, opens=told)
 
 
 class ConversationView(LineView):
@@ -196,7 +197,7 @@ class CompareView(View):
 
     def __init__(self, judge: Judge, most_chars: int, **place: Any) -> None:
         plotly = file_address("plotly.js")
-        template = assets.template(self.page, plotly=plotly, most=str(most_chars))
+        template = web.template(self.page, plotly=plotly, most=str(most_chars))
         super().__init__("", template, "element, server", [judge], **place)
 
 
@@ -208,7 +209,7 @@ class FrontierView(View):
 
     def __init__(self, told: Callable[[], str], **place: Any) -> None:
         asked = [server_function("told", lambda _: told())]
-        super().__init__("", assets.template(self.page), "element, server", asked, **place)
+        super().__init__("", web.template(self.page), "element, server", asked, **place)
 
 
 class ReviewView(View):
@@ -224,7 +225,7 @@ class ReviewView(View):
     def __init__(self, **place: Any) -> None:
         files = {"plotly": "plotly.js", "script": "review.js", "style": "review.css"}
         found = {each: file_address(name) for each, name in files.items()}
-        super().__init__("", assets.template(self.page, **found), "element", [], **place)
+        super().__init__("", web.template(self.page, **found), "element", [], **place)
 
 
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:

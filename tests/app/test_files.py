@@ -9,9 +9,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from app.ui import assets
 from app.ui.files import ADDRESSES, FILES, FOR_GOOD, file_address, serve_file
 from app.ui.recordings import recorded
+from mars_runtime import web
 
 CLIENT = TestClient(serve_file)
 PLAIN = {"accept-encoding": "identity"}
@@ -56,7 +56,7 @@ def test_recordings_come_with_the_script_as_data() -> None:
 def test_no_style_has_the_page_searched_with_each_token() -> None:
     """What stands around the views asks nothing of what is in them by ``:has()``."""
     searched = re.compile(r"(?:html|body|#live|#stage|\.mars-\w+):has\((?!>)")
-    styles = {path: path.read_text("utf-8") for path in assets.WEB.rglob("*.css")}
+    styles = {path: path.read_text("utf-8") for path in web.WEB.rglob("*.css")}
     assert len(styles) > 20
     found = [path.name for path, style in styles.items() if searched.search(style)]
     assert found == []

@@ -13,9 +13,9 @@ from browser import needs_browser, playwright, see, shared, visiting
 from scripted_page import TEXT, ScriptedBackend
 
 from app.ui.recordings import RecordingsError, load, measured
-from app.ui.replay_page import filled, shell
 from mars_runtime import folds
 from mars_runtime.loops import find_loop
+from mars_runtime.replay_page import filled, shell
 from tools.make_site import README, build_site
 
 pytestmark = needs_browser

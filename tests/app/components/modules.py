@@ -9,7 +9,7 @@ from typing import Any
 
 from browser import playwright, visiting
 
-from app.ui.assets import WEB
+from mars_runtime.web import WEB
 
 ORIGIN = "http://modules.test/"
 LANE = """

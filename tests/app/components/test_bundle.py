@@ -9,19 +9,20 @@ import pytest
 
 from app.ui import assets
 from app.ui.views import BatchView, RaceView, View
+from mars_runtime import web
 
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in the place of ``assets/web/``."""
-    monkeypatch.setattr(assets, "WEB", tmp_path)
-    assets.bundle.cache_clear()
+    monkeypatch.setattr(web, "WEB", tmp_path)
+    web.bundle.cache_clear()
     yield tmp_path
-    assets.bundle.cache_clear()
+    web.bundle.cache_clear()
 
 
 def test_every_module_stands_once_and_nothing_is_left_to_fetch() -> None:
-    made = assets.bundle()
+    made = web.bundle(assets.ENTRIES)
     assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
     assert made.count("const $core_bytes = ") == 1
     assert made.index("const $core_bytes = ") < made.index("const $views_race_view = ")
@@ -35,7 +36,7 @@ def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> Non
     (modules / "b.js").write_text(
         'import { a } from "./in/a.js";\nexport function mountB() { return a; }\n'
     )
-    made = assets.bundle(("b.js",))
+    made = web.bundle(("b.js",))
     assert made.index("$in_a = ") < made.index("$b = ")
     assert "const { a } = $in_a;" in made
     assert "window.mars = { ...window.mars, mountB: $b.mountB };" in made
@@ -60,23 +61,23 @@ def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> Non
 def test_other_forms_are_refused(modules: Path, source: str, said: str) -> None:
     (modules / "a.js").write_text("export const a = 1;\n")
     (modules / "b.js").write_text(source)
-    with pytest.raises(assets.BundleError, match=said):
-        assets.bundle(("b.js",))
+    with pytest.raises(web.BundleError, match=said):
+        web.bundle(("b.js",))
 
 
 def test_the_second_name_of_one_declaration_is_not_exported(modules: Path) -> None:
     (modules / "a.js").write_text("export const a = 1, c = 2;\n")
     (modules / "b.js").write_text('import { c } from "./a.js";\n')
-    with pytest.raises(assets.BundleError, match=r"a\.js does not export c"):
-        assets.bundle(("b.js",))
+    with pytest.raises(web.BundleError, match=r"a\.js does not export c"):
+        web.bundle(("b.js",))
 
 
 def test_modules_whose_names_would_be_the_same_are_refused(modules: Path) -> None:
     (modules / "in").mkdir()
     (modules / "in" / "a.js").write_text("export const a = 1;\n")
     (modules / "in_a.js").write_text('import { a } from "./in/a.js";\nexport const b = a;\n')
-    with pytest.raises(assets.BundleError, match="would both be called"):
-        assets.bundle(("in_a.js",))
+    with pytest.raises(web.BundleError, match="would both be called"):
+        web.bundle(("in_a.js",))
 
 
 @pytest.mark.parametrize("view", [BatchView, RaceView])

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from panel_browser import ROOT, VIEW, put, put_scene, settle, still_page
 from race_browser import AR
 
-from app.ui import assets
 from app.ui.views import RaceView
+from mars_runtime import web
 from mars_runtime.events import Event, Step
 from mars_runtime.settings import DecodeSettings
 
@@ -110,7 +110,7 @@ def drawn(page: playwright.Page) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def page() -> Iterator[playwright.Page]:
     """The race view by itself, with plotly."""
-    with still_page(plotly=assets.plotly_file()) as made:
+    with still_page(plotly=web.plotly_file()) as made:
         made.set_viewport_size(TALL)
         yield made
 
@@ -223,7 +223,7 @@ BOX = """node => { const { left, right, top, bottom } = node.getBoundingClientRe
 @pytest.fixture(scope="module")
 def race() -> Iterator[playwright.Page]:
     """A finished race with its charts."""
-    with still_page(plotly=assets.plotly_file()) as made:
+    with still_page(plotly=web.plotly_file()) as made:
         made.set_viewport_size(TALL)
         put_scene(made, "prose")
         see(made.locator(f"{ROOT} .rv-charts"))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from app.ui import assets
+from mars_runtime import web
 
 ENTRIES = ("views/race/view.js", "views/replay/page.js")
 STYLE = "views/replay/page.css"
@@ -23,16 +23,16 @@ def shell() -> str:
     """Return a replay page without data, which the page uses to export runs: some 5 MB, mostly
     plotly.js.
     """
-    plotly = assets.plotly_file()
+    plotly = web.plotly_file()
     scripts = [plotly.read_text("utf-8")] if plotly else []
-    view = assets.template("views/race/view.html", plotly="", replay="", opens="passes")
-    return document(view, "mountReplay", [*scripts, assets.bundle(ENTRIES)])
+    view = web.template("views/race/view.html", plotly="", replay="", opens="passes")
+    return document(view, "mountReplay", [*scripts, web.bundle(ENTRIES)])
 
 
 def filled(page: str, data: Mapping[str, Any]) -> str:
     """Insert the data into a page, escaped so that they cannot end their script element."""
     before, _, after = page.rpartition(PLACE)
-    return before + assets.script_data(data) + after
+    return before + web.script_data(data) + after
 
 
 def document(
@@ -48,7 +48,7 @@ def document(
     can read them to export a picture of itself.
     """
     start = f"mars.{mount}();"
-    style = assets.styles() + (assets.WEB / STYLE).read_text("utf-8")
+    style = web.styles() + (web.WEB / STYLE).read_text("utf-8")
     linked = [f'<script src="{address}"></script>' for address in addresses]
     inline = [f"<script>{script}</script>" for script in scripts]
     return "\n".join(
@@ -60,7 +60,7 @@ def document(
             *linked,
             *inline,
             '</head>\n<body class="mars-page">',
-            assets.template("views/replay/page.html").replace("@main", main),
+            web.template("views/replay/page.html").replace("@main", main),
             f'<script type="application/json" id="data">{PLACE}</script>',
             f"<script>{start}</script>\n</body>\n</html>\n",
         ]
