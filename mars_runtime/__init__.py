@@ -1,4 +1,4 @@
-"""Decode several tokens per forward pass: ``load`` a checkpoint, then generate, stream or compare.
+"""Decode several tokens per forward pass: ``load`` a checkpoint, then generate, stream, compare.
 
 Importing the package imports neither torch nor any other library. ``docs/python.md`` has examples.
 """
@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mars_runtime.api import Comparison, Model, Result, StreamStep, TextStream, load
+    from mars_runtime.api import Comparison, Model, Result, StreamStep, TextStream, load, show
     from mars_runtime.errors import MarsError
     from mars_runtime.settings import DecodeSettings
 
@@ -22,6 +22,7 @@ __all__ = [
     "StreamStep",
     "TextStream",
     "load",
+    "show",
 ]
 _ELSEWHERE = {"MarsError": "mars_runtime.errors", "DecodeSettings": "mars_runtime.settings"}
 

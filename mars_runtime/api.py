@@ -1,4 +1,4 @@
-"""The library's API: load a model, generate, stream and compare.
+"""The library's API: load a model, generate, stream, compare and show.
 
 Every run is a request to the model's engine, and every figure of a result is a fold over the events
 of the run. All errors are ``MarsError``, with one sentence.
@@ -11,22 +11,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, cast, overload
 
-from mars_runtime import folds
+from mars_runtime import folds, replay_page
 from mars_runtime.engine import Engine, Request, Run
 from mars_runtime.engine.backend import with_draft
 from mars_runtime.engine.header import make_header
 from mars_runtime.errors import MarsError
 from mars_runtime.events import EndReason, Step
+from mars_runtime.inputs import read_bytes
 from mars_runtime.model.load import Checkpoint, load_checkpoint
+from mars_runtime.notebook import display, framed
 from mars_runtime.outputs import path_of, write_text
 from mars_runtime.settings import RECOMMENDED, SETTINGS, DecodeSettings, SettingsError
 from mars_runtime.speedup import Speedup, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
-from mars_runtime.trace import Header, Trace
+from mars_runtime.trace import Header, Trace, read_trace
 
 DEADLINE = 3600.0
 """Seconds that a run may take, waiting included."""
 MAX_WAITING = 1024
+MAX_SHOWN = 4
+"""Runs that the race view shows next to each other."""
 ROLES = ("system", "user", "assistant")
 NO_MESSAGES = (
     "Give a prompt as text, or as messages with a role (system, user or assistant) and a content, "
@@ -48,9 +52,9 @@ class Message(TypedDict):
 Prompt = str | Sequence[Message]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """A finished run.
+    """A finished run. A notebook draws its text in groups of tokens that arrived together.
 
     trace: its header, all its events and the bytes of its tokens.
     """
@@ -85,11 +89,21 @@ class Result:
         return folds.steps(self.trace.events)
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as JSON Lines, which the page opens. Raises MarsError."""
+        """Write the trace as JSON Lines, which ``show`` and the page open. Raises MarsError."""
         write_text(path_of(str(path)), "\n".join(self.trace.lines()) + "\n")
 
+    def __repr__(self) -> str:
+        events = self.trace.events
+        return (
+            f"<Result: {folds.num_tokens(events)} tokens in {len(self.steps)} forward passes, "
+            f"ended by {self.finish_reason}>"
+        )
 
-@dataclass(frozen=True, slots=True)
+    def _repr_html_(self) -> str:
+        return framed(replay_page.result([self.trace]), repr(self), self.text)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """MARS and plain AR on the same prompt, which took turns on the device.
 
@@ -99,6 +113,14 @@ class Comparison:
     mars: Result
     ar: Result
     speedup: Speedup
+
+    def __repr__(self) -> str:
+        ours, theirs = len(self.mars.steps), len(self.ar.steps)
+        return f"<Comparison: {ours} forward passes instead of {theirs}>"
+
+    def _repr_html_(self) -> str:
+        page = replay_page.result([self.mars.trace, self.ar.trace])
+        return framed(page, repr(self), self.mars.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +266,32 @@ def load(name_or_path: str | Path, device: str = "auto", dtype: str = "auto") ->
     ``bf16`` or ``int8``. Raises CheckpointError, a MarsError.
     """
     return Model(load_checkpoint(str(name_or_path), device=device, dtype=dtype))
+
+
+def show(*runs: Result | Comparison | str | Path) -> None:
+    """Replay runs next to each other: in a notebook, or else in a browser.
+
+    runs: results, comparisons, or files that ``Result.save`` wrote. The charts need plotly, which
+    the page installs, and are left out in a notebook. Raises MarsError.
+    """
+    traces = [trace for run in runs for trace in _traces(run)]
+    if not 1 <= len(traces) <= MAX_SHOWN:
+        raise MarsError(f"Show 1 to {MAX_SHOWN} runs at a time, got {len(traces)}.")
+    text = "\n\n".join(folds.text(trace) for trace in traces)
+    display(replay_page.replay(traces), "Replay", text)
+
+
+def _traces(run: Result | Comparison | str | Path) -> list[Trace]:
+    """Return the traces of a run. Raises MarsError."""
+    if isinstance(run, Result):
+        return [run.trace]
+    if isinstance(run, Comparison):
+        return [run.mars.trace, run.ar.trace]
+    try:
+        return [read_trace(read_bytes(Path(run)).splitlines())]
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise MarsError(f"{run} cannot be read ({reason}): name a file that save wrote.") from error
 
 
 def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:

@@ -1,17 +1,30 @@
-"""HTML documents that draw a recorded run without a server: exported runs, and the pages of a site
-(``tools/make_site.py``).
+"""HTML documents that draw recorded runs without a server: exported runs, the pages of a site
+(``tools/make_site.py``) and the outputs of a notebook.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from mars_runtime import web
+from mars_runtime.methods import METHODS
+from mars_runtime.trace import Header, Trace
 
+RESULT_ENTRIES = ("views/notebook/result.js",)
+RESULT_STYLES = (
+    "core/tokens.css",
+    "views/race/layout.css",
+    "text/text.css",
+    "text/rendered.css",
+    "views/race/passes.css",
+    "views/replay/page.css",
+    "views/notebook/result.css",
+)
 ENTRIES = ("views/race/view.js", "views/replay/page.js")
 STYLE = "views/replay/page.css"
 PLACE = "@data"
@@ -29,6 +42,58 @@ def shell() -> str:
     return document(view, "mountReplay", [*scripts, web.bundle(ENTRIES)])
 
 
+def replay(traces: Sequence[Trace]) -> str:
+    """Return a page that replays these runs next to each other."""
+    title = " against ".join(title for _, title in _titles(traces))
+    return filled(shell(), {"title": title, "value": race_value(traces)})
+
+
+@lru_cache(maxsize=1)
+def _result_shell() -> str:
+    body = web.template("views/notebook/result.html")
+    return bare_document(
+        body, "mars-page mars-result", "mountResult", RESULT_STYLES, [web.bundle(RESULT_ENTRIES)]
+    )
+
+
+def result(traces: Sequence[Trace]) -> str:
+    """Return a small document with the headline, texts and passes of these runs."""
+    return filled(_result_shell(), {"value": race_value(traces)})
+
+
+def race_value(traces: Sequence[Trace]) -> str:
+    """Return the race view's value of these runs (assets/web/core/wire.js)."""
+    titles = _titles(traces)
+    header = traces[0].header
+    head = {
+        "run": "recorded",
+        "lanes": [{"lane": lane, "title": title} for lane, title in titles],
+        "recorded": recorded_note(header) or True,
+    }
+    lines = [
+        f"{lane}\t{line}"
+        for (lane, _), trace in zip(titles, traces, strict=True)
+        for line in trace.lines()
+    ]
+    return "\n".join([json.dumps(head), *lines, ""])
+
+
+def _titles(traces: Sequence[Trace]) -> list[tuple[str, str]]:
+    """Return a distinct name and a title for the lane of each run."""
+    found: list[tuple[str, str]] = []
+    for trace in traces:
+        method = trace.header.settings.method
+        number = sum(name.startswith(method) for name, _ in found)
+        name = f"{method}-{number + 1}" if number else method
+        found.append((name, trace.header.name or METHODS[method].title))
+    return found
+
+
+def recorded_note(header: Header) -> str:
+    """Return when and on what a run was recorded, for its label on the page."""
+    return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
+
+
 def filled(page: str, data: Mapping[str, Any]) -> str:
     """Insert the data into a page, escaped so that they cannot end their script element."""
     before, _, after = page.rpartition(PLACE)
@@ -38,17 +103,33 @@ def filled(page: str, data: Mapping[str, Any]) -> str:
 def document(
     main: str, mount: str, scripts: Sequence[str] = (), addresses: Sequence[str] = ()
 ) -> str:
-    """Return a whole HTML document around ``main``, with a placeholder for its data.
+    """Return a whole page around ``main``: with a title, a switch of the theme and a footer.
+
+    Styles are inlined in every page, so that one opened from disk can read them to export a picture
+    of itself.
+    """
+    body = web.template("views/replay/page.html").replace("@main", main)
+    return bare_document(body, "mars-page", mount, [*web.STYLES, STYLE], scripts, addresses)
+
+
+def bare_document(
+    body: str,
+    body_class: str,
+    mount: str,
+    styles: Sequence[str],
+    scripts: Sequence[str] = (),
+    addresses: Sequence[str] = (),
+) -> str:
+    """Return an HTML document with a placeholder for its data.
 
     The data are JSON in an element that no browser runs, and are only shown as text. The content
     security policy lists the hash of every script and forbids all requests.
 
-    mount: function of the bundle that is called at the end. scripts: inlined. addresses: scripts in
-    the same folder, shared by pages. Styles are inlined in every page, so that one opened from disk
-    can read them to export a picture of itself.
+    mount: function of the bundle that is called at the end. styles: files, inlined. scripts:
+    inlined. addresses: scripts in the same folder, shared by pages.
     """
     start = f"mars.{mount}();"
-    style = web.styles() + (web.WEB / STYLE).read_text("utf-8")
+    style = "\n".join((web.WEB / name).read_text("utf-8") for name in styles)
     linked = [f'<script src="{address}"></script>' for address in addresses]
     inline = [f"<script>{script}</script>" for script in scripts]
     return "\n".join(
@@ -59,8 +140,8 @@ def document(
             f"<title>MARS live</title>\n<style>{style}</style>",
             *linked,
             *inline,
-            '</head>\n<body class="mars-page">',
-            web.template("views/replay/page.html").replace("@main", main),
+            f'</head>\n<body class="{body_class}">',
+            body,
             f'<script type="application/json" id="data">{PLACE}</script>',
             f"<script>{start}</script>\n</body>\n</html>\n",
         ]

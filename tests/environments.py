@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -26,9 +27,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(client: httpx.Client) -> bool:
+def answers(client: httpx.Client, path: str = "/health") -> bool:
     """Whether a server is there and ready."""
     try:
-        return client.get("/health").is_success
+        return client.get(path).is_success
     except httpx.TransportError:
         return False
+
+
+def wait_until_it_serves(
+    client: httpx.Client,
+    process: subprocess.Popen[bytes],
+    log: Path,
+    path: str = "/health",
+    seconds: float = 120,
+) -> None:
+    """Wait for a server that writes to ``log``; fail with the log if it ends or takes longer."""
+    until = time.monotonic() + seconds
+    while not answers(client, path):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.1)

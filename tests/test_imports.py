@@ -29,7 +29,7 @@ RANKS = {
     "network": 0,
     "outputs": 0,
     "web": 0,
-    "replay_page": 1,
+    "replay_page": 2,
     "notebook": 7,
     "text": 1,
     "tasks": 1,

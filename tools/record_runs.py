@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from app.ui.controls import DEFAULTS, TITLES, settings_for
 from app.ui.examples import ExampleBook
-from app.ui.recordings import FOLDER, INDEX, recorded_note
+from app.ui.recordings import FOLDER, INDEX
 from app.ui.run_log import RunLog
 from mars_runtime import tasks
 from mars_runtime.engine.engine import Engine
@@ -28,6 +28,7 @@ from mars_runtime.events import FINAL, End, Event, Proposal, RowStep, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import OutputError, check_folder, path_of
+from mars_runtime.replay_page import recorded_note
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Context
 from mars_runtime.trace import Header, TraceWriter

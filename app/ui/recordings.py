@@ -121,11 +121,6 @@ def measured(recording: Recording) -> Measured:
     )
 
 
-def recorded_note(header: Header) -> str:
-    """Return when and on what a run was recorded, for its label on the page."""
-    return ", on ".join(part for part in (header.date[:10], header.hardware) if part)
-
-
 def recorded(names: Sequence[str] = NAMES) -> str:
     """Return the JSON for a page's script element.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from environments import answers, free_port
+from environments import free_port, wait_until_it_serves
 
 from app.settings import AppSettings, AppSettingsError
 
@@ -49,11 +49,7 @@ def started(
         subprocess.Popen(command, cwd=ROOT, env=given, stdout=out, stderr=out) as process,
     ):
         try:
-            until = time.monotonic() + 120
-            while not answers(client):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < until, log.read_text()
-                time.sleep(0.1)
+            wait_until_it_serves(client, process, log)
             yield client
             assert process.poll() is None, log.read_text()
             assert "Traceback" not in log.read_text()

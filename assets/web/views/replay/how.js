@@ -3,7 +3,8 @@
 import { find } from "../../core/dom.js";
 import { mountExplain } from "../../explain/explain.js";
 import { mountPresenter } from "../../tour/tour.js";
-import { frame, pageData } from "./page.js";
+import { frame } from "./page.js";
+import { pageData } from "./parts.js";
 
 export function mountHow() {
   frame(pageData().title, true);

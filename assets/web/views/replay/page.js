@@ -1,20 +1,20 @@
 // Separate pages with their data in the document: a race view, and the list of a replay site with a recording and its
 // figures per line. Nothing is fetched.
 
+import { fitFrame, isDarkAround, watchAround } from "../../core/around.js";
 import { find, make, put } from "../../core/dom.js";
 import { store, stored } from "../../core/storage.js";
 import { counted, figure } from "../../core/words.js";
 import { settingsText } from "../../text/card.js";
 import { mountRaceView } from "../race/view.js";
-
-// The document's data as JSON.
-export const pageData = () => JSON.parse(document.getElementById("data")?.textContent || "{}");
+import { bars, pageData } from "./parts.js";
 
 export function mountReplay() {
   const { title, why, value, isListed } = pageData();
   frame(title, isListed);
   show(find(document, ".rp-why"), why);
-  return mountRaceView(find(document, ".rp-main"), { value }, () => {});
+  mountRaceView(find(document, ".rp-main"), { value }, () => {});
+  fitFrame();
 }
 
 /**
@@ -39,14 +39,13 @@ function show(element, text) {
 }
 
 /**
- * Light or dark as the system, until the visitor chooses; then as chosen, also on the next page.
+ * Light or dark as the page around it or the system, until the visitor chooses; then as chosen, also on the next page.
  * @param {HTMLElement} button
  */
 function switchTheme(button) {
-  const system = window.matchMedia("(prefers-color-scheme: dark)");
   const root = document.documentElement;
   const draw = () => {
-    const isDark = (remembered() || (system.matches ? "dark" : "light")) === "dark";
+    const isDark = (remembered() || (isDarkAround() ? "dark" : "light")) === "dark";
     root.classList.toggle("dark", isDark);
     put(button, isDark ? "Light" : "Dark");
     button.setAttribute("aria-label", isDark ? "Show in light colours" : "Show in dark colours");
@@ -58,13 +57,11 @@ function switchTheme(button) {
     store("localStorage", KEY, chosen);
     draw();
   });
-  system.addEventListener("change", draw);
+  watchAround(draw);
   draw();
 }
 
 const KEY = "mars-theme";
-
-const MOST = 8; // tokens per forward at a bar's full height
 
 export function mountSite() {
   /** @type {{ title: string, recordings: ListedRun[] }} */
@@ -84,17 +81,6 @@ function item(recording, isCommon) {
   const link = make("a", { href: recording.address }, recording.title);
   const circumstances = isCommon ? [] : [make("p", "rp-facts", recording.circumstances)];
   return make("li", "", link, make("p", "", recording.why), bars(recording.counts), facts(recording), ...circumstances);
-}
-
-/**
- * Draws the tokens of each forward, one bar per forward.
- * @param {number[]} counts
- */
-function bars(counts) {
-  const heights = counts.map((count) =>
-    make("i", { class: `rp-n${Math.min(count, 5)}`, style: `height: ${(Math.min(count, MOST) / MOST) * 100}%` }),
-  );
-  return make("div", { class: "rp-bars", "aria-hidden": true }, ...heights);
 }
 
 /** @param {ListedRun} given */

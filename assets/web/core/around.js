@@ -1,0 +1,57 @@
+// The page around this document: the notebook that embeds it, otherwise the system. Its theme, and the height that it
+// gives this document.
+
+const DARK = "(prefers-color-scheme: dark)";
+const MOST_LUMINANCE = 128; // of a dark background, from 0 to 255
+const OPAQUE = 0.5;
+
+/** Returns the element that holds this document; null if there is none or it may not be read. */
+function frame() {
+  try {
+    return /** @type {HTMLElement | null} */ (window.frameElement);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Whether a computed colour is dark; null if it is transparent or not understood.
+ * @param {string} colour such as rgba(17, 17, 17, 0.5)
+ */
+export function isDark(colour) {
+  const [red, green, blue, alpha = 1] = (/^rgba?\(([^)]*)\)$/.exec(colour)?.[1] ?? "").split(/[\s,/]+/).map(Number);
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return Number.isNaN(luminance) || alpha < OPAQUE ? null : luminance < MOST_LUMINANCE;
+}
+
+// Whether the background behind this document is dark; that of the system's theme if it stands by itself.
+export function isDarkAround() {
+  for (let node = frame()?.parentElement; node; node = node.parentElement) {
+    const found = isDark(getComputedStyle(node).backgroundColor);
+    if (found !== null) return found;
+  }
+  return window.matchMedia(DARK).matches;
+}
+
+/**
+ * Reports a change of the theme around this document.
+ * @param {() => void} changed
+ */
+export function watchAround(changed) {
+  window.matchMedia(DARK).addEventListener("change", changed);
+  const parent = frame()?.ownerDocument;
+  if (!parent) return;
+  const observer = new MutationObserver(changed);
+  for (const node of [parent.documentElement, parent.body]) observer.observe(node, { attributes: true });
+}
+
+// Makes a notebook's frame as high as its content, and removes the text that stands for it where frames are not shown.
+export function fitFrame() {
+  const holder = frame();
+  const text = /** @type {HTMLElement | null | undefined} */ (holder?.previousElementSibling);
+  if (!holder || !text?.hasAttribute("data-mars-text")) return;
+  text.style.display = "none";
+  const fit = () => (holder.style.height = `${document.documentElement.offsetHeight}px`);
+  new ResizeObserver(fit).observe(document.documentElement);
+  fit();
+}
