@@ -1,16 +1,25 @@
-"""The Python API: the examples of its document, and what may be installed."""
+"""The Python API: the examples of its document, streams that are steered, and its errors."""
 
 from __future__ import annotations
 
 import doctest
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
+
+import mars_runtime as mars
+from mars_runtime.api import MAX_SHOWN, NO_MESSAGES, Model, Prompt
+from mars_runtime.settings import DecodeSettings
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_documented_examples_run() -> None:
+def test_the_documented_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "python.md").read_text("utf-8").replace("```", "")
     example = doctest.DocTestParser().get_doctest(text, {}, "python.md", None, 0)
     flags = doctest.IGNORE_EXCEPTION_DETAIL
@@ -21,3 +30,94 @@ def test_the_import_loads_no_torch() -> None:
     code = "import sys, mars_runtime; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
+
+
+@pytest.fixture(scope="module")
+def model(random_folder: Path) -> Iterator[Model]:
+    with mars.load(random_folder, device="cpu", dtype="fp32") as loaded:
+        yield loaded
+
+
+def test_a_change_of_settings_holds_from_the_next_forward_on(model: Model) -> None:
+    with model.stream("Once", lossless=False, block_size=1, max_new_tokens=40) as stream:
+        steps = []
+        for step in stream:
+            steps.append(step)
+            if len(steps) == 3:
+                stream.settings = replace(stream.settings, block_size=4, tau=0.0)
+    sizes = [step.step.rows[0].settings.block_size for step in steps]
+    changed = sizes.index(4)
+    assert changed >= 3
+    assert set(sizes[:changed]) == {1}
+    assert set(sizes[changed:]) == {4}
+    assert {step.num_accepted for step in steps[:changed]} == {1}
+    assert stream.result().text == "".join(step.text for step in steps)
+
+
+def test_a_stream_that_is_stopped_or_left_ends_with_what_it_has(model: Model) -> None:
+    stream = model.stream("Once", ignore_eos=True, max_new_tokens=200)
+    first = next(iter(stream))
+    stream.stop()
+    stream.stop()
+    ended = stream.result()
+    assert ended.finish_reason == "cancelled"
+    assert ended.text.startswith(first.text)
+    assert ended.steps[0] == first.step
+    with pytest.raises(KeyboardInterrupt), model.stream("Once", max_new_tokens=200) as left:
+        raise KeyboardInterrupt
+    assert left.result().finish_reason == "cancelled"
+
+
+def test_streams_of_one_model_run_at_the_same_time(model: Model) -> None:
+    with (
+        model.stream("Once", max_new_tokens=8) as one,
+        model.stream("Two", max_new_tokens=8) as two,
+    ):
+        both = [one.result().text, two.result().text]
+    assert both == [each.text for each in model.generate(["Once", "Two"], max_new_tokens=8)]
+
+
+SENTENCES = {
+    "tau": (lambda model: model.generate("Once", tau=2), "τ must be a number from 0 to 1."),
+    "name": (lambda model: model.generate("Once", taus=1), "There is no setting taus"),
+    "method": (lambda model: model.stream("Once", method="beam"), "method"),
+    "tokens": (lambda model: model.generate("Once", max_new_tokens=0), "whole number from 1 to"),
+    "messages": (lambda model: model.generate([{"role": "user"}]), NO_MESSAGES),
+    "last": (lambda model: model.generate([{"role": "system", "content": ""}]), NO_MESSAGES),
+    "length": (lambda model: model.generate("Once " * 5000), "tokens"),
+    "checkpoint": (lambda _: mars.load("nobody"), "There is no checkpoint 'nobody'"),
+    "device": (lambda _: mars.load("mars-tiny", device="tpu"), "Choose the device"),
+    "file": (lambda _: mars.show("nowhere.jsonl"), "cannot be read"),
+    "many": (lambda _: mars.show(), f"Show 1 to {MAX_SHOWN} runs"),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_an_error_of_the_caller_is_one_sentence(name: str, model: Model) -> None:
+    call: Callable[[Model], object]
+    call, sentence = SENTENCES[name]
+    with pytest.raises(mars.MarsError) as caught:
+        call(model)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stream_takes_only_settings_that_fit_it(model: Model) -> None:
+    with model.stream("Once", max_new_tokens=8) as stream:
+        for settings in (replace(stream.settings, max_new_tokens=9), {"tau": 0.5}):
+            with pytest.raises(mars.MarsError):
+                stream.settings = settings
+        with pytest.raises(mars.MarsError, match="τ must be"):
+            stream.settings = replace(stream.settings, tau=-1.0)
+        assert isinstance(stream.settings, DecodeSettings)
+
+
+def test_a_conversation_is_answered_as_a_whole(model: Model) -> None:
+    said: Prompt = [
+        {"role": "user", "content": "Once"},
+        {"role": "assistant", "content": "upon"},
+        {"role": "user", "content": "a time"},
+    ]
+    whole, last = (model.generate(prompt, max_new_tokens=8) for prompt in (said, "a time"))
+    lengths = [len(each.trace.header.prompt_ids) for each in (whole, last)]
+    assert lengths[0] > lengths[1]
