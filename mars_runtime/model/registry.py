@@ -16,6 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.files import has_adapter
 from mars_runtime.places import CHECKPOINTS
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
@@ -116,10 +117,12 @@ def default_draft(name: str, path: Path = REGISTRY) -> str:
 def is_chat(name: str) -> bool:
     """Return whether a checkpoint is a general chat model, not one trained for the project's tasks.
 
-    Raises CheckpointError.
+    Adapters and repositories of the hub are. Raises CheckpointError.
     """
-    entry = registry().get(name)
-    return entry is not None and entry.path is None
+    entry = entry_of(name)
+    if entry is None:
+        return unlisted_entry(name).hub is not None or has_adapter(Path(name))
+    return entry.path is None
 
 
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:

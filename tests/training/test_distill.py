@@ -181,11 +181,14 @@ def _prompts(count: int) -> list[list[int]]:
     return [torch.randint(5, VOCABULARY, (n,), generator=generator).tolist() for n in lengths]
 
 
-def test_logits_are_those_of_transformers(folder: Path, model: Backbone) -> None:
-    from transformers import LlamaForCausalLM
+@pytest.mark.parametrize("kind", ["Llama", "Qwen2", "Qwen3"])
+def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
 
+    folder = write_base(tmp_path, vocab_size=384, kind=kind)
+    model = Backbone(read_base(str(folder)), torch.float32)
     ids = torch.tensor([prompt[:3] for prompt in _prompts(4)])
-    theirs = LlamaForCausalLM.from_pretrained(folder)(ids).logits
+    theirs = AutoModelForCausalLM.from_pretrained(folder)(ids).logits
     hidden = read_clean(model, ids).hidden
     ours = model.head(model.normed(hidden.flatten(0, 1))).view(theirs.shape)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
@@ -236,7 +239,7 @@ def test_greedy_compares_near_ties_in_float32(model: Backbone) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("tie_word_embeddings", False), ("model_type", "qwen2")]
+    ("key", "value"), [("tie_word_embeddings", False), ("model_type", "mistral")]
 )
 def test_other_models_are_refused_in_a_sentence(
     folder: Path, tmp_path: Path, key: str, value: object

@@ -1,4 +1,4 @@
-"""A random Llama of two layers in transformers' layout, and answers to train on."""
+"""A random model of two layers in transformers' layout, and answers to train on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mars_runtime.lab.training.distill import store
 VOCABULARY, MASK = 96, 4
 
 
-def write_base(folder: Path, vocab_size: int = VOCABULARY) -> Path:
+def write_base(folder: Path, vocab_size: int = VOCABULARY, kind: str = "Llama") -> Path:
     """The base as a checkpoint folder with a tokenizer of 366 tokens, by default more than rows."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
 
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = getattr(transformers, f"{kind}Config")(
         vocab_size=vocab_size,
         hidden_size=32,
         intermediate_size=64,
@@ -31,7 +31,12 @@ def write_base(folder: Path, vocab_size: int = VOCABULARY) -> Path:
         eos_token_id=2,
         initializer_range=0.2,
     )
-    LlamaForCausalLM(config).eval().save_pretrained(folder)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("_proj.bias", "q_norm.weight", "k_norm.weight")):  # 0 or 1 at first
+                weight += 0.3 * torch.randn(weight.shape)
+    model.save_pretrained(folder)
     return write_tokenizer(folder)
 
 

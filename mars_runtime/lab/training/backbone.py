@@ -1,4 +1,4 @@
-"""The frozen Llama that an adapter is trained for.
+"""The frozen base that an adapter is trained for: a Llama, Qwen2 or Qwen3 with a tied head.
 
 ``read_base`` reads it by its name in the registry, from a folder in transformers' layout or from a
 GGUF file. ``Backbone`` runs its layers on rows of hidden states; the caller's ``Attend`` decides
@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.fetch import resolve_checkpoint
 from mars_runtime.model.gguf import read_gguf
@@ -62,11 +63,10 @@ def read_base(name_or_path: str) -> Base:
 
 def _check(config: ModelConfig, path: Path) -> None:
     """Raise CheckpointError if adapters cannot be trained for this kind of model."""
-    is_plain = config.model_type == "llama" and config.rope_scaling is None
-    if not is_plain or config.attention_bias or not config.tie_word_embeddings:
+    if not config.tie_word_embeddings:
         raise CheckpointError(
-            f"{path} cannot be the base of an adapter here: choose a Llama without biases and "
-            "rope scaling whose head is tied to its embedding."
+            f"{path} cannot be the base of an adapter here: choose a model whose output head is "
+            "tied to its embedding, as in most models below 3 B parameters."
         )
 
 
@@ -88,15 +88,20 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer; ``weights`` [out, in] by part, qkv and gate_up joined in this order."""
+    """One decoder layer; ``weights`` [out, in] by part, qkv and gate_up joined in this order.
+
+    qkv_bias: [out], or None. head_norms: those of a query's and of a key's head, or None.
+    """
 
     attention_norm: Tensor
     mlp_norm: Tensor
     weights: dict[str, Tensor]
+    qkv_bias: Tensor | None
+    head_norms: tuple[Tensor, Tensor] | None
 
 
 class Backbone:
-    """A Llama with a tied head on the default device; ``hidden`` runs its layers."""
+    """A base on the default device; ``hidden`` runs its layers."""
 
     def __init__(self, base: Base, dtype: torch.dtype, is_compiled: bool = False) -> None:
         """is_compiled: whether the functions between the products are compiled."""
@@ -107,8 +112,7 @@ class Backbone:
         self.embedding = weights["model.embed_tokens.weight"]
         self.norm = weights["model.norm.weight"].float()
         self.layers = [_layer(weights, f"model.layers.{i}.") for i in range(base.config.num_layers)]
-        steps = torch.arange(0, base.config.head_dim, 2).float() / base.config.head_dim
-        self._frequencies = base.config.rope_theta**-steps
+        self._frequencies = frequencies(base.config)
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines [N, 1, d] for positions [N]."""
@@ -168,7 +172,12 @@ class Backbone:
         config, rows = self.config, len(x)
         h = self.pieces.norm(x, layer.attention_norm, config.rms_norm_eps, self.embedding.dtype)
         qkv = _product(index, layer, "qkv", h, update)
-        turned = self.pieces.rotate(qkv.view(rows, -1, config.head_dim), *turn, config.num_kv_heads)
+        heads = (qkv if layer.qkv_bias is None else qkv + layer.qkv_bias).view(
+            rows, -1, config.head_dim
+        )
+        if layer.head_norms is not None:
+            heads = norm_heads(heads, *layer.head_norms, config)
+        turned = self.pieces.rotate(heads, *turn, config.num_kv_heads)
         q, k, v = torch.split(turned, [config.num_heads, *[config.num_kv_heads] * 2], 1)
         grouped = q.view(rows, config.num_kv_heads, -1, config.head_dim)
         return _product(index, layer, "o", attend(index, grouped, k, v), update)
@@ -204,6 +213,14 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
     """Return the norm of a float32 ``x`` in ``dtype``."""
     return F.rms_norm(x, weight.shape, weight, eps).to(dtype)
+
+
+def norm_heads(qkv: Tensor, query: Tensor, key: Tensor, config: ModelConfig) -> Tensor:
+    """Norm each head of the queries and keys of [N, heads, d] by these weights [d], in float32."""
+    q, k, v = torch.split(qkv, [config.num_heads, *[config.num_kv_heads] * 2], 1)
+    eps = config.rms_norm_eps
+    normed = [rms_norm(x.float(), w, eps, qkv.dtype) for x, w in ((q, query), (k, key))]
+    return torch.cat([*normed, v], 1)
 
 
 def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
@@ -264,16 +281,22 @@ def _product(index: int, layer: Layer, part: str, x: Tensor, update: Update | No
 
 
 def _layer(weights: dict[str, Tensor], prefix: str) -> Layer:
-    def cat(names: Sequence[str]) -> Tensor:
-        return torch.cat([weights[f"{prefix}{name}.weight"] for name in names])
+    def cat(names: Sequence[str], kind: str = "weight") -> Tensor:
+        return torch.cat([weights[f"{prefix}{name}.{kind}"] for name in names])
 
+    projections = [f"self_attn.{n}_proj" for n in "qkv"]
+    norms = [weights.get(f"{prefix}self_attn.{n}_norm.weight") for n in "qk"]
     return Layer(
         attention_norm=weights[f"{prefix}input_layernorm.weight"].float(),
         mlp_norm=weights[f"{prefix}post_attention_layernorm.weight"].float(),
         weights={
-            "qkv": cat([f"self_attn.{n}_proj" for n in "qkv"]),
+            "qkv": cat(projections),
             "o": cat(["self_attn.o_proj"]),
             "gate_up": cat(["mlp.gate_proj", "mlp.up_proj"]),
             "down": cat(["mlp.down_proj"]),
         },
+        qkv_bias=cat(projections, "bias") if f"{prefix}{projections[0]}.bias" in weights else None,
+        head_norms=None
+        if norms[0] is None or norms[1] is None
+        else (norms[0].float(), norms[1].float()),
     )

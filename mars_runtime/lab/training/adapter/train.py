@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from mars_runtime.lab.training.adapter import held_out
+from mars_runtime.lab.training.adapter.card import model_card
 from mars_runtime.lab.training.adapter.loss import Vocabulary, agreement, batch_loss
 from mars_runtime.lab.training.adapter.parameters import Form, FullWeights, Parameters
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch, read_texts
@@ -199,7 +200,7 @@ class AdapterTrainer:
         return [row for part in parts for row in part]
 
     def export(self, found: dict[str, Any]) -> None:
-        """Write the adapter in the format of the runtime, with its recipe."""
+        """Write the adapter in the format of the runtime, with its recipe and model card."""
         if isinstance(self.parameters, FullWeights):
             return
         tokenizer = self.base.tokenizer
@@ -211,6 +212,7 @@ class AdapterTrainer:
             "held_out": found,
         }
         self.parameters.save(self.out, said)
+        write_text(self.out / "README.md", model_card(said))
         write_text(self.out / "recipe.json", json.dumps(asdict(self.recipe), indent=1) + "\n")
 
     def save(self) -> None:

@@ -1,0 +1,113 @@
+"""From a chat model to a served adapter, by the commands of docs/train.md, in a small way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from environments import free_port, wait_until_it_serves
+from tiny_base import write_base
+
+from mars_runtime.__main__ import main
+from mars_runtime.model.load import load_checkpoint
+from tests.published import in_hub_cache, use_hub_cache
+
+ROOT = Path(__file__).parents[2]
+SMALL = {
+    "--prompts": "160", "--written": "4", "--rows": "16", "--max-tokens": "12", "--rank": "4",
+    "--steps": "6", "--batch-tokens": "256", "--anchors": "4", "--measure-steps": "3",
+    "--measure-texts": "2",
+}  # fmt: skip
+"""Values in place of those of the document."""
+PASSAGE = " ".join(f"word{number}" for number in range(60))
+ROWS = {
+    "chat_prompts_train.jsonl": {"prompt": "Why is the sky blue?"},
+    "gsm8k_train.jsonl": {"question": "What is 2 + 3?", "answer": "5\n#### 5"},
+    "fairytale_sections_train.jsonl": {"tale": "a", "section": 1, "text": PASSAGE},
+    "fairytale_questions_train.jsonl": {
+        "tale": "a", "sections": "1", "question": "Who?", "answer": "a fox"
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The training texts, one of each kind; the rest of the prompts is drawn."""
+    folder = tmp_path_factory.mktemp("data")
+    for name, row in ROWS.items():
+        (folder / name).write_text(json.dumps(row) + "\n")
+    (folder / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n\n{PASSAGE} end\n")
+    (folder / "benchmarks").mkdir()
+    return folder
+
+
+def documented(base: str, data: Path) -> dict[str, list[str]]:
+    """The commands of the document by name, with small values."""
+    text = (ROOT / "docs" / "train.md").read_text("utf-8")
+    (block,) = re.findall(r"```bash\n(python -m mars_runtime fetch.*?)```", text, re.DOTALL)
+    lines = block.replace("BASE", base).replace("DATA", str(data)).splitlines()
+    found = [shlex.split(line)[3:] for line in lines]
+    assert [words[0] for words in found] == ["fetch", "distill", "train", "evaluate", "serve"]
+    for words in found:
+        for option, value in SMALL.items():
+            if option in words:
+                words[words.index(option) + 1] = value
+    return {words[0]: words for words in found}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", ["mars-tiny", "Qwen3"])
+def test_the_documented_commands_make_an_adapter_that_is_served_and_published(
+    kind: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = kind if kind == "mars-tiny" else "somebody/base"
+    monkeypatch.setenv("MARS_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    use_hub_cache(tmp_path, monkeypatch)
+    if base != kind:
+        in_hub_cache(write_base(tmp_path / "base", vocab_size=384, kind=kind), tmp_path, base)
+    monkeypatch.chdir(tmp_path)
+    commands = documented(base, data)
+    for name in ("fetch", "distill", "train"):
+        assert main(commands[name]) == 0
+    assert main([*commands["evaluate"], "--prompts", "1", "--max-new-tokens", "8"]) == 0
+    (adapter,) = (tmp_path / "runs").glob("adapter")
+    card = (adapter / "README.md").read_text()
+    assert f"A MARS adapter for {base}" in card
+    assert ("base_model: somebody/base" in card) == (base != kind)
+    answer = served(commands["serve"], tmp_path)
+    assert answer["usage"]["completion_tokens"] >= 1
+    published = in_hub_cache(adapter, tmp_path, "somebody/adapter")
+    (published / "resume.pt").unlink()
+    by_name = load_checkpoint("somebody/adapter", device="cpu")
+    assert (by_name.name, by_name.block_size) == ("somebody/adapter", 8)
+
+
+def served(command: list[str], folder: Path) -> dict[str, dict[str, int]]:
+    """The answer of the endpoint that a command serves."""
+    port, log = free_port(), folder / "log"
+    words = [sys.executable, "-m", "mars_runtime", *command, "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (
+        log.open("wb") as out,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client,
+        subprocess.Popen(words, env=environment, stdout=out, stderr=out) as process,
+    ):
+        try:
+            wait_until_it_serves(client, process, log)
+            (name,) = (each["id"] for each in client.get("/v1/models").json()["data"])
+            asked = {"model": name, "prompt": "Once", "max_tokens": 4}
+            answer = client.post("/v1/completions", json=asked)
+            assert answer.status_code == 200, answer.text
+            found: dict[str, dict[str, int]] = answer.json()
+            return found
+        finally:
+            process.kill()
