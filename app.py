@@ -87,7 +87,7 @@ def read_settings(arguments: list[str]) -> AppSettings:
     parser.add_argument("--host", default=base.host, help="address to serve at (%(default)s)")
     parser.add_argument("--port", type=int, default=base.port, help="port (%(default)s), 0 any")
     parser.add_argument(
-        "--checkpoint", default=base.checkpoint, help="registry name or folder (%(default)s)"
+        "--checkpoint", default=base.checkpoint, help="registry name, path or hub id (%(default)s)"
     )
     parser.add_argument(
         "--offline", action="store_true", default=base.offline, help="fetch no checkpoint"

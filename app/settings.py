@@ -29,7 +29,8 @@ class AppSettings:
     """Where to serve, what to load, and the caps that keep a public page alive.
 
     host, port: where the page is served.
-    checkpoint: a name of ``checkpoints/registry.json`` or the path of a checkpoint folder.
+    checkpoint: a name of ``checkpoints/registry.json``, the path of a checkpoint, or the owner/name
+        of a repository on the hub.
     offered: what visitors may have loaded beside it: names of the registry with commas between, or
         ``all``; by default those that are bundled or known to the byte, and of the hub the small
         ones, if it answers.

@@ -9,6 +9,8 @@ import pytest
 import torch
 from test_adapter import tensors_of, write
 
+from app.engines.engines import Engines, UnavailableError
+from app.settings import AppSettings
 from mars_runtime import __main__ as program
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import OFFLINE, fetch, is_present, resolve_checkpoint
@@ -72,6 +74,21 @@ def test_a_hub_id_loads_with_its_base_and_runs_nothing(base: Path, tmp_path: Pat
     assert by_name.name == ADAPTER
     assert fingerprint(by_name.weight_files) == fingerprint(by_folder.weight_files)
     assert load_checkpoint(BASE, device="cpu").name == BASE
+
+
+def test_the_page_serves_an_adapter_of_the_hub_and_nothing_that_a_visitor_names(
+    base: Path, tmp_path: Path
+) -> None:
+    in_hub_cache(adapter_for(base, BASE, tmp_path / "made"), tmp_path, ADAPTER)
+    in_hub_cache(base, tmp_path, BASE)
+    engines = Engines(AppSettings(checkpoint=ADAPTER, device="cpu", offline=True))
+    served = engines.get(ADAPTER, 120)
+    assert served is not None
+    assert served.checkpoint.name == engines.default == ADAPTER
+    for name in (BASE, "somebody/else"):
+        with pytest.raises(UnavailableError, match="from the list"):
+            engines.begin(name)
+    engines.close()
 
 
 def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
