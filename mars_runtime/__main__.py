@@ -45,6 +45,15 @@ COMMANDS = {
 }
 
 
+EXTRAS = {
+    "app": ("gradio", "plotly", "cryptography"),
+    "serve": ("fastapi", "starlette", "uvicorn", "prometheus_client"),
+    "lab": ("transformers", "accelerate"),
+    "ray": ("ray",),
+}
+"""Modules by the extra in pyproject.toml that installs them."""
+
+
 class SentenceParser(argparse.ArgumentParser):
     """A parser whose errors are one sentence on standard error."""
 
@@ -111,11 +120,26 @@ def _run(arguments: list[str]) -> int:
         try:
             module = importlib.import_module(path)
         except ImportError as error:
-            parser.exit(1, f"The command {name} needs a module that is not there: {error}.\n")
+            parser.exit(1, _missing(name, error))
         module.add_parser(subparsers)
     parsed = parser.parse_args(arguments)
     assert module is not None, "the parser lets only a command through"
-    return int(module.run(parsed))
+    try:
+        return int(module.run(parsed))
+    except ModuleNotFoundError as error:
+        parser.exit(1, _missing(chosen, error))
+
+
+def _missing(command: str, error: ImportError) -> str:
+    """Return a sentence about a module that a command needs, with the extra that brings it."""
+    module = (error.name or "").partition(".")[0]
+    for extra, modules in EXTRAS.items():
+        if module in modules:
+            return (
+                f"The command {command} needs {module}, which is not installed here: run "
+                f"pip install '.[{extra}]' in a clone of the project.\n"
+            )
+    return f"The command {command} needs a module that is not there: {error}.\n"
 
 
 if __name__ == "__main__":

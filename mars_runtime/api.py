@@ -6,6 +6,7 @@ of the run. All errors are ``MarsError``, with one sentence.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from mars_runtime.events import EndReason, Step
 from mars_runtime.inputs import read_bytes
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.notebook import display, framed
-from mars_runtime.outputs import path_of, write_text
+from mars_runtime.outputs import write_text
 from mars_runtime.settings import RECOMMENDED, SETTINGS, DecodeSettings, SettingsError
 from mars_runtime.speedup import Speedup, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
@@ -29,6 +30,8 @@ from mars_runtime.trace import Header, Trace, read_trace
 DEADLINE = 3600.0
 """Seconds that a run may take, waiting included."""
 MAX_WAITING = 1024
+MAX_AT_ONCE = 64
+"""Prompts of a list that are submitted at once; each waits for its answer only that long."""
 MAX_SHOWN = 4
 """Runs that the race view shows next to each other."""
 ROLES = ("system", "user", "assistant")
@@ -90,7 +93,7 @@ class Result:
 
     def save(self, path: str | Path) -> None:
         """Write the trace as JSON Lines, which ``show`` and the page open. Raises MarsError."""
-        write_text(path_of(str(path)), "\n".join(self.trace.lines()) + "\n")
+        write_text(Path(path), "\n".join(self.trace.lines()) + "\n")
 
     def __repr__(self) -> str:
         events = self.trace.events
@@ -207,17 +210,22 @@ class Model:
     def generate(self, prompt: Prompt | Sequence[Prompt], **settings: Any) -> Result | list[Result]:
         """Generate an answer to a prompt or a conversation, or one to each of a list of them.
 
-        Prompts of a list share forward passes. settings: those of DecodeSettings by name; others
-        have the values that the page recommends. Raises MarsError: SettingsError, TextError,
-        RequestError (too long), EngineBusy, GenerationError.
+        Prompts of a list share forward passes; an interrupt ends their runs. settings: those of
+        DecodeSettings by name; others have the values that the page recommends. Raises MarsError:
+        SettingsError, TextError, RequestError (too long), EngineBusy, GenerationError.
         """
         if _is_one(prompt):
-            return self.stream(cast(Prompt, prompt), **settings).result()
-        streams: list[TextStream] = []
+            with self.stream(cast(Prompt, prompt), **settings) as stream:
+                return stream.result()
+        results: list[Result] = []
+        streams: deque[TextStream] = deque()
         try:
             for each in cast(Sequence[Prompt], prompt):
+                if len(streams) == MAX_AT_ONCE:
+                    results.append(streams[0].result())
+                    streams.popleft()
                 streams.append(self.stream(each, **settings))
-            return [stream.result() for stream in streams]
+            return [*results, *(stream.result() for stream in streams)]
         finally:
             for stream in streams:
                 stream.stop()
@@ -232,10 +240,12 @@ class Model:
         chosen = read_keywords(settings)
         both = [self._request(prompt, each) for each in (chosen, replace(chosen, method="ar"))]
         runs = self._engine.race([request for request, _ in both])
-        mars, ar = (
-            TextStream(run, header, self.checkpoint).result()
+        streams = [
+            TextStream(run, header, self.checkpoint)
             for run, (_, header) in zip(runs, both, strict=True)
-        )
+        ]
+        with streams[0], streams[1]:
+            mars, ar = (stream.result() for stream in streams)
         return Comparison(mars, ar, run_speedup(mars.trace.events, ar.trace.events))
 
     def close(self) -> None:

@@ -9,8 +9,6 @@ import sys
 
 from mars_runtime.places import PAGE, SOURCE
 
-NOT_HERE = "The page is not installed here: run pip install 'mars-live[app]'."
-
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``page`` command. All its arguments are read by ``app.py``."""
@@ -19,10 +17,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until interrupted; without its packages return 1."""
+    """Serve the page until interrupted. Raises ModuleNotFoundError without its packages."""
     if importlib.util.find_spec("gradio") is None:
-        print(NOT_HERE, file=sys.stderr)
-        return 1
+        raise ModuleNotFoundError(name="gradio")
     sys.argv = ["mars page", *args.arguments]
     sys.path.insert(0, str(SOURCE))
     runpy.run_path(str(PAGE), run_name="__main__")

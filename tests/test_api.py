@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mars_runtime as mars
 from mars_runtime.api import MAX_SHOWN, NO_MESSAGES, Model, Prompt
+from mars_runtime.engine import Run
 from mars_runtime.settings import DecodeSettings
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +89,7 @@ SENTENCES = {
     "length": (lambda model: model.generate("Once " * 5000), "tokens"),
     "checkpoint": (lambda _: mars.load("nobody"), "There is no checkpoint 'nobody'"),
     "device": (lambda _: mars.load("mars-tiny", device="tpu"), "Choose the device"),
+    "save": (lambda model: model.generate("Once", max_new_tokens=1).save(""), "name a file"),
     "file": (lambda _: mars.show("nowhere.jsonl"), "cannot be read"),
     "many": (lambda _: mars.show(), f"Show 1 to {MAX_SHOWN} runs"),
 }
@@ -110,6 +113,43 @@ def test_a_stream_takes_only_settings_that_fit_it(model: Model) -> None:
         with pytest.raises(mars.MarsError, match="τ must be"):
             stream.settings = replace(stream.settings, tau=-1.0)
         assert isinstance(stream.settings, DecodeSettings)
+
+
+def test_a_long_list_is_answered_in_order(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mars_runtime.api.MAX_AT_ONCE", 3)
+    prompts = [f"Once {number}" for number in range(8)]
+    texts = [each.text for each in model.generate(prompts, max_new_tokens=6)]
+    assert texts == [model.generate(prompt, max_new_tokens=6).text for prompt in prompts]
+    assert model.generate([]) == []
+
+
+@pytest.mark.parametrize("call", ["generate", "compare", "list"])
+def test_an_interrupt_ends_the_runs(
+    call: str, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C does while a result is waited for."""
+    runs: list[Run] = []
+
+    def interrupted(run: Run, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    def begun(run: Run, *given: Any) -> None:
+        begin(run, *given)
+        runs.append(run)
+
+    begin = Run.__init__
+    calls = {
+        "generate": lambda: model.generate("Once", max_new_tokens=200),
+        "compare": lambda: model.compare("Once", max_new_tokens=200),
+        "list": lambda: model.generate(["Once", "Two"], max_new_tokens=200),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "wait", interrupted)
+        patch.setattr(Run, "__init__", begun)
+        with pytest.raises(KeyboardInterrupt):
+            calls[call]()
+    assert len(runs) == (1 if call == "generate" else 2)
+    assert all(run.wait(60) and run.is_cancelled for run in runs)
 
 
 def test_a_conversation_is_answered_as_a_whole(model: Model) -> None:

@@ -19,6 +19,8 @@ import pytest
 from environments import free_port, make_environment, wait_until_it_serves
 from packaging.requirements import Requirement
 
+from mars_runtime.__main__ import EXTRAS
+
 try:
     import tomllib
 except ModuleNotFoundError:  # before Python 3.11; pytest brings it there
@@ -165,7 +167,9 @@ def test_an_empty_environment_has_all_it_needs(clone: Path, tmp_path: Path) -> N
     assert "Answer:" in done.stdout, done.stderr
     mars = python.with_name("mars")
     done = subprocess.run([str(mars), "page"], **run)
-    assert (done.returncode, "pip install 'mars-live[app]'" in done.stderr) == (1, True)
+    assert (done.returncode, "pip install '.[app]'" in done.stderr) == (1, True)
+    done = subprocess.run([str(mars), "serve", "--checkpoint", "mars-tiny"], **run)
+    assert (done.returncode, "pip install '.[serve]'" in done.stderr) == (1, True)
     subprocess.run([*install, f"{clone}[app]"], check=True)
     with page([str(mars), "page"], tmp_path) as client:
         assert_page(client)
@@ -196,6 +200,13 @@ def test_other_requirements_are_those_of_the_extras() -> None:
     assert required("requirements-serve.txt") == declared("ray") - declared()
     compiler = ROOT / "requirements-compiler.txt"
     assert not compiler.exists() or required(compiler.name) == declared("compiler") - declared()
+
+
+def test_a_missing_module_is_found_in_the_extra_that_installs_it() -> None:
+    groups = project()["optional-dependencies"]
+    names = {extra: {Requirement(each).name for each in groups[extra]} for extra in EXTRAS}
+    for extra, modules in EXTRAS.items():
+        assert names[extra] - {"mars-live"} == {name.replace("_", "-") for name in modules}
 
 
 def test_extras_that_need_others_name_them() -> None:

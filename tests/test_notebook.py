@@ -24,7 +24,7 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import run_speedup
 from mars_runtime.trace import Trace
 
-AROUND = "<!doctype html><html><body style='background: {}'><div>{}</div></body></html>"
+AROUND = "<!doctype html><html><body style='color: {}'><div>{}</div></body></html>"
 DONE = ".mars-race[data-state=done]"
 SHOW_CELLS = (
     "import mars_runtime as mars\nmodel = mars.load('mars-tiny')\nmodel.generate('Once')",
@@ -48,9 +48,7 @@ def race() -> Comparison:
 
 
 @contextmanager
-def output(
-    made: str, background: str = "#fff"
-) -> Iterator[tuple[playwright.Page, playwright.Frame]]:
+def output(made: str, colour: str = "#111") -> Iterator[tuple[playwright.Page, playwright.Frame]]:
     """A page around a cell's output, without a network, and the frame in it; fails if a script
     fails."""
     context = shared().browser.new_context(offline=True, color_scheme="light")
@@ -59,7 +57,7 @@ def output(
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
     page.on("request", lambda request: troubles.append(request.url))
-    page.set_content(AROUND.format(background, made))
+    page.set_content(AROUND.format(colour, made))
     page.frame_locator("iframe").locator(".mars-race").wait_for()
     yield page, page.frames[1]
     assert [each for each in troubles if not each.startswith("about:")] == []
@@ -90,14 +88,15 @@ def test_a_race_is_drawn_with_groups_passes_and_headline(race: Comparison) -> No
 
 
 @needs_browser
-@pytest.mark.parametrize(("background", "is_dark"), [("#111", True), ("#fff", False)])
-def test_it_follows_the_background_of_the_notebook(
-    race: Comparison, background: str, is_dark: bool
-) -> None:
-    with output(race.mars._repr_html_(), background) as (page, frame):
+@pytest.mark.parametrize(
+    ("colour", "is_dark"), [("rgba(255, 255, 255, 0.87)", True), ("#111", False)]
+)
+def test_it_follows_the_theme_of_the_notebook(race: Comparison, colour: str, is_dark: bool) -> None:
+    """The colour of text is known in every notebook; the background is transparent in some."""
+    with output(race.mars._repr_html_(), colour) as (page, frame):
         frame.wait_for_selector(DONE)
         assert (frame.locator("html.dark").count() == 1) == is_dark
-        page.evaluate(f"document.body.style.background = '{'#fff' if is_dark else '#111'}'")
+        page.evaluate(f"document.body.style.color = '{'#111' if is_dark else '#eee'}'")
         frame.wait_for_selector("html:not(.dark)" if is_dark else "html.dark")
 
 
