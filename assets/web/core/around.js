@@ -2,8 +2,7 @@
 // gives this document.
 
 const DARK = "(prefers-color-scheme: dark)";
-const MOST_LUMINANCE = 128; // of a dark background, from 0 to 255
-const OPAQUE = 0.5;
+const MOST_LUMINANCE = 128; // of text on a light background, from 0 to 255
 
 /** Returns the element that holds this document; null if there is none or it may not be read. */
 function frame() {
@@ -15,22 +14,20 @@ function frame() {
 }
 
 /**
- * Whether a computed colour is dark; null if it is transparent or not understood.
- * @param {string} colour such as rgba(17, 17, 17, 0.5)
+ * Whether a computed colour is light; null if it is not understood.
+ * @param {string} colour such as rgb(17, 17, 17)
  */
-export function isDark(colour) {
-  const [red, green, blue, alpha = 1] = (/^rgba?\(([^)]*)\)$/.exec(colour)?.[1] ?? "").split(/[\s,/]+/).map(Number);
+export function isLight(colour) {
+  const [red, green, blue] = (/^rgba?\(([^)]*)\)$/.exec(colour)?.[1] ?? "").split(/[\s,/]+/).map(Number);
   const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  return Number.isNaN(luminance) || alpha < OPAQUE ? null : luminance < MOST_LUMINANCE;
+  return Number.isNaN(luminance) ? null : luminance > MOST_LUMINANCE;
 }
 
-// Whether the background behind this document is dark; that of the system's theme if it stands by itself.
+// Whether the text around this document is light, as on a dark background, which itself may be anybody's; for a document
+// by itself, whether the system's theme is dark.
 export function isDarkAround() {
-  for (let node = frame()?.parentElement; node; node = node.parentElement) {
-    const found = isDark(getComputedStyle(node).backgroundColor);
-    if (found !== null) return found;
-  }
-  return window.matchMedia(DARK).matches;
+  const parent = frame()?.parentElement;
+  return (parent && isLight(getComputedStyle(parent).color)) ?? window.matchMedia(DARK).matches;
 }
 
 /**
