@@ -72,12 +72,25 @@ def test_every_term_of_the_glossary_names_the_file_that_defines_it() -> None:
     assert [file[1] for file in files if file and not (ROOT / file[1]).exists()] == []
 
 
-def test_the_way_from_run_to_the_acceptance_rule_exists() -> None:
+@pytest.mark.parametrize(
+    ("title", "first", "last", "most"),
+    [
+        (
+            "From Run to the acceptance rule",
+            *("app/live/tab.py", "mars_runtime/acceptance.py", 12),
+        ),
+        (
+            "From a checkpoint's name to its weights",
+            *("app/engines/engines.py", "mars_runtime/model/build.py", 8),
+        ),
+    ],
+)
+def test_a_way_through_the_files_exists(title: str, first: str, last: str, most: int) -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    section = text.split("## From Run to the acceptance rule\n")[1].split("\n## ")[0]
+    section = text.split(f"## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([\w./]+)` \| (.+?) \|", section, re.MULTILINE)
-    assert (rows[0][0], rows[-1][0]) == ("app/live/tab.py", "mars_runtime/acceptance.py")
-    assert len(rows) <= 12
+    assert (rows[0][0], rows[-1][0]) == (first, last)
+    assert len(rows) <= most
     for path, functions in rows:
         source = (ROOT / path).read_text(encoding="utf-8")
         for owner, function in re.findall(r"`(?:(\w+)\.)?(\w+)`", functions):

@@ -381,7 +381,7 @@ class Engines:
 
         settings = self.settings
         dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
-        files = fetch.resolve_checkpoint(name)
+        files = fetch.resolve_checkpoint(name, offline=settings.offline)
         check_memory(name, files.path, settings.device, dtype)
         with memory_for(name):
             checkpoint = load_checkpoint(

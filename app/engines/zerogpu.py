@@ -100,10 +100,12 @@ class LeasedEngines(Engines):
         return found
 
     def _load(self, name: str, tell: Tell) -> Served:
+        from mars_runtime.model.fetch import resolve_checkpoint
         from mars_runtime.model.load import load_checkpoint
 
         settings = self.settings
-        checkpoint = load_checkpoint(name, device=settings.device, dtype=settings.dtype, tell=tell)
+        files = resolve_checkpoint(name, offline=settings.offline)
+        checkpoint = load_checkpoint(files, device=settings.device, dtype=settings.dtype, tell=tell)
         self._checkpoints[name] = checkpoint
         capacity = checkpoint.model.config.max_positions
         engine = LeasedEngine(

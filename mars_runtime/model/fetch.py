@@ -97,16 +97,19 @@ class CheckpointFiles:
     entry: Entry | None = None
 
 
-def resolve_checkpoint(name_or_path: str, registry_path: Path = REGISTRY) -> CheckpointFiles:
+def resolve_checkpoint(
+    name_or_path: str, registry_path: Path = REGISTRY, offline: bool = False
+) -> CheckpointFiles:
     """Return the files of a checkpoint, and download them if they are not here.
 
     name_or_path: a name of the registry, a hub id (``owner/name``), a folder or a GGUF file. A
-    folder or repository with an adapter names its base in ``adapter.json``. Raises CheckpointError.
+    folder or repository with an adapter names its base in ``adapter.json``. offline: download
+    nothing. Raises CheckpointError.
     """
-    files = _find(name_or_path, registry_path)
+    files = _find(name_or_path, registry_path, offline)
     if files.adapter is None or files.entry is not None:
         return files
-    base = _find(base_of(files.adapter), registry_path)
+    base = _find(base_of(files.adapter), registry_path, offline)
     if base.adapter is not None and base.entry is None:
         raise CheckpointError(
             f"The base {base.name} of the adapter in {files.adapter} is an adapter itself: name "
@@ -115,11 +118,11 @@ def resolve_checkpoint(name_or_path: str, registry_path: Path = REGISTRY) -> Che
     return replace(base, name=files.name, adapter=files.adapter)
 
 
-def _find(name_or_path: str, registry_path: Path) -> CheckpointFiles:
+def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFiles:
     """Return the files of a checkpoint; of an unlisted adapter its folder, without its base."""
     entry = entry_of(name_or_path, registry_path)
     if entry is not None:
-        return _listed(entry, registry_path)
+        return _listed(entry, registry_path, offline)
     path = Path(os.path.expanduser(name_or_path))
     if path.suffix == GGUF and path.is_file():
         return CheckpointFiles(stem_of(path), path)
@@ -132,20 +135,20 @@ def _find(name_or_path: str, registry_path: Path) -> CheckpointFiles:
             f"{ADAPTER}, a GGUF file, the owner/name of a repository of the hub or one of "
             f"{', '.join(registry(registry_path))}."
         )
-    folder = _hub_folder(entry)
+    folder = _hub_folder(entry, offline)
     if has_adapter(folder):
         _base_entry(folder, registry_path)
         return CheckpointFiles(entry.name, folder, folder)
     return CheckpointFiles(entry.name, folder)
 
 
-def _listed(entry: Entry, registry_path: Path) -> CheckpointFiles:
+def _listed(entry: Entry, registry_path: Path, offline: bool) -> CheckpointFiles:
     """Return the files of an entry of the registry. Raises CheckpointError."""
     if entry.gguf is not None:
         # Loading rejects a damaged file, so a file that is here is not compared with its sum.
-        path = entry.gguf.path if entry.gguf.path.is_file() else fetch(entry)
+        path = entry.gguf.path if entry.gguf.path.is_file() else fetch(entry, offline=offline)
     elif entry.path is None:
-        path = _hub_folder(entry)
+        path = _hub_folder(entry, offline)
     else:
         path = registry_path.parent / entry.path
         if not (path / "config.json").is_file():
@@ -157,8 +160,9 @@ def _listed(entry: Entry, registry_path: Path) -> CheckpointFiles:
     return CheckpointFiles(entry.name, path, adapter if is_there else None, entry)
 
 
-def _hub_folder(entry: Entry) -> Path:
-    return fetch(entry) if _is_offline() else _snapshot(entry)
+def _hub_folder(entry: Entry, offline: bool) -> Path:
+    """Return the newest snapshot; without a network that of the local cache."""
+    return fetch(entry, offline=True) if offline or _is_offline() else _snapshot(entry)
 
 
 def _base_entry(adapter: Path, registry_path: Path = REGISTRY) -> Entry:

@@ -12,6 +12,7 @@ from test_adapter import tensors_of, write
 from app.engines.engines import Engines, UnavailableError
 from app.settings import AppSettings
 from mars_runtime import __main__ as program
+from mars_runtime.model import fetch as fetching
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import OFFLINE, fetch, is_present, resolve_checkpoint
 from mars_runtime.model.load import load_checkpoint, read_config
@@ -74,6 +75,18 @@ def test_a_hub_id_loads_with_its_base_and_runs_nothing(base: Path, tmp_path: Pat
     assert by_name.name == ADAPTER
     assert fingerprint(by_name.weight_files) == fingerprint(by_folder.weight_files)
     assert load_checkpoint(BASE, device="cpu").name == BASE
+
+
+def test_a_page_that_is_offline_asks_no_hub(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its flag alone, without the environment's variables."""
+    in_hub_cache(base, tmp_path, BASE)
+    monkeypatch.delenv(OFFLINE[0])
+    monkeypatch.setattr(fetching, "_snapshot", lambda entry: pytest.fail("the hub was asked"))
+    engines = Engines(AppSettings(checkpoint=BASE, device="cpu", offline=True))
+    assert engines.get(BASE, 120) is not None
+    engines.close()
 
 
 def test_the_page_serves_an_adapter_of_the_hub_and_nothing_that_a_visitor_names(
