@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, TypedDict, cast, overload
 
 from mars_runtime import folds, replay_page
 from mars_runtime.engine import Engine, Request, Run
@@ -19,13 +19,29 @@ from mars_runtime.engine.header import make_header
 from mars_runtime.errors import MarsError
 from mars_runtime.events import EndReason, Step
 from mars_runtime.inputs import read_bytes
+from mars_runtime.methods import Method
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.notebook import display, framed
 from mars_runtime.outputs import write_text
-from mars_runtime.settings import RECOMMENDED, SETTINGS, DecodeSettings, SettingsError
+from mars_runtime.settings import (
+    RECOMMENDED,
+    SETTINGS,
+    Aim,
+    BlockSize,
+    DecodeSettings,
+    Groups,
+    LogitBias,
+    Masked,
+    Metric,
+    SettingsError,
+    Threshold,
+)
 from mars_runtime.speedup import Speedup, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
 from mars_runtime.trace import Header, Trace, read_trace
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 DEADLINE = 3600.0
 """Seconds that a run may take, waiting included."""
@@ -53,6 +69,36 @@ class Message(TypedDict):
 
 
 Prompt = str | Sequence[Message]
+
+
+class Keywords(TypedDict, total=False):
+    """The settings by name, as of ``DecodeSettings``, for editors and type checkers."""
+
+    method: Method
+    tau: float
+    block_size: BlockSize
+    metric: Metric
+    lossless: bool
+    max_new_tokens: int
+    temperature: float
+    seed: int
+    groups: Groups
+    lookup: bool
+    draft: str
+    masked: Masked
+    top_p: float
+    threshold: Threshold
+    target: float
+    aim: Aim
+    repetition_penalty: float
+    stop_loops: bool
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: LogitBias
+    top_k: int
+    min_p: float
+    min_tokens: int
+    ignore_eos: bool
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -204,10 +250,14 @@ class Model:
         return self.checkpoint.name
 
     @overload
-    def generate(self, prompt: Prompt, **settings: Any) -> Result: ...
+    def generate(  # type: ignore[overload-overlap]  # a text is a sequence of texts
+        self, prompt: Prompt, **settings: Unpack[Keywords]
+    ) -> Result: ...
     @overload
-    def generate(self, prompt: Sequence[Prompt], **settings: Any) -> list[Result]: ...
-    def generate(self, prompt: Prompt | Sequence[Prompt], **settings: Any) -> Result | list[Result]:
+    def generate(self, prompt: Sequence[Prompt], **settings: Unpack[Keywords]) -> list[Result]: ...
+    def generate(
+        self, prompt: Prompt | Sequence[Prompt], **settings: Unpack[Keywords]
+    ) -> Result | list[Result]:
         """Generate an answer to a prompt or a conversation, or one to each of a list of them.
 
         Prompts of a list share forward passes; an interrupt ends their runs. settings: those of
@@ -230,12 +280,12 @@ class Model:
             for stream in streams:
                 stream.stop()
 
-    def stream(self, prompt: Prompt, **settings: Any) -> TextStream:
+    def stream(self, prompt: Prompt, **settings: Unpack[Keywords]) -> TextStream:
         """Start to generate, and return the run. Arguments and errors as of ``generate``."""
         request, header = self._request(prompt, read_keywords(settings))
         return TextStream(self._engine.submit(request), header, self.checkpoint)
 
-    def compare(self, prompt: Prompt, **settings: Any) -> Comparison:
+    def compare(self, prompt: Prompt, **settings: Unpack[Keywords]) -> Comparison:
         """Run MARS and plain AR on a prompt in turns. Arguments and errors as of ``generate``."""
         chosen = read_keywords(settings)
         both = [self._request(prompt, each) for each in (chosen, replace(chosen, method="ar"))]

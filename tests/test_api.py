@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import mars_runtime as mars
-from mars_runtime.api import MAX_SHOWN, NO_MESSAGES, Model, Prompt
+from mars_runtime.api import MAX_SHOWN, NO_MESSAGES, Keywords, Model, Prompt
 from mars_runtime.engine import Run
 from mars_runtime.settings import DecodeSettings
 
@@ -38,6 +38,10 @@ def test_the_import_loads_no_torch() -> None:
 def model(random_folder: Path) -> Iterator[Model]:
     with mars.load(random_folder, device="cpu", dtype="fp32") as loaded:
         yield loaded
+
+
+def test_type_checkers_know_every_setting() -> None:
+    assert get_type_hints(Keywords) == get_type_hints(DecodeSettings)
 
 
 def test_a_change_of_settings_holds_from_the_next_forward_on(model: Model) -> None:

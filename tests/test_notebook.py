@@ -167,9 +167,11 @@ def test_a_notebook_in_jupyterlab_shows_runs_light_and_dark(tmp_path: Path) -> N
     (packages / "others.pth").write_text("\n".join([root, *others]) + "\n")
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    cells = {"cells": [*map(cell, SHOW_CELLS)], "metadata": kernel, "nbformat": 4}
-    (folder / "run.ipynb").write_text(json.dumps({**cells, "nbformat_minor": 4}))
+    result = Result(trace_of_text(PROSE))
+    shown = {"text/html": result._repr_html_(), "text/plain": repr(result)}
+    sent = {"output_type": "display_data", "data": shown, "metadata": {}}
+    write_notebook(folder / "run.ipynb", [*map(cell, SHOW_CELLS)])
+    write_notebook(folder / "sent.ipynb", [{**cell(""), "outputs": [sent]}])
     with jupyterlab(python, folder) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.set_default_timeout(120_000)
@@ -185,6 +187,15 @@ def test_a_notebook_in_jupyterlab_shows_runs_light_and_dark(tmp_path: Path) -> N
         for number in range(len(SHOW_CELLS)):
             drawn = page.frame_locator(".jp-OutputArea iframe >> nth=" + str(number))
             drawn.locator("html.dark").wait_for()
+        page.goto(f"{address}/lab/tree/sent.ipynb")  # by somebody else, so it is not trusted
+        page.get_by_text(PROSE[:80]).wait_for()
+        assert page.locator(".jp-OutputArea iframe").count() == 0
+
+
+def write_notebook(path: Path, cells: list[dict[str, object]]) -> None:
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    made = {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 4}
+    path.write_text(json.dumps(made))
 
 
 @contextmanager
