@@ -7,6 +7,7 @@ the recordings again, on a quiet machine, ``python tools/pictures.py`` the pictu
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 import pytest
 
 from app.ui.assets import ASSETS
+from app.ui.controls import DEFAULTS
 from app.ui.recordings import FOLDER, load, read_value
-from app.ui.results import tour_set
+from app.ui.results import RESULTS, tour_set
 from mars_runtime import folds
 from mars_runtime.events import Event
 from mars_runtime.speedup import NEAR, Speedup, run_speedup
@@ -102,13 +104,13 @@ SHOWN: dict[str, tuple[Claim, ...]] = {
 """What the title, the reason or the slide of a recording says of it, as a check."""
 
 CLAIMS = {
-    "Several tokens from one forward pass": {"palindrome"},
-    "What that means in seconds": {"palindrome"},
-    "Lower τ and the text breaks. Lossless repairs it": {
+    "Several tokens per pass": {"palindrome"},
+    "Fewer passes for the same text": {"palindrome"},
+    "It stops when it isn't sure": {"dial-70"},
+    "A lower τ breaks the text. Lossless repairs it": {
         "dial-95", "dial-70", "dial-50", "dial-lossless",
     },
-    "Speed against agreement": set(),
-    "It stops where it is not sure": {"dial-70"},
+    "Passes against agreement": set(),
     "Not every text gets faster": {"rewrite"},
     "Your turn": {"palindrome"},
 }  # fmt: skip
@@ -151,6 +153,18 @@ def test_text_breaks_as_tau_falls_and_lossless_mends_it() -> None:
     assert places == sorted(places)
     assert places[0] < places[2]
     assert places[3] == float("inf")
+
+
+def test_the_offered_prompts_were_measured_to_end_with_ars_text_in_fewer_passes() -> None:
+    (offered,) = re.findall(r"prompts: \[(.+?)\]", STOPS, re.DOTALL)
+    measured = json.loads((RESULTS / "page_examples.json").read_text("utf-8"))["requests"]
+    found = {row["prompt"]: row["lossless"] for row in measured}
+    prompts = re.findall(r'"(.+?)"', offered)
+    assert len(prompts) == 3
+    for prompt in prompts:
+        assert found[prompt]["leaves"] is None
+        assert found[prompt]["num_tokens"] < DEFAULTS.max_new_tokens
+        assert found[prompt]["tpf"] >= 1.3
 
 
 def test_on_the_frontier_lossless_is_at_the_top_and_saves_passes() -> None:

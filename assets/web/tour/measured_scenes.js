@@ -2,11 +2,34 @@
 
 import { find, make } from "../core/dom.js";
 import { came } from "../explain/explain.js";
-import { Chart, marksOf } from "../charts/frontier.js";
+import { Chart, kindOf, marksOf } from "../charts/frontier.js";
+import { short } from "../core/words.js";
+import { SENTENCES } from "./stops.js";
 
-const MISSING = "What was measured for this stop did not come with the page.";
+/**
+ * Returns plain AR, the lossless setting with the fewest passes and what was measured without verification, each with a
+ * short name.
+ * @param {FrontierMark[]} marks
+ */
+function toldMarks(marks) {
+  /** @param {FrontierMark} mark */
+  const kind = ({ point }) => kindOf(point.settings);
+  const lossless = marks.filter((mark) => kind(mark) === "lossless").sort((a, b) => b.x - a.x);
+  const others = marks.filter((mark) => kind(mark) !== "lossless");
+  return [...others, ...lossless.slice(0, 1)].map((mark) => ({
+    ...mark,
+    isBest: true,
+    point: { ...mark.point, name: nameOf(mark.point.settings) },
+  }));
+}
 
-// The frontier: each measured method by tokens per pass and by how often its answers are plain AR's own.
+/** @param {Settings} settings */
+function nameOf(settings) {
+  const kind = kindOf(settings);
+  return kind === "ar" ? "plain AR" : kind === "lossless" ? "lossless" : `unverified, τ ${short(settings.tau)}`;
+}
+
+// The frontier: measured methods by tokens per pass and by how often their answers are plain AR's own.
 export class FrontierScene {
   /** @type {Beat[]} */
   beats = [{}];
@@ -16,14 +39,14 @@ export class FrontierScene {
     const set = came().frontier;
     this.model = set?.checkpoint || "";
     if (!set) {
-      element.append(make("p", "pr-figureline", MISSING));
+      element.append(make("p", "pr-figureline", SENTENCES.noFigures));
       return;
     }
     const place = make("figure", "fv-chart pr-frontier");
-    element.append(place, make("p", "pr-mark", `Measured beforehand: ${set.title}`));
+    element.append(place, make("p", "pr-mark", `Measured: ${set.title}`));
     this.chart = new Chart(place, { open() {}, point() {} });
-    this.chart.draw({ marks: marksOf(set), own: null, curves: [], axis: "answers that are AR's own, %" });
-    find(place, ".fv-plot").setAttribute("aria-label", "Answers that are AR's own, against tokens per pass");
+    this.chart.draw({ marks: toldMarks(marksOf(set)), own: null, curves: [], axis: "answers equal to AR's, %" });
+    find(place, ".fv-plot").setAttribute("aria-label", "Answers equal to AR's, by tokens per pass");
   }
 
   beat() {}

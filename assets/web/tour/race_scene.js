@@ -6,16 +6,18 @@ import { button, make, put, targetOf } from "../core/dom.js";
 import { CLOCKS } from "../core/clocks.js";
 import { divergence, folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
 import { afterLoop } from "../core/loops.js";
+import { isSameText, passesText } from "../core/result.js";
 import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
-import { counted, joined, probability, short, verdictText } from "../core/words.js";
+import { capital, counted, figure, joined, probability, short, verdictText, whole } from "../core/words.js";
 import { recording } from "../explain/explain.js";
 import { slotRun } from "../explain/slots.js";
 import { TauPicture } from "../explain/tau.js";
 import { TokenView } from "../text/text.js";
+import { SENTENCES } from "./stops.js";
 
 const PLAYED_IN = 8; // seconds on the screen for the slowest lane of a recording
-const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.9, 0.75, 0.65];
+const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05]; // a text that is longer scrolls
 const SILENT = { token() {}, leave() {}, choose() {} };
 
 /**
@@ -29,13 +31,29 @@ function refusal(steps) {
   return telling ? telling.index + 1 : 1;
 }
 
+/**
+ * Describes a finished live race: its passes, and its speed if it was clearly faster.
+ * @param {Lane} main
+ * @param {Lane} other
+ */
+export function resultText(main, other) {
+  const isSame = isSameText(main, other);
+  const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
+  const found = laneSpeedup(main, other);
+  const faster = found.kind === "faster" ? `, ${speedupSentence(found)}` : "";
+  return afterLoop([main, other], `${passesText(main, isSame)} instead of ${instead}${faster}.`);
+}
+
 class Column {
   /** @param {Lane} lane */
   constructor(lane) {
     this.lane = lane;
     this.text = make("div", "rv-text");
-    this.count = make("p", "pr-count");
-    this.element = make("article", "pr-lane", make("h3", "", lane.title), this.text, this.count);
+    this.passes = make("b");
+    this.facts = make("span");
+    this.more = ""; // further facts
+    this.count = make("p", "pr-count rv-num", this.passes, " ", this.facts);
+    this.element = make("article", "pr-lane", make("h3", "", capital(lane.title)), this.text, this.count);
     this.view = new TokenView(this.text, lane, true, SILENT);
   }
 
@@ -49,8 +67,8 @@ class Column {
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end ? verdictText(shown.verdict) : "";
     const tau = !this.lane.isAr && shown.settings && !shown.settings.lossless ? `τ ${short(shown.settings.tau)}` : "";
-    const counts = afterLoop([shown], `${counted(tokens, "token")} in ${counted(forwards, "forward")}`);
-    put(this.count, joined(counts, tau, done));
+    put(this.passes, counted(forwards, "pass", "passes"));
+    put(this.facts, joined(afterLoop([shown], counted(tokens, "token")), tau, done, this.more));
   }
 }
 
@@ -89,7 +107,7 @@ export class RaceScene {
     element.append(this.prompt, this.panes, this.mark);
     this.beats = (this.recorded && spec.beats) || [];
     if (this.recorded) this.useRecording();
-    else put(this.mark, "The recording of this stop did not come with the page.");
+    else put(this.mark, SENTENCES.noRecording);
   }
 
   /** @param {string} [note] */
@@ -108,7 +126,7 @@ export class RaceScene {
     this.show(this.lanes);
     put(this.prompt, `“${recorded.prompt}”`);
     const both = this.lanes.length > 1 ? ", both equally" : "";
-    let pace = `, one pass at a time${both}`;
+    let pace = ", pass by pass";
     if (this.clock === CLOCKS.seconds) pace = slow > 1 ? `, slowed ${slow}×${both}` : "";
     this.note = `Recorded ${recorded.note}`;
     put(this.mark, `${note ? `${note} ` : ""}${this.note}${pace}.`);
@@ -205,9 +223,9 @@ export class RaceScene {
     this.why = make(
       "article",
       "pr-why",
-      make("h3", "", `Forward ${forward.index + 1}: ${count} of ${forward.predicted.length} taken`),
+      make("h3", "", `Pass ${forward.index + 1}: ${count} of ${forward.predicted.length} accepted`),
       picture.element,
-      make("p", "pr-reason", `${reason} What follows is asked again, from the real text.`.trim()),
+      make("p", "pr-reason", `${reason} ${SENTENCES.rest}`.trim()),
     );
     this.panes.append(this.why);
   }
@@ -222,7 +240,7 @@ export class RaceScene {
     if (!recorded) return;
     this.leave();
     this.explain(0);
-    put(this.mark, "Asking the page to run it…");
+    put(this.mark, SENTENCES.starting);
     this.mark.dataset.kind = "asking";
     this.ask(recorded.prompt);
   }
@@ -242,12 +260,15 @@ export class RaceScene {
     });
   }
 
-  // The displayed lanes, and whether they are recorded.
+  get isLive() {
+    return Boolean(this.live);
+  }
+
+  // The displayed lanes, and whether they are recorded. A live run counts once it is over.
   get told() {
-    return {
-      lanes: this.columns?.map((column) => column.lane) || [],
-      note: this.live ? "Run live, just now" : this.note,
-    };
+    const lanes = this.columns?.map((column) => column.lane) || [];
+    if (this.live && !lanes.every((lane) => lane.end)) return { lanes: this.lanes, note: this.note };
+    return { lanes, note: this.live ? SENTENCES.liveNote : this.note };
   }
 
   get model() {
@@ -259,8 +280,8 @@ export class RaceScene {
   drawLive(isOver) {
     for (const column of this.columns) column.draw(column.lane);
     const [main, other] = this.columns.map((column) => column.lane);
-    const speed = other && main.end && other.end ? `${main.title}: ${speedupSentence(laneSpeedup(main, other))}.` : "";
-    put(this.mark, `Live, on this server. ${speed && afterLoop([main, other], speed)}`.trim());
+    const result = other && main.end && other.end ? resultText(main, other) : "";
+    put(this.mark, `${SENTENCES.live} ${result}`.trim());
     this.mark.dataset.kind = isOver ? "live-over" : "live";
   }
 
@@ -313,8 +334,8 @@ export class DialScene extends RaceScene {
     put(this.mark, `${this.note}.`);
     const parts = divergence(main, ar, 0);
     if (parts >= 0) for (const { view } of this.columns) view.markDivergence(parts);
-    const said = parts < 0 ? "the same text" : `not AR’s text from token ${parts + 1} on`;
-    put(this.columns[0].count, joined(this.columns[0].count.textContent || "", said));
+    this.columns[0].more = parts < 0 ? SENTENCES.same : `differs from AR at token ${parts + 1}`;
+    this.columns[0].draw(main);
   }
 
   /** @param {number} index */
@@ -331,7 +352,7 @@ export class AskScene extends RaceScene {
    */
   constructor(element, spec) {
     super(element, spec);
-    const given = { rows: 1, placeholder: "Type a prompt and press Enter", "aria-label": "Prompt of the audience" };
+    const given = { rows: 1, placeholder: SENTENCES.ask, "aria-label": SENTENCES.askName };
     this.box = make("textarea", given);
     this.box.addEventListener("keydown", (event) => this.typed(event));
     const form = make(
@@ -340,7 +361,8 @@ export class AskScene extends RaceScene {
       this.box,
       button("", "Run", () => this.run()),
     );
-    if (LiveRun.isPossible()) element.insertBefore(form, this.prompt);
+    const prompts = (spec.prompts || []).map((prompt) => button("", prompt, () => this.pick(prompt)));
+    if (LiveRun.isPossible()) this.prompt.before(form, make("div", "pr-prompts", ...prompts));
     if (!this.recorded) return;
     this.fit(); // next to the box
     this.beat(0, false);
@@ -363,12 +385,18 @@ export class AskScene extends RaceScene {
     this.run();
   }
 
+  /** @param {string} prompt */
+  pick(prompt) {
+    this.box.value = prompt;
+    this.run();
+  }
+
   run() {
     const prompt = this.box.value.trim();
     if (!prompt || !this.recorded) return;
     this.leave();
     put(this.prompt, `“${prompt}”`);
-    put(this.mark, "Asking the page to run it…");
+    put(this.mark, SENTENCES.starting);
     this.mark.dataset.kind = "asking";
     this.ask(prompt);
     /** @type {HTMLElement | null} */ (this.box.closest("dialog"))?.focus();
@@ -417,8 +445,8 @@ class LiveRun {
     const isOurs = run && run !== this.before;
     const hasFailed = isOurs && (root.dataset.state === "error" || run.fault);
     const isLate = !this.hasBegun && this.waited > PATIENCE;
-    if (hasFailed) return this.fail("The live run failed, so this is a recording.");
-    if (isLate) return this.fail("The live run did not begin within three seconds, so this is a recording.");
+    if (hasFailed) return this.fail(SENTENCES.failed);
+    if (isLate) return this.fail(SENTENCES.late);
     if (isOurs && !this.hasBegun && run.lanes.length && run.lanes[0].tokens.length) {
       this.hasBegun = true;
       this.report.begin(run.lanes);

@@ -4,40 +4,52 @@
 // pass by pass unless `clock` says seconds.
 
 export const MODEL = "mars-smollm2"; // the tour's model, for stops without a run
+
+export const BUTTONS = {
+  back: ["Back", "← key"],
+  next: ["Next", "space bar or → key"],
+  again: ["Replay", "R key"],
+  live: ["Run it live", "L key"],
+  notes: ["Notes", "N key: in a window of their own"],
+  leave: ["Exit", "Escape key"],
+};
+
+export const SENTENCES = {
+  noRecording: "The recording of this stop was not loaded.",
+  noFigures: "The measured results of this stop were not loaded.",
+  noNotes: "Allow pop-ups for this page to see the notes.",
+  starting: "Starting…",
+  failed: "The live run failed, so this is a recording.",
+  late: "The live run did not begin within three seconds, so this is a recording.",
+  liveNote: "Run live, just now",
+  live: "Live, on this server.",
+  same: "the same text",
+  rest: "Everything after it is predicted again, from the real text.",
+  ask: "Type a prompt and press Enter",
+  askName: "Prompt from the audience",
+};
+
 /** @type {Stop[]} */
 export const TOUR = [
   {
-    headline: "Several tokens from one forward pass",
-    says: "A token is a word or a part of one. A forward pass is one evaluation of the whole model. Plain AR needs a pass for every token. MARS is the same base model with an adapter on mask positions; it writes each shaded group in one pass.",
+    headline: "Several tokens per pass",
+    says: "A token is a word or a part of one. A forward pass is one evaluation of the whole model. Plain AR writes one token per pass; MARS writes each underlined group in one.",
     notes:
-      "Both lanes make one pass per beat. Ask the audience to watch the shaded groups. Let the first passes play, then continue to the end. L runs the same request on this server; if it does not start within three seconds, the recording plays and says so.",
+      "Both lanes make one pass per tick. Ask the audience to watch the groups. Let the first passes play, then continue to the end. L runs the same request on this server; if it does not start within three seconds, the recording plays and says so. MARS here is the base model with an adapter on mask positions, plus prompt lookup (striped tokens).",
     scene: { kind: "race", recording: "palindrome", isLive: true, beats: [{ until: 3 }, { until: "end" }] },
   },
   {
-    headline: "What that means in seconds",
-    says: "Passes first, then seconds, for the run just shown. A pass that also drafts and verifies takes longer than a plain one. Reading the prompt is not counted in either.",
-    notes: "These figures are of the run that the audience has just seen, live or recorded.",
+    headline: "Fewer passes for the same text",
+    says: "Passes are what the method saves. A pass that predicts ahead does more work, so the time falls by less.",
+    notes:
+      "These figures are of the run that the audience has just seen, live or recorded. The seconds appear only if the run was clearly faster.",
     scene: { kind: "figure", recording: "palindrome" },
   },
   {
-    headline: "Lower τ and the text breaks. Lossless repairs it",
-    says: "τ is how sure the model must be of a token to accept it. Lossless verifies every token against AR instead.",
+    headline: "It stops when it isn't sure",
+    says: "MARS proposes several tokens per pass, each with a confidence. They are accepted from left to right until one falls below the threshold τ (tau).",
     notes:
-      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The mark shows the first difference from AR. Stay at 0.5 for a moment: everybody can see that the text is broken.",
-    scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
-  },
-  {
-    headline: "Speed against agreement",
-    says: "Each mark is one setting. Further right means fewer passes; higher means more answers that equal AR's, token for token. Lossless is at the top.",
-    notes:
-      "Diamonds are lossless. Circles accept what they are sure of and verify nothing. A filled mark is a setting that no other one beats in both. The Frontier tab has the table, and each point opens as a run.",
-    scene: { kind: "frontier" },
-  },
-  {
-    headline: "It stops where it is not sure",
-    says: "The model proposes several tokens in each pass, with a confidence each. They are taken from left to right until the first one below the threshold τ.",
-    notes:
-      "The bars are the model's own confidences in that pass; the line is τ. Everything after the first refusal is predicted again.",
+      "The bars are the model's own confidences in that pass; the line is τ. Everything after the first rejected token is predicted again.",
     scene: {
       kind: "race",
       recording: "dial-70",
@@ -46,9 +58,22 @@ export const TOUR = [
     },
   },
   {
+    headline: "A lower τ breaks the text. Lossless repairs it",
+    says: "A lower τ accepts more tokens per pass, and more mistakes. Lossless verifies every token against plain AR instead.",
+    notes:
+      "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Stay at 0.5 for a moment: everybody can see that the text is broken.",
+    scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },
+  },
+  {
+    headline: "Passes against agreement",
+    says: "Further right: fewer passes. Higher: more answers that equal AR's, token for token. Lossless is at the top.",
+    notes: "Only the best lossless setting is shown. The Frontier has all of them, and each opens as a run.",
+    scene: { kind: "frontier" },
+  },
+  {
     headline: "Not every text gets faster",
-    says: "Free prose is hard to predict, for a small model most of all: there are fewer groups, and drafts cost time. The text still equals AR's.",
-    notes: "Say this before somebody asks. The Frontier tab shows all that was measured, failures included.",
+    says: "Free prose is hard to predict, above all for a small model: fewer groups, and no time saved. The text still equals AR's.",
+    notes: "Say this before somebody asks. The page shows everything that was measured, failures included.",
     scene: {
       kind: "race",
       recording: "rewrite",
@@ -59,9 +84,18 @@ export const TOUR = [
   },
   {
     headline: "Your turn",
-    says: "Suggest a prompt: it runs here and now, lossless, next to plain AR.",
+    says: "Call out a prompt, or pick one. It runs here and now, lossless, next to plain AR.",
     notes:
-      "Type what somebody suggests and press Enter. If the server does not answer, the recording stays. Leave with Escape: the page is as it was before the talk.",
-    scene: { kind: "ask", recording: "palindrome", beats: [{ until: "end" }] },
+      "Type what somebody suggests and press Enter. The three prompts were checked. If the server does not answer, the recording stays. Leave with Escape: the page is as it was before the talk.",
+    scene: {
+      kind: "ask",
+      recording: "palindrome",
+      prompts: [
+        "What is photosynthesis? Explain it in simple words.",
+        "What is half of 60? Explain it step by step.",
+        "List three tips for writing a good email.",
+      ],
+      beats: [{ until: "end" }],
+    },
   },
 ];

@@ -4,14 +4,14 @@
 import { button, isModified, make, put, targetOf } from "../core/dom.js";
 import { folds } from "../core/folds.js";
 import { afterLoop } from "../core/loops.js";
-import { isSameText, passesText } from "../core/result.js";
-import { laneSpeedup, speedupParts, speedupSentence } from "../core/speedup.js";
+import { isSameText } from "../core/result.js";
+import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, figure, whole } from "../core/words.js";
 import { recording } from "../explain/explain.js";
 import { FrontierScene } from "./measured_scenes.js";
 import { AskScene, DialScene, RaceScene } from "./race_scene.js";
-import { MODEL, TOUR } from "./stops.js";
+import { BUTTONS, MODEL, SENTENCES, TOUR } from "./stops.js";
 
 class Presenter {
   /** @type {number} */
@@ -30,10 +30,11 @@ class Presenter {
     this.stage = make("div", "pr-stage");
     this.where = make("span", "pr-where");
     this.model = make("span", "pr-model");
-    this.notes = make("aside", { class: "pr-notes", "aria-label": "Notes", hidden: "" });
+    /** @type {Window | null} */
+    this.notes = null; // a window of their own, so that they are not on the projector
     /** @type {ShownRun | null} */
     this.told = null; // the latest displayed run
-    this.live = this.button("Run it live", "L key", () => this.goLive(), "pr-golive");
+    this.live = this.button(BUTTONS.live, () => this.goLive(), "pr-golive");
     this.dialog = make(
       "dialog",
       { class: "mars-race mars-present", "aria-modal": true, "aria-labelledby": "pr-headline", tabindex: -1 },
@@ -41,7 +42,6 @@ class Presenter {
       this.headline,
       this.says,
       this.stage,
-      this.notes,
       this.bar(),
     );
     this.dialog.addEventListener("keydown", (event) => this.key(event));
@@ -53,24 +53,23 @@ class Presenter {
     return make(
       "footer",
       "pr-bar",
-      this.button("Back", "← key", () => this.back()),
-      this.button("Next", "space bar or → key", () => this.next(), "pr-next"),
-      this.button("Again", "R key", () => this.restart()),
+      this.button(BUTTONS.back, () => this.back()),
+      this.button(BUTTONS.next, () => this.next(), "pr-next"),
+      this.button(BUTTONS.again, () => this.restart()),
       this.live,
-      this.button("Notes", "N key", () => this.toggleNotes()),
+      this.button(BUTTONS.notes, () => this.toggleNotes()),
       this.model,
       this.where,
-      this.button("Leave", "Escape key", () => this.dialog.close(), "pr-leave"),
+      this.button(BUTTONS.leave, () => this.dialog.close(), "pr-leave"),
     );
   }
 
   /**
-   * @param {string} text
-   * @param {string} key
+   * @param {string[]} words its text and its title
    * @param {() => void} act
    * @param {string} [className]
    */
-  button(text, key, act, className = "") {
+  button([text, key], act, className = "") {
     return button({ class: className, title: key }, text, () => {
       act();
       this.dialog.focus(); // so that the space bar works
@@ -86,12 +85,31 @@ class Presenter {
 
   closed() {
     this.scene.leave();
+    this.notes?.close();
     this.dialog.remove();
     /** @type {(() => void) | undefined} */ (window.mars.giveBack)?.(); // a page of its own has no controls
   }
 
   toggleNotes() {
-    this.notes.hidden = !this.notes.hidden;
+    if (this.notes && !this.notes.closed) return this.notes.close();
+    this.notes = window.open("", "mars-notes", "popup,width=560,height=420");
+    if (!this.notes) return put(this.where, SENTENCES.noNotes);
+    this.notes.addEventListener("keydown", (event) => this.key(event));
+    return this.drawNotes();
+  }
+
+  drawNotes() {
+    if (!this.notes || this.notes.closed) return;
+    const { headline, notes } = this.tour[this.stop];
+    const next = this.tour[this.stop + 1]?.headline;
+    const { document: page } = this.notes;
+    page.title = `Notes: ${headline}`;
+    Object.assign(page.body.style, { font: "18px/1.5 system-ui, sans-serif", margin: "24px" });
+    page.body.replaceChildren(
+      make("h1", "", headline),
+      make("p", "", notes),
+      make("p", "", next ? `Next: ${next}` : ""),
+    );
   }
 
   /**
@@ -101,7 +119,7 @@ class Presenter {
    * @param {boolean} [isPlayed]
    */
   go(stop, beat, isPlayed = true) {
-    const { headline, says, notes, scene } = this.tour[stop];
+    const { headline, says, scene } = this.tour[stop];
     if (stop !== this.stop || beat < this.beat) {
       this.told = this.scene?.told || this.told;
       if (this.scene) this.scene.leave();
@@ -109,7 +127,6 @@ class Presenter {
       this.stage.dataset.kind = scene.kind;
       put(this.headline, headline);
       put(this.says, says); // words first: a scene gets the remaining space
-      put(this.notes, notes);
       this.scene = new SCENES[scene.kind](this.stage, scene, this.told);
     }
     this.stop = stop;
@@ -126,11 +143,12 @@ class Presenter {
     this.line.style.width = `${100 * part}%`;
     put(this.where, `${stop + 1} of ${tour.length}`);
     put(this.model, this.scene.model || MODEL);
+    this.drawNotes();
     Object.assign(dialog.dataset, { stop: String(stop), beat: String(beat), over: String(part === 1) });
   }
 
   next() {
-    if (this.beat + 1 < this.scene.beats.length) this.go(this.stop, this.beat + 1);
+    if (this.beat + 1 < this.scene.beats.length && !this.scene.isLive) this.go(this.stop, this.beat + 1);
     else if (this.stop + 1 < this.tour.length) this.go(this.stop + 1, 0);
   }
 
@@ -201,7 +219,7 @@ class FigureScene extends StillScene {
     const shown =
       told && told.lanes.length > 1 && told.lanes[0].steps.length ? told : recordedRun(spec.recording || "");
     this.model = shown?.lanes[0].header?.checkpoint || "";
-    if (!shown) element.append(make("p", "pr-figureline", "The recording of this stop did not come with the page."));
+    if (!shown) element.append(make("p", "pr-figureline", SENTENCES.noRecording));
     else element.append(...figureLines(shown));
   }
 }
@@ -220,18 +238,20 @@ function recordedRun(name) {
 /** @param {ShownRun} told */
 function figureLines({ lanes, note }) {
   const [main, other] = lanes;
-  const found = laneSpeedup(main, other);
-  const [value, unit] = speedupParts(found);
   const isSame = isSameText(main, other);
-  const own = passesText(main, isSame) + (isSame ? ` for ${counted(folds.tokens(main), "token")}` : "");
-  const theirs = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
-  const passes = `${own}. ${other.isAr ? "Plain AR" : other.title}: ${theirs}.`;
-  const rates = `${figure(folds.perSecond(main))} against ${figure(folds.perSecond(other))} tokens per second of decoding here`;
+  const value = isSame ? whole(folds.forwards(main)) : figure(folds.perForward(main));
+  const unit = isSame
+    ? `passes instead of ${whole(folds.forwards(other))}`
+    : `tokens per pass instead of ${figure(folds.perForward(other))}`;
+  const text = isSame ? `for the same ${counted(folds.tokens(main), "token")}` : "The texts differ";
+  const found = laneSpeedup(main, other);
+  const faster =
+    found.kind === "faster" ? [make("p", "pr-figureline", `On this machine: ${speedupSentence(found)}.`)] : [];
   return [
-    make("p", "pr-figureline pr-passes", afterLoop(lanes, passes)),
-    make("p", { class: "pr-figure", "data-words": String(!/\d/.test(value)) }, value, make("small", "", unit)),
-    make("p", "pr-figureline", `${rates}: ${speedupSentence(found)}.`),
-    make("p", "pr-figureline", `${note}.`),
+    make("p", "pr-figure", `${value} `, make("small", "", unit)),
+    make("p", "pr-figureline pr-passes", `${afterLoop(lanes, text)}.`),
+    ...faster,
+    make("p", "pr-mark", `${note}.`),
   ];
 }
 

@@ -22,6 +22,7 @@ interface SceneSpec {
   clock?: "passes" | "seconds";
   beats?: Beat[];
   recordings?: string[];
+  prompts?: string[];
 }
 
 // A run as a stop shows it, for the stop behind it to speak of.
@@ -34,6 +35,7 @@ interface Scene {
   beats: Beat[];
   canLive?: boolean;
   isPlaying?: boolean;
+  isLive?: boolean; // whether a live run is shown in place of the recording
   model?: string;
   told?: ShownRun;
   beat(index: number, isPlayed: boolean): void;
