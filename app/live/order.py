@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.engines.limits import Limits, RefusalError
 from app.ui.controls import LINKED, POSTED, TITLES, read_live, read_prompt, settings_for
-from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.settings import AUTO, MAX_NEW_TOKENS, DecodeSettings
 from mars_runtime.text import Turn
 
 HISTORY = "history"
@@ -23,15 +23,16 @@ ORDERED = (*POSTED, HISTORY)
 FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
 BESIDES = ("max_new_tokens", "view")
 """Values that a view may add to these, to replace the page's own."""
-FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "first run", "branch"
+FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "original run", "branch"
 """In a branch: the lane that continues like the first run, its title, and the title of the branch's
 lane.
 """
 MAX_TURNS = 100
-UNREADABLE_GIVEN = "The tokens to go on from cannot be read."
-UNREADABLE = "The conversation cannot be read: press New conversation."
+UNREADABLE_GIVEN = "The tokens to continue from are not valid."
+UNREADABLE = "The conversation is not valid. Press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
 """Earlier turns by lane."""
+IGNORED = "Some values of this link were ignored."
 MAX_DIGITS = 20
 SWITCH = {"true": True, "false": False}
 
@@ -40,10 +41,10 @@ SWITCH = {"true": True, "false": False}
 class LiveOrder:
     """A validated request of a run.
 
-    view: the methods to run, a lane each. given: the first tokens of the output; they count toward
-    max_new_tokens, so only the rest is generated. histories: earlier turns by lane. instead: in a
-    branch, the token that the first run had in place of the last given one; the first method then
-    gets a second lane with it. system: the system prompt; empty for the checkpoint's own.
+    view: the methods to run, a lane each. given: the first tokens of the output; max_new_tokens
+    limits what is generated after them. histories: earlier turns by lane. instead: in a branch,
+    the token that the first run had in place of the last given one; the first method then gets a
+    second lane with it. system: the system prompt; empty for the checkpoint's own.
     """
 
     prompt: str
@@ -64,9 +65,7 @@ class LiveOrder:
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
         """Settings by lane, in the page's order. A lane is named after its method, except FIRST."""
-        left = self.settings.max_new_tokens - len(self.given)
-        settings = replace(self.settings, max_new_tokens=left)
-        found = {name: settings_for(name, settings) for name in self.view}
+        found = {name: settings_for(name, self.settings) for name in self.view}
         return found if self.instead is None else {**found, FIRST: found[self.view[0]]}
 
     @property
@@ -96,7 +95,7 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
     """Validate all controls of the tab. Raises RefusalError."""
     found = read_live(values, limits)
     settings = found["settings"]
-    given = read_given(values.get("given"), settings)
+    given = read_given(values.get("given"))
     instead = values.get("instead")
     if instead is not None and not (given and type(instead) is int):
         raise RefusalError("given", UNREADABLE_GIVEN)
@@ -110,19 +109,16 @@ def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
     )
 
 
-def read_given(value: object, settings: DecodeSettings) -> tuple[int, ...]:
+def read_given(value: Any) -> tuple[int, ...]:
     """Validate the ids of the tokens to continue from; empty for a plain run. Raises RefusalError.
 
-    Whether the checkpoint has these tokens is checked later.
+    Whether the checkpoint has these tokens, and whether they fit, is checked later.
     """
     if value is None or value == "":
         return ()
-    if not isinstance(value, list) or not all(type(token) is int for token in value):
+    is_list = isinstance(value, list) and len(value) <= MAX_NEW_TOKENS
+    if not is_list or not all(type(token) is int for token in value):
         raise RefusalError("given", UNREADABLE_GIVEN)
-    if len(value) >= settings.max_new_tokens:
-        raise RefusalError(
-            "given", "Nothing is left to generate from there on: allow more tokens to generate."
-        )
     return tuple(value)
 
 
@@ -139,7 +135,7 @@ def read_from_view(value: object) -> dict[str, Any]:
     except (ValueError, RecursionError):
         posted = None
     if not isinstance(posted, dict):
-        raise RefusalError("given", "What was asked for cannot be read: press Run instead.")
+        raise RefusalError("given", "This request is not valid. Press Run instead.")
     found = {name: posted.get(name) for name in FROM_VIEW}
     return found | {name: posted[name] for name in BESIDES if name in posted}
 
@@ -173,12 +169,12 @@ def _turns(posted: object, limits: Limits) -> tuple[Turn, ...]:
 
 
 def _turn(posted: object, limits: Limits) -> Turn:
-    """Validate a turn: its question like any prompt, and its answer up to this app's token
-    limit.
+    """Validate a turn: its question like any prompt, and its answer up to the largest token limit,
+    because a branch is longer than the limit of its run.
     """
     given = posted if isinstance(posted, dict) else {}
     tokens = given.get("tokens")
-    if not isinstance(tokens, list) or len(tokens) > limits.max_new_tokens:
+    if not isinstance(tokens, list) or len(tokens) > MAX_NEW_TOKENS:
         raise RefusalError("prompt", UNREADABLE)
     if not all(type(token) is int for token in tokens):
         raise RefusalError("prompt", UNREADABLE)
@@ -208,12 +204,15 @@ def read_link(
             value = texts[name] if LINKED[name].is_text else _value(texts[name])
             values[name] = LINKED[name].read(value, limits_of(checkpoint))
         except RefusalError as refusal:
-            refusals.append(f"{LINKED[name].link} was left out: {refusal}")
+            refusals.append(f"{LINKED[name].link}: {refusal}")
     if "block_size" in values:
         values["auto"] = values["block_size"] == AUTO
     if values.get("auto"):
         del values["block_size"]
-    return values, f"Of this link, {' '.join(refusals)}" if refusals else ""
+    return (
+        values,
+        f"{IGNORED} {' '.join(refusals)}" if refusals else "",
+    )
 
 
 def _by_control(query: Mapping[str, str]) -> dict[str, str]:

@@ -13,16 +13,16 @@ from scripted_page import ScriptedBackend, controls, make_handlers
 from test_handlers import lane_trace, last, lines_of
 
 from app.handlers import Handlers
-from app.live.order import MAX_TURNS, read_given, read_history
+from app.live.lanes import FOREIGN
+from app.live.order import FIRST_TITLE, MAX_TURNS, UNREADABLE_GIVEN, read_given, read_history
 from app.ui.controls import Limits, RefusalError
 from mars_runtime import folds, tasks
-from mars_runtime.settings import DecodeSettings
+from mars_runtime.settings import MAX_NEW_TOKENS
 from mars_runtime.text import Turn
 from mars_runtime.trace import Trace
 from tests.engine.test_company import ModelBackend
 
 EOS, MASK, SIZE = 257, 258, 260
-SETTINGS = DecodeSettings(max_new_tokens=4)
 
 
 @pytest.fixture
@@ -43,11 +43,13 @@ def asked(**changes: object) -> str:
     )
 
 
-@pytest.mark.parametrize("value", [3, "[1]", {}, [1.0], ["1"], [None], [True], [[1]], [1] * 4])
+@pytest.mark.parametrize(
+    "value", [3, "[1]", {}, [1.0], ["1"], [None], [True], [[1]], [1] * (MAX_NEW_TOKENS + 1)]
+)
 def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
-    """The last: as many as may be written in all."""
+    """The last: more than any answer may have."""
     with pytest.raises(RefusalError, match=r"\.$") as caught:
-        read_given(value, SETTINGS)
+        read_given(value)
     assert caught.value.field == "given"
 
 
@@ -55,10 +57,10 @@ def test_what_cannot_be_given_is_a_sentence(value: object) -> None:
     ("token", "sentence"),
     [
         (EOS, "This token ends the text"),
-        (MASK, "control token"),
-        (256, "control token"),
-        (SIZE, "not of this checkpoint"),
-        (-1, "not of this checkpoint"),
+        (MASK, "Control tokens"),
+        (256, "Control tokens"),
+        (SIZE, "another model"),
+        (-1, "another model"),
     ],
 )
 def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
@@ -77,10 +79,10 @@ def test_what_was_asked_and_cannot_be_read_begins_nothing(
 ) -> None:
     ((began, sentence),) = handlers.live.run_from_view("a", value, controls())
     assert began is None
-    assert sentence.endswith("press Run instead.")
+    assert sentence.endswith("Press Run instead.")
 
 
-def test_given_tokens_follow_the_prompt_and_count_among_the_limit(
+def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     values = controls(prompt="typed since", max_new_tokens=7, view="mars")
@@ -90,9 +92,9 @@ def test_given_tokens_follow_the_prompt_and_count_among_the_limit(
     assert trace.header.prompt == "Say hello."
     assert backend.prompts[0] == trace.header.prompt_ids
     assert trace.header.given == (72, 101)
-    assert trace.header.settings.max_new_tokens == 5
-    assert folds.num_tokens(trace.events) == 5
-    assert folds.text(trace) == "Helo, w"
+    assert trace.header.settings.max_new_tokens == 7
+    assert folds.num_tokens(trace.events) == 7
+    assert folds.text(trace) == "Helo, wor"
 
 
 def test_a_branch_is_raced_against_what_stood_there(
@@ -103,15 +105,15 @@ def test_a_branch_is_raced_against_what_stood_there(
     value = list(handlers.live.run_from_view("a", posted, controls(max_new_tokens=7)))[-1][0]
     assert [(each["lane"], each["title"]) for each in lines_of(value)[0]["lanes"]] == [
         ("mars", "branch"),
-        ("first", "first run"),
+        ("first", FIRST_TITLE),
     ]
     lanes = [lane_trace(value, name) for name in ("mars", "first")]
     assert [lane.header.given for lane in lanes] == [(72, 101), (72, 121)]
     assert lanes[0].header.settings == lanes[1].header.settings
-    assert [folds.num_tokens(lane.events) for lane in lanes] == [5, 5]
+    assert [folds.num_tokens(lane.events) for lane in lanes] == [7, 7]
     for wrong in ({"instead": 121, "given": []}, {"instead": "y"}, {"instead": True}):
         ((_, sentence),) = handlers.live.run_from_view("a", asked(**wrong), controls())
-        assert sentence == "The tokens to go on from cannot be read."
+        assert sentence == UNREADABLE_GIVEN
     ((_, sentence),) = handlers.live.run_from_view("a", asked(instead=EOS), controls())
     assert "ends the text" in sentence
 
@@ -147,7 +149,7 @@ def test_lossless_from_a_branch_equals_ar_from_the_same_branch(tmp_path: Path) -
         lanes = [lane_trace(value, lane) for lane in ("mars", "ar")]
         found = [folds.accepted_tokens(lane.events) for lane in lanes]
         assert found[0] == found[1]
-        assert len(found[0]) == 40 - len(given)
+        assert len(found[0]) == 40
         assert folds.num_forwards(lanes[0].events) < folds.num_forwards(lanes[1].events)
         assert folds.text(lanes[0]) == bytes([*given, *found[0]]).decode()
         texts.add(folds.text(lanes[0]))
@@ -194,13 +196,13 @@ def chat(*said: str) -> list[int]:
         [{**TURN, "prompt": "\ud800"}],
         [{**TURN, "tokens": "72"}],
         [{**TURN, "tokens": [[72]]}],
-        [{**TURN, "tokens": [72] * 9}],
+        [{**TURN, "tokens": [72] * (MAX_NEW_TOKENS + 1)}],
         [TURN] * (MAX_TURNS + 1),
     ],
 )
 def test_what_is_no_conversation_is_a_sentence_beside_the_prompt(value: object) -> None:
-    """The last but one: more tokens than an answer may have here."""
-    with pytest.raises(RefusalError, match="press New conversation") as caught:
+    """The last but one: more tokens than any answer may have."""
+    with pytest.raises(RefusalError, match="Press New conversation") as caught:
         read_history(value, LIMITS)
     assert caught.value.field == "prompt"
 
@@ -211,7 +213,7 @@ def test_control_and_unknown_tokens_are_no_answer(
 ) -> None:
     values = controls(history=json.dumps([{"prompt": "Why?", "tokens": [72, token]}]))
     said = lines_of(last(chatting.live.run("a", values)))[1][0][1]["message"]
-    assert "another model's" in said
+    assert said == FOREIGN
     assert because.num_forwards == 0
 
 
