@@ -12,10 +12,11 @@ import pytest
 import sample_traces as samples
 from browser import needs_browser, opened
 from live_page import ROOT, run, wait_loaded
+from page_texts import texts
 from scripted_page import TEXT, ScriptedBackend
 
 from app.live import shared_runs as module
-from app.live.order import read_link
+from app.live.order import IGNORED, read_link
 from app.live.shared_runs import FULL, GONE, NOT_KEPT, OFTEN, UNREADABLE, SharedRuns
 from app.ui.controls import Limits, RefusalError
 
@@ -86,7 +87,7 @@ def test_a_bad_value_is_named_in_a_sentence_and_the_rest_applies(name: str, text
     good.pop(name, None)
     values, sentence = read(**good, **{name: text})
     assert values == {key: float(value) for key, value in good.items()}
-    assert sentence.startswith(f"Of this link, {name} was left out: ")
+    assert sentence.startswith(f"{IGNORED} {name}: ")
     assert sentence.endswith(".")
     assert len(sentence) < 160
     assert "<" not in sentence
@@ -94,8 +95,8 @@ def test_a_bad_value_is_named_in_a_sentence_and_the_rest_applies(name: str, text
 
 def test_several_bad_values_are_all_named() -> None:
     sentence = read(tau="x", seed="y")[1]
-    assert "tau was left out" in sentence
-    assert "seed was left out" in sentence
+    assert "tau: " in sentence
+    assert "seed: " in sentence
 
 
 MOST = 4_000_000
@@ -210,17 +211,18 @@ def test_a_link_replays_the_run_in_a_fresh_browser(
         run(page)
         page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
         page.locator(f"{ROOT} .rv-top .ex-menu > summary").click()
-        line = page.locator(f"{ROOT} .rv-top .ex-menu .ex-line", has_text="Link")
-        line.get_by_text("Copy", exact=True).click()
-        page.wait_for_selector(f"{ROOT} .ex-said:text('Link copied')")
+        page.get_by_role("button", name=texts()["SHARE"]["run"]["hint"]).click()
+        page.wait_for_selector(f"{ROOT} .ex-said:text('{texts()['SHARE']['runCopied']}')")
         link = page.evaluate("window.copied")
         assert "#run=" in link
         wanted = page.evaluate(written)
     with opened(link) as other:
         other.wait_for_selector(f"{ROOT}[data-state=finished] .rv-recorded:not([hidden])")
         assert other.evaluate(written) == wanted
-        # It plays from its start.
+        # It plays from its start, and its prompt and settings are ready for another run.
         other.wait_for_selector(f"{ROOT} .rv-pane:has-text('{TEXT[:8]}')")
+        other.wait_for_function("document.querySelector('#prompt textarea').value === 'Say it.'")
+        assert other.locator(f"{ROOT} .rv-foreign").inner_text() == ""
         other.goto("about:blank")
         other.goto(link.partition("#")[0] + "#run=broken")
-        other.wait_for_selector(f"{ROOT} :text('ask for the link again')")
+        other.wait_for_selector(f"{ROOT} :text('Ask for a new link')")

@@ -26,7 +26,7 @@ describe("a link that brings a run", () => {
     await assert.rejects(async () => unpack(await pack("x".repeat(5_000_000))));
   });
 
-  test("a short run travels in the fragment without what the server derives, and is asked for whole", async () => {
+  test("where no server stores it, a run travels in the fragment without what the server derives", async () => {
     const lanes = [laneOf(PLAIN), arOf([1, 2])];
     const { link, isLong } = await linkTo(run(lanes), {});
     assert.equal(isLong, false);
@@ -40,7 +40,7 @@ describe("a link that brings a run", () => {
     );
   });
 
-  test("a long one is kept by the server, or cannot be had", async () => {
+  test("a server that stores runs makes every link short; without one a very long run has none", async () => {
     const lane = laneOf(PLAIN);
     let state = 1;
     const noise = () => ((state = (state * 48271) % 2147483647) % 36).toString(36);

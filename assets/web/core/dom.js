@@ -181,10 +181,11 @@ export function tabOf(name) {
   return [...tabs].find((tab) => tab.textContent?.trim() === name);
 }
 
-export const NO_COPY = "This browser lets nothing be copied: allow it for this page and try again.";
+export const NO_COPY = "This browser blocked copying. Allow it for this page and try again.";
 
 /**
- * Copies by a selection if the clipboard is not available (a page without https).
+ * Copies by a selection if the clipboard is not available (a page without https). The field for it is next to the focus,
+ * so that an open menu or dialog does not lose it.
  * @param {string} text
  */
 export async function copied(text) {
@@ -192,9 +193,9 @@ export async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    const field = make("textarea");
+    const field = make("textarea", { style: "position: fixed; opacity: 0" });
     field.value = text;
-    document.body.append(field);
+    (document.activeElement?.closest("details, dialog") ?? document.body).append(field);
     field.select();
     const isDone = document.execCommand("copy");
     field.remove();

@@ -7,7 +7,8 @@ import { make } from "../core/dom.js";
 import { folds, headerOf, mainLane } from "../core/folds.js";
 import { loopText } from "../core/loops.js";
 import { isSameText, passesText, secondsText } from "../core/result.js";
-import { counted, figure, joined, whole } from "../core/words.js";
+import { UNKNOWN, isTimed, laneSpeedup, speedupText } from "../core/speedup.js";
+import { capital, counted, figure, joined, whole } from "../core/words.js";
 import { Gif } from "./gif.js";
 
 const [WIDTH, HEIGHT] = [1200, 675];
@@ -20,7 +21,7 @@ const BITS_PER_SECOND = 2_500_000; // six seconds stay below two megabytes
 const SIZES = [34, 28, 22]; // of the text: the largest at which all of it fits, otherwise the last
 const LEADING = 1.5; // line height as a multiple of the size
 const [TEXT_TOP, TEXT_BOTTOM] = [232, 650];
-const NO_VIDEO = "This browser records no video: take the GIF.";
+const NO_VIDEO = "This browser cannot record video. Use the GIF.";
 
 /** @typedef {{ text: string, x: number, width: number, line: number, count: number, isRtl: boolean }} Word */
 /** @typedef {{ lane: Lane, pieces: Word[][], left: number, width: number }} Side */
@@ -237,7 +238,7 @@ class Film {
     const [headline, rest] = headlineOf(lanes);
     this.fitted(headline, 60, 700, 240, colours.mars);
     this.fitted(rest, 38, 600, 302, colours.ink);
-    this.fitted(secondsText(lanes[0], lanes[1]), 26, 400, 350, colours.ink);
+    this.fitted(timedText(lanes[0], lanes[1]), 26, 400, 350, colours.ink);
     this.font(26);
     this.words(`“${header.prompt}”`, MARGIN, 406, colours.muted);
     this.words(joined(header.checkpoint, header.hardware, header.dtype), MARGIN, 470, colours.ink);
@@ -245,6 +246,16 @@ class Film {
     this.font(20);
     this.words("MARS live: several tokens per forward pass", MARGIN, 600, colours.muted);
   }
+}
+
+/**
+ * Returns the measured times of the last picture, and what they say of the speed.
+ * @param {Lane} main
+ * @param {Lane | undefined} other
+ */
+function timedText(main, other) {
+  const found = other ? laneSpeedup(main, other) : UNKNOWN;
+  return joined(capital(secondsText(main, other)), isTimed(found) && speedupText(found));
 }
 
 /**

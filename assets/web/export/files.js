@@ -106,7 +106,7 @@ export function canSaveReplay({ root, run }) {
  */
 export async function replayHtml({ root, run }) {
   const answer = await fetch(root.dataset.replay || "");
-  if (!answer.ok) throw new Error("The page for replays did not load; try again.");
+  if (!answer.ok) throw new Error("The replay page did not load. Try again.");
   const shell = await answer.text();
   const title = run.lanes.map((lane) => lane.title).join(" against ");
   const header = headerOf(run.lanes[0]);

@@ -1,5 +1,5 @@
-// Links that replay a run. A short run is in the link's fragment, which is not sent to servers; otherwise the link has
-// the name under which the page's server stores the run. The server's trace reader validates it before it is drawn.
+// Links that replay a run. Where the page's server stores runs, the link is short and has the name of the stored run;
+// otherwise the run itself is in the link's fragment. The server's trace reader validates it before it is drawn.
 
 import { LIMITS } from "../core/table.js";
 import { valueOf } from "../core/wire.js";
@@ -9,7 +9,7 @@ const MOST_LONG = 100_000; // that every browser opens
 const DIGITS = 4; // of probabilities; decisions are in the trace, and times keep all digits
 const DERIVED = ["sources", "loop", "spread"];
 const [WHOLE, KEPT] = ["run", "kept"];
-const BROKEN = "The run in this link cannot be read: ask for the link again.";
+const BROKEN = "The run in this link cannot be read. Ask for a new link.";
 
 /**
  * Returns the run for a link.
@@ -54,12 +54,11 @@ const shorter = (value) =>
 export async function linkTo(run, server) {
   const value = told(run);
   const base = `${location.origin}${location.pathname}`;
+  const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server did not answer. Try again." };
+  if ("name" in answer) return { link: `${base}#${KEPT}=${answer.name}`, isLong: false };
   const packed = await pack(value);
   const whole = `${base}#${WHOLE}=${packed}`;
-  if (packed.length <= MOST_FRAGMENT) return { link: whole, isLong: false };
-  const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server does not answer: try again." };
-  if ("name" in answer) return { link: `${base}#${KEPT}=${answer.name}`, isLong: false };
-  if (packed.length <= MOST_LONG) return { link: whole, isLong: true };
+  if (packed.length <= MOST_LONG) return { link: whole, isLong: packed.length > MOST_FRAGMENT };
   throw Object.assign(new Error(answer.error), { sentence: answer.error });
 }
 
@@ -74,18 +73,22 @@ export async function broughtBy(fragment) {
 }
 
 /**
- * Shows the run of the page's address, if it has one.
+ * Shows the run of the page's address, if it has one, and returns its value.
  * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
  * @param {string} fragment
  */
 export async function openLink(view, fragment) {
   const asked = await broughtBy(fragment).catch(() => ({ error: BROKEN }));
-  if (!asked || !view.server.shared) return;
+  if (!asked || !view.server.shared) return "";
   const answer = "error" in asked ? asked : await view.server.shared(asked).catch(() => ({ error: BROKEN }));
-  if ("value" in answer) return view.read(answer.value);
+  if ("value" in answer) {
+    view.read(answer.value);
+    return answer.value;
+  }
   view.read("");
   view.fail(answer.error);
   view.schedule();
+  return "";
 }
 
 /**

@@ -8,14 +8,11 @@ import { CLOCKS } from "../core/clocks.js";
 import { coloursOf } from "../core/colours.js";
 import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
 import { compared, mainLane } from "../core/folds.js";
+import { SHARE } from "../core/texts.js";
 import { clipGif, clipVideo } from "./clip.js";
 import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
 import { linkTo } from "./link.js";
 import { chartsPng, textPng } from "./png.js";
-
-const FAILED = "This picture could not be drawn by the browser; the other forms hold the same run.";
-const LONG = "Link copied: it replays this very run. It is long, and some programs cut long links.";
-const NO_CHARTS = "The charts need plotly.js, which did not load.";
 
 /**
  * @param {() => Offer[]} offers
@@ -29,7 +26,7 @@ export function exportMenu(offers, name = "Export") {
     if (!menu.open) return;
     put(said, "");
     const lines = offers().map((offer) => lineOf(offer, said));
-    panel.replaceChildren(...(lines.length ? lines : [make("p", "", "Nothing has been decoded yet.")]), said);
+    panel.replaceChildren(...(lines.length ? lines : [make("p", "", SHARE.nothing)]), said);
   });
   closeByItself(menu);
   return menu;
@@ -46,9 +43,9 @@ function lineOf({ label, files }, said) {
       try {
         const done = await made();
         if ("blob" in done) download(done.name, done.blob);
-        put(said, "said" in done ? done.said : `${done.name} is on its way.`);
+        put(said, "said" in done ? done.said : `Saved ${done.name}.`);
       } catch (error) {
-        put(said, /** @type {{ sentence?: string }} */ (error).sentence || FAILED);
+        put(said, /** @type {{ sentence?: string }} */ (error).sentence || SHARE.noPicture);
       }
       node.disabled = false;
       node.focus();
@@ -110,7 +107,6 @@ function closeByItself(menu) {
 /**
  * Returns the files of one lane. root: element from which colours are read. found: comparison with the other lane's
  * text, if there is one.
- * is one.
  * @param {Lane} lane
  * @param {string} label
  * @param {HTMLElement} root
@@ -120,10 +116,10 @@ function closeByItself(menu) {
 export const laneOffer = (lane, label, root, found = null) => ({
   label,
   files: [
-    fileOf("JSONL", "trace, one line per forward", fileName(lane, "jsonl"), () =>
+    fileOf("JSONL", "trace, one line per pass", fileName(lane, "jsonl"), () =>
       textBlob(traceText(lane.lines), "application/x-ndjson"),
     ),
-    fileOf("CSV", "table of the forwards", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
+    fileOf("CSV", "table of the passes", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
     fileOf("PNG", "picture of the text", fileName(lane, "png"), () => textPng(lane, label, root, found)),
   ],
 });
@@ -140,10 +136,13 @@ export const chartsOffer = (lane, lanes, root) =>
     const c = coloursOf(root);
     const span = timeSpan(lanes, false, CLOCKS.seconds);
     return [
-      { title: "Tokens accepted by each forward", spec: forwardsFigure(lane, c, span, CLOCKS.seconds, false) },
+      { title: "Tokens accepted per pass", spec: forwardsFigure(lane, c, span, CLOCKS.seconds, false) },
       { title: "Confidence of each accepted token", spec: confidenceFigure(lane, c, span, CLOCKS.seconds) },
-      { title: "Tokens against measured time, from the prompt read", spec: timeFigure(lanes, c, span, CLOCKS.seconds) },
-      { title: "Time of each forward", spec: latencyFigure(lanes, c, span, CLOCKS.seconds) },
+      {
+        title: "Tokens by measured time, after the prompt is processed",
+        spec: timeFigure(lanes, c, span, CLOCKS.seconds),
+      },
+      { title: "Time per pass", spec: latencyFigure(lanes, c, span, CLOCKS.seconds) },
     ];
   });
 
@@ -155,41 +154,46 @@ export const runMenu = (view) =>
   exportMenu(() => {
     const { run } = view;
     const lanes = run ? run.lanes.filter((lane) => lane.steps.length) : [];
-    if (!run || !lanes.length) return [];
+    if (!run || !lanes.length) return linkOffer(view, null);
     const main = mainLane(run);
     const hint = "page that replays the run without a network";
     const page = fileOf("HTML", hint, fileName(main, "html"), () => replayFile(view.root, run));
     const found = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
     const isOver = run.lanes.every((lane) => lane.end);
     return [
+      ...linkOffer(view, isOver ? run : null),
       ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
       chartsOffer(main, lanes, view.root),
       ...(isOver ? [clipOffer(run, main, view.root)] : []),
-      ...(isOver && view.server.shared ? [linkOffer(run, view.server)] : []),
       ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
     ];
-  });
+  }, SHARE.menu);
 
 /**
- * Returns a link that replays this run anywhere.
+ * Returns the links of a view: one that fills in the page's controls, if it has any, and one that replays a finished run.
+ * @param {View} view
+ * @param {Run | null} run
+ * @returns {Offer[]}
+ */
+function linkOffer({ server }, run) {
+  const { shareSetup } = window.mars;
+  const isServed = Boolean(server.shared);
+  const files = [
+    ...(isServed && shareSetup ? [{ ...SHARE.setup, make: async () => ({ said: await shareSetup() }) }] : []),
+    ...(isServed && run ? [{ ...SHARE.run, make: () => copyRun(run, server) }] : []),
+  ];
+  return files.length ? [{ label: SHARE.links, files }] : [];
+}
+
+/**
  * @param {Run} run
  * @param {Server} server
- * @returns {Offer}
  */
-const linkOffer = (run, server) => ({
-  label: "Link",
-  files: [
-    {
-      text: "Copy",
-      hint: "address that replays this run",
-      make: async () => {
-        const { link, isLong } = await linkTo(run, server);
-        if (!(await copied(link))) return { said: NO_COPY };
-        return { said: isLong ? LONG : "Link copied: it replays this very run." };
-      },
-    },
-  ],
-});
+async function copyRun(run, server) {
+  const { link, isLong } = await linkTo(run, server);
+  if (!(await copied(link))) return { said: NO_COPY };
+  return { said: isLong ? SHARE.longCopied : SHARE.runCopied };
+}
 
 /**
  * Returns the race as a clip of six seconds.
@@ -222,7 +226,7 @@ async function replayFile(root, run) {
     return textBlob(await replayHtml({ root, run }), "text/html");
   } catch (error) {
     throw Object.assign(/** @type {Error} */ (error), {
-      sentence: "The page for replays did not load from the server; try again.",
+      sentence: SHARE.noReplay,
     });
   }
 }
@@ -230,6 +234,6 @@ async function replayFile(root, run) {
 /** @param {HTMLElement} root */
 async function plotlyOf(root) {
   const plotly = await loadPlotly(root.dataset.plotly || "");
-  if (!plotly) throw Object.assign(new Error(NO_CHARTS), { sentence: NO_CHARTS });
+  if (!plotly) throw Object.assign(new Error(SHARE.noPlotly), { sentence: SHARE.noPlotly });
   return plotly;
 }

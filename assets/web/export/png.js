@@ -2,7 +2,7 @@
 // Plotly. Nothing is fetched; light or dark as the page.
 
 import { coloursOf } from "../core/colours.js";
-import { find, make, put } from "../core/dom.js";
+import { make, put } from "../core/dom.js";
 import { environment, joined, minuteOf } from "../core/words.js";
 import { Asked } from "../text/asked.js";
 import { Pane } from "../text/panes.js";
@@ -24,9 +24,9 @@ const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // 
  */
 export function paneOf(lane, title, found = null) {
   const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
-  put(find(pane.head, "h3"), title);
   pane.rendered.button.remove();
   pane.draw(lane);
+  if (title !== lane.title) put(pane.title, title);
   if (found) pane.compared(found);
   return pane;
 }

@@ -51,6 +51,7 @@ interface Plotly {
 // The one global of ours: what the bundle exports, and what the page adds (views/page/page.js).
 interface Mars {
   answers?: string[];
+  shareSetup?(): Promise<string>;
   [name: string]: unknown;
 }
 

@@ -6,6 +6,7 @@ import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
+import { SHARE } from "../../core/texts.js";
 import { openLink, queryOf } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
 import { mountBoxes } from "./boxes.js";
@@ -39,6 +40,7 @@ export function mountPage() {
     restore,
     checkpointBefore,
     share,
+    shareSetup,
     turn,
     runFirst,
     prompt: mountPrompt(),
@@ -127,17 +129,39 @@ function linkFor(base, names, values) {
   return `${base || location.origin + location.pathname}?${queryOf(names, chosen)}`;
 }
 
+/** @type {((sentence: string) => void) | null} */
+let toldOfSetup = null;
+
+// Copies a link to the controls' values; returns what to tell the visitor. The values come from the page's hidden button.
+function shareSetup() {
+  return new Promise((resolve) => {
+    toldOfSetup = resolve;
+    document.getElementById("share")?.click();
+  });
+}
+
 /**
- * Called by the button. Returns the sentence that it shows.
+ * Called by the button. Returns no remark: the menu shows what happened.
  * @param {string} base
  * @param {string[]} names
  * @param {unknown[]} values
  */
 async function share(base, names, values) {
+  const sentence = await copiedSetup(base, names, values);
+  toldOfSetup?.(sentence);
+  toldOfSetup = null;
+  return "";
+}
+
+/**
+ * @param {string} base
+ * @param {string[]} names
+ * @param {unknown[]} values
+ */
+async function copiedSetup(base, names, values) {
   const link = linkFor(base, names, values);
-  if (link.length > MOST_CHARACTERS)
-    return "This prompt is too long for a link: shorten it, or export the run instead.";
-  if (await copied(link)) return "Link copied: it brings back this prompt and these settings.";
+  if (link.length > MOST_CHARACTERS) return SHARE.tooLong;
+  if (await copied(link)) return SHARE.setupCopied;
   return NO_COPY;
 }
 
@@ -249,7 +273,7 @@ function mountLink() {
     );
   whenThere(
     () => document.querySelector(VIEWS.live)?.lineView,
-    (view) => openLink(view, location.hash),
+    (view) => openLink(view, location.hash).then((value) => value && fillIn(view, value)),
   );
 }
 
@@ -438,8 +462,36 @@ function mountAsks() {
  * @param {Element} target
  */
 function replay(value, target) {
-  document.querySelector(VIEWS.live)?.lineView?.read(value);
+  const view = document.querySelector(VIEWS.live)?.lineView;
+  view?.read(value);
+  if (view) fillIn(view, value);
   showLive(target);
+}
+
+/**
+ * Sets the prompt's box and the controls to a run, so that Run repeats it, once the view has read the run's header; not
+ * if the view shows something else by then.
+ * @param {NonNullable<Element["lineView"]>} view
+ * @param {string} value
+ */
+function fillIn(view, value) {
+  const { run: id } = JSON.parse(value.split("\n", 1)[0]);
+  const read = () => {
+    const { latest, run } = view;
+    if (latest !== value) return { run: null };
+    return run?.id === String(id) && mainLane(run).header ? { run } : null;
+  };
+  whenThere(read, ({ run }) => {
+    if (!run) return;
+    const main = mainLane(run);
+    const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
+    if (box) {
+      box.value = headerOf(main).prompt;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+    ordered = { ...orderOf({ kind: "run", lane: main, token: 0, id: 0, settings: {} }, run), asked: "" };
+    start();
+  });
 }
 
 /**
