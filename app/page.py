@@ -30,7 +30,7 @@ from app.throughput.batch_tab import batch_tab
 from app.throughput.traffic_tab import traffic_tab
 from app.tradeoff.frontier import frontier_json
 from app.tradeoff.grid_tab import grid_tab
-from app.ui.checkpoints import CheckpointHandlers, Choice
+from app.ui.checkpoints import CheckpointHandlers, Choice, missing_sentence
 from app.ui.examples import set_for
 from app.ui.fields import block_size_update, system_hint
 from app.ui.recordings import Recording
@@ -128,7 +128,7 @@ def _wire_checkpoint(
     built = engines.default
     inputs = [checkpoint, controls["block_size"]]
     outputs: list[Field | ConversationView | gr.Markdown | gr.Column] = [
-        tab.notice, controls["block_size"], controls["auto"], footer,
+        tab.notice, controls["block_size"], controls["auto"], footer, controls["view"],
         controls["system"], tab.examples, tab.conversation,
         *tab.sets.values(),
     ]  # fmt: skip
@@ -159,7 +159,9 @@ def _wire_checkpoint(
 
 
 def _updates(choice: Choice, block_size: Any) -> list[Any]:
-    """Return updates of the notice, the B slider, the switch next to it and the footer."""
+    """Return updates of the notice, the B slider, the switch next to it, the footer and the
+    methods.
+    """
     footer = gr.skip() if choice.footer is None else choice.footer
     is_free = choice.depth > 1
     return [
@@ -167,4 +169,8 @@ def _updates(choice: Choice, block_size: Any) -> list[Any]:
         block_size_update(choice.depth, block_size),
         gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
         footer,
+        gr.update(
+            info=missing_sentence(choice.missing) or None,
+            elem_classes=[f"without-{name}" for name in choice.missing],
+        ),
     ]

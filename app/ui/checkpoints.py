@@ -6,12 +6,14 @@ Knows no gradio.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
+from mars_runtime.methods import METHODS
+from mars_runtime.serving.models import About
 
 LOOK_SECONDS = 1.0
 MAX_SETTLED = 1000  # sessions; who says nothing when leaving is forgotten by then
@@ -22,12 +24,14 @@ OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpo
 class Choice:
     """What the page says of the checkpoint in force.
 
-    depth: the largest B. footer: what it runs on, None until it is loaded.
+    depth: the largest B. footer: what it runs on, None until it is loaded. missing: lanes that it
+    cannot run, each with what they need.
     """
 
     notice: str
     depth: int
     footer: str | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,12 @@ class CheckpointHandlers:
             yield Choice(str(error), entry.block_size)
             return
         if served is None:
-            waits = f"{entry.name} is still loading; Run waits for it."
+            waits = f"{entry.name} is still loading. Run waits for it."
             yield Choice(waits, entry.block_size)
             return
         depth = served.checkpoint.block_size
         words = entry.in_words or f"{entry.name} is ready."
-        yield Choice(words, depth, footer(served))
+        yield Choice(words, depth, footer(served), missing(served))
 
     def settle(self, session: str) -> None:
         """This visitor has chosen or run a checkpoint: none is put in its place."""
@@ -94,7 +98,7 @@ class CheckpointHandlers:
         if load.served is None:
             return Arrival(load.situation)
         if session in self._settled:
-            return Arrival(f"{wanted} is here: choose it as the model.", is_over=True)
+            return Arrival(f"{wanted} is ready. Select it as the model.", is_over=True)
         return Arrival("", wanted, is_over=True)
 
     def _meanwhile(self) -> str:
@@ -105,6 +109,22 @@ class CheckpointHandlers:
         is_bound = set_for(self._engines.entry(name)) == TASKS
         knows = ", which knows only its tasks," if is_bound else ""
         return f"Until then {name}{knows} answers."
+
+
+def missing(served: Served) -> dict[str, str]:
+    """Return the lanes that a loaded checkpoint cannot run, with what each of them needs."""
+    checkpoint = served.checkpoint
+    lacks = {
+        "speculative": not served.entry.draft,
+        "block_diffusion": not isinstance(checkpoint, About) and not checkpoint.diffusion_size,
+    }
+    return {name: METHODS[name].needs for name in METHODS if lacks.get(name)}
+
+
+def missing_sentence(lanes: Mapping[str, str]) -> str:
+    """Return why these lanes cannot be run; empty for none."""
+    reasons = "; ".join(f"{METHODS[name].title} needs {needs}" for name, needs in lanes.items())
+    return f"Not with this model: {reasons}." if lanes else ""
 
 
 def footer(served: Served) -> str:

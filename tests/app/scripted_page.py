@@ -78,6 +78,7 @@ def make_served(
         weight_files=(),
         model=model,
         block_size=entry.block_size,
+        diffusion_size=0,
     )
     engine = Engine(backend, settings.max_runs, settings.max_waiting)
     return Served(entry, checkpoint, engine)  # type: ignore[arg-type]
