@@ -211,7 +211,7 @@ class DecodeSettings:
         "probability",
         "a confidence metric",
         "what tau is held against: probability, margin or entropy",
-        label="Confidence that τ is held against",
+        label="Confidence measure",
         titles={"margin": "top-2 margin"},
         link="metric",
         is_steered=True,
@@ -220,7 +220,7 @@ class DecodeSettings:
         False,
         "Lossless",
         "emit only what AR would write; tau then controls how much is drafted",
-        label="Lossless: only what AR would write",
+        label="Lossless: exactly plain AR's text",
         link="lossless",
         is_steered=True,
     )
@@ -253,7 +253,7 @@ class DecodeSettings:
         step=0,
         label="Seed",
         link="seed",
-        info="Matters only at a temperature above 0.",
+        info="Used only at temperatures above 0.",
     )
     groups: Groups = setting(
         "one",
@@ -268,7 +268,7 @@ class DecodeSettings:
         False,
         "Lookup",
         "a lossless run also drafts what followed where its last tokens occurred before",
-        label="Prompt lookup: draft what followed before, in lossless runs",
+        label="Prompt lookup: also draft by copying earlier text (lossless only)",
         link="lookup",
         is_steered=True,
     )
@@ -291,15 +291,15 @@ class DecodeSettings:
         step=0.05,
         label="Top-p",
         link="top_p",
-        info="Of the draws; 1 is the whole vocabulary.",
+        info="1 samples from the whole vocabulary.",
     )
     threshold: Threshold = setting(
         "fixed",
         "how τ is held",
         "without lossless: fixed, or tau is the least of one that adapts by entropy (how uncertain "
         "AR's own token was) or by agreement (with AR, to hold the target)",
-        label="τ without lossless",
-        info="One that adapts never falls below the slider.",
+        label="Threshold rule (unverified runs)",
+        info="Adaptive thresholds never go below the slider.",
         titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
         link="threshold",
         is_steered=True,
@@ -308,16 +308,15 @@ class DecodeSettings:
         0.95,
         "The target of agreement",
         "the share of mask tokens that AR would have chosen too; of threshold agreement",
-        low=0.5, high=0.999, step=0.01, label="Agreement with AR to hold",
-        info="Of the tokens that masks gave.", link="target", is_steered=True,
+        low=0.5, high=0.999, step=0.01, label="Target agreement with AR",
+        info="Counts predicted tokens only.", link="target", is_steered=True,
     )  # fmt: skip
     aim: Aim = setting(
         "time",
         "what auto aims at",
         "where B is auto: least time on this machine, or fewest passes, the same on every machine",
-        label="Auto aims at",
-        info="Fewest passes: the same number on every machine, and not always the fastest.",
-        titles={"time": "least time here", "passes": "fewest passes"},
+        label="Auto optimises",
+        info="Passes: the same number on every machine, but not always the fastest.",
         link="aim",
         is_steered=True,
     )
@@ -329,14 +328,14 @@ class DecodeSettings:
         high=2,
         step=0.05,
         label="Repetition penalty",
-        info="Against tokens of the prompt and of the answer so far; 1 is none.",
+        info="Applies to tokens of the prompt and the answer; 1 is off.",
         link="repetition_penalty",
     )
     stop_loops: bool = setting(
         False,
         "Stopping at a loop",
         "a run ends where its text begins to repeat itself",
-        label="Stop where the text begins to repeat itself",
+        label="Stop when the text starts to loop",
         link="stop_loops",
     )
     presence_penalty: float = setting(

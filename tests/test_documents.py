@@ -324,7 +324,6 @@ SAID: list[tuple[str, Callable[[], str]]] = [
     ("README.md", lambda: f"the chat model ({fetched()}, once)"),
     ("README.md", speed_of_the_chat_table),
     ("docs/commands.md", lambda: f"({fetched()}, Apache-2.0)"),
-    ("checkpoints/registry.json", lambda: f"{fetched()} to fetch"),
     (MEASURED, lambda: "of {} lossless answers".format(*lossless_answers())),
     (MEASURED, lambda: "{1} tokens".format(*lossless_answers())),
     (CARD, lambda: "of {} greedy answers".format(*lossless_answers())),

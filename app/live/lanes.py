@@ -38,12 +38,12 @@ from mars_runtime.tasks import Task
 from mars_runtime.text import Context, Tokenizer, Turn
 
 CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
-NOTE_CONTROL = "Control-token text in the prompt is read as ordinary characters."
-NOTE_UNKNOWN = "This small model knows only tasks like the examples."
-FOREIGN = "The conversation is another model's: press New conversation."
-OFFER = "Not one of its tasks. The nearest: {}"
+NOTE_CONTROL = "Control tokens in the prompt are treated as ordinary text."
+NOTE_UNKNOWN = "This small model can only do tasks like the examples."
+FOREIGN = "This conversation belongs to another model. Press New conversation."
+OFFER = "Not one of its tasks. Closest: {}"
 OFFER_CHARS = 60
-NOTE_TOO_HARD = "This is more than a model of this size can do: see what it makes of it."
+NOTE_TOO_HARD = "This is beyond a model of this size."
 
 
 class LiveLog(RunLog):
@@ -287,11 +287,13 @@ def check_order(served: Served, order: LiveOrder) -> None:
     tokenizer = served.checkpoint.tokenizer
     given = {token for lane in order.lanes for token in order.given_to(lane)}
     if any(not 0 <= token < tokenizer.size for token in given):
-        raise RefusalError("given", "The tokens to go on from are not of this checkpoint.")
+        raise RefusalError("given", "The tokens to continue from belong to another model.")
     if tokenizer.eos_ids.intersection(given):
-        raise RefusalError("given", "This token ends the text: nothing comes behind it.")
+        raise RefusalError("given", "This token ends the text, so nothing can follow it.")
     if tokenizer.forbidden_ids.intersection(given):
-        raise RefusalError("given", "A control token is no part of a text: choose another.")
+        raise RefusalError(
+            "given", "Control tokens cannot be part of an answer. Choose another token."
+        )
     never = tokenizer.eos_ids | tokenizer.forbidden_ids
     for turn in chain.from_iterable(order.histories.values()):
         is_text = all(0 <= token < tokenizer.size for token in turn.tokens)

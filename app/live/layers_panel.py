@@ -18,9 +18,9 @@ from mars_runtime.layers import Column, Fed, Layers, counted_masks
 from mars_runtime.settings import MAX_FED
 
 WAIT_SECONDS = 45.0
-UNREADABLE = "This forward cannot be read: choose another one."
-LATE = "This takes too long beside the runs of others: choose the forward again in a moment."
-LOADING = "{} is being loaded: choose the forward again in a moment."
+UNREADABLE = "This pass cannot be read. Select another one."
+LATE = "The server is busy with other runs. Select the pass again in a moment."
+LOADING = "{} is loading. Select the pass again in a moment."
 
 
 def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:

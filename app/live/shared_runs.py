@@ -31,11 +31,13 @@ MAX_KEPT, MAX_KEPT_BYTES = 2000, 200_000_000
 MAX_OF_ONE, HOUR = 30, 3600.0  # runs that one address may store in an hour
 NAME_BYTES = 16
 NAME = re.compile(r"[\w-]{22}", re.ASCII)
-UNREADABLE = "The run in this link cannot be read: ask for the link again."
-GONE = "The run of this link is not kept here any more."
-NOT_KEPT = "This run is too long for a link, and this page keeps none: export it instead."
-OFTEN = "Many runs were shared from your address: try again in an hour."
-FULL = "This run cannot be kept just now: export it instead."
+UNREADABLE = "The run in this link cannot be read. Ask for a new link."
+GONE = "The run of this link is no longer stored here."
+NOT_KEPT = (
+    "This run is too long for a link, and this server stores no runs. Save it as a file instead."
+)
+OFTEN = "Too many runs were shared from your address. Try again in an hour."
+FULL = "This run cannot be stored right now. Save it as a file instead."
 _log = logging.getLogger(__name__)
 
 

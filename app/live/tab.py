@@ -58,12 +58,14 @@ from app.ui.wiring import (
 )  # fmt: skip
 from mars_runtime.model.registry import Entry
 
-KNOWS_TASKS = "{} knows only tasks like these; to anything else it answers nonsense."
-KNOWS_LANGUAGE = "Requests to try. A model this small gets many facts and most sums wrong."
+KNOWS_TASKS = "{} can only do tasks like these; anything else gives nonsense."
+KNOWS_LANGUAGE = "Try one. This small model often gets facts wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
 """Script of Run: adds the page's conversation to the posted values."""
 FIRST_EXAMPLES = 3
 """Examples next to the prompt; the others are under "More examples"."""
+EXPERT = ("metric", "threshold", "target", "groups")
+"""Settings in a fold of their own."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 
@@ -160,7 +162,7 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
     tab.prompt = tab.controls["prompt"] = gr.Textbox(
         label="Prompt",
         value=first.prompt if first else book.prompt(next(iter(families[chosen])), 0),
-        placeholder="Type a prompt or choose an example",
+        placeholder="Type a prompt or pick an example",
         lines=4,
         max_lines=8,
         elem_id="prompt",
@@ -168,7 +170,8 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
-        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", min_width=0)
+        # Pressed by the menu Share of the race view, which shows what it returns.
+        tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
     # Below Run, so that Run does not move just before a click.
     tab.remark = gr.Markdown("", elem_id="remark")
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
@@ -177,13 +180,13 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
 def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
+    tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
     for each, labels in families.items():
         with gr.Column(visible=each == chosen, elem_classes="examples") as tab.sets[each]:
             names = list(labels)
             _chips(tab, labels, names[:FIRST_EXAMPLES])
             with gr.Accordion("More examples", open=False, elem_classes="more-examples"):
                 _chips(tab, labels, names[FIRST_EXAMPLES:])
-    tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
 
 
 def _chips(tab: LiveTab, labels: Mapping[str, str], names: Sequence[str]) -> None:
@@ -210,15 +213,17 @@ def _more(tab: LiveTab, engines: Engines) -> None:
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],
         value=list(RACE),
-        label="Methods to run, side by side",
+        label="Methods to run side by side",
         elem_id="view",
     )
     controls["system"] = system_field(engines.entry_or_default(engines.default).system)
-    for name in ("groups", "lookup", *LIVE_SETTINGS):
-        if name == "max_new_tokens":
-            most = engines.settings.max_new_tokens
-            controls[name] = max_tokens_field("", DEFAULTS.max_new_tokens, most)
-        elif name not in controls:
+    most = engines.settings.max_new_tokens
+    controls["max_new_tokens"] = max_tokens_field("", DEFAULTS.max_new_tokens, most)
+    for name in LIVE_SETTINGS:
+        if name not in (*controls, *EXPERT):
+            controls[name] = setting_field(name, name)
+    with gr.Accordion("Expert", open=False, elem_id="expert"):
+        for name in EXPERT:
             controls[name] = setting_field(name, name)
 
 

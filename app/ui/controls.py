@@ -33,7 +33,7 @@ FIXED_BLOCK_SIZE = 4
 """B while the slider has not been moved, and for methods that cannot choose it automatically."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 100.0
-PACES = {"Real time": 0, "Slow, 1/10": 9, "Very slow, 1/40": 39}
+PACES = {"Real time": 0, "10× slower": 9, "40× slower": 39}
 """Paces that the page offers: a pause of N forwards after each makes a run N + 1 times slower."""
 RACE = ("mars", "ar")
 """Methods that the page opens with; old links call them ``race``."""
@@ -69,13 +69,13 @@ def read_prompt(value: object, limits: Limits) -> str:
     if not isinstance(value, str):
         raise RefusalError("prompt", "The prompt must be text.")
     if not value.strip():
-        raise RefusalError("prompt", "Type a prompt or choose an example.")
+        raise RefusalError("prompt", "Type a prompt or pick an example.")
     if len(value) > limits.max_prompt_chars:
-        raise RefusalError(
-            "prompt", f"Shorten the prompt to at most {limits.max_prompt_chars:,} characters."
-        )
+        most = limits.max_prompt_chars
+        sentence = f"Shorten the prompt to at most {most:,} characters; it has {len(value):,}."
+        raise RefusalError("prompt", sentence)
     if is_broken(value):
-        raise RefusalError("prompt", "Remove the characters that are no valid text.")
+        raise RefusalError("prompt", "Remove the characters that are not valid text.")
     return value
 
 
@@ -92,7 +92,7 @@ def read_system(value: object, limits: Limits | None = None) -> str:
     except TextError as error:
         raise RefusalError("system", str(error)) from None
     if is_broken(value):
-        raise RefusalError("system", "Remove the characters that are no valid text.")
+        raise RefusalError("system", "Remove the characters that are not valid text.")
     return value if value.strip() else ""
 
 
@@ -107,9 +107,13 @@ def read_setting(name: str, value: Any, limits: Limits) -> Any:
         value = int(value)
     if name == "block_size" and isinstance(value, int) and value > limits.block_size:
         depth = limits.block_size
-        raise RefusalError(name, f"Choose a B of at most {depth}, this checkpoint's trained depth.")
+        raise RefusalError(
+            name, f"Choose a B of at most {depth}, this checkpoint's trained depth; got {value}."
+        )
     if name == "max_new_tokens" and isinstance(value, int) and value > limits.max_new_tokens:
-        raise RefusalError(name, f"Choose at most {limits.max_new_tokens} tokens to generate.")
+        raise RefusalError(
+            name, f"Choose at most {limits.max_new_tokens} tokens to generate, got {value}."
+        )
     chosen: dict[str, Any] = {name: value}
     try:
         DecodeSettings(**chosen)

@@ -54,7 +54,7 @@ def system_field(own: str | None) -> gr.Textbox:
     """
     return gr.Textbox(
         label="System prompt",
-        info="For every tab. Empty: the model's own.",
+        info="Used by every tab. Empty: the model's own.",
         placeholder=system_hint(own),
         lines=2,
         max_lines=6,

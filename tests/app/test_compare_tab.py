@@ -28,7 +28,7 @@ VIEW = "#compare .mars-compare"
 ROW = "#compare .cv-row"
 TEXTS = "#compare .cv-texts .rv-pane"
 PNG = b"\x89PNG\r\n\x1a\n"
-TRACE, TABLE = "trace, one line per forward", "table of the forwards"
+TRACE, TABLE = "trace, one line per pass", "table of the passes"
 MARS = samples.Script(samples.PROSE, DecodeSettings(tau=0.95, block_size=8))
 PLAIN = replace(MARS, settings=DecodeSettings(method="ar"))
 DEEP = replace(MARS, change=(60, " deep"))
@@ -294,7 +294,7 @@ def test_runs_of_the_same_text_are_one_row_that_opens(tray: playwright.Page) -> 
     assert fold.locator(".cv-foldbutton").inner_text() == "2 runs wrote the same text"
     settings = fold.locator(".cv-foldruns li").all_inner_texts()
     assert settings[0].startswith("Run 3MARS · τ 0.95 · B 8 · ")
-    assert settings[1] == "Run 2plain AR · one per forward · 1.00 TPF"
+    assert settings[1] == "Run 2plain AR · one token per pass · 1.00 TPF"
     both = fold.locator(".cv-foldhead input")
     both.check()
     page.wait_for_selector(f"{TEXTS} >> nth=1")

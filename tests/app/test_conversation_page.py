@@ -232,7 +232,7 @@ def test_a_conversation_nearly_full_is_announced_and_then_says_what_it_left_out(
     assert room.startswith("Nearly full: 57 tokens of 104 left")
     ask(page, "Two?", "Six?")
     assert scripted_backend.asked() == tuple(chat("Two?", ANSWER, "Six?"))
-    told = "Turn 3 of a conversation. The oldest turn had no room and was left out."
+    told = "Turn 3 of a conversation. The oldest turn did not fit and was left out."
     assert page.inner_text(f"{RACE} .rv-context summary") == told
     assert questions(page) == ["One?", "Two?", "Six?"]
 

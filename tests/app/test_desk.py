@@ -13,6 +13,8 @@ from browser import needs_browser, opened, playwright
 from live_page import HEAD_SAYS, begin, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
+from app.ui.controls import PACES
+
 pytestmark = needs_browser
 MARS_PANE, AR_PANE = (f"#race .rv-pane[data-lane={lane}]" for lane in ("mars", "ar"))
 
@@ -56,7 +58,7 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
     page.fill("#prompt textarea", known)
     run = page.locator("#run").bounding_box()
     page.fill("#prompt textarea", f"Please, {known.lower()}")
-    page.wait_for_selector("#nearest:has-text('Not one of its tasks. The nearest: ')")
+    page.wait_for_selector("#nearest:has-text('Not one of its tasks. Closest: ')")
     assert page.locator("#run").bounding_box() == run  # under the hand that is on its way there
     page.click("#nearest")
     page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)
@@ -72,7 +74,7 @@ def test_what_a_control_means_is_told_where_it_stands(page: playwright.Page) -> 
     page.focus("#tau .help-button")
     page.keyboard.press("Enter")
     text.wait_for(state="visible")
-    assert "how sure it is" in text.inner_text()
+    assert "a confidence" in text.inner_text()
     described = page.get_attribute("#tau input[type=range]", "aria-describedby")
     assert described == page.locator("#tau .help-text p").get_attribute("id")
     page.keyboard.press("Escape")
@@ -143,27 +145,27 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
     page: playwright.Page, served_handlers
 ) -> None:
     choices = page.locator("#pace label").all_inner_texts()
-    assert choices == ["Real time", "Slow, 1/10", "Very slow, 1/40"]
+    assert choices == list(PACES)
     assert page.locator("#pace input:checked").get_attribute("value") == "0"
     set_knob(page, "tau", 1)
     before = page.input_value("#prompt textarea")
     begin(page, lambda: page.click(".chips .chip:has-text('Python')"))
     assert page.input_value("#prompt textarea") != before
     wait_state(page, "running")
-    page.click("#pace label:has-text('Very slow')")
+    page.click("#pace label:has-text('40×')")
     wait_state(page, "slow")
-    assert "40 times slower" in page.inner_text("#race .rv-status")
+    assert "(40×)" in page.inner_text("#race .rv-status")
     assert [lane.run.pace for lane in running(served_handlers).transcripts] == [39, 39]
     page.click("#stop")
     wait_state(page, "stopped")
 
     hint = """getComputedStyle(
       document.querySelector("#prompt [data-testid=block-info]"), "::after").content"""
-    assert "Ctrl+Enter runs" in page.evaluate(hint)
+    assert "Ctrl+Enter to run" in page.evaluate(hint)
     page.fill("#prompt textarea", "  ")
     run = page.locator("#run").bounding_box()
     page.click("#run")
-    page.wait_for_selector("#prompt :text('Type a prompt or choose an example.')")
+    page.wait_for_selector("#prompt :text('Type a prompt or pick an example.')")
     assert page.evaluate(hint) == "none"  # the sentence stands in its place
     assert page.locator("#run").bounding_box() == run
     assert page.input_value("#prompt textarea") == "  "

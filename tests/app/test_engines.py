@@ -83,7 +83,7 @@ def test_who_chose_or_ran_something_keeps_it_and_is_told(
     fresh, settled = handlers.checkpoints.arrival("a"), handlers.checkpoints.arrival("b")
     assert (fresh.checkpoint, fresh.sentence, fresh.is_over) == ("chat", "", True)
     assert (settled.checkpoint, settled.is_over) == (None, True)
-    assert settled.sentence == "chat is here: choose it as the model."
+    assert settled.sentence == "chat is ready. Select it as the model."
     list(handlers.live.run("a", controls(checkpoint="tiny", max_new_tokens=4)))
     assert handlers.checkpoints.arrival("a").checkpoint is None
     handlers.checkpoints.leave("a")
@@ -106,7 +106,7 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
     assert NO_NETWORK in refused
     source.failure = ""
     *_, chosen = handlers.checkpoints.choose("chat")  # which tries again
-    assert chosen.notice.startswith("135 M parameters, 98 MB to fetch. It answers everyday")
+    assert chosen.notice.startswith("135 M parameters. It answers everyday")
     assert chosen.notice.endswith("A chat model.")
     assert handlers.engines.default == "chat"
 

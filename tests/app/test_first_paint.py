@@ -127,7 +127,7 @@ def test_the_recording_plays_once_unless_the_visitor_acts(
         visitor.click("#stop")
 
 
-CHAT_CHIP, TASK_CHIP = ".chip:text-is('Explain something')", ".chip:text-is('Word problem')"
+CHAT_CHIP, TASK_CHIP = ".chip:text-is('Explain')", ".chip:text-is('Word problem')"
 
 
 @pytest.fixture

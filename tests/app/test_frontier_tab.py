@@ -121,7 +121,7 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     open_tab(page)
     assert page.locator(f"{VIEW} circle.fv-own").count() == 1
     said = page.inner_text(f"{VIEW} .fv-said")
-    assert "1.00 tokens per forward, AR's own text" in said
+    assert "1.00 tokens per pass, AR's own text" in said
     assert "Its settings are none of those beside it." in said
     over(page, page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click)
     header, _ = page.evaluate(HEADERS)
@@ -131,7 +131,7 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     assert (chosen["tau"], chosen["block_size"], chosen["lossless"]) == (0.5, 4, False)
     open_tab(page)
     said = page.inner_text(f"{VIEW} .fv-said")
-    assert "4.00 tokens per forward" in said
+    assert "4.00 tokens per pass" in said
     assert "It ran as MARS τ=0.5 B=4." in said
     page.select_option(f"{VIEW} select", index=1)
     assert page.locator(f"{VIEW} path.fv-own").count() == 1

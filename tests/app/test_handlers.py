@@ -15,7 +15,7 @@ from live_page import begun, lane_trace, last, lines_of
 from scripted_page import ScriptedBackend, controls, make_handlers
 
 from app.handlers import Handlers
-from app.live.lanes import NOTE_CONTROL, NOTE_UNKNOWN, offer
+from app.live.lanes import NOTE_CONTROL, NOTE_UNKNOWN, OFFER, offer
 from app.ui.controls import RefusalError
 from app.ui.stream import WARMING_UP
 
@@ -230,7 +230,7 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
     assert handlers.live.nearest(None, "scripted") == ""
     assert handlers.live.nearest(typed, "unheard of") == ""
     assert handlers.book.task(handlers.live.nearest("zzz", "scripted")) is not None
-    assert offer("Sort 3 1 2.\nNow.") == "Not one of its tasks. The nearest: Sort 3 1 2."
+    assert offer("Sort 3 1 2.\nNow.") == OFFER.format("Sort 3 1 2.")
     assert offer("x" * 90).endswith("x" * 60 + "…")
 
 

@@ -186,7 +186,7 @@ def test_how_it_works_and_the_tour_come_with_the_site(page: playwright.Page, sit
     assert page.locator(".pr-golive").is_hidden()
     for _ in range(2):
         page.keyboard.press(" ")
-    assert "times as fast" in page.inner_text(".pr-figure")
+    assert "passes instead of" in page.inner_text(".pr-figure")
     page.keyboard.press("Escape")
     assert page.locator(".ex-picture .ex-said").count() == 4
     assert page.locator(".ex-mask svg").is_visible()
@@ -230,7 +230,7 @@ def test_the_site_is_a_static_space_and_a_strange_name_writes_nowhere(
 
 
 ROOT = "#race .mars-race"
-LAYERS_AWAY = "The layers are read in the model itself: open this run on a page that runs it."
+LAYERS_AWAY = "Layers need the model: open this run on a page that serves it."
 HOSTILE_PROMPT = "Say </script><script>alert(1)</script><!-- ${x} {{y}} <b>it</b>."
 SHOWN = """(root) => {
   const all = (what) => [...root.querySelectorAll(what)];
@@ -331,14 +331,14 @@ def test_a_saved_replay_shows_what_the_page_showed(
         for key in ("Home", "ArrowRight", "ArrowDown", "ArrowDown", "Enter"):
             page.keyboard.press(key)
     before, after = shown(live), shown(replay)
-    assert "forward 3" in before["card"]
+    assert "pass 3" in before["card"]
     assert after == before
     for page in (live, replay):
         page.keyboard.press("Escape")
         page.keyboard.press("Escape")
         page.click(".mars-race [aria-label='To the start']")
         for _ in range(5):
-            page.click(".mars-race [aria-label='One forward on']")
+            page.click(".mars-race [aria-label='Next pass']")
     before, after = shown(live), shown(replay)
     assert before["data"]["at"] == "5"
     assert after == before

@@ -11,6 +11,8 @@ from browser import needs_browser, opened, playwright
 from live_page import ROOT, run, set_knob, wait_loaded
 from scripted_page import ScriptedBackend
 
+from app.live.order import IGNORED
+
 pytestmark = needs_browser
 PROMPT, FOREIGN = f"{ROOT} .rv-prompt", f"{ROOT} .rv-foreign"
 BOX = "#prompt textarea"
@@ -77,7 +79,7 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -
     page.evaluate(PASTE, [BOX, "long " * 1800])
     assert len(page.input_value(BOX)) == 9000
     page.click("#run")
-    refusal = page.locator("#prompt :text('Shorten the prompt to at most 8,000 characters.')")
+    refusal = page.locator("#prompt :text('Shorten the prompt to at most 8,000')")
     refusal.wait_for()
     assert page.get_attribute(ROOT, "data-state") == "empty"
     for _ in range(2):  # the refusal stays whatever else is answered
@@ -140,7 +142,7 @@ def test_a_result_carries_its_prompt_and_says_when_another_is_typed_or_chosen(
 ) -> None:
     run(page, "Say <b>it</b>.\nTwice.")
     assert page.inner_text(PROMPT) == "Say <b>it</b>.\nTwice."
-    assert "at most 40 tokens" in page.inner_text(f"{ROOT} .rv-once")
+    assert "limit 40 tokens" in page.inner_text(f"{ROOT} .rv-once")
     wait_foreign(page, False)
     page.fill(BOX, "Say something else.")
     wait_foreign(page, True)
@@ -190,7 +192,7 @@ def test_a_link_opens_the_api_page_and_its_prompt_is_not_taken_for_the_answer_be
     wait_loaded(page)
     page.wait_for_selector(":text('/generate') >> nth=0")  # where the README says
     page.wait_for_selector(":text('/compare') >> nth=0")
-    assert "left out" not in page.inner_text("#remark")
+    assert IGNORED not in page.inner_text("#remark")
     page.evaluate(f"value => document.querySelector('{ROOT}').lineView.read(value)", value)
     page.wait_for_function(f"document.querySelector('{BOX}').value === 'What of this?'")
     wait_foreign(page, True)

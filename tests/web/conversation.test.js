@@ -101,7 +101,7 @@ test("what is told of a run: ids without the one that ends it, texts, the room t
 test("a conversation that is nearly full says so before anything is left out", () => {
   const of = (used) => roomText({ used, room: 2000, most: 100 });
   assert.equal(of(1868), "Room for 132 more tokens of 2,000.");
-  const nearly = "and an answer may take 100. The next question leaves out the oldest turns.";
+  const nearly = "and an answer may need 100. The next question drops the oldest turns.";
   assert.equal(of(1869), `Nearly full: 131 tokens of 2,000 left, ${nearly}`);
   assert.equal(of(2001), `Nearly full: all 2,000 tokens used, ${nearly}`);
   assert.deepEqual([roomText(null), roomText({ used: 5, room: 0, most: 3 })], ["", ""]);
@@ -112,9 +112,9 @@ test("a result says which turn it is and what had no room", () => {
   assert.equal(contextText({ history: [] }), "");
   assert.equal(contextText({}), "");
   assert.equal(contextText({ history }), "Turn 3 of a conversation.");
-  const one = "Turn 4 of a conversation. The oldest turn had no room and was left out.";
+  const one = "Turn 4 of a conversation. The oldest turn did not fit and was left out.";
   assert.equal(contextText({ history, num_left_out: 1 }), one);
-  const two = "Turn 5 of a conversation. The oldest 2 turns had no room and were left out.";
+  const two = "Turn 5 of a conversation. The oldest 2 turns did not fit and were left out.";
   assert.equal(contextText({ history, num_left_out: 2 }), two);
 });
 

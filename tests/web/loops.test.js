@@ -68,7 +68,7 @@ test("tokens per forward are told without a loop, and that is said", () => {
   assert.equal(lane.tokens.length, 75);
   assert.equal(loopsAt(lane), 5);
   assert.equal(folds.perForward(lane), 5 / 3);
-  assert.match(loopRemark(lane), /up to token 5, where it begins to repeat itself/);
+  assert.match(loopRemark(lane), /until the text starts to loop at token 5/);
   const cut = lane.at(3);
   assert.equal(loopsAt(cut), -1);
   assert.equal(folds.perForward(cut), 11 / 3);
@@ -137,7 +137,7 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
     "Up to there: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
   ]);
   assert.deepEqual(clipHeadline([lane]), [loop, "Up to there: 3 passes for 5 tokens."]);
-  assert.equal(secondsText(lane, ar), "As measured: 3.00 s, ar 5.00 s: too short to time.");
+  assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (too short to time)");
   const running = lane.at(lane.steps.length - 1);
   assert.deepEqual(headlineOf(running, [], null), [loop, " Up to there: 5 tokens in 3 passes."]);
   const own = ownMark(/** @type {Run} */ (/** @type {unknown} */ ({ lanes: [lane, ar] })), "agreement");
@@ -145,7 +145,7 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
     ownWords(own, "agreement"),
     /^Your run: The text repeats itself after token 5\. Up to there: 1\.67 tokens/,
   );
-  assert.match(remarks([lane, ar])[0], /^All figures of A count up to token 5, where/);
+  assert.match(remarks([lane, ar])[0], /^All figures of A count until the text starts to loop at token 5/);
 });
 
 test("where only one text repeats itself the sentence names it", () => {
@@ -158,6 +158,6 @@ test("where only one text repeats itself the sentence names it", () => {
   assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to there: 3 passes.");
   assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
     "Mars repeats itself after token 5.",
-    " Up to there: 1.67 tokens per pass instead of 1.00. The texts differ from token 4 on.",
+    " Up to there: 1.67 tokens per pass instead of 1.00. The texts diverge at token 4.",
   ]);
 });

@@ -25,7 +25,7 @@ describe("a draft model", () => {
 
   test("a token says who proposed it", () => {
     const sources = lane.tokens.map((token) => sourceText(lane, token));
-    assert.deepEqual(sources, ["AR's own", "drafted by masks, forward 1", "by a draft model, forward 1", "by a draft model, forward 1", "AR's own"]); // prettier-ignore
+    assert.deepEqual(sources, ["AR's own", "predicted by masks, pass 1", "by a draft model, pass 1", "by a draft model, pass 1", "AR's own"]); // prettier-ignore
   });
 
   test("forwards of the draft model are forwards of nobody's lane", () => {
@@ -71,13 +71,13 @@ describe("block diffusion", () => {
 
   test("a token knows the forward that took it", () => {
     assert.deepEqual(lane.tokens.map((token) => takerOf(lane, token).index), [1, 2, 0, 2, 3, 3]); // prettier-ignore
-    assert.equal(sourceText(lane, lane.tokens[2]), "taken by forward 1, before what stands left of it");
+    assert.equal(sourceText(lane, lane.tokens[2]), "filled by pass 1, before the text to its left");
     assert.equal(sourceText(lane, lane.tokens[0]), "");
   });
 
   test("the card says what a forward filled and what left", () => {
-    assert.match(whyText(lane, lane.steps[0]), /Filled 1 place of the block.*nothing left yet/);
-    assert.match(whyText(lane, lane.steps[2]), /Filled 2 places of the block.*3 tokens left/);
+    assert.match(whyText(lane, lane.steps[0]), /Filled 1 place of the block.*none emitted yet/);
+    assert.match(whyText(lane, lane.steps[2]), /Filled 2 places of the block.*3 tokens emitted/);
     assert.match(whyText(lane, lane.steps[3]), /The text ended here/);
   });
 
@@ -92,13 +92,16 @@ describe("block diffusion", () => {
 test("a lane says in words how it decodes", () => {
   const whole = (settings) => laneOf([], { settings: { threshold: "fixed", ...settings } }).settings;
   const words = (settings) => laneWords(whole(settings));
-  assert.equal(words({ method: "ar" }), "one token per pass");
-  assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, keeps what it is 95 % sure of");
+  assert.equal(words({ method: "ar" }), "");
+  assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, keeps tokens it is at least 95 % sure of");
   assert.equal(words({ tau: 0, block_size: 1 }), "unverified, keeps every proposal, up to 1 proposal per pass");
   const lossless = { lossless: true, tau: 0, block_size: "auto", groups: "every" };
-  assert.equal(words(lossless), "several tokens per pass, verified (lossless)");
-  assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "several tokens per pass, verified (lossless), with prompt lookup, up to 8 proposals per pass"); // prettier-ignore
-  assert.equal(words({ tau: 0.5, metric: "margin" }), "unverified, τ 0.5, by margin, up to 4 proposals per pass");
+  assert.equal(words(lossless), "lossless");
+  assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, with prompt lookup, up to 8 proposals per pass"); // prettier-ignore
+  assert.equal(
+    words({ tau: 0.5, metric: "margin" }),
+    "unverified, τ 0.5, measured by margin, up to 4 proposals per pass",
+  );
 
   // What auto chose for a forward is what stands there, not what the other settings would ask for.
   const losslessText = (block_size, chosen) => settingsText(whole({ ...lossless, block_size }), chosen);

@@ -6,6 +6,7 @@ import { idleText } from "../../assets/web/core/folds.js";
 import { Playhead } from "../../assets/web/core/playhead.js";
 import { statusOf } from "../../assets/web/views/race/figures.js";
 import { passesNote, secondsText } from "../../assets/web/core/result.js";
+import { ENDS, STATUS } from "../../assets/web/core/texts.js";
 import { headlineOf } from "../../assets/web/views/race/headline.js";
 import { skylineOf } from "../../assets/web/views/race/skyline.js";
 import { arOf, END, forward, laneOf, LOSSLESS, LOSSLESS_SETTINGS, PLAIN } from "./runs.js";
@@ -21,7 +22,7 @@ describe("what a race by passes comes to", () => {
   test("on the way there: how far it is; where AR still runs, its place", () => {
     const mars = laneOf(PLAIN);
     assert.deepEqual(headlineOf(mars.at(0), [], null), ["", ""]);
-    assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), ["", "2 tokens in 1 pass."]);
+    assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), ["", "2 tokens in 1 pass. Ar: 1."]);
     assert.deepEqual(headlineOf(mars, [arOf(text).at(5)], null), ["4 passes.", " Ar is at token 5."]);
   });
 
@@ -29,21 +30,21 @@ describe("what a race by passes comes to", () => {
     const found = { place: 2, isShown: true, isSame: false };
     assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf([1, 2, 9])], found), [
       "1.75 tokens per pass instead of 1.00",
-      ". The texts differ from token 3 on.",
+      ". The texts diverge at token 3.",
     ]);
     assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", " 7 tokens."]);
   });
 
   test("one line on seconds, once both are over", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
-    assert.equal(secondsText(mars, ar), "As measured: 1.00 s, ar 1.40 s: too short to time.");
+    assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (too short to time)");
     assert.equal(secondsText(mars, ar.at(3)), "");
   });
 
   test("passes that follow the machine are said to be of this run", () => {
     /** @param {object} settings */
     const noteOf = (settings) => passesNote(laneOf(PLAIN, { settings }));
-    assert.match(noteOf({ block_size: "auto", aim: "time" }), /differ a little from run to run/);
+    assert.match(noteOf({ block_size: "auto", aim: "time" }), /varies slightly between runs/);
     assert.equal(noteOf({ block_size: "auto", aim: "passes" }), "");
     assert.equal(noteOf({ block_size: 4, aim: "time" }), "");
   });
@@ -57,7 +58,7 @@ describe("what a race by passes comes to", () => {
     ]) {
       // prettier-ignore
       const ar = arOf(other, { seconds: 0.2 });
-      assert.equal(secondsText(mars, ar), "As measured: 7.00 tokens per second, ar 5.00: too short to time.");
+      assert.equal(secondsText(mars, ar), "measured: 7.00 tokens per second, ar 5.00 (too short to time)");
       assert.equal(headlineOf(mars, [ar], null)[0], "1.75 tokens per pass instead of 1.00");
     }
   });
@@ -68,13 +69,10 @@ describe("the sentence on the state of a run", () => {
 
   test("is that it finished once all is shown, not while the last passes of a lane still land", () => {
     const playhead = new Playhead(run, CLOCKS.passes);
-    const over = ["finished", "Finished: both reached the end of their texts."];
+    const over = ["finished", `Both ${ENDS.eos.all}.`];
     assert.deepEqual(statusOf(run, playhead), over);
     playhead.drawn = 6;
-    assert.deepEqual(statusOf(run, playhead), [
-      "finished",
-      "Computed to its end: the last passes are still being shown.",
-    ]);
+    assert.deepEqual(statusOf(run, playhead), ["finished", STATUS.landing]);
     playhead.drawn = 7;
     assert.deepEqual(statusOf(run, playhead), over);
     playhead.seek(3);
@@ -101,10 +99,13 @@ describe("a lane that drafts nothing", () => {
 
   test("says so after eight forwards of AR's own in a row, where B is left to be chosen", () => {
     const AUTO = { settings: { block_size: "auto", lossless: true }, end: "" };
-    const now = "not drafting now: it would not pay here";
+    const now = "not drafting now: it would not save time here";
     assert.equal(idleText(laneOf(own(7), AUTO)), "");
     assert.equal(idleText(laneOf(own(8), AUTO)), now);
-    assert.equal(idleText(laneOf(own(8), { ...AUTO, end: "eos" })), "no drafts at the end: they would not pay here");
+    assert.equal(
+      idleText(laneOf(own(8), { ...AUTO, end: "eos" })),
+      "stopped drafting: it would not have saved time here",
+    );
     assert.equal(idleText(laneOf([...own(8), forward(8, [[1, 0.9], [2, 0.9]], 1, "block")], AUTO)), ""); // prettier-ignore
     assert.equal(idleText(laneOf(own(8), { settings: { block_size: 1 }, end: "" })), "");
     assert.equal(idleText(arOf([1, 1, 1, 1, 1, 1, 1, 1])), "");

@@ -120,7 +120,7 @@ describe("who proposed each token", () => {
 
   test("each forward gives one token that no drafter saved", () => {
     assert.deepEqual(passesSaved(lane), { masks: 2, "look-up": 2 });
-    assert.equal(savedText(lane), "4 passes saved: 2 by masks, 2 by look-up");
+    assert.equal(savedText(lane), "4 passes saved: 2 by masks, 2 by prompt lookup");
     assert.equal(savedText(laneOf(LOSSLESS.slice(0, 2))), "1 pass saved by masks");
     assert.equal(savedText(arOf([1, 2])), "0 passes saved");
     assert.deepEqual(passesSaved(laneOf([forward(0, [[1, 0.9]], 0, "threshold", { taken: [0] })])), { masks: -1 });

@@ -26,11 +26,11 @@ const CHARTS = [
   { key: "time", title: "Latency: tokens by measured time", isOfOne: false, isFirst: true, clock: CLOCKS.seconds },
   {
     key: "confidence",
-    title: "Confidence of accepted tokens: blue from masks, dotted from prompt lookup, grey AR's own; orange rejected",
+    title: "Confidence of tokens: blue masks, dotted prompt lookup, grey AR's own, orange rejected",
     isOfOne: true,
     isFirst: false,
   },
-  { key: "latency", title: "Time of each forward pass, with its mean", isOfOne: false, isFirst: false },
+  { key: "latency", title: "Time per pass, with the mean", isOfOne: false, isFirst: false },
 ];
 const PAUSE = 125; // milliseconds between two redraws
 

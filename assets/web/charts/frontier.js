@@ -227,7 +227,7 @@ export function ownWords(own, quality, elsewhere) {
   if (!own) return "Run something on the Live tab, and it stands here too.";
   const run = `Your run${elsewhere ? ` on ${elsewhere}` : ""}`;
   const loop = own.loop && `${own.loop}. Up to there: `;
-  const pace = `${run}: ${loop}${own.x.toFixed(2)} tokens per forward`;
+  const pace = `${run}: ${loop}${own.x.toFixed(2)} tokens per pass`;
   if (quality === "accuracy") return `${pace}; nobody judges one answer, so it is a line.`;
   if (own.isSame) return `${pace}, AR's own text.`;
   return own.place < 0

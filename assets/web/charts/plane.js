@@ -68,7 +68,7 @@ export function planeAxes({ width, height, margin }, { x, y }, { prefix, ticks, 
     ...ticks.map(([at, text]) =>
       shape("text", { class: `${prefix}-tick`, x: x(at), y: floor + below, "text-anchor": "middle" }, text),
     ),
-    shape("text", { ...middle, x: (left + right) / 2, y: height - 6 }, "tokens per forward"),
+    shape("text", { ...middle, x: (left + right) / 2, y: height - 6 }, "tokens per pass"),
     shape("text", { ...middle, transform: `translate(11 ${(margin.top + floor) / 2}) rotate(-90)` }, title),
   ];
 }

@@ -39,7 +39,7 @@ export function chartFrame(key, ...title) {
  * @param {string} rest what is complete without charts, for that sentence
  */
 export const noCharts = (rest) =>
-  make("p", "rv-noplot", `The charts need plotly.js, which did not load; ${rest} complete without them.`);
+  make("p", "rv-noplot", `plotly.js did not load, so there are no charts; ${rest} complete.`);
 
 export class Plots {
   /** @type {Plotly | null} */

@@ -32,7 +32,7 @@ const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from
 
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 44, r: 62, t: 8, b: 36 }, // the same for all, so that a second has the same width in each
+  margin: { l: 44, r: 92, t: 8, b: 36 }, // the same for all, so that a second has the same width in each
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },
@@ -111,7 +111,7 @@ function finishMarks(lanes, c, span, clock) {
   if (!finish) return { shapes: [], annotations: [] };
   const { time, first, other, tokens } = finish;
   const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
-  const label = endLabel(`${winner} ended, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
+  const label = endLabel(`${winner} finished, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
   const hasRoom = time - span.from > ROOM * (span.to - span.from); // left of the line
   // At the bottom, where no curve ends.
   const placed = { xanchor: hasRoom ? "right" : "left", xshift: hasRoom ? -4 : 4, yref: "paper" };
@@ -140,7 +140,7 @@ function meanLines(lane, ar, c, top) {
   const hasEven = Number.isFinite(even) && even < top;
   const heights = apart(hasEven ? [mean, even] : [mean], top * 1.3);
   const lines = [levelLine(mean, heights[0], `mean ${figure(mean)}`, c.mars, "solid")];
-  if (hasEven) lines.push(levelLine(even, heights[1], `even ${figure(even)}`, c.ar, "dot"));
+  if (hasEven) lines.push(levelLine(even, heights[1], `break-even ${figure(even)}`, c.ar, "dot"));
   return { shapes: lines.map(({ shape }) => shape), annotations: lines.map(({ label }) => label) };
 }
 
@@ -242,7 +242,7 @@ export const endLabel = (text, x, y, color, yanchor = "middle") => ({
   font: { size: 12, color },
 });
 
-const LABEL = 0.11; // height of a label as a share of the chart's height
+const LABEL = 0.15; // height of a label as a share of the chart's height
 
 /**
  * Returns heights for labels next to a chart: near their values, in the same order, without overlap.

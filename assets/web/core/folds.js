@@ -75,7 +75,7 @@ export const FINAL = new Set(FINAL_STOPS); // stop reasons of a complete text
  * @param {Lane} lane
  */
 export const loopRemark = (lane) =>
-  loopsAt(lane) < 0 ? "" : `up to token ${loopsAt(lane)}, where it begins to repeat itself`;
+  loopsAt(lane) < 0 ? "" : `until the text starts to loop at token ${loopsAt(lane)}`;
 
 const STRETCH = 8; // number of forwards from which on it is no coincidence
 
@@ -94,7 +94,9 @@ function isPlain({ steps }) {
  */
 export function idleText(lane) {
   if (!isPlain(lane)) return "";
-  return lane.end ? "no drafts at the end: they would not pay here" : "not drafting now: it would not pay here";
+  return lane.end
+    ? "stopped drafting: it would not have saved time here"
+    : "not drafting now: it would not save time here";
 }
 
 /**

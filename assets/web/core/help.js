@@ -8,37 +8,42 @@ import { DEFINITION } from "./speedup.js";
 export const HELP = {
   tau: {
     title: "τ, the threshold",
-    text: "The model says how sure it is of each token that it proposes. From left to right, tokens are taken as long as that is at least τ. A lower τ takes more from each pass and gets more of it wrong. With Lossless on the text stays the same: there τ says only how boldly to try.",
+    text: "The model gives each proposed token a confidence. Tokens are accepted from left to right until one falls below τ. A lower τ accepts more tokens, and more mistakes. With Lossless on, the text never changes; τ only sets how aggressively it drafts.",
     place: "ex-tau",
   },
   block_size: {
-    title: "B, proposals in one pass",
-    text: "How many tokens the model proposes in one pass, at most. More proposals make a pass take longer; auto chooses as many as pay off here.",
+    title: "B, proposals per pass",
+    text: "The most tokens that the model proposes in one pass. More proposals make a pass slower; auto chooses as many as pay off.",
     place: "ex-run",
   },
   aim: {
-    title: "What auto aims at",
-    text: "Least time here: auto drafts only as many tokens as pay off on this machine at this moment, so the number of passes differs from run to run. Fewest passes: auto decides by the text alone, so a prompt takes the same passes on every machine; the text may then arrive a little later.",
+    title: "What auto optimises",
+    text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto decides by the text only, so a prompt needs the same passes on every machine, but may take slightly longer.",
     place: "ex-run",
   },
   lossless: {
     title: "Lossless",
-    text: "Each pass also checks what the pass before it proposed, and only what an ordinary (AR) model would have written is kept. The text is AR's, token for token.",
+    text: "Each pass also verifies the tokens drafted by the pass before. Only tokens that ordinary decoding (AR) would have chosen are kept, so the text is AR's, token for token.",
     place: "ex-lossless",
   },
   pace: {
     title: "Slow motion",
-    text: "The model rests after each pass, so that you can watch and steer it. The clocks stand still meanwhile: no figure changes.",
+    text: "The model pauses after each pass so that you can watch and change settings. Pauses are not counted in any time.",
     place: "ex-run",
   },
   presets: {
     title: "Presets",
-    text: "Exact is lossless: the text is plain AR’s. Fast keeps proposals without verifying them, so its text may differ from plain AR’s. It is offered where it was faster than Exact on the examples here. A preset leaves all other settings as they are.",
+    text: "Exact is lossless: the text equals plain AR's. Fast accepts proposals without verifying them, so its text may differ. It is offered only where it was measured to be faster than Exact. A preset changes no other settings.",
     place: "ex-tau",
   },
   perForward: {
-    title: "Tokens per forward",
-    text: "A token is a word or a piece of one; a forward, or pass, is one evaluation of the whole model. An ordinary model (AR, autoregressive) writes one token in each pass, MARS as many as it can foresee.",
+    title: "Tokens per pass",
+    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. An ordinary model (AR, autoregressive) writes one token per pass; MARS writes as many as it can predict.",
+    place: "ex-run",
+  },
+  clock: {
+    title: "Tokens, passes, plain AR",
+    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. Plain AR (autoregressive decoding) is the ordinary way: one token per pass. MARS predicts several tokens per pass, and each such pass does more work. So half the passes is not half the time: break-even is the number of tokens per pass from which MARS is faster on this machine.",
     place: "ex-run",
   },
   speedup: { title: "Speed over plain AR", text: DEFINITION, place: "ex-run" },

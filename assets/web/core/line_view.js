@@ -2,6 +2,7 @@
 
 import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";
+import { STATUS } from "./texts.js";
 import { Feed } from "./wire.js";
 
 const FRAME_BUDGET = 10; // milliseconds of parsing per frame; the rest waits for the next
@@ -85,7 +86,7 @@ export class LineView {
       this.take(whole);
       return this.read(this.latest); // may be the last value, and newer than the whole
     }
-    this.fail("Lines of this run were missed, and it is not known any more: run it again.");
+    this.fail(STATUS.lost);
     return this.schedule();
   }
 

@@ -2,7 +2,7 @@
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
-import { laneSpeedup, speedupRemark, speedupText } from "./speedup.js";
+import { isTimed, laneSpeedup, speedupRange, speedupRemark, speedupText } from "./speedup.js";
 import { counted, figure } from "./words.js";
 
 /**
@@ -30,19 +30,19 @@ export const timeText = (lane, isSame) =>
   isSame ? `${figure(folds.seconds(lane))} s` : `${figure(folds.perSecond(lane))} tokens per second`;
 
 /**
- * Returns the measured time of one lane, or of two in comparison; empty until all have ended.
+ * Returns the measured time of one lane, or of two with the range of their ratio; empty until all have ended.
  * @param {Lane} main
  * @param {Lane | undefined} other
  */
 export function secondsText(main, other) {
   if (!main.end || (other && !other.end)) return "";
   const isSame = !other || isSameText(main, other);
-  const own = `As measured: ${timeText(main, isSame)}`;
-  if (!other) return `${own}.`;
+  const own = `measured: ${timeText(main, isSame)}`;
+  if (!other) return own;
   const found = laneSpeedup(main, other);
-  const said =
-    found.kind === "none" ? "" : [`: ${speedupText(found)}`, speedupRemark(found)].filter(Boolean).join("; ");
-  return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}.`;
+  const first = isTimed(found) ? speedupRange(found) : found.kind === "none" ? "" : speedupText(found);
+  const said = first && ` (${[first, speedupRemark(found)].filter(Boolean).join("; ")})`;
+  return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}`;
 }
 
 const LEAST_STEPS = 8; // of both lanes, for a mean time of a pass
@@ -65,7 +65,9 @@ export const breakEven = (main, ar) =>
  */
 export function breakEvenText(main, ar) {
   const even = ar?.isAr && main.end && ar.end ? breakEven(main, ar) : NaN;
-  return Number.isFinite(even) ? `break-even here: ${figure(even)} tokens per pass` : "";
+  return Number.isFinite(even)
+    ? `${figure(folds.perForward(main))} tokens per pass (break-even here: ${figure(even)})`
+    : "";
 }
 
 /**
@@ -74,5 +76,5 @@ export function breakEvenText(main, ar) {
  */
 export const passesNote = ({ end, settings }) =>
   end && settings?.block_size === "auto" && settings.aim !== "passes"
-    ? "auto follows this machine, so passes differ a little from run to run"
+    ? "auto adapts to this machine, so the number of passes varies slightly between runs"
     : "";

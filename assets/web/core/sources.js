@@ -10,8 +10,8 @@ import { counted } from "./words.js";
  */
 export const SOURCES = {
   ar: { name: "AR's own", by: "by AR", mark: "ar" },
-  masks: { name: "drafted by masks", by: "by masks", mark: "masks" },
-  "look-up": { name: "copied by look-up", by: "by look-up", mark: "lookup" },
+  masks: { name: "predicted by masks", by: "by masks", mark: "masks" },
+  "look-up": { name: "copied by prompt lookup", by: "by prompt lookup", mark: "lookup" },
   "draft model": { name: "by a draft model", by: "by the draft model", mark: "draft" },
   guesses: { name: "guessed", by: "by guesses", mark: "guess" },
 };

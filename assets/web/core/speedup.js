@@ -8,7 +8,7 @@ import { upToLoop } from "./loops.js";
 import { SPEED } from "./table.js";
 
 export const DEFINITION =
-  "Tokens per second of decoding, divided by the other's; reading the prompt is left out of both. The range is where 19 of 20 further runs should fall, judged by how the time per pass varied in this one.";
+  "Ratio of decoding speeds; processing the prompt is excluded. The range should contain 19 of 20 repeat runs, estimated from how much pass times varied.";
 
 const UNQUIET = 0.2; // uncertainty of the baseline, whose passes are alike; above it the machine was busy
 const WIDE = 1.5; // ratio of a range's ends above which another run is recommended
@@ -97,14 +97,20 @@ export function speedupParts(given) {
   if (kind === "short") return ["too short to time", ""];
   if (kind === "busy") return ["not measured", ""];
   if (isAbout(given)) return ["about as fast", ""];
-  return kind === "slower" ? [`slower: ${times(ratio, given)}`, "times"] : [times(ratio, given), "times as fast"];
+  return kind === "slower" ? [slowerBy(ratio), "slower"] : [times(ratio, given), "times as fast"];
 }
+
+/**
+ * "10 %", rounded up, so that the speed that remains is never above the measured one.
+ * @param {number} ratio below 1
+ */
+const slowerBy = (ratio) => `${Math.ceil(100 * (1 - ratio) - 1e-9)} %`;
 
 /** @param {Speedup} given */
 const isAbout = ({ kind, ratio }) => kind === "same" && Math.abs(Math.log(ratio)) < Math.log(SPEED.near);
 
 /**
- * "1.4 times as fast", "about as fast", "slower: 0.6 times".
+ * "1.4 times as fast", "about as fast", "10 % slower".
  * @param {Speedup} given
  */
 export const speedupText = (given) => speedupParts(given).filter(Boolean).join(" ");

@@ -29,6 +29,9 @@ export function figure(number) {
 /** @param {number} number */
 export const whole = (number) => number.toLocaleString("en-US");
 
+/** @param {string} text */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** @type {(number: number, word: string, words?: string) => string} */
 export const counted = (number, word, words = `${word}s`) => `${whole(number)} ${number === 1 ? word : words}`;
 

@@ -94,7 +94,7 @@ export class AgainstArPanel {
       put(
         this.detail,
         drafts.length
-          ? `AR confirmed ${whole(drafts.length - refused.length)} of ${counted(drafts.length, "draft")} that it judged.`
+          ? `AR confirmed ${whole(drafts.length - refused.length)} of ${counted(drafts.length, "verified draft")}.`
           : "",
       );
       return this.drawList(
@@ -114,7 +114,7 @@ export class AgainstArPanel {
     this.drawShare(found);
     const wrong = found.judged.filter((each) => !each.agrees);
     return this.drawList(
-      wrong.length ? "Where AR would have chosen otherwise" : "",
+      wrong.length ? "Where AR would have chosen another token" : "",
       wrong.map(({ place, token, ar }) => entryOf(lane, place, token, token.id, ar)),
     );
   }
@@ -123,22 +123,19 @@ export class AgainstArPanel {
   drawShare({ own, judged, agreed, open, source }) {
     const known = own + judged.length;
     put(this.share, `${figure((100 * (own + agreed)) / known)} %`);
-    put(
-      this.headText,
-      ` of ${counted(known, "judged token")} are what AR would have chosen, given the same text before.`,
-    );
+    put(this.headText, ` of ${counted(known, "compared token")} are what AR would have chosen after the same text.`);
     /** @type {Record<string, number>} */
     const numbers = { own, agreed, differs: judged.length - agreed, open };
     for (const name of PARTS) this.parts[name].style.flexGrow = String(numbers[name]);
     const parts = [
-      `${whole(own)} AR's own (first of a forward)`,
+      `${whole(own)} AR's own (first of a pass)`,
       `${whole(agreed)} of ${whole(judged.length)} others agree`,
     ];
     if (open)
       parts.push(
         source === "lane"
-          ? `${whole(open)} cannot be judged after the first difference`
-          : `${whole(open)} not judged yet`,
+          ? `${whole(open)} after the first difference cannot be compared`
+          : `${whole(open)} not compared yet`,
       );
     put(this.detail, parts.join(" · "));
     this.bar.setAttribute("aria-label", this.detail.textContent);
@@ -212,7 +209,7 @@ export class AgainstArPanel {
 /** @param {Lane | undefined} lane */
 function nothing(lane) {
   if (!lane || !lane.steps.length) return "Nothing has been decoded yet.";
-  return lane.isAr ? "This run is plain AR itself; run MARS, with or without AR beside it, to compare." : "";
+  return lane.isAr ? "This run is plain AR. Run MARS to compare." : "";
 }
 
 /**

@@ -10,9 +10,9 @@ const BEFORE = 14; // final slots drawn one by one before the cursor
 const NUMBERS = [
   ["final", "final"],
   ["again", "fed again as real tokens"],
-  ["drafts", "drafts, for AR to judge"],
-  ["masks", "masks, overwritten next time"],
-  ["after", "final after this forward"],
+  ["drafts", "drafts to verify"],
+  ["masks", "masks, overwritten by the next pass"],
+  ["after", "final after this pass"],
   ["bytes", "keys and values in use"],
   ["room", "room"],
 ];
@@ -53,7 +53,7 @@ export class CachePanel {
     this.key = key;
     const isEmpty = index < 0;
     for (const node of [this.strip.element, this.list, this.chart.element]) node.hidden = isEmpty;
-    if (isEmpty) return void put(this.head, "The cache is drawn from the first forward on.");
+    if (isEmpty) return void put(this.head, "The cache appears with the first pass.");
     const state = cacheAt(lane, index);
     put(this.head, headText(lane, index, state));
     this.drawStrip(lane, index, state);
@@ -101,8 +101,8 @@ export class CachePanel {
     set(
       "bytes",
       bytes
-        ? `${memory(state.cursor * bytes)} final, ${memory((state.used - state.cursor) * bytes)} written by this forward`
-        : "this trace does not tell what a slot takes",
+        ? `${memory(state.cursor * bytes)} final, ${memory((state.used - state.cursor) * bytes)} written by this pass`
+        : "this trace does not report the size of a slot",
     );
     const parts = [];
     if (bytes && Number.isFinite(room(lane)))
@@ -127,12 +127,12 @@ function room(lane) {
  * @param {CacheState} state
  */
 function headText(lane, index, state) {
-  const what = `Forward ${whole(index + 1)} of ${lane.title} feeds ${counted(state.used - state.cursor, "slot")} behind the cursor at ${whole(state.cursor)}.`;
+  const what = `Pass ${whole(index + 1)} of ${lane.title} fills ${counted(state.used - state.cursor, "slot")} after the cursor (${whole(state.cursor)}).`;
   if (state.isCommit)
     return `${what} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
-  if (isBlockwise(lane)) return `${what} The block is being filled: nothing becomes final before its commit.`;
+  if (isBlockwise(lane)) return `${what} The block is being filled; nothing becomes final before it is committed.`;
   const num = state.after - state.cursor;
-  return `${what} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next forward starts there and overwrites what lies behind.`;
+  return `${what} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next pass overwrites the rest.`;
 }
 
 /** @type {Record<string, string>} */
@@ -140,8 +140,8 @@ const STATES = {
   prompt: "prompt, final",
   final: "output, final",
   pending: "fed again as a real token",
-  draft: "draft, fed again for AR to judge",
-  mask: "mask, overwritten by the next forward",
+  draft: "draft, verified by this pass",
+  mask: "mask, overwritten by the next pass",
 };
 
 /**
@@ -163,7 +163,7 @@ function slotSay(lane, slot) {
   const parts = [`Slot ${whole(slot.slot)}${name}: ${STATES[slot.state].replace("mask", `mask${after}`)}`];
   if (slot.proposal)
     parts.push(
-      `predicts “${lane.tokenName(slot.proposal[0])}” at ${probability(slot.proposal[1])}, ${slot.isTaken ? "taken" : "not taken"}`,
+      `predicts “${lane.tokenName(slot.proposal[0])}” at ${probability(slot.proposal[1])}, ${slot.isTaken ? "accepted" : "not accepted"}`,
     );
   return `${parts.join("; ")}.`;
 }
@@ -175,7 +175,7 @@ const PARTS = ["masks", "drafts", "pending"]; // from top to bottom
 
 /** @param {Fed} given */
 const fedText = ({ index, pending, drafts, masks }) =>
-  `forward ${index + 1}: ${pending} fed again${drafts ? `, ${counted(drafts, "draft")}` : ""}, ${counted(masks, "mask")}`;
+  `pass ${index + 1}: ${pending} fed again${drafts ? `, ${counted(drafts, "draft")}` : ""}, ${counted(masks, "mask")}`;
 
 // The input of each forward as stacked columns, and the cursor over the whole run: two small charts of one lane.
 class FedChart {
@@ -192,7 +192,7 @@ class FedChart {
   constructor(choose) {
     this.choose = choose;
     this.title = make("h4");
-    const slider = { tabindex: 0, role: "slider", "aria-label": "Forward shown in the cache" };
+    const slider = { tabindex: 0, role: "slider", "aria-label": "Pass shown in the cache" };
     this.columns = make("div", { class: "rv-fc-columns", ...slider });
     this.ends = [make("span"), make("span")];
     this.path = shape("path");
@@ -200,7 +200,7 @@ class FedChart {
     const drawing = { class: "rv-fc-line", viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img" };
     this.line = shape("svg", drawing, this.path, this.mark);
     this.lineEnds = [make("span"), make("span")];
-    const lineTitle = make("h4", "", "Cursor: slots that are final");
+    const lineTitle = make("h4", "", "Cursor: number of final slots");
     this.element = make(
       "div",
       "rv-fc",
@@ -227,9 +227,9 @@ class FedChart {
     this.element.style.setProperty("--columns", String(shown.length));
     put(
       this.title,
-      `Slots fed by each forward, ${whole(most)} at most${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`,
+      `Slots filled per pass, at most ${whole(most)}${shown.some((each) => each.isCommit) ? "; a bar on top marks a commit" : ""}`,
     );
-    put(this.ends[0], `forward ${whole(this.from + 1)}`);
+    put(this.ends[0], `pass ${whole(this.from + 1)}`);
     put(this.ends[1], whole(this.from + shown.length));
     this.setValue(shown[index - this.from], last);
     this.drawLine(lane, index);
@@ -289,11 +289,11 @@ class FedChart {
       `M0,100 L0,${level(points[0])} ${points.map((point) => `L${point}`).join(" ")} L100,${level(lastOf(points))} L100,100 Z`,
     );
     attribute(this.mark, { x1: x(index).toFixed(2), x2: x(index).toFixed(2) });
-    put(this.lineEnds[0], `forward 1: ${whole(steps[0].cursor)}`);
+    put(this.lineEnds[0], `pass 1: ${whole(steps[0].cursor)}`);
     put(this.lineEnds[1], `${whole(steps.length)}: ${whole(lastOf(steps).cursor)}`);
     this.line.setAttribute(
       "aria-label",
-      `The cursor went from ${steps[0].cursor} to ${lastOf(steps).cursor} in ${counted(steps.length, "forward")}.`,
+      `The cursor went from ${steps[0].cursor} to ${lastOf(steps).cursor} in ${counted(steps.length, "pass", "passes")}.`,
     );
   }
 
@@ -332,12 +332,12 @@ class FedChart {
   }
 }
 
-const HINT = "Point at a slot, or focus the strip and use the arrow keys.";
+const HINT = "Point at a slot, or use the arrow keys.";
 const LEGEND = [
-  ["final", "final: keys and values that stay"],
+  ["final", "final keys and values"],
   ["pending", "fed again as a real token"],
-  ["draft", "draft for AR to judge"],
-  ["mask", "mask: scratch, overwritten"],
+  ["draft", "draft to verify"],
+  ["mask", "mask, overwritten"],
 ];
 
 // The cache as a strip of slots: long final parts as one piece, then slot by slot with the cursor. One tab stop; arrow

@@ -8,12 +8,12 @@ import { columnsOf, fedOf, whyNot } from "../folds/layers.js";
 
 const PAUSE = 250; // milliseconds at one forward before the request
 const MOST_KEPT = 40; // stored answers
-const AWAY = "The layers are read in the model itself: open this run on a page that runs it.";
-const GOING = "While text streams, click a token: the layers of its forward are read.";
+const AWAY = "Layers need the model: open this run on a page that serves it.";
+const GOING = "While text streams, click a token to read the layers of its pass.";
 const HOW =
-  "After every layer the model's own final norm and output head read the state as if no layer came behind it (the logit lens). Darker is surer; framed is what stays to the end. ";
+  "The model's final norm and output head are applied after every layer (logit lens). Darker: more confident. Frame: the answer no longer changes. ";
 const LIMITS =
-  "The top line is what the model said, before a sampler head or a repetition penalty may choose another of its best; those below are a view of it. States of early layers need not lie where the head looks for them, so a token can be there before it is read (the tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
+  "The top row is the model's output before a sampler head or repetition penalty. The rows below are a projection: early layers may already encode a token that the output head cannot read yet (tuned lens, arXiv 2303.08112). Masks and next-token states: arXiv 2603.17942.";
 
 export class LayersPanel {
   static id = "layers";
@@ -38,7 +38,7 @@ export class LayersPanel {
     this.say = make("p", { class: "rv-la-say", "aria-live": "polite" });
     this.list = make("ul", "rv-la-masks");
     this.table = make("table", "rv-la-table rv-num");
-    const given = { class: "rv-la-scroll", tabindex: 0, role: "region", "aria-label": "Layers of this forward" };
+    const given = { class: "rv-la-scroll", tabindex: 0, role: "region", "aria-label": "Layers of this pass" };
     this.scroll = make("div", given, this.table);
     this.note = make("p", "rv-la-note", HOW, LIMITS);
     element.append(this.head, this.say, this.list, this.scroll, this.note);
@@ -49,9 +49,9 @@ export class LayersPanel {
     const { lane, step: index } = view.focus;
     const step = lane.steps[index];
     const isGoing = view.run.lanes.some((each) => !each.end) && !view.selected;
-    const why = !step ? "No forward is shown yet." : !view.server.layers ? AWAY : isGoing ? GOING : whyNot(lane, step);
+    const why = !step ? "No pass to show yet." : !view.server.layers ? AWAY : isGoing ? GOING : whyNot(lane, step);
     this.wanted = why ? "" : `${view.run.id} ${lane.name} ${index} ${lane.tokens.length}`;
-    put(this.head, step ? `Forward ${whole(index + 1)} of ${lane.title}` : "");
+    put(this.head, step ? `Pass ${whole(index + 1)} of ${lane.title}` : "");
     clearTimeout(this.timer);
     const answer = this.answers.get(this.wanted);
     if (why || !answer) this.empty(why || "Reading the layers…");
@@ -71,7 +71,7 @@ export class LayersPanel {
     const answer = await this.view.server.layers?.(fedOf(lane, index)).catch(() => null);
     this.asked = "";
     if (this.answers.size >= MOST_KEPT) this.answers.delete([...this.answers.keys()][0]);
-    this.answers.set(key, answer ?? { error: "The server does not answer: choose the forward again in a moment." });
+    this.answers.set(key, answer ?? { error: "The server did not answer. Select the pass again in a moment." });
     this.draw();
     if ("error" in (answer ?? { error: "" })) this.answers.delete(key); // a retry may succeed
   }
@@ -97,13 +97,13 @@ export class LayersPanel {
     const columns = columnsOf(lane, index, told);
     const last = told.columns[0].says.length - 1;
     const masks = columns.filter(({ kind }) => kind === "mask");
-    put(this.say, masks.length ? "" : `This forward fed no masks: it is read at ${counted(columns.length, "token")}.`);
+    put(this.say, masks.length ? "" : `This pass had no masks; it is shown at ${counted(columns.length, "token")}.`);
     this.list.replaceChildren(...masks.map((mask) => make("li", "", maskText(lane, mask, columns, last))));
     for (const node of [this.scroll, this.list, this.note]) node.hidden = false;
     const heads = ["fed", "says", ""].map((name, row) => headRow(lane, name, row, columns));
     const layers = [...Array(last + 1).keys()].reverse();
     const rows = layers.map((layer) => layerRow(lane, layer, columns, last));
-    const caption = make("caption", "", "What each token would say, layer by layer, the last one on top");
+    const caption = make("caption", "", "Predictions of each token by layer, last layer on top");
     this.table.replaceChildren(caption, make("thead", "", ...heads), make("tbody", "", ...rows));
   }
 }
@@ -117,11 +117,11 @@ export class LayersPanel {
  */
 function maskText(lane, mask, columns, last) {
   const real = columns.find(({ kind, number }) => kind === "real" && number === mask.number);
-  const knows = `Mask ${mask.number} says “${lane.tokenName(mask.says[last][0])}” from layer ${mask.settled} of ${last} on`;
+  const knows = `Mask ${mask.number} settles on “${lane.tokenName(mask.says[last][0])}” at layer ${mask.settled} of ${last}`;
   const other = mask.proposed === null ? "" : `; the run proposed “${lane.tokenName(mask.proposed)}” instead`;
   const then = `${other}${mask.fate ? ` (${mask.fate})` : ""}`;
   if (!real) return `${knows}${then}.`;
-  return `${knows}${then}; with the real token there, “${lane.tokenName(real.says[last][0])}” from layer ${real.settled} on.`;
+  return `${knows}${then}; with the real token there, “${lane.tokenName(real.says[last][0])}” at layer ${real.settled}.`;
 }
 
 /** @type {Record<string, string>} */

@@ -9,11 +9,11 @@ import { shownKey, shownLanes } from "./shown.js";
 const PICTURES = [
   {
     key: "positions",
-    title: "Acceptance by position in the forward, %",
+    title: "Acceptance by position in the pass, %",
     label: "position",
-    value: "share of forwards proposing there that emitted there",
+    value: "share of passes whose proposal there was accepted",
   },
-  { key: "counts", title: "Tokens per forward", label: "tokens", value: "forwards" },
+  { key: "counts", title: "Tokens per pass", label: "tokens", value: "passes" },
   {
     key: "calibration",
     title: "Confidence against agreement with AR, %",
@@ -22,9 +22,9 @@ const PICTURES = [
   },
   {
     key: "kinds",
-    title: "Tokens per forward by kind of text",
+    title: "Tokens per pass by type of text",
     label: "kind",
-    value: "tokens per forward",
+    value: "tokens per pass",
     isAcross: true,
   },
 ];
@@ -52,7 +52,7 @@ export class StatisticsPanel {
     this.hint = make(
       "p",
       "rv-pic-hint",
-      "Grey counts beneath the bars: how many were judged. Line: their mean confidence; where a bar ends below it, the model was too sure.",
+      "Grey: sample size. Line: mean confidence; a bar below its line means overconfidence.",
     );
     this.pictures.calibration.element.append(this.hint);
     this.loop = make("p", { class: "rv-pic-hint rv-pic-loop", hidden: "" });
@@ -71,7 +71,7 @@ export class StatisticsPanel {
     }
     const counted = upToLoop(lane);
     this.loop.hidden = counted === lane;
-    put(this.loop, `${loopText([lane])}: the pictures count up to there.`);
+    put(this.loop, `${loopText([lane])}: the charts count up to there.`);
     this.drawPositions(counted);
     this.drawCounts(counted);
     this.drawCalibration(counted, other);
@@ -85,11 +85,11 @@ export class StatisticsPanel {
       share,
       top: String(Math.round(100 * share)),
       value: `${percent(share)} (${whole(emitted)} of ${whole(proposed)})`,
-      say: `Position ${position}: ${whole(emitted)} of ${counted(proposed, "forward")} that proposed there emitted there, ${percent(share)}.`,
+      say: `Position ${position}: ${whole(emitted)} of ${counted(proposed, "pass", "passes")} with a proposal there accepted it, ${percent(share)}.`,
     }));
     this.pictures.positions.draw(
       items,
-      "Of the forwards that proposed at a position, the share that emitted there; the first is always taken.",
+      "Share of passes whose proposal at this position was accepted. The first always is.",
     );
   }
 
@@ -103,11 +103,11 @@ export class StatisticsPanel {
       top: whole(forwards),
       n: Math.min(count, 5),
       value: whole(forwards),
-      say: `${counted(forwards, "forward")} of ${whole(lane.steps.length)} took ${counted(count, "token")}.`,
+      say: `${counted(forwards, "pass", "passes")} of ${whole(lane.steps.length)} wrote ${counted(count, "token")}.`,
     }));
     this.pictures.counts.draw(
       items,
-      `Forwards by how many tokens they took; ${figure(lane.tokens.length / lane.steps.length)} on average.`,
+      `Passes by number of tokens; ${figure(lane.tokens.length / lane.steps.length)} on average.`,
     );
   }
 
@@ -132,7 +132,7 @@ export class StatisticsPanel {
       isVoid: !num,
       top: num ? String(Math.round(100 * share)) : "",
       mark: metric === "probability" ? mean : null,
-      value: num ? `${percent(share)} of ${whole(num)}, mean confidence ${short(mean, 3)}` : "none judged",
+      value: num ? `${percent(share)} of ${whole(num)}, mean confidence ${short(mean, 3)}` : "none compared",
       sub: whole(num),
       say: binText({ low, high, num, agreed, mean }),
     }));
@@ -149,11 +149,11 @@ export class StatisticsPanel {
       isVoid: !tokens,
       top: tokens ? `${figure(tpf)} · ${counted(tokens, "token")}` : "none",
       value: tokens ? `${figure(tpf)} (${counted(tokens, "token")})` : "none",
-      say: tokens ? `${kind}: ${counted(tokens, "token")} at ${figure(tpf)} tokens per forward.` : `No ${kind} so far.`,
+      say: tokens ? `${kind}: ${counted(tokens, "token")} at ${figure(tpf)} tokens per pass.` : `No ${kind} so far.`,
     }));
     this.pictures.kinds.draw(
       items,
-      "Each token counts as 1/n of a forward that took n, so the kinds add up to the forwards.",
+      "A pass that wrote n tokens is split evenly among them, so the types add up to all passes.",
     );
   }
 }
@@ -161,7 +161,7 @@ export class StatisticsPanel {
 /** @param {{ low: number, high: number, num: number, agreed: number, mean: number }} bin */
 function binText({ low, high, num, agreed, mean }) {
   const range = `Confidence ${short(low)} to ${short(high)}`;
-  if (!num) return `${range}: no token judged.`;
+  if (!num) return `${range}: no token compared.`;
   return `${range}: AR would have chosen ${whole(agreed)} of ${counted(num, "token")}, ${percent(agreed / num)}; mean confidence ${short(mean, 3)}.`;
 }
 
@@ -171,10 +171,10 @@ function binText({ low, high, num, agreed, mean }) {
  */
 function noCalibration(lane, source) {
   if (lane.tokens.every((token) => token.position === 0))
-    return "Every token so far was the first of its forward and so AR's own choice: nothing to calibrate.";
+    return "Every token so far was the first of its pass and so AR's own choice: nothing to calibrate.";
   return source
-    ? "No token behind a forward's first has been judged yet."
-    : "Run with plain AR beside it to see whether the model is as sure as it is right: this trace does not tell what AR would have chosen.";
+    ? "Only first tokens of a pass so far: nothing to compare."
+    : "Run it next to plain AR to compare confidence with correctness: this trace does not contain AR's choices.";
 }
 
 /**
@@ -188,7 +188,7 @@ function calibrationText(pairs, source, numDrafts, metric) {
   const what = numDrafts ? "tokens and drafts" : "tokens";
   const how = source === "lane" ? ", up to the first difference" : "";
   const by = metric === "probability" ? "" : ` Confidence is by ${metric}.`;
-  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${what} that came after a forward's first${how}.${by}`;
+  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${what} after the first of a pass${how}.${by}`;
 }
 
 const CROWDED = 16; // maximum number of bars that each have a label

@@ -141,7 +141,7 @@ export class WhatIfPanel {
     put(this.run, `Run it with τ ${short(tau)}`);
     this.run.hidden = !this.view.canAsk("run");
     const taus = new Set(lane.steps.map((step) => step.settings && step.settings.tau));
-    const asRun = taus.size > 1 ? "as run, τ moved" : `as run, τ ${short(settingsOf(lane).tau)}`;
+    const asRun = taus.size > 1 ? "actual run, τ moved" : `actual run, τ ${short(settingsOf(lane).tau)}`;
     fillRow(this.tableHead, "th", ["", asRun, `with τ ${short(tau)}`]);
     const rows = tableRows(found);
     while (this.tableBody.rows.length > rows.length) this.tableBody.deleteRow(-1);
@@ -150,8 +150,8 @@ export class WhatIfPanel {
     texts.forEach((text, i) => put(this.says[i], text));
     put(
       this.legendText,
-      `a forward: above ${found.drafts ? "its drafts" : "the tokens it took"}, below those with τ ${short(tau)} where they differ; ` +
-        "thick frame: the first difference; dashed: estimate",
+      `One cell per pass. Top: ${found.drafts ? "drafts" : "accepted tokens"} in this run; bottom: with τ ${short(tau)}, if different. ` +
+        "Thick: first difference. Dashed: estimate.",
     );
   }
 
@@ -194,12 +194,12 @@ function telling(lane, ends) {
 
 /** @param {Lane} lane */
 function nothing(lane) {
-  if (!lane.settings || !lane.steps.length) return "No forward is there yet.";
+  if (!lane.settings || !lane.steps.length) return "No pass to show yet.";
   if (lane.method === "speculative" || lane.method === "block_diffusion")
-    return "Under another τ other tokens would have been fed, and nobody knows what would have followed: run MARS to judge its forwards.";
+    return "With another τ this method would have continued from other tokens, so its passes cannot be re-evaluated. Run MARS instead.";
   return lane.facts.obeys.includes("tau")
     ? ""
-    : `${lane.isAr ? "Plain AR takes one token per forward" : `${lane.facts.title} takes what it takes`} whatever τ is: run MARS to judge its forwards under another τ.`;
+    : `${lane.isAr ? "Plain AR writes one token per pass" : `${lane.facts.title} does not use τ`}, whatever τ is. Run MARS to try another τ.`;
 }
 
 /**
@@ -247,7 +247,7 @@ class WhatIfStrip {
   constructor({ point, choose }) {
     this.report = { point, choose };
     this.inner = make("div", "rv-wi-cells");
-    const label = "Forwards, a cell each. Left and right arrows read them, Enter chooses one.";
+    const label = "One cell per pass. Left and right arrows read them, Enter selects one.";
     this.element = group("rv-wi-strip", label, this.inner);
     this.clear();
     this.listen();
@@ -409,20 +409,24 @@ function tableRows(found) {
   const loop = all.forwards < cells.length ? " up to the loop" : "";
   if (first < 0)
     return [
-      [`TPF, ${counted(all.forwards, "forward")}${loop}, exact`, perForward(all, all.then), perForward(all, all.now)],
+      [
+        `tokens per pass, ${counted(all.forwards, "pass", "passes")}${loop}, exact`,
+        perForward(all, all.then),
+        perForward(all, all.now),
+      ],
     ];
-  const span = exact.forwards === 1 ? "forward 1" : `forwards 1 to ${whole(exact.forwards)}`;
+  const span = exact.forwards === 1 ? "pass 1" : `passes 1 to ${whole(exact.forwards)}`;
   const rows = [
-    [`TPF, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
+    [`tokens per pass, ${span}: exact`, perForward(exact, exact.then), perForward(exact, exact.now)],
     [
-      `TPF, ${all.forwards === 1 ? "the one forward" : `all ${whole(all.forwards)} forwards`}${loop}: estimate`,
+      `tokens per pass, ${all.forwards === 1 ? "one pass" : `all ${whole(all.forwards)} passes`}${loop}: estimate`,
       perForward(all, all.then),
       `≈ ${perForward(all, all.now)}`,
     ],
   ];
   if (drafts) {
     rows.push([
-      "drafts that AR agreed with: estimate",
+      "drafts confirmed by AR: estimate",
       `${whole(drafts.agreedThen)} of ${whole(drafts.then)}`,
       `≈ ${whole(drafts.agreedNow)} of ${whole(drafts.now)}`,
     ]);
@@ -437,23 +441,23 @@ function tableRows(found) {
  */
 function divergenceText(found, tau) {
   const { first, cells } = found;
-  if (!cells.length) return "No forward is there yet.";
+  if (!cells.length) return "No pass to show yet.";
   const named = `τ\u00a0=\u00a0${short(tau)}`;
-  const same = found.drafts ? "drafted the same" : "taken the same tokens";
-  if (first < 0) return `With ${named} every forward would have ${same}: the run would be this one, exactly.`;
+  const same = found.drafts ? "drafted the same" : "accepted the same tokens";
+  if (first < 0) return `With ${named} every pass would have ${same}: an identical run.`;
   const cell = cells[first];
-  const [did, would] = cell.isLossless ? ["drafted", "have drafted"] : ["took", "have taken"];
-  const difference = `Forward ${whole(first + 1)} is the first that differs: it ${did} ${cell.then} and would ${would} ${cell.now}.`;
+  const [did, would] = cell.isLossless ? ["drafted", "have drafted"] : ["accepted", "have accepted"];
+  const difference = `First difference at pass ${whole(first + 1)}: it ${did} ${cell.then} and would ${would} ${cell.now}.`;
   const rest = cell.isLossless
-    ? "the forwards behind it would have begun at other places"
-    : "what follows was predicted from another text";
-  return `${difference} Up to there this is exact; ${rest}, so every later forward is judged by itself: an estimate.`;
+    ? "later passes would have started at other tokens"
+    : "later text would have been different";
+  return `${difference} Results are exact up to there; ${rest}, so later passes are estimated one by one.`;
 }
 
 /** @param {WhatIf} found */
 function losslessText(found) {
   if (!found.drafts) return "";
-  return "In a lossless run τ changes no token of the text; it says how boldly to draft. The cells count drafts.";
+  return "In a lossless run τ does not change the text, only how many tokens are drafted. The cells count drafts.";
 }
 
 /**
@@ -462,23 +466,23 @@ function losslessText(found) {
  */
 function takenText({ taken, drafts }) {
   if (!taken.num) return "";
-  const [word, then] = drafts ? ["undrafted proposal", "drafted"] : ["refused token", "taken"];
-  const other = taken.other ? ` and something else in the place of ${whole(taken.other)}` : "";
+  const [word, then] = drafts ? ["undrafted proposal", "drafted"] : ["rejected token", "accepted"];
+  const other = taken.other ? ` and wrote another token instead of ${whole(taken.other)}` : "";
   const unknown = taken.unknown
-    ? `; ${whole(taken.unknown)} cannot be judged, for the text before them became another`
+    ? `; ${whole(taken.unknown)} cannot be compared, because the text before them changed`
     : "";
-  return `More at ${counted(taken.forwards, "forward")}: ${counted(taken.num, word)} would have been ${then}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
+  return `More in ${counted(taken.forwards, "pass", "passes")}: ${counted(taken.num, word)} would have been ${then}; the run wrote ${whole(taken.same)} of them anyway${other}${unknown}.`;
 }
 
 /** @param {WhatIf} given */
 function leftText({ left, drafts }) {
   if (!left.num) return "";
-  const [word, then] = drafts ? ["draft", "would not have been made"] : ["accepted token", "would have been refused"];
-  const unknown = drafts ? "" : "; what AR would have chosen there is not known";
+  const [word, then] = drafts ? ["draft", "would not have been made"] : ["accepted token", "would have been rejected"];
+  const unknown = drafts ? "" : "; AR's choice there is unknown";
   const wrong = left.checked
-    ? `; AR would have chosen otherwise at ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared`
+    ? `; AR would have chosen another token for ${whole(left.wrong)} of the ${whole(left.checked)} that can be compared`
     : unknown;
-  return `Fewer at ${counted(left.forwards, "forward")}: ${counted(left.num, word)} ${then}${wrong}.`;
+  return `Fewer in ${counted(left.forwards, "pass", "passes")}: ${counted(left.num, word)} ${then}${wrong}.`;
 }
 
 /**
@@ -489,8 +493,8 @@ function leftText({ left, drafts }) {
  * @param {number} tau
  */
 export function cellText(lane, cell, rows, tau) {
-  const [did, would] = cell.isLossless ? ["drafted", "would draft"] : ["took", "would take"];
-  const begin = `Forward ${whole(cell.index + 1)} ${did} ${cell.then}`;
+  const [did, would] = cell.isLossless ? ["drafted", "would draft"] : ["accepted", "would accept"];
+  const begin = `Pass ${whole(cell.index + 1)} ${did} ${cell.then}`;
   if (cell.now === cell.then) return `${begin}; τ ${short(tau)} ${would} as many.`;
   if (cell.now < cell.then) {
     const lost = rows
@@ -513,5 +517,5 @@ export function cellText(lane, cell, rows, tau) {
 function outcome(lane, row) {
   if (row.verdict === "same") return "(the run wrote it too)";
   if (row.verdict === "other" && row.token) return `(the run wrote “${lane.tokenName(row.token.id)}”)`;
-  return row.verdict === "unwritten" ? "(nothing stands there)" : "(cannot be judged)";
+  return row.verdict === "unwritten" ? "(nothing was written there)" : "(cannot be compared)";
 }

@@ -7,8 +7,7 @@ import { counted, probability, short, whole } from "../core/words.js";
 import { endIds, proposalRows } from "../folds/proposals.js";
 import { settingsText, whyText } from "../text/card.js";
 
-const BRANCH =
-  "A token that is a button goes on from there: the prompt and the text up to its place are kept, that token is put there, and the run goes on.";
+const BRANCH = "Click a token to branch: the run continues from there with that token.";
 
 export class WhyPanel {
   /** @type {Focus | null} */
@@ -34,8 +33,8 @@ export class WhyPanel {
     /** @param {number} by */
     const step = (by) => this.view.choose(this.shown.lane, this.shown.step + by);
     this.buttons = [
-      button({ class: "rv-wh-step", "aria-label": "previous forward" }, "‹ previous", () => step(-1)),
-      button({ class: "rv-wh-step", "aria-label": "next forward" }, "next ›", () => step(1)),
+      button({ class: "rv-wh-step", "aria-label": "previous pass" }, "‹ previous", () => step(-1)),
+      button({ class: "rv-wh-step", "aria-label": "next pass" }, "next ›", () => step(1)),
     ];
     const head = make("div", "rv-wh-head", this.lane, this.where, this.settings, ...this.buttons);
     this.sentence = make("p", "rv-wh-say");
@@ -81,7 +80,7 @@ export class WhyPanel {
     put(this.lane, lane.title);
     put(this.where, isEmpty ? "" : whereText(lane, step));
     put(this.settings, isEmpty ? "" : settingsText(step.settings, step.blockSize));
-    if (isEmpty) return put(this.sentence, "No forward is shown yet.");
+    if (isEmpty) return put(this.sentence, "No pass to show yet.");
     const ends = endIds(this.view.run.lanes);
     const rows = proposalRows(lane, index, ends);
     const isSame = this.shown && this.shown.lane === lane && this.shown.step === index;
@@ -118,7 +117,7 @@ export class WhyPanel {
 function whereText(lane, step) {
   const [first, last] = [step.first + 1, step.first + step.count];
   const tokens = first === last ? `token ${whole(first)}` : `tokens ${whole(first)} to ${whole(last)}`;
-  return `forward ${whole(step.index + 1)} of ${whole(lane.steps.length)} · ${tokens}`;
+  return `pass ${whole(step.index + 1)} of ${whole(lane.steps.length)} · ${tokens}`;
 }
 
 const HEADS = [
@@ -126,9 +125,9 @@ const HEADS = [
   ["token", "proposal"],
   ["bar", ""],
   ["value", ""],
-  ["fate", "what became of it"],
-  ["later", "afterwards"],
-  ["chips", "runners-up, probability"],
+  ["fate", "result"],
+  ["later", "then"],
+  ["chips", "alternatives, probability"],
 ];
 
 // The proposals of one forward as a table: bars on one scale with the threshold drawn through them, their fate and
@@ -163,7 +162,7 @@ class WhyTable {
     const hasTau = factsOf(settings).obeys.includes("tau") && Number.isFinite(settings.tau);
     put(
       this.caption,
-      `Proposals of forward ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`,
+      `Proposals of pass ${step.index + 1}${hasTau ? `, threshold τ ${short(Number(settings.tau))}` : ""}`,
     );
     this.element.classList.toggle("rv-wh-tau", hasTau);
     this.element.style.setProperty("--tau", hasTau ? String(settings.tau) : "0");
@@ -224,7 +223,7 @@ class WhyTable {
     const isButton = canPress && !this.ends.has(id) && (!row.token || row.token.id !== id);
     const parts = [make("code", "", name), ...(p ? [make("small", "rv-num", p)] : [])];
     if (!isButton) return make("span", "rv-wh-chip", ...parts);
-    const title = `Go on from token ${row.place + 1} with “${name}”`;
+    const title = `Continue from token ${row.place + 1} with “${name}”`;
     const label = p ? `${title}, ${p}` : title;
     return button({ class: "rv-wh-chip", title, "aria-label": label }, parts, () => this.branch.go(row.place, id));
   }
@@ -255,15 +254,15 @@ const written = (row) => /** @type {Token} */ (row.token);
 
 /** @type {Record<string, string>} */
 const FATES = {
-  own: "taken, AR's own",
-  taken: "taken",
-  confirmed: "draft, AR agreed",
+  own: "accepted, AR's own",
+  taken: "accepted",
+  confirmed: "draft, confirmed by AR",
   drafted: "drafted",
-  refused: "first refused",
-  unseen: "not looked at",
-  outbid: "the text gave more",
+  refused: "first rejected",
+  unseen: "not considered",
+  outbid: "prompt lookup offered more",
   dropped: "dropped",
-  past: "behind the end",
+  past: "after the end",
 };
 
 /**
@@ -283,13 +282,13 @@ function fateText(lane, row) {
  */
 function laterText(lane, row) {
   const { token } = row;
-  if (row.verdict === "same") return ["same", `✓ the same, forward ${written(row).step.index + 1}`];
+  if (row.verdict === "same") return ["same", `✓ same token, pass ${written(row).step.index + 1}`];
   if (row.verdict === "other") {
     const { id, step } = written(row);
-    return ["other", `≠ ${quoted(lane, id)} instead, forward ${step.index + 1}`];
+    return ["other", `≠ ${quoted(lane, id)} instead, pass ${step.index + 1}`];
   }
   if (row.verdict === "unwritten") return ["none", lane.end ? "the run ended" : "not written yet"];
-  if (row.verdict === "unknown") return ["none", row.fate === "dropped" ? "" : "? other text before it"];
+  if (row.verdict === "unknown") return ["none", row.fate === "dropped" ? "" : "? the text before it changed"];
   if (row.fate === "taken" && token && token.check) return checkText(lane, token.id, token.check);
   return ["none", ""];
 }
@@ -315,8 +314,8 @@ function afterText(lane, rows) {
   const dropped = rows.filter((row) => row.fate === "dropped").length;
   if (dropped)
     return dropped === 1
-      ? "The proposal behind it continued the draft and was dropped."
-      : `The ${dropped} proposals behind it continued the draft and were dropped.`;
+      ? "The proposal after it continued the draft and was dropped."
+      : `The ${dropped} proposals after it continued the draft and were dropped.`;
   const left = rows.filter((row) => row.fate === "refused" || row.fate === "unseen");
   if (!left.length)
     return draftsText(
@@ -326,16 +325,16 @@ function afterText(lane, rows) {
   const { verdict } = left[0];
   if (verdict === "unwritten")
     return lane.end
-      ? "The run ended before anything stood in its place."
-      : "What comes in its place is not written yet.";
+      ? "The run ended before another token was written there."
+      : "The token in its place is not written yet.";
   if (verdict === "other")
-    return `Forward ${written(left[0]).step.index + 1} put ${quoted(lane, written(left[0]).id)} in its place.`;
+    return `Pass ${written(left[0]).step.index + 1} wrote ${quoted(lane, written(left[0]).id)} instead.`;
   if (verdict !== "same") return "";
   const first = left.findIndex((row) => row.verdict !== "same");
   const num = first < 0 ? left.length : first;
   if (num === 1)
-    return `Forward ${written(left[0]).step.index + 1} then wrote the same token: the refused proposal would have been right.`;
-  return `The run then wrote the same ${num} tokens: the refused proposals would have been right.`;
+    return `Pass ${written(left[0]).step.index + 1} then wrote the same token: the rejected proposal was right.`;
+  return `The run then wrote the same ${num} tokens: the rejected proposals were right.`;
 }
 
 /**
@@ -347,6 +346,6 @@ function draftsText(lane, drafts) {
   if (!judged.length) return "";
   const wrong = drafts.findIndex((row) => row.verdict === "other");
   if (wrong < 0) return `AR then agreed with ${drafts.length === 1 ? "the draft" : `all ${drafts.length} drafts`}.`;
-  const agreed = wrong ? `AR then agreed with ${counted(wrong, "draft")} and put` : "AR then put";
-  return `${agreed} ${quoted(lane, written(drafts[wrong]).id)} in the place of ${quoted(lane, drafts[wrong].id)}.`;
+  const agreed = wrong ? `AR then agreed with ${counted(wrong, "draft")} and wrote` : "AR then wrote";
+  return `${agreed} ${quoted(lane, written(drafts[wrong]).id)} instead of ${quoted(lane, drafts[wrong].id)}.`;
 }

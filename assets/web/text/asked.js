@@ -5,14 +5,14 @@ import { joinBytes, shown } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
 import { counted, joined, short } from "../core/words.js";
 
-const FOREIGN = "Not the prompt in the box: press Run.";
+const FOREIGN = "The prompt has changed. Press Run.";
 
 /**
  * Describes the settings that apply to the whole run.
  * @param {Settings} settings
  */
 export function onceText(settings) {
-  const parts = [`at most ${counted(settings.max_new_tokens, "token")}`];
+  const parts = [`limit ${counted(settings.max_new_tokens, "token")}`];
   if (settings.temperature) parts.push(`temperature ${short(settings.temperature)}`, `seed ${settings.seed}`);
   return parts.join(" · ");
 }
@@ -77,7 +77,7 @@ export function contextText(header) {
   const [num, out] = [header?.history?.length || 0, header?.num_left_out || 0];
   if (!num && !out) return "";
   const turns = out === 1 ? "The oldest turn" : `The oldest ${counted(out, "turn")}`;
-  const missing = out ? ` ${turns} had no room and ${out === 1 ? "was" : "were"} left out.` : "";
+  const missing = out ? ` ${turns} did not fit and ${out === 1 ? "was" : "were"} left out.` : "";
   return `Turn ${num + out + 1} of a conversation.${missing}`;
 }
 

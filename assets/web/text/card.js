@@ -36,7 +36,7 @@ function tauText({ tau, threshold, target, lossless }) {
  */
 export function settingsText(settings, chosen) {
   if (!settings) return "";
-  if (settings.method === "ar") return "one per forward";
+  if (settings.method === "ar") return "one token per pass";
   if (nameOf(settings) === "lookup") return "no masks";
   if (settings.method === "speculative") return draftText(settings);
   if (!factsOf(settings).obeys.includes("tau")) return blockText(settings, chosen);
@@ -46,7 +46,7 @@ export function settingsText(settings, chosen) {
   // If B is chosen for each forward, the positions of masks are chosen too.
   const hasAll = settings.groups === "every" && settings.block_size !== "auto";
   if (settings.lossless && hasAll) parts.push("masks after every draft");
-  if (settings.lossless && settings.lookup) parts.push("look-up");
+  if (settings.lossless && settings.lookup) parts.push("prompt lookup");
   return parts.join(" · ");
 }
 
@@ -67,20 +67,20 @@ export function penaltyText(settings) {
 }
 
 /**
- * Describes how a lane decodes, without abbreviations. chosen: B of its latest forward, if B is automatic.
+ * Describes how a lane decodes, without abbreviations; empty for plain AR. chosen: B of its latest forward, if B is automatic.
  * @param {Settings | null} settings
  * @param {number} [chosen]
  */
 export function laneWords(settings, chosen) {
-  if (settings?.method === "ar") return "one token per pass";
+  if (settings?.method === "ar") return "";
   if (settings?.method !== "mars") return settingsText(settings, chosen);
   if (nameOf(settings) === "lookup") return "verified drafts by prompt lookup, no masks";
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
-  if (settings.lossless)
-    return `several tokens per pass, verified (lossless)${settings.lookup ? ", with prompt lookup" : ""}${most}`;
+  if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
   const isPlain = settings.threshold === "fixed" && settings.metric === "probability";
-  if (!isPlain) return `unverified, ${tauText(settings)}, by ${settings.metric}${most}`;
-  const kept = settings.tau > 0 ? `keeps what it is ${short(100 * settings.tau)} % sure of` : "keeps every proposal";
+  if (!isPlain) return `unverified, ${tauText(settings)}, measured by ${settings.metric}${most}`;
+  const kept =
+    settings.tau > 0 ? `keeps tokens it is at least ${short(100 * settings.tau)} % sure of` : "keeps every proposal";
   return `unverified, ${kept}${most}`;
 }
 
@@ -106,7 +106,7 @@ export function moveText({ settings, before }) {
   if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
   if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "unverified");
   if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
-  if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "look-up" : "no look-up");
+  if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "lookup" : "no lookup");
   if (settings.metric !== before.metric) parts.push(settings.metric);
   if (settings.method !== before.method) parts.push(factsOf(settings).title);
   return parts.join(" ") || "moved back";
@@ -119,7 +119,7 @@ export function moveText({ settings, before }) {
 export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const waiting = draftIds(step).length;
-  const found = step.lookedUp.length ? ", found earlier in the text" : "";
+  const found = step.lookedUp.length ? ", copied from earlier text" : "";
   const isAsked = step.guessed.length > 0 && step.settings.method === "speculative";
   const asked = isAsked ? `, ${step.guessed.length} of them from the draft model` : "";
   const drafts = waiting
@@ -127,18 +127,18 @@ export function whyText(lane, step) {
     : "";
   if (step.taken) return fillText(step, step.taken.length);
   if (step.stop === "eos") return "The text ended here.";
-  if (step.stop === "limit") return "The limit of tokens was reached.";
-  if (step.stop === "repeats") return "The text began to repeat itself, so it ends here.";
-  if (step.settings && step.settings.method === "ar") return "Plain AR takes one token per forward.";
+  if (step.stop === "limit") return "The token limit was reached.";
+  if (step.stop === "repeats") return "The text started to loop, so it was stopped here.";
+  if (step.settings && step.settings.method === "ar") return "Plain AR writes one token per pass.";
   if (step.settings && step.settings.method === "jacobi") return guessText(step);
   if (step.stop === "mismatch")
-    return `AR chose otherwise than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
-  if (isVerified(step.settings)) return `Every draft that was checked agreed with AR.${drafts}`;
+    return `AR chose another token than the draft, so the ${ordinal(step.count - 1)} token is AR's own.${drafts}`;
+  if (isVerified(step.settings)) return `AR agreed with every draft that was verified.${drafts}`;
   if (step.stop === "threshold" && next) {
     return `Stopped: the next proposal, “${lane.tokenName(next[0])}” at ${probability(next[1])}, was below τ\u00a0=\u00a0${short(step.tau)}.`;
   }
   if (step.stop === "block")
-    return step.count === 1 ? "Only one proposal was asked for." : `All ${step.count} proposals were taken.`;
+    return step.count === 1 ? "Only one proposal was requested." : `All ${step.count} proposals were accepted.`;
   return `Stopped: ${step.stop}.`;
 }
 
@@ -149,8 +149,8 @@ export function whyText(lane, step) {
 function guessText(step) {
   const num = step.proposals.length - 1;
   const held = Math.min(step.count - 1, num);
-  if (!num) return "Nothing was guessed before this forward: its token is AR's own.";
-  return `${held} of ${num} ${num === 1 ? "guess" : "guesses"} stood; the last token is AR's own. What was read behind it is guessed next.`;
+  if (!num) return "No guesses were made before this pass: its token is AR's own.";
+  return `${held} of ${num} ${num === 1 ? "guess" : "guesses"} were confirmed; the last token is AR's own. The predictions after it are the next guesses.`;
 }
 
 /**
@@ -159,11 +159,11 @@ function guessText(step) {
  * @param {number} filled
  */
 function fillText(step, filled) {
-  const over = { eos: " The text ended here.", limit: " The limit of tokens was reached." }[step.stop] ?? "";
+  const over = { eos: " The text ended here.", limit: " The token limit was reached." }[step.stop] ?? "";
   const left = step.count
-    ? `${counted(step.count, "token")} left, with nothing open before`
-    : "nothing left yet, for a place before is open";
-  return `Filled ${counted(filled, "place")} of the block, the surest first; ${left}.${over}`;
+    ? `${counted(step.count, "token")} emitted, with no open place before`
+    : "none emitted yet, because an earlier place is open";
+  return `Filled ${counted(filled, "place")} of the block, the most confident first; ${left}.${over}`;
 }
 
 /**
@@ -176,15 +176,15 @@ export function sourceText(lane, token) {
   if (step.settings.method === "ar") return "";
   if (step.taken) {
     const taker = takerOf(lane, token);
-    return taker === step ? "" : `taken by forward ${taker.index + 1}, before what stands left of it`;
+    return taker === step ? "" : `filled by pass ${taker.index + 1}, before the text to its left`;
   }
   const source = step.sources[position];
   if (source === "ar") return SOURCES.ar.name;
   if (source === "guesses")
     return position < lane.steps[step.index - 1].drafted
-      ? `a guess of forward ${step.index}`
-      : "the token before it, said again";
-  return isVerified(step.settings) ? `${SOURCES[source].name}, forward ${step.index}` : SOURCES[source].name;
+      ? `a guess of pass ${step.index}`
+      : "the previous token, repeated";
+  return isVerified(step.settings) ? `${SOURCES[source].name}, pass ${step.index}` : SOURCES[source].name;
 }
 
 /**
@@ -201,7 +201,7 @@ function probs(lane, proposal, others) {
   const name = (id, p, isOther) => {
     const code = make("code", "", lane.tokenName(id));
     if (!isOther || !others?.can(id)) return code;
-    const label = `Go on with “${lane.tokenName(id)}” instead, ${probability(p)}`;
+    const label = `Continue with “${lane.tokenName(id)}” instead, ${probability(p)}`;
     return button({ class: "rv-other", title: label, "aria-label": label }, [code], () => others.go(id));
   };
   const cells = rows.flatMap(([id, p], i) => [
@@ -241,7 +241,7 @@ export class Card {
     this.show(
       anchor,
       titleOf(token.isEnd ? `end mark ${name}` : name, `token ${index + 1}`),
-      make("div", "rv-where rv-num", `forward ${step.index + 1} · ${place}`),
+      make("div", "rv-where rv-num", `pass ${step.index + 1} · ${place}`),
       ...(proposal ? [probs(lane, proposal, others)] : []),
       this.facts(step, token.confidence, sourceText(lane, token)),
       make("div", "rv-why", whyText(lane, step)),
@@ -259,7 +259,7 @@ export class Card {
     const text = lane.namesOf(step.first, step.first + step.count);
     this.show(
       anchor,
-      titleOf(text, `forward ${index + 1}`),
+      titleOf(text, `pass ${index + 1}`),
       make("div", "rv-where rv-num", `${counted(step.count, "token")} of ${step.proposals.length} proposed`),
       this.facts(step),
       make("div", "rv-why", whyText(lane, step)),
@@ -274,10 +274,11 @@ export class Card {
   facts(step, confidence = null, source = "") {
     const metric = (step.settings || {}).metric || "probability";
     const rows = [
-      ["in force", settingsText(step.settings, step.blockSize)],
+      ["settings", settingsText(step.settings, step.blockSize)],
       ["took", `${milliseconds(step.seconds)} ms`],
     ];
-    if (step.draftForwards) rows.push(["of these", counted(step.draftForwards, "forward") + " of the draft model"]);
+    if (step.draftForwards)
+      rows.push(["of these", `${counted(step.draftForwards, "pass", "passes")} of the draft model`]);
     if (confidence !== null) rows.unshift(["confidence", `${probability(confidence)} (${metric})`]);
     if (source) rows.unshift([step.taken ? "order" : "from", source]);
     return make("dl", "", ...rows.flatMap(([name, value]) => [make("dt", "", name), make("dd", "", value)]));

@@ -3,10 +3,19 @@
 import { runColours } from "../core/colours.js";
 import { group, make, put } from "../core/dom.js";
 import { compared, divergence, idleText } from "../core/folds.js";
-import { counted, joined, verdictText, whole } from "../core/words.js";
+import { capital, counted, joined, verdictText, whole } from "../core/words.js";
 import { laneText, laneWords, penaltyText } from "./card.js";
 import { Rendered } from "./rendered.js";
 import { TokenView } from "./text.js";
+
+/**
+ * Names a lane, and says what its method does; lanes with names of their own, such as a branch, have only those.
+ * @param {Lane} lane
+ */
+function paneTitle({ title, facts, header, isAr }) {
+  if (!header || title !== facts.title) return capital(title);
+  return `${capital(title)}: ${isAr ? "one token per pass" : "several tokens per pass"}`;
+}
 
 export class Pane {
   /**
@@ -29,10 +38,11 @@ export class Pane {
       forwards: make("span", "rv-forwards rv-num"),
     };
     this.parts.verdict.hidden = true;
-    this.head = make("header", "rv-head", make("h3", "", lane.title), ...Object.values(this.parts));
+    this.title = make("h3", "", lane.title);
+    this.head = make("header", "rv-head", this.title, ...Object.values(this.parts));
     const text = group(
       "rv-text",
-      `Text of ${lane.title}. Left and right arrows move between tokens, up and down between forwards, Enter chooses a forward.`,
+      `Text of ${lane.title}. Left and right arrows move between tokens, up and down between passes, Enter selects a pass.`,
     );
     const body = make("div", "rv-body", text);
     this.element = make("article", { class: "rv-pane", "data-lane": lane.name }, this.head, body);
@@ -59,12 +69,13 @@ export class Pane {
     element.dataset.tokens = String(lane.tokens.length);
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
+    put(this.title, paneTitle(lane));
     put(parts.settings, joined(laneWords(shown.settings, shown.steps.at(-1)?.blockSize), penaltyText(shown.settings)));
     parts.settings.title = laneText(shown);
     put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
     put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");
     put(parts.idle, idleText(shown));
-    put(parts.forwards, lane.steps.length && !lane.isAr ? `in ${counted(shown.steps.length, "forward")}` : ""); // for AR the number of tokens says it
+    put(parts.forwards, lane.steps.length ? `in ${counted(shown.steps.length, "pass", "passes")}` : "");
     parts.verdict.hidden = shown.verdict === null;
     parts.verdict.dataset.right = String(shown.verdict);
     put(parts.verdict, verdictText(shown.verdict));
@@ -89,6 +100,6 @@ export class Pane {
   compared({ place, isShown, isSame }) {
     if (place >= 0) this.view.markDivergence(place);
     this.parts.differs.classList.toggle("rv-same", isSame);
-    put(this.parts.differs, isSame ? "same text" : isShown ? `differs from token ${place + 1}` : "");
+    put(this.parts.differs, isSame ? "same text" : isShown ? `differs at token ${place + 1}` : "");
   }
 }

@@ -9,7 +9,7 @@ const PAGE = /^\s*(?:```html?\s*\n)?\s*(<!doctype html|<html[\s>])/i;
 const FENCED = /```html?[ \t]*\n([\s\S]*?)(?:\n```|$)/i;
 const POLICY =
   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">";
-const NOWHERE = "A link, which leads nowhere here: ";
+const NOWHERE = "Links are disabled here: ";
 
 export class Rendered {
   /**
@@ -22,12 +22,12 @@ export class Rendered {
     this.isOn = false;
     this.drawn = "";
     this.lit = -1;
-    this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "The answer as it reads" });
+    this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "Formatted answer" });
     const given = { class: "rv-md-frame", sandbox: "", title: "The answer as a page", tabindex: -1, referrerpolicy: "no-referrer" }; // prettier-ignore
     this.frame = make("iframe", given);
     this.element = make("div", { class: "rv-rendered", hidden: "" }); // filled on demand: no second tab stop
-    this.button = toggle("Rendered", false, (isOn) => this.turn(isOn));
-    attribute(this.button, { class: "rv-md-toggle", title: "Show the answer as it is meant to be read" });
+    this.button = toggle("Formatted", false, (isOn) => this.turn(isOn));
+    attribute(this.button, { class: "rv-md-toggle", title: "Show the answer formatted" });
     this.body.addEventListener("pointerover", (event) => this.point(targetOf(event)));
     this.body.addEventListener("pointerleave", () => this.point(this.body));
     this.body.addEventListener("click", (event) => {

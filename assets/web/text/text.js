@@ -72,7 +72,7 @@ export class TokenView {
       const last = lane.lastGiven(); // the beginning of a branch
       this.given = span("rv-given", shown(lane.given.slice(0, lane.given.length - last.length)));
       if (last) this.given.append(span("rv-fork", shown(last)));
-      this.given.title = "given: decoding began behind it";
+      this.given.title = "given text: decoding started after it";
       this.groups.segment.prepend(this.given);
     }
     for (let i = this.chunks.length; i < lane.steps.length; i += 1) {
@@ -503,9 +503,9 @@ class TextRange {
       this.marked.removeAttribute("title");
     }
     this.marked = node;
-    const title = `${first.title} ended here, at ${clock.write(time)}`;
+    const title = `${first.title} finished here (${clock.write(time)})`;
     if (node.title === title) return;
-    node.dataset.finish = `${first.title} ended`;
+    node.dataset.finish = `${first.title} finished`;
     node.title = title;
   }
 }
@@ -533,7 +533,7 @@ class MoveMarks {
     if (this.num === moves.length || moves[this.num].step > step.index) return [];
     const move = moves[this.num];
     this.num += 1;
-    const title = `${moveText(move)} from forward ${move.step + 1} on`;
+    const title = `${moveText(move)} from pass ${move.step + 1} on`;
     this.node = make("span", { class: "rv-move", title, "aria-hidden": true }, moveText(move));
     return [this.node];
   }

@@ -281,7 +281,7 @@ def test_ticks_means_legend_and_captions(race: playwright.Page) -> None:
     assert "τ 0.95" in legend[0]
     assert (
         race.locator(f"{chart('latency')} figcaption").inner_text()
-        == "Time of each forward pass, with its mean"
+        == "Time per pass, with the mean"
     )
     assert race.locator(f"{chart('forwards')} figcaption").inner_text().startswith("MARS: ")
 
@@ -309,11 +309,11 @@ def test_where_the_faster_lane_ended_the_others_place_is_kept(race: playwright.P
     tokens = sum(clock <= end for clock in clocks)
     marked = race.locator(f"{ROOT} [data-finish]")
     assert marked.evaluate_all("l => l.map((n) => [n.rvToken, n.dataset.finish])") == [
-        [tokens - 1, "MARS ended"]
+        [tokens - 1, "MARS finished"]
     ]
     assert marked.evaluate("n => n.closest('.rv-pane').dataset.lane") == "ar"
     notes = race.locator(f"{chart('time')} .annotation text").all_text_contents()
-    assert f"MARS ended, plain AR at {tokens}" in notes
+    assert f"MARS finished, plain AR at {tokens}" in notes
     left = race.locator(f"{ROOT} .pl-finish").evaluate("n => parseFloat(n.style.left)")
     whole = sum(step.seconds for step in steps("ar"))
     assert left == pytest.approx(100 * end / whole, abs=0.01)
@@ -321,13 +321,13 @@ def test_where_the_faster_lane_ended_the_others_place_is_kept(race: playwright.P
     num = len(steps("mars"))
     race.click(".rv-clock button >> text=Passes")
     settle(race)
-    assert title.get_attribute("title") == f"MARS ended here, at pass {num}"
+    assert title.get_attribute("title") == f"MARS finished here (pass {num})"
     put(race, value("long"))  # a run that begins on this clock
     settle(race)
-    assert title.get_attribute("title") == f"MARS ended here, at pass {num}"
+    assert title.get_attribute("title") == f"MARS finished here (pass {num})"
     race.click(".rv-clock button >> text=Seconds")
     settle(race)
-    assert title.get_attribute("title") == f"MARS ended here, at {end:.3f} s"
+    assert title.get_attribute("title") == f"MARS finished here ({end:.3f} s)"
     *_, running = race_scenes.running(race_scenes.PROSE, 30)()
     put(race, running)  # without a winner nothing is marked
     assert race.locator(f"{ROOT} [data-finish]").count() == 0

@@ -94,7 +94,7 @@ def test_text_from_the_right_is_drawn_from_the_right(page: playwright.Page) -> N
     put(page, value)
     page.evaluate(DRAWN)
     _, content = clip(page, "GIF")
-    assert any(line.startswith("As measured: ") for line in page.evaluate("window.drawn.slice(-7)"))
+    assert any(line.startswith("Measured: ") for line in page.evaluate("window.drawn.slice(-7)"))
     with Image.open(io.BytesIO(content)) as picture:
         picture.seek(picture.n_frames - 2)  # the last one before the card
         lane = picture.convert("L").crop((44, 240, 578, 275))

@@ -48,9 +48,9 @@ def test_the_slots_of_the_shown_and_of_a_chosen_forward(still: playwright.Page) 
         numbers = page.inner_text(f"{panel} .rv-ca-numbers")
         output = row.cursor - samples.NUM_PROMPT
         assert f"{row.cursor} (prompt {samples.NUM_PROMPT}, output {output})" in numbers
-        assert f"Forward {index + 1} of MARS" in page.inner_text(f"{panel} .rv-ca-head")
+        assert f"Pass {index + 1} of MARS" in page.inner_text(f"{panel} .rv-ca-head")
         page.evaluate(f"{VIEW}.choose({VIEW}.run.lanes[0], 20)")
-        wait_for(page, f"{panel} .rv-fc-at", "title.startsWith('forward 21')")
+        wait_for(page, f"{panel} .rv-fc-at", "title.startsWith('pass 21')")
     assert "1.54 kB each" in page.inner_text(f"{panel} .rv-ca-numbers")
     page.focus(f"{panel} .rv-ca-slots")
     page.keyboard.press("End")
@@ -109,7 +109,7 @@ def test_drafts_commits_streams_and_plain_ar_in_the_cache(still: playwright.Page
     put_scene(page, "lossless")
     panel = open_at(page, "cache")
     page.wait_for_selector(f"{panel} .rv-ca-slots .rv-ca-slot[data-state=draft]")
-    assert "for AR to judge" in page.inner_text(f"{panel} .rv-ca-numbers")
+    assert "drafts to verify" in page.inner_text(f"{panel} .rv-ca-numbers")
     for _ in stream(page, race_scenes.PROSE):
         pass
     wait_for(page, f"{panel} .rv-ca-cursor", f"textContent === 'cursor {ROWS[-1].cursor}'")
@@ -126,7 +126,7 @@ def test_drafts_commits_streams_and_plain_ar_in_the_cache(still: playwright.Page
     assert "commits the block: all 3 tokens become final" in text
     numbers = page.inner_text(f"{panel} .rv-ca-numbers")
     assert "9.00 kB reserved" in numbers
-    assert "does not tell what a slot takes" in numbers
+    assert "does not report the size of a slot" in numbers
     page.locator(f"{panel} .rv-fc-column").nth(2).click()
     wait_for(page, f"{panel} .rv-ca-head", "textContent.includes('is being filled')")
 
@@ -179,12 +179,12 @@ def test_the_pictures_are_the_folds_of_what_is_shown_and_keys_read_them(
     proposed = sum(len(row.proposals) > 1 for row in ROWS)
     emitted = sum(len(row.accepted) > 1 for row in ROWS)
     said = page.inner_text(f"{picture(panel, 'positions')} .rv-pic-say")
-    assert said.startswith(f"Position 2: {emitted} of {proposed} forwards")
+    assert said.startswith(f"Position 2: {emitted} of {proposed} passes")
     page.keyboard.press("Escape")
     said = page.inner_text(f"{picture(panel, 'positions')} .rv-pic-say")
-    assert said.startswith("Of the forwards that proposed")
+    assert said.startswith("Share of passes whose proposal")
     page.hover(f"{picture(panel, 'counts')} .rv-pic-bar >> nth=0")
-    assert "took 1 token." in page.inner_text(f"{picture(panel, 'counts')} .rv-pic-say")
+    assert "wrote 1 token." in page.inner_text(f"{picture(panel, 'counts')} .rv-pic-say")
     page.mouse.move(0, 0)  # or the next test would begin on a bar
     go_to(page, 11)
     check_counts(page, panel, ROWS[:12])
@@ -197,9 +197,9 @@ def test_one_sentence_where_nothing_can_be_said(still: playwright.Page) -> None:
     said, none = f"{calibration} .rv-pic-say", f"{calibration} .rv-pic-none"
     meter, detail = f"{against} .rv-ag-head", f"{against} .rv-ag-detail"
     for scene, there, sentence, meant, other in (
-        ("uncheckedalone", none, "does not tell what AR would have chosen", meter, "does not say"),
+        ("uncheckedalone", none, "does not contain AR's choices", meter, "does not say"),
         ("unchecked", said, "up to the first difference", detail, "after the first difference"),
-        ("plainar", none, "AR's own choice", meter, "plain AR itself"),
+        ("plainar", none, "AR's own choice", meter, "is plain AR"),
         ("losslessdone", said, "tokens and drafts", meter, "by construction"),
     ):
         put_scene(page, scene)
@@ -221,7 +221,7 @@ def test_the_meter_counts_what_the_next_forward_said(still: playwright.Page) -> 
     known = len(ROWS) + len(CHECKS)
     share = 100 * (known - len(WRONG)) / known
     head = page.inner_text(f"{panel} .rv-ag-head")
-    assert head.startswith(f"{share:.1f} % of {known} judged tokens")
+    assert head.startswith(f"{share:.1f} % of {known} compared tokens")
     detail = page.inner_text(f"{panel} .rv-ag-detail")
     assert f"{len(ROWS)} AR's own" in detail
     assert f"{len(CHECKS) - len(WRONG)} of {len(CHECKS)} others agree" in detail
@@ -234,7 +234,7 @@ def test_the_meter_counts_what_the_next_forward_said(still: playwright.Page) -> 
     page.keyboard.press("Escape")
     go_to(page, 5)
     done = [check for row in ROWS[:6] for check in row.checks]
-    assert f"of {6 + len(done)} judged tokens" in page.inner_text(f"{panel} .rv-ag-head")
+    assert f"of {6 + len(done)} compared tokens" in page.inner_text(f"{panel} .rv-ag-head")
 
 
 def test_both_texts_are_aligned_around_the_place_where_they_part(still: playwright.Page) -> None:
@@ -245,7 +245,7 @@ def test_both_texts_are_aligned_around_the_place_where_they_part(still: playwrig
     details = []
     for _ in stream(page, race_scenes.PROSE):
         details.append(page.inner_text(f"{panel} .rv-ag-detail"))
-    assert any(detail.endswith("not judged yet") for detail in details)
+    assert any(detail.endswith("not compared yet") for detail in details)
     assert len(set(details)) > 3
     wait_for(page, ".rv-df h4", "textContent.endsWith('1 only in MARS, 1 only in AR')")
     place = race_scenes.PROSE.change[0]

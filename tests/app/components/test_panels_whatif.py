@@ -80,7 +80,7 @@ def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> 
         .evaluate("node => node.classList.contains('rv-wi-first')")
     )
     text = panel.inner_text()
-    assert f"Forward {first + 1} is the first that differs" in text
+    assert f"First difference at pass {first + 1}" in text
     exact = panel.locator(".rv-wi-table tbody tr").first
     num = sum(len(step.accepted) for step in steps[:first])
     now = (num + int(expected[first][1])) / (first + 1)
@@ -99,7 +99,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     expected = cells_judged(forwards(made), 0.8)
     first = next(i for i, (_, now) in enumerate(expected) if now)
     set_tau(page, 0.95)
-    assert "would be this one, exactly" in panel.inner_text()
+    assert "an identical run" in panel.inner_text()
     assert not any(now for _, now in cells(panel))
     slider = panel.locator(".rv-wi-knob input")
     slider.focus()
@@ -107,7 +107,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
         page.keyboard.press("ArrowLeft")
     settle(page)
     assert panel.locator(".rv-wi-knob output").inner_text() == "0.8"
-    assert f"Forward {first + 1} is the first that differs" in panel.inner_text()
+    assert f"First difference at pass {first + 1}" in panel.inner_text()
     assert "anyway" in panel.locator(".rv-wi-taken").inner_text()
     button = panel.locator(".rv-wi-run")
     assert button.inner_text() == "Run it with τ 0.8"
@@ -121,7 +121,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     for _ in range(first):
         page.keyboard.press("ArrowRight")
     then, now = expected[first]
-    said = f"Forward {first + 1} took {then}; τ 0.8 would take {now}"
+    said = f"Pass {first + 1} accepted {then}; τ 0.8 would accept {now}"
     assert panel.locator(".rv-wi-detail").inner_text().startswith(said)
     page.keyboard.press("Enter")
     settle(page)
@@ -174,17 +174,17 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
     made = recording("lossless")
     put(page, made.value)
     steps = forwards(made)
-    assert "changes no token of the text" in panel.inner_text()
+    assert "does not change the text" in panel.inner_text()
     assert [then for then, _ in cells(panel)] == [str(step.num_drafted) for step in steps]
     lines = samples.lanes(race_scenes.PROSE)["ar"]
     put(page, value(head("only-ar", {"ar": "plain AR"}), interleaved({"ar": lines})).whole())
-    assert "one token per forward" in panel.inner_text()
+    assert "one token per pass" in panel.inner_text()
     assert panel.locator(".rv-wi-body").is_hidden()
 
 
 @pytest.mark.parametrize(
     ("scene", "said"),
-    [("prose", "AR would have chosen otherwise at"), ("uncheckedalone", "not known")],
+    [("prose", "AR would have chosen another token for"), ("uncheckedalone", "is unknown")],
 )
 def test_what_ar_would_have_chosen_is_told_or_said_to_be_unknown(
     still: playwright.Page, scene: str, said: str
@@ -209,9 +209,9 @@ def test_a_long_run_keeps_only_the_cells_in_sight_and_reads_to_its_end(
     assert num > 1000
     panel.locator(".rv-wi-strip").focus()
     still.keyboard.press("Home")
-    assert panel.locator(".rv-wi-detail").inner_text().startswith("Forward 1 took")
+    assert panel.locator(".rv-wi-detail").inner_text().startswith("Pass 1 accepted")
     still.keyboard.press("End")
-    assert panel.locator(".rv-wi-detail").inner_text().startswith(f"Forward {num:,} took")
+    assert panel.locator(".rv-wi-detail").inner_text().startswith(f"Pass {num:,} accepted")
     at = panel.locator(".rv-wi-strip .rv-wi-at")
     strip, cell = panel.locator(".rv-wi-strip").bounding_box(), at.bounding_box()
     assert strip["y"] <= cell["y"]
@@ -405,8 +405,8 @@ def test_a_finished_text_is_seen_in_the_groups_of_another_threshold(still: playw
     assert parts.evaluate("n => n.rvToken") == steps[first].start
     assert still.evaluate(PLACES) == before  # nothing moves
     said = still.inner_text(f"{ROOT} .rv-lens-say")
-    assert said.startswith("Seen with τ\u00a0=\u00a00.5. Exact up to forward ")
-    assert f"forward {first + 1} took {len(steps[first].accepted)}" in said
+    assert said.startswith("Shown with τ\u00a0=\u00a00.5. Exact up to pass ")
+    assert f"pass {first + 1} accepted {len(steps[first].accepted)}" in said
     assert "estimate" in said
     guess = still.locator(f"{TEXT} .rv-guess").first
     hatch = "n => getComputedStyle(n).backgroundImage.includes('repeating-linear-gradient(135deg')"
@@ -425,7 +425,7 @@ def test_its_own_threshold_shows_a_run_as_it_was_written(still: playwright.Page)
         steps = [step for step, _ in folds.row_steps(made.traces()["mars"].events)]
         look(still, steps[0].settings.tau)
         assert still.evaluate(GROUPS) == [[len(step.accepted), False] for step in steps]
-        assert "as it was written: exact." in still.inner_text(f"{ROOT} .rv-lens-say")
+        assert "No group changes: exact." in still.inner_text(f"{ROOT} .rv-lens-say")
 
 
 def test_in_a_lossless_run_the_lens_says_that_no_token_changes(still: playwright.Page) -> None:
@@ -434,7 +434,7 @@ def test_in_a_lossless_run_the_lens_says_that_no_token_changes(still: playwright
     text = still.locator(TEXT).evaluate("n => n.textContent")
     look(still, 0.99)
     said = still.inner_text(f"{ROOT} .rv-lens-say")
-    assert "Lossless: τ changes no token of the text" in said
+    assert "Lossless: τ does not change the text" in said
     assert "would draft" in said
     assert still.locator(TEXT).evaluate("n => n.textContent") == text
     written = folds.num_forwards(made.traces()["mars"].events)

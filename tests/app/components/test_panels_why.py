@@ -40,7 +40,7 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     page.wait_for_selector(f"{MARS}[data-steps='30']")
     panel = open_panel(page, "why")
     settle(page)
-    assert "forward 30 of 30" in panel.inner_text()
+    assert "pass 30 of 30" in panel.inner_text()
     trace = samples.run(race_scenes.PROSE)
     step = [step for step, _ in folds.row_steps(trace.events)][29]
     found = rows(panel)
@@ -52,13 +52,13 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     run = ByHand(page, race_scenes.PROSE)
     run.send(20)
     where = panel.locator(".rv-wh-where")
-    where.get_by_text("forward 8 of 8").wait_for()
+    where.get_by_text("pass 8 of 8").wait_for()
     panel.locator("tbody").hover()
     run.send(1000)
     page.wait_for_selector(f"{ROOT}[data-state=finished]")
-    assert where.inner_text().startswith("forward 8 of 69")
+    assert where.inner_text().startswith("pass 8 of 69")
     page.mouse.move(2, 2)
-    where.get_by_text("forward 69 of 69").wait_for()
+    where.get_by_text("pass 69 of 69").wait_for()
     assert "The text ended here." in panel.inner_text()
 
 
@@ -87,13 +87,13 @@ def test_a_recorded_run_says_what_became_of_every_proposal(still: playwright.Pag
     assert panel.locator("table").evaluate("t => t.style.getPropertyValue('--tau')") == "0.95"
     sentence = panel.locator(".rv-wh-say").inner_text()
     assert "was below τ" in sentence
-    assert "would have been right" in sentence
-    assert found[count]["later"] == f"✓ the same, forward {index + 2}"
-    assert f"forward {index + 1} of" in panel.locator(".rv-wh-where").inner_text()
+    assert "proposals were right" in sentence
+    assert found[count]["later"] == f"✓ same token, pass {index + 2}"
+    assert f"pass {index + 1} of" in panel.locator(".rv-wh-where").inner_text()
     page.keyboard.press("Escape")
     settle(page)
     last = len(forwards(made))
-    assert f"forward {last} of {last}" in panel.inner_text()
+    assert f"pass {last} of {last}" in panel.inner_text()
 
 
 def test_forwards_are_walked_by_keyboard_and_the_scale_is_that_of_the_metric(
@@ -112,11 +112,11 @@ def test_forwards_are_walked_by_keyboard_and_the_scale_is_that_of_the_metric(
     onward.focus()
     page.keyboard.press("Enter")
     settle(page)
-    assert "forward 2 of" in panel.inner_text()
+    assert "pass 2 of" in panel.inner_text()
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     settle(page)
-    assert "forward 1 of" in panel.inner_text()
+    assert "pass 1 of" in panel.inner_text()
     choose(page, "ar", 3)
     assert "plain AR" in panel.inner_text()
     assert len(rows(panel)) == 1
@@ -133,7 +133,7 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     step = forwards(made)[index]
     choose(page, "mars", index)
     chip = panel.locator("tbody tr").first.locator("td button").first
-    assert "Go on from token" in chip.get_attribute("aria-label")
+    assert "Continue from token" in chip.get_attribute("aria-label")
     chip.focus()
     page.keyboard.press("Enter")
     runner_up = step.proposals[0].runners_up[0][0]
@@ -153,4 +153,4 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     choose(page, "mars", len(forwards(made)) - 1)
     assert panel.locator("button code").filter(has_text="im_end").count() == 0
     page.keyboard.press("Escape")
-    assert "are kept" in panel.locator(".rv-wh-hint").inner_text()
+    assert "continues from there" in panel.locator(".rv-wh-hint").inner_text()

@@ -47,7 +47,7 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     page = show("prose")
     wait_for_charts(page)
     position = page.locator(".pl-position")
-    assert position.inner_text().startswith(f"forward {NUM} of {NUM} · ")
+    assert position.inner_text().startswith(f"pass {NUM} of {NUM} · ")
     assert page.locator(".rv-later:visible").count() == 0
     press(page, "start")
     wait_at(page, 0)
@@ -63,9 +63,9 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     assert f"{folds.tpf(cut):.2f}" in page.inner_text(".rv-figure[data-key=perForward]")
     assert page.locator(".rv-later:visible").count() == 4
     time = clocks("mars")[1]
-    assert position.inner_text() == f"forward 2 of {NUM} · {time:.3f} s"
+    assert position.inner_text() == f"pass 2 of {NUM} · {time:.3f} s"
     heard = page.get_attribute(SCRUBBER, "aria-valuetext")
-    assert heard == f"forward 2 of {NUM}, {time:.3f} seconds"
+    assert heard == f"pass 2 of {NUM}, {time:.3f} seconds"
     box = page.locator(SCRUBBER).bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] / 2)
     page.mouse.down()
@@ -110,7 +110,7 @@ def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
     tokens = folds.num_tokens(MAIN[:4])
     assert page.inner_text(f"{MARS} .rv-count") == f"{tokens} tokens"
     assert page.inner_text(".rv-beat b") == "Pass 3"
-    assert saying.inner_text() == f"{tokens} tokens in 3 passes."
+    assert saying.inner_text() == f"{tokens} tokens in 3 passes. Plain AR: 3."
     assert page.get_attribute(SCRUBBER, "aria-valuetext") == f"pass 3 of {num_ar}"
     wait_for_charts(page)
     axis = "document.querySelector('[data-chart={}] .rv-plot')._fullLayout.xaxis"
@@ -128,12 +128,12 @@ def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
     set_clock(page, "Seconds")
     assert page.locator(".rv-beat").is_hidden()
     assert page.locator(".rv-figures").is_visible()
-    assert page.inner_text(".pl-position").startswith(f"forward {NUM} of {NUM} · ")
+    assert page.inner_text(".pl-position").startswith(f"pass {NUM} of {NUM} · ")
 
 
 def test_a_run_plays_on_its_measured_clock(show: Show) -> None:
     page = show("prose")
-    page.click(".pl-speeds button >> text=by step")
+    page.click(".pl-speeds button >> text=step by step")
     press(page, "play")
     page.wait_for_selector(".pl-play[aria-label=Pause]")
     wait_at(page, 1)
@@ -154,7 +154,7 @@ def test_a_run_plays_on_its_measured_clock(show: Show) -> None:
       player.isPlaying = false;
       return playhead.time - 0.1;
     }}"""
-    for name, speed in (("½×", 0.5), ("1×", 1.0), ("2×", 2.0), ("by step", 0)):
+    for name, speed in (("½×", 0.5), ("1×", 1.0), ("2×", 2.0), ("step by step", 0)):
         assert abs(page.evaluate(tick, name) - 0.2 * speed) < 1e-9
         assert page.inner_text(".pl-speeds [aria-pressed=true]") == name
 
@@ -258,7 +258,7 @@ def test_a_recorded_run_opens_at_its_end_and_steps_with_reduced_motion(show: Sho
     page.wait_for_function(
         "document.querySelectorAll('.pl-speeds button:not([hidden])').length === 1"
     )
-    assert page.locator(".pl-speeds button:visible").inner_text() == "by step"
+    assert page.locator(".pl-speeds button:visible").inner_text() == "step by step"
     press(page, "play")
     wait_at(page, 1)
     assert page.locator(f"{MARS} .rv-verdict").is_hidden()

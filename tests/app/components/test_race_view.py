@@ -6,6 +6,7 @@ import pytest
 import race_scenes
 import sample_traces as samples
 from browser import needs_browser, playwright, see, visiting
+from page_texts import texts
 from race_browser import AR, MARS, ROOT, VIEW, ByHand, Show, play, shown_text, wait_for_charts
 
 from app.ui.run_log import WHOLE_CHARS
@@ -97,7 +98,7 @@ def test_figures_are_the_folds_of_the_traces(show: Show) -> None:
     assert f"{1000 * folds.ttft(mars.events):.2f} ms" in small
     assert "float32" in page.inner_text(f"{ROOT} .rv-env")
     assert page.get_attribute(f"{ROOT} .rv-live", "aria-live") == "polite"
-    heard = f"{num_tokens} tokens in {folds.num_forwards(mars.events)} forwards"
+    heard = f"{num_tokens} tokens in {folds.num_forwards(mars.events)} passes"
     page.wait_for_function(
         "heard => document.querySelector('.rv-live').textContent.includes(heard)", arg=heard
     )
@@ -110,10 +111,10 @@ def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show)
     assert kept is not None
     whole = folds.num_tokens(trace.events) / folds.num_forwards(trace.events)
     assert abs(folds.tpf(trace.events) - whole) > 0.05
-    assert "began to repeat" in page.inner_text(f"{ROOT} .rv-status")
+    assert texts()["ENDS"]["repeats"]["all"] in page.inner_text(f"{ROOT} .rv-status")
     figure = page.inner_text(f"{ROOT} .rv-figure[data-key=perForward]")
     assert f"{folds.tpf(trace.events):.2f}" in figure
-    assert f"up to token {kept}, where it begins to repeat itself" in figure
+    assert f"until the text starts to loop at token {kept}" in figure
     num = folds.num_forwards(folds.up_to_loop(trace.events))
     assert f"{kept - num} of {kept}" in page.inner_text(f"{ROOT} .rv-small")
     speed = page.inner_text(f"{ROOT} .rv-figure[data-key=perSecond]")
@@ -184,7 +185,7 @@ def test_the_card_is_read_by_keyboard_and_pointer(show: Show) -> None:
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     text = card.inner_text()
-    for part in ("token 4", "forward", "confidence", "τ 0.95 · B 8", "in force"):
+    for part in ("token 4", "pass 3", "confidence", "τ 0.95 · B 8", "settings"):
         assert part in text
     page.keyboard.press("ArrowDown")
     assert page.locator(f"{MARS} .rv-c.rv-on .rv-t.rv-at").count() == 1
@@ -209,7 +210,7 @@ def test_the_card_is_read_by_keyboard_and_pointer(show: Show) -> None:
     [
         ("waiting", "waiting", "2 runs are ahead"),
         ("refused", "error", "Write a prompt first."),
-        ("stopped", "stopped", "Stopped after"),
+        ("stopped", "stopped", "Stopped at"),
         ("broken", "error", "cannot be read"),
     ],
 )
@@ -264,7 +265,7 @@ def test_a_page_that_missed_lines_asks_for_the_whole_run_until_it_has_its_end(sh
     forgotten.send(20)
     forgotten.skip(40)
     forgotten.send(20)
-    page.wait_for_selector(f"{ROOT} :text('Lines of this run were missed')")
+    page.wait_for_selector(f"{ROOT} :text('{texts()['STATUS']['lost']}')")
 
 
 def test_charts_keep_node_and_zoom_and_follow_text_and_theme(show: Show) -> None:
@@ -283,7 +284,7 @@ def test_charts_keep_node_and_zoom_and_follow_text_and_theme(show: Show) -> None
     box = plot.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 80)
     assert page.locator(f"{MARS} .rv-c.rv-on").count() == 1
-    assert "forward" in page.inner_text(f"{ROOT} .rv-card")
+    assert "pass " in page.inner_text(f"{ROOT} .rv-card")
     page.mouse.move(box["x"] + 80, box["y"] + 80)
     page.mouse.down()
     page.mouse.move(box["x"] + 180, box["y"] + 82, steps=4)

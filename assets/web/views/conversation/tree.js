@@ -187,7 +187,7 @@ export function roomText(told) {
   const left = Math.max(0, told.room - told.used);
   if (left >= told.most + QUESTION) return `Room for ${counted(left, "more token")} of ${whole(told.room)}.`;
   const rest = left ? `${counted(left, "token")} of ${whole(told.room)} left` : `all ${whole(told.room)} tokens used`;
-  return `Nearly full: ${rest}, and an answer may take ${whole(told.most)}. The next question leaves out the oldest turns.`;
+  return `Nearly full: ${rest}, and an answer may need ${whole(told.most)}. The next question drops the oldest turns.`;
 }
 
 const KEY = "mars-conversation";

@@ -12,7 +12,7 @@ const RACE = "#race .mars-race";
 const BOX = "#prompt textarea";
 const FIRST = "Ask a question";
 const FOLLOW_UP = "Ask a follow-up";
-const NOTHING = "Nothing has been asked yet.";
+const NOTHING = "No questions yet.";
 
 /** @type {ConversationView | null} */
 let current = null;
@@ -275,10 +275,7 @@ class ConversationView {
     const figures = told
       ? `${loopWords(told)}${counted(told.tokens, "token")} in ${counted(told.forwards, "pass", "passes")}`
       : "running";
-    const parts = [
-      make("span", "", fork ? forkText(fork) : "the first way"),
-      make("span", "ct-figure rv-num", figures),
-    ];
+    const parts = [make("span", "", fork ? forkText(fork) : "original run"), make("span", "ct-figure rv-num", figures)];
     const node = button({ title: turn.value || !turn.isOver ? "Show this run above" : GONE }, parts, () =>
       this.show(turn),
     );
@@ -338,7 +335,7 @@ function showAnswer() {
   if (root && find(root, ".rv-panes").getBoundingClientRect().top < 0) root.scrollIntoView({ block: "start" });
 }
 
-const GONE = "Too long ago to be shown again; it still is part of the conversation.";
+const GONE = "This run is no longer stored; it is still part of the conversation.";
 
 // The row of a turn: its question and answer, or an editor for the question.
 class TurnRow {
@@ -383,7 +380,7 @@ class TurnRow {
       make(
         "span",
         { class: "ct-answer", dir: "auto" },
-        shown(answer).trim() || (turn.isOver ? "(nothing was written)" : "Writing…"),
+        shown(answer).trim() || (turn.isOver ? "(empty answer)" : "Writing…"),
       ),
     ];
     const made = button({ class: "ct-show", "data-key": `show ${number}`, title }, parts, () => act.show(turn));
@@ -396,8 +393,8 @@ class TurnRow {
     const { besides, isBusy, isOwn } = this.state;
     const told = turn.isOver ? turn.told : null;
     const perForward =
-      told && Number.isFinite(told.perForward) ? `${loopWords(told)}${figure(told.perForward)} tokens per forward` : "";
-    const again = `Answer question ${number} again with the present settings; this answer stays beside it`;
+      told && Number.isFinite(told.perForward) ? `${loopWords(told)}${figure(told.perForward)} tokens per pass` : "";
+    const again = `Answer question ${number} again with the current settings; this answer is kept`;
     return make(
       "div",
       "ct-side rv-num",
@@ -422,9 +419,9 @@ class TurnRow {
     return make(
       "span",
       "ct-branches",
-      step("‹", "The version before", at - 1),
+      step("‹", "Previous version", at - 1),
       make("span", { title }, `${at + 1} of ${besides.length}`),
-      step("›", "The next version", at + 1),
+      step("›", "Next version", at + 1),
     );
   }
 
@@ -440,8 +437,8 @@ class TurnRow {
       event.preventDefault(); // otherwise Escape would also stop the run
     });
     const buttons = [
-      this.button("send", "Send", `Send question ${number} as it is now; what followed the old one stays`, send),
-      this.button("cancel", "Cancel", "Leave the question as it was", () => act.edit(null)),
+      this.button("send", "Send", `Send the edited question ${number}; the old version is kept`, send),
+      this.button("cancel", "Cancel", "Keep the question unchanged", () => act.edit(null)),
     ];
     return make("div", "ct-editor", field, make("div", "ct-side", ...buttons));
   }

@@ -6,17 +6,18 @@ import { folds, loopRemark } from "../../core/folds.js";
 import { HELP, helpFor } from "../../core/help.js";
 import { afterLoop } from "../../core/loops.js";
 import { laneSpeedup, speedupParts, speedupRange, speedupRemark } from "../../core/speedup.js";
-import { counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
+import { ENDS, LEGEND, STATUS } from "../../core/texts.js";
+import { capital, counted, environment, figure, milliseconds, short, whole } from "../../core/words.js";
 
 const BIG = [
-  ["perForward", "tokens per forward", "TPF"],
+  ["perForward", "tokens per pass", ""],
   ["speedup", "speed over plain AR", ""],
   ["perSecond", "tokens per second", "tok/s"],
-  ["forward", "mean time of a forward", "ms"],
+  ["forward", "mean time per pass", "ms"],
 ];
 const SMALL = [
   ["first", "to first token"],
-  ["saved", "forwards saved"],
+  ["saved", "passes saved"],
 ];
 
 /**
@@ -91,7 +92,7 @@ export class Figures {
     this.set(
       "perForward",
       figure(folds.perForward(main)),
-      loopRemark(main) || (forwards ? `${whole(num)} in ${counted(forwards, "forward")}` : ""),
+      loopRemark(main) || (forwards ? `${whole(num)} in ${counted(forwards, "pass", "passes")}` : ""),
     );
     this.set("perSecond", figure(speed), beside ? `${beside.title} ${figure(base)}` : "");
     this.set(
@@ -117,16 +118,6 @@ export class Figures {
   }
 }
 
-/** @type {Record<string, string>} */
-const ENDS = {
-  eos: "reached the end of its text",
-  limit: "reached the limit of tokens",
-  repeats: "began to repeat itself",
-  deadline: "ran out of time",
-  cancelled: "was stopped",
-  error: "failed",
-};
-
 /**
  * Describes how soon the first token came, and how much of the prompt came from the KV cache.
  * @param {Lane} main
@@ -139,11 +130,6 @@ export function firstText(main, beside) {
   return said.join(" · ");
 }
 
-const REPLAY = "An earlier moment of this run.";
-const LANDING = "Computed to its end: the last passes are still being shown.";
-const ALONE = "Running: the clock counts its passes.";
-const TURNS = "Running in turns: each clock counts its own passes.";
-
 /**
  * Returns [state, sentence] of the whole run; states are the values of the root's data-state.
  * @param {Run | null} run
@@ -151,23 +137,22 @@ const TURNS = "Running in turns: each clock counts its own passes.";
  * @returns {[state: string, sentence: string]}
  */
 export function statusOf(run, playhead) {
-  if (!run) return ["empty", "Nothing has run yet. Write a prompt or take an example, then press Run."];
+  if (!run) return ["empty", STATUS.empty];
   const { lanes, note } = run;
   const failed = lanes.find((lane) => lane.end && lane.end.reason === "error");
   if (run.fault) return ["error", run.fault];
-  if (failed) return ["error", failed.end?.message || "The run failed; run it again."];
+  if (failed) return ["error", failed.end?.message || STATUS.failed];
   if (lanes.length && lanes.every((lane) => lane.end)) {
-    if (!playhead.isFollowing) return ["finished", REPLAY];
-    return playhead.isAtEnd ? finished(run) : ["finished", LANDING];
+    if (!playhead.isFollowing) return ["finished", STATUS.earlier];
+    return playhead.isAtEnd ? finished(run) : ["finished", STATUS.landing];
   }
   if (!lanes.some((lane) => lane.steps.length))
-    return ["waiting", (note.kind === "waiting" && note.text) || "Waiting for the first forward."];
+    return ["waiting", (note.kind === "waiting" && note.text) || STATUS.waiting];
   if (run.pace > 0) {
     const times = short(run.pace + 1, 1); // a pause of N forwards after each makes it N + 1 times slower
-    const rests = "the engine rests between passes while the clocks stand still";
-    return ["slow", `Slow motion, ${times} times slower: ${rests}.`];
+    return ["slow", `Slow motion (${times}×): the model pauses between passes; pauses are not timed.`];
   }
-  return ["running", lanes.length > 1 ? TURNS : ALONE];
+  return ["running", lanes.length > 1 ? STATUS.turns : STATUS.alone];
 }
 
 /**
@@ -178,19 +163,20 @@ function finished(run) {
   const { lanes } = run;
   const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
   const message = lanes.map((lane) => lane.end?.message).find(Boolean);
-  const lengths = lanes.map((lane) => counted(lane.tokens.length, "token")).join(" and ");
-  if (isStopped) return ["stopped", message || `Stopped after ${lengths}.`];
+  const lengths = lanes.map(({ title, tokens }) => `${whole(tokens.length)} (${title})`).join(" and ");
+  const length = lanes.length > 1 ? `${lengths} tokens` : counted(lanes[0].tokens.length, "token");
+  if (isStopped) return ["stopped", message || `Stopped at ${length}.`];
   if (message) return ["finished", message];
   const reasons = lanes.map((lane) => lane.end?.reason || "");
   const what =
     lanes.length > 1 && new Set(reasons).size === 1
-      ? `${lanes.length === 2 ? "both" : "all"} ${ENDS[reasons[0]].replace("its text", "their texts").replace("itself", "themselves")}`
-      : lanes.map((lane, i) => `${lane.title} ${ENDS[reasons[i]] || reasons[i]}`).join(", ");
-  return ["finished", `Finished: ${what}.`];
+      ? `${lanes.length === 2 ? "Both" : "All"} ${ENDS[reasons[0]].all}`
+      : lanes.map(({ title }, i) => `${capital(title)}: ${ENDS[reasons[i]]?.one || reasons[i]}`).join("; ");
+  return ["finished", `${what}.`];
 }
 
 /**
- * Builds the legend: the two marks that every text has, and the others on demand.
+ * Builds the legend: the marks of most texts, and the others on demand.
  * @param {HTMLElement} element
  * @param {(isOn: boolean) => void} onCounts
  * @param {boolean} isOn
@@ -203,19 +189,19 @@ export function buildLegend(element, onCounts, isOn) {
   const more = make(
     "span",
     "rv-more-marks",
-    item("rv-swatch rv-by rv-by-lookup", "text", "copied by prompt lookup"),
-    item("rv-ghost", "text", "rejected"),
-    item("rv-draft", "text", "not verified yet"),
-    item("rv-wrong", "text", "AR would have chosen another token"),
-    item("rv-mark", "text", "first difference"),
-    toggle("group sizes", isOn, onCounts),
+    item("rv-ghost", "text", LEGEND.rejected),
+    item("rv-draft", "text", LEGEND.pending),
+    item("rv-wrong", "text", LEGEND.wrong),
+    item("rv-mark", "text", LEGEND.differs),
+    toggle(LEGEND.sizes, isOn, onCounts),
   );
   more.hidden = true;
   element.replaceChildren(
-    item("rv-swatch rv-by-ar", "text", "one underline: written in one pass"),
-    make("span", "", keys, " predicted by masks; the number of tokens in the pass"),
+    item("rv-swatch rv-by-ar", "text", LEGEND.pass),
+    make("span", "", keys, ` ${LEGEND.masks}`),
+    item("rv-swatch rv-by rv-by-lookup", "text", LEGEND.lookup),
     more,
-    toggle("more marks", false, (isShown) => {
+    toggle(LEGEND.more, false, (isShown) => {
       more.hidden = !isShown;
     }),
   );
@@ -245,9 +231,9 @@ export class Voice {
     const { steps, tokens } = main;
     const step = steps[steps.length - 1];
     const running = step
-      ? `Step ${steps.length}: ${counted(step.count, "token")} accepted, ${tokens.length} in all.`
+      ? `Pass ${steps.length}: ${counted(step.count, "token")} accepted, ${tokens.length} in total.`
       : sentence;
-    const counts = `${counted(folds.tokens(main), "token")} in ${counted(folds.forwards(main), "forward")}.`;
+    const counts = `${counted(folds.tokens(main), "token")} in ${counted(folds.forwards(main), "pass", "passes")}.`;
     const over = `${sentence} ${afterLoop([main], counts)}`;
     put(this.element, isEnd ? over : running);
   }

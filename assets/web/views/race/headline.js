@@ -7,13 +7,13 @@ import { loopText } from "../../core/loops.js";
 import { breakEvenText, isSameText, passesNote, passesText, secondsText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
 import { isTimed, laneSpeedup, speedupText } from "../../core/speedup.js";
-import { counted, figure, joined, whole } from "../../core/words.js";
+import { capital, counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
 const passes = (number) => counted(number, "pass", "passes");
 
 /** @param {Lane} lane */
-const titled = ({ title }) => `${title[0].toUpperCase()}${title.slice(1)}`;
+const titled = ({ title }) => capital(title);
 
 /**
  * Returns the main lane's result, then that of the others, or their state while they run. Passes for the same text are
@@ -31,7 +31,10 @@ export function headlineOf(main, others, found) {
   /** @type {(own: string, more: string) => [first: string, rest: string]} */
   const said = (own, more) => (loop ? [`${loop}.`, ` Up to there: ${own}${more}`] : [own, more]);
   if (!main.end) {
-    const sentence = `${counted(num, "token")} in ${passes(forwards)}.`;
+    /** @param {Lane} lane */
+    const inPasses = (lane) => (folds.forwards(lane) === forwards ? "" : ` in ${whole(folds.forwards(lane))}`);
+    const rest = others.map((lane) => ` ${titled(lane)}: ${whole(folds.tokens(lane))}${inPasses(lane)}.`);
+    const sentence = `${counted(num, "token")} in ${passes(forwards)}.${rest.join("")}`;
     return loop ? said(sentence, "") : ["", sentence];
   }
   const isSame = others.every((lane) => !lane.end || isSameText(main, lane));
@@ -62,7 +65,7 @@ function pairOf(own, main, other, found) {
   const speed = laneSpeedup(main, other);
   const same = found?.isSame ? " for the same text" : "";
   const faster = isTimed(speed) ? `, ${speedupText(speed)}` : "";
-  const differ = found?.isShown && !found.isSame ? ` The texts differ from token ${whole(found.place + 1)} on.` : "";
+  const differ = found?.isShown && !found.isSame ? ` The texts diverge at token ${whole(found.place + 1)}.` : "";
   const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
   return [`${own} instead of ${instead}`, `${same}${faster}.${differ}`];
 }

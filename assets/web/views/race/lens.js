@@ -24,7 +24,7 @@ export class Lens {
     this.tau = NaN; // no lens
     this.drawn = NaN;
     this.caption = make("p", { class: "rv-lens-say", "aria-live": "polite" });
-    const back = button("", "Show it as it was written", () => this.set(NaN));
+    const back = button("", "Back to the actual run", () => this.set(NaN));
     element.append(this.caption, back);
   }
 
@@ -116,7 +116,7 @@ class LensText {
   }
 }
 
-const DRAFTS = " Lossless: τ changes no token of the text, only how many are drafted for the next forward to check.";
+const DRAFTS = " Lossless: τ does not change the text, only how many tokens are drafted for the next pass to verify.";
 
 /**
  * @param {Lane} lane
@@ -125,14 +125,16 @@ const DRAFTS = " Lossless: τ changes no token of the text, only how many are dr
  * @param {Set<number>} ends
  */
 function lensWords(lane, { first, exact, drafts, cells }, tau, ends) {
-  const seen = `Seen with τ\u00a0=\u00a0${short(tau)}.${drafts ? DRAFTS : ""}`;
-  if (first < 0) return `${seen} Every group is as it was written: exact.`;
+  const seen = `Shown with τ\u00a0=\u00a0${short(tau)}.${drafts ? DRAFTS : ""}`;
+  if (first < 0) return `${seen} No group changes: exact.`;
   const cell = cells[first];
   const rows = proposalRows(lane, first, ends).slice(cell.isLossless ? lane.steps[first].count : 0);
-  const rest = drafts ? "later forwards would have begun elsewhere" : "the text itself might have gone on otherwise";
-  const what = cellText(lane, cell, rows, tau).replace("Forward", "forward");
+  const rest = drafts
+    ? "later passes would have started at other tokens"
+    : "the text itself might have continued differently";
+  const what = cellText(lane, cell, rows, tau).replace("Pass", "pass");
   return (
-    `${seen} Exact up to forward ${whole(exact.forwards)}, at the orange line: ${what} ` +
-    `Hatched behind it: an estimate, for ${rest}.`
+    `${seen} Exact up to pass ${whole(exact.forwards)}, at the orange line: ${what} ` +
+    `Hatched after it: an estimate, because ${rest}.`
   );
 }

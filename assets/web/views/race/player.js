@@ -20,13 +20,13 @@ const SLOWEST = 0.05; // factor of the measured speed: slow enough to see each f
 /** @type {Record<"passes" | "seconds", [name: string, speed: number, title: string][]>} */
 const SPEEDS = {
   passes: [
-    ["by step", 0, "one pass every 0.7 s"],
+    ["step by step", 0, "one pass every 0.7 s"],
     ["3/s", 3, "three passes per second"],
     ["8/s", 8, "eight passes per second"],
     ["20/s", 20, "twenty passes per second"],
   ],
   seconds: [
-    ["by step", 0, "one forward every 0.7 s"],
+    ["step by step", 0, "one pass every 0.7 s"],
     ["1/20×", SLOWEST, "a twentieth of the measured speed"],
     ["½×", 0.5, "half the measured speed"],
     ["1×", 1, "the measured speed"],
@@ -73,12 +73,12 @@ export class Player {
     this.play.classList.add("pl-play");
     this.controls = [
       iconButton("start", "To the start", () => this.seek(0)),
-      iconButton("back", "One forward back", () => this.step(-1)),
+      iconButton("back", "Previous pass", () => this.step(-1)),
       this.play,
-      iconButton("forward", "One forward on", () => this.step(1)),
+      iconButton("forward", "Next pass", () => this.step(1)),
       iconButton("end", "To the end", () => this.seek(Infinity)),
     ];
-    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, "aria-label": "Place in the run" });
+    this.scrubber = make("input", { class: "pl-scrubber", type: "range", min: 0, "aria-label": "Position in the run" });
     this.scrubber.addEventListener("input", () => {
       this.isPlaying = false;
       this.seek(Number(this.scrubber.value));
@@ -302,7 +302,7 @@ export class Player {
     this.element.dataset.clock = clock.name;
     if (isByPass) this.skyline.draw(/** @type {Run} */ (playhead.run));
     const main = mainLane(playhead.run);
-    const place = `forward ${playhead.shown(main)} of ${main.steps.length}`;
+    const place = `pass ${playhead.shown(main)} of ${main.steps.length}`;
     put(this.position, isByPass ? `${clock.write(now)} of ${length}` : `${place} · ${clock.write(now)}`);
     scrubber.step = isByPass ? "1" : "any";
     scrubber.max = String(this.extent);

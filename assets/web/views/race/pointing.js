@@ -3,8 +3,8 @@
 import { make, put, targetOf } from "../../core/dom.js";
 import { endIds, proposalRows } from "../../folds/proposals.js";
 
-const HINT = "Press the token to go on from here with another.";
-const CHOOSE = "Choose another token: a run goes on from here with it, raced against this one.";
+const HINT = "Click the token to continue with another one.";
+const CHOOSE = "Choose another token to branch here: the branch runs next to this run.";
 
 export class Pointing {
   /** @param {RaceView} view */

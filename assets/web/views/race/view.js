@@ -5,8 +5,10 @@ import { Charts } from "../../charts/charts.js";
 import { CLOCKS } from "../../core/clocks.js";
 import { attribute, button, find, make, put } from "../../core/dom.js";
 import { compared, divergence, headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
+import { helpFor } from "../../core/help.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead } from "../../core/playhead.js";
+import { CLOCK, OPENING, STATUS } from "../../core/texts.js";
 import { Lane } from "../../core/trace.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
@@ -78,7 +80,7 @@ export class RaceView extends LineView {
   }
 
   /** @param {string} [sentence] */
-  fail(sentence = "This trace cannot be read: a line of it is broken.") {
+  fail(sentence = STATUS.broken) {
     if (!this.run) this.start({ run: "unreadable", lanes: [] });
     this.now.fault = sentence;
   }
@@ -367,14 +369,13 @@ class ClockSwitch {
    * @param {(clock: Clock) => void} chosen
    */
   constructor(element, chosen) {
-    attribute(element, { role: "group", "aria-label": "Clock of the race" });
+    attribute(element, { role: "group", "aria-label": CLOCK.name });
     this.buttons = Object.values(CLOCKS).map((clock) => {
-      const name = clock.name === "passes" ? "Passes" : "Seconds";
-      const title =
-        clock.name === "passes" ? "Each beat is one forward pass of every lane" : "Each lane by its own measured time";
+      const [name, title] = CLOCK[clock.name];
       return { clock, node: button({ title }, name, () => chosen(clock)) };
     });
     element.replaceChildren(...this.buttons.map(({ node }) => node));
+    element.after(helpFor("clock"));
   }
 
   /** @param {Clock} now */
@@ -400,11 +401,9 @@ class Beat {
   draw(pass, numLanes) {
     this.dot.dataset.tick = String(pass % 2); // the same animation under two names, to restart it at each pass
     put(this.pass, `Pass ${pass}`);
-    put(this.says, numLanes > 1 ? `each beat is one forward pass for ${numLanes > 2 ? "all" : "both"}` : "");
+    put(this.says, numLanes > 1 ? `each tick is one pass in ${numLanes > 2 ? "all" : "both"} lanes` : "");
   }
 }
-
-const SENTENCE = "Recorded run, pass by pass.";
 
 // The recording that a page opens with, and its label. It plays once, pass by pass, when it is loaded and visible, unless
 // the visitor has changed the prompt, run something or used the player.
@@ -442,7 +441,7 @@ class Opening {
 
   // The view's sentence during the opening.
   get sentence() {
-    return this.isDue ? SENTENCE : "";
+    return this.isDue ? OPENING : "";
   }
 
   // Called at each draw.
