@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
-from mars_runtime.methods import METHODS
+from mars_runtime.methods import LANES, METHODS
 from mars_runtime.serving.models import About
 
 LOOK_SECONDS = 1.0
@@ -123,7 +123,7 @@ def missing(served: Served) -> dict[str, str]:
 
 def missing_sentence(lanes: Mapping[str, str]) -> str:
     """Return why these lanes cannot be run; empty for none."""
-    reasons = "; ".join(f"{METHODS[name].title} needs {needs}" for name, needs in lanes.items())
+    reasons = "; ".join(f"{LANES[name].title} needs {needs}" for name, needs in lanes.items())
     return f"Not with this model: {reasons}." if lanes else ""
 
 
