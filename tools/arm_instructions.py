@@ -45,7 +45,7 @@ PROCESSORS = {
 
 def compile_kernels(flags: tuple[str, ...], target: Path, compiler: str = COMPILER) -> None:
     """Compile the kernels as the library is compiled, as a program that needs no other file."""
-    kept = [flag for flag in FLAGS if flag not in ("-shared", "-fPIC")]
+    kept = [flag for flag in FLAGS if flag != "-shared"]
     command = [compiler, *kept, *flags, "-static", f"-I{SOURCES}", str(SOURCE), "-o", str(target)]
     subprocess.run(command, check=True)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import getpass
+import importlib.util
 import logging
 import os
+import subprocess
+import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +22,12 @@ from native_models import LLAMA, random_weights
 from mars_runtime.model import build
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.native import library as compiling
-from mars_runtime.model.native.library import CompileError, compile_library, open_library
+from mars_runtime.model.native.library import (
+    NO_COMPILER,
+    CompileError,
+    compile_library,
+    open_library,
+)
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.qwen2 import Qwen2
 
@@ -141,8 +150,11 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(compiler: Path, tmp_
 def test_without_a_compiler_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(CompileError, match="no C\\+\\+ compiler"):
+    monkeypatch.setattr(compiling, "PACKAGE", "not_installed")
+    with pytest.raises(CompileError) as raised:
         compile_library(Path("unused"))
+    assert str(raised.value) == NO_COMPILER
+    assert (Path(__file__).parents[2] / "requirements-compiler.txt").is_file()
 
 
 def test_a_library_that_can_not_be_opened_is_thrown_away(tmp_path: Path) -> None:
@@ -157,7 +169,7 @@ def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse() -> None:
-        raise CompileError("This machine has no C++ compiler.")
+        raise CompileError(NO_COMPILER)
 
     monkeypatch.setattr(build, "native_library", refuse)
     weights = random_weights(LLAMA, 4)
@@ -173,6 +185,77 @@ def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
     plain, wanted = (one.forward(ids, one.new_cache(1, 32), slice(None)) for one in (model, exact))
     # PyTorch's have one scale for a row of weights, the native ones one for 32 of them.
     assert (plain - wanted).norm() < 0.1 * wanted.norm()
+
+
+def test_models_are_built_without_the_library_until_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    library = build.native_library()
+    may_end, is_ready = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> Path:
+        assert may_end.wait(60)
+        return folder
+
+    build._compiled.cache_clear()
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path))
+    monkeypatch.setattr(build, "compile_library", slow)
+    monkeypatch.setattr(build, "open_library", lambda path: library)
+    try:
+        assert build.compile_in_background(is_ready.set)
+        weights = random_weights(LLAMA, 4)
+        assert isinstance(build.build_model(LLAMA, weights, device=CPU), Qwen2)
+        assert not is_ready.is_set()
+        may_end.set()
+        assert is_ready.wait(60)
+        assert isinstance(build.build_model(LLAMA, weights, device=CPU), NativeModel)
+        assert not build.compile_in_background(is_ready.clear)
+        assert is_ready.is_set()
+    finally:
+        may_end.set()
+        build._in_background.clear()
+        build._compiled.cache_clear()
+
+
+@pytest.fixture
+def zig() -> tuple[str, ...]:
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang is not installed: pip install -r requirements-compiler.txt")
+    return sys.executable, "-m", "ziglang", "c++"
+
+
+@pytest.mark.slow
+def test_the_library_of_the_wheels_compiler_computes_the_same(
+    zig: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its folder has a space and letters outside ASCII."""
+    own = build.native_library()
+    monkeypatch.setattr(compiling, "find_compiler", lambda: zig)
+    other = open_library(compile_library(tmp_path / "Büro 1"))
+    build.check_library(other)
+    for bits in (4, 8):
+        weights = random_weights(LLAMA, bits)
+        ids = torch.randint(5, 140, (1, 30), generator=torch.Generator().manual_seed(1))
+        first, second = (NativeModel(LLAMA, weights, library) for library in (own, other))
+        found, wanted = (one.hidden(ids, one.new_cache(1, 32)) for one in (first, second))
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "target",
+    ["aarch64-macos", "x86_64-macos", "x86_64-windows-gnu", "aarch64-windows-gnu"],
+)
+def test_it_links_for_other_systems(zig: tuple[str, ...], target: str, tmp_path: Path) -> None:
+    flags = ["-static"] if "windows" in target else ["-fPIC"]
+    if target == "x86_64-macos":
+        flags.append("-mcpu=haswell")
+    made = tmp_path / "native.library"
+    command = [*zig, *compiling.FLAGS, *flags, "-target", target]
+    command += [str(compiling.SOURCES / "native.cpp"), "-o", str(made)]
+    subprocess.run(command, check=True)
+    data = made.read_bytes()
+    assert all(name.encode() in data for name in compiling._FUNCTIONS)
 
 
 @pytest.mark.parametrize("dtype", ["int4", "int8"])

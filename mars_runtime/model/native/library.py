@@ -1,6 +1,7 @@
 """The compiled library: compiles the C++ next to this file once, caches it, and declares its API.
 
-Uses the machine's own compiler. The structures mirror those of ``model.h``, which documents them.
+Uses the machine's own compiler, or that of the package ziglang. The structures mirror those of
+``model.h``, which documents them.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import ctypes
 import getpass
 import hashlib
+import importlib.util
 import os
 import platform
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -22,11 +26,21 @@ from typing import Any
 
 SOURCES = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
+PACKAGE = "ziglang"
+NO_COMPILER = (
+    "This machine has no C++ compiler: run pip install -r requirements-compiler.txt, which makes "
+    "models several times as fast."
+)
 # No contraction of operations: a row's rounding must not depend on the other rows.
-FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w")
+FLAGS = ("-O3", "-std=c++17", "-ffp-contract=off", "-shared", "-pthread", "-w")
 Flags = tuple[str, ...]
-TARGETS: tuple[Flags, ...] = (("-march=native",), ("-mcpu=native",), ())
-SECONDS = 300
+Compiler = tuple[str, ...]
+"""The beginning of a compiler's command line."""
+IS_WINDOWS, IS_MAC = sys.platform == "win32", sys.platform == "darwin"
+# Windows finds no other libraries beside a library, and all its code is position-independent.
+LINKED: Flags = ("-static",) if IS_WINDOWS else ("-fPIC",)
+SUFFIX = ".dll" if IS_WINDOWS else ".so"
+SECONDS = 600
 CHECKSUM = ".sha256"
 
 
@@ -34,17 +48,18 @@ class CompileError(RuntimeError):
     """The library is not available; the message is one sentence that says why."""
 
 
-def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
+def compile_library(folder: Path, targets: Sequence[Flags] | None = None) -> Path:
     """Return the library for this machine, compiled into ``folder`` unless it is there already.
 
-    targets: alternative flags for the processor; the first ones that the compiler accepts are used.
+    targets: alternative flags for the processor, those of this one by default; the first ones that
+    the compiler accepts are used.
     If ``folder`` is not writable, a temporary folder of this user is used. A checksum is stored
     with the library: loading a damaged one would crash the process, so it is compiled again. Two
     processes may call this at once: each writes its own files, and the last one replaces the
     other's. A third process that sees a mismatch in between compiles again. Raises CompileError.
     """
-    compiler = find_compiler()
-    name = f"native-{_digest(compiler, targets)}.so"
+    compiler, targets = find_compiler(), own_targets() if targets is None else targets
+    name = _name(compiler, targets)
     if is_whole(folder / name):
         return folder / name
     folder = folder if _can_write(folder) else _own_folder()
@@ -63,6 +78,18 @@ def compile_library(folder: Path, targets: Sequence[Flags] = TARGETS) -> Path:
     except OSError as error:
         raise CompileError(f"The compiled library can't be kept in {folder}.") from error
     return path
+
+
+def is_compiled(folder: Path) -> bool:
+    """Return whether ``compile_library`` would find the library in ``folder``.
+
+    Raises CompileError without a compiler.
+    """
+    return is_whole(folder / _name(find_compiler(), own_targets()))
+
+
+def _name(compiler: Compiler, targets: Sequence[Flags]) -> str:
+    return f"native-{_digest(compiler, targets)}{SUFFIX}"
 
 
 def is_whole(path: Path) -> bool:
@@ -98,8 +125,11 @@ def _own_folder() -> Path:
         found = folder.lstat()
     except OSError as error:
         raise CompileError(f"The compiled library can't be kept in {folder}.") from error
-    is_ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    if not stat.S_ISDIR(found.st_mode) or not is_ours or found.st_mode & 0o022:
+    # Windows has no user ids; its temporary folder is the user's own.
+    is_ours = not hasattr(os, "getuid") or (
+        found.st_uid == os.getuid() and not found.st_mode & 0o022
+    )
+    if not stat.S_ISDIR(found.st_mode) or not is_ours:
         raise CompileError(f"{folder} may be written to by others: remove it.")
     return folder
 
@@ -108,35 +138,63 @@ def _user() -> str:
     """Return the user's name, or number if a container's user has no name."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid()) if hasattr(os, "getuid") else "user"
 
 
-def find_compiler() -> str:
-    """Return the C++ compiler: that of CXX, or the first one found. Raises CompileError."""
+def find_compiler() -> Compiler:
+    """Return the C++ compiler: that of CXX, the first one found, or that of the package.
+
+    Raises CompileError.
+    """
     for name in (os.environ.get("CXX", ""), *COMPILERS):
         found = shutil.which(name) if name else None
         if found:
-            return found
-    raise CompileError("This machine has no C++ compiler.")
+            return (found,)
+    if importlib.util.find_spec(PACKAGE) is not None:
+        return sys.executable, "-m", PACKAGE, "c++"
+    raise CompileError(NO_COMPILER)
 
 
-def _compile(compiler: str, targets: Sequence[Flags], target: str) -> None:
+def own_targets() -> tuple[Flags, ...]:
+    """Return alternative flags that compile for this processor, the best first."""
+    if platform.machine() not in ("arm64", "aarch64"):
+        return ("-march=native",), ("-mcpu=native",), ()
+    if not IS_MAC:
+        return ("-mcpu=native",), ("-march=native",), ()
+    # Apple's compilers know no native processor.
+    has_products = "FEAT_I8MM: 1" in _sysctl()
+    best = "-march=armv8.6-a" if has_products else "-mcpu=apple-m1"
+    return (best,), ("-mcpu=apple-m1",), ()
+
+
+def _compile(compiler: Compiler, targets: Sequence[Flags], target: str) -> None:
     said = ""
     for flags in targets:
-        command = [compiler, *FLAGS, *flags, str(SOURCES / "native.cpp"), "-o", target]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CompileError(f"{compiler} did not finish ({type(error).__name__}).") from error
+        command = [*compiler, *FLAGS, *LINKED, *flags, str(SOURCES / "native.cpp"), "-o", target]
+        done = _run(command, SECONDS)
         if done.returncode == 0:
             return
         said = said or done.stderr
     line = next((line for line in said.splitlines() if "error" in line), "no message")
-    raise CompileError(f"{compiler} can't compile the native library: {line[:200]}")
+    raise CompileError(f"{compiler[0]} can't compile the native library: {line[:200]}")
 
 
-def _digest(compiler: str, targets: Sequence[Flags]) -> str:
+def _run(command: Sequence[str], seconds: int) -> subprocess.CompletedProcess[str]:
+    """Run a compiler. Raises CompileError if it does not run or finish."""
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"{command[0]} did not finish ({type(error).__name__}).") from error
+
+
+def _digest(compiler: Compiler, targets: Sequence[Flags]) -> str:
     """Return a hash of everything the library depends on."""
     parts = [str(FLAGS), str(targets), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
@@ -145,12 +203,8 @@ def _digest(compiler: str, targets: Sequence[Flags]) -> str:
 
 
 @cache
-def _compiler_version(compiler: str) -> str:
-    try:
-        asked = [compiler, "--version"]
-        return subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError(f"{compiler} does not run ({type(error).__name__}).") from error
+def _compiler_version(compiler: Compiler) -> str:
+    return _run([*compiler, "--version"], 60).stdout
 
 
 def _processor() -> str:
@@ -162,7 +216,19 @@ def _processor() -> str:
     words = {
         line for line in lines if line.startswith(("flags", "Features", "model\t", "CPU part"))
     }
-    return f"{platform.machine()} {platform.processor()} {sorted(words)}"
+    return f"{platform.machine()} {platform.processor()} {sorted(words)} {_sysctl()}"
+
+
+@cache
+def _sysctl() -> str:
+    """Return the name and the features of a Mac's processor; empty elsewhere."""
+    if not IS_MAC:
+        return ""
+    names = ("machdep.cpu", "hw.optional")
+    try:
+        return subprocess.run(["sysctl", *names], capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 class Matrix(Structure):
@@ -277,7 +343,8 @@ def open_library(path: Path) -> Any:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        path.unlink(missing_ok=True)  # compiled again the next time
+        with suppress(OSError):
+            path.unlink()  # compiled again the next time
         raise CompileError(f"The compiled library {path} can't be opened.") from error
     for number, structure in enumerate((Matrix, Layer, Spec, Feed, Sampler, Penalty)):
         if library.mars_sizes(number) != ctypes.sizeof(structure):

@@ -3,32 +3,38 @@
 #include "quantise.h"
 #include "read.h"
 
+#ifdef _WIN32
+#define EXPORTED __declspec(dllexport)
+#else
+#define EXPORTED
+#endif
+
 extern "C" {
 
-const char* mars_path() { return SIMD_NAME; }
+EXPORTED const char* mars_path() { return SIMD_NAME; }
 
-int64_t mars_sizes(int64_t which) {
+EXPORTED int64_t mars_sizes(int64_t which) {
   const int64_t sizes[] = {sizeof(Matrix), sizeof(Layer), sizeof(Spec), sizeof(Feed),
                            sizeof(Sampler), sizeof(Penalty)};
   return sizes[which];
 }
 
 // Quantises dense rows into the layout of a matrix. Returns 1 if a number is not finite, else 0.
-int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
+EXPORTED int64_t mars_quantise(const void* const* rows, int64_t kind, int64_t bits, int64_t outs, int64_t ins,
                       int64_t num_threads, uint8_t* out) {
   Matrix shape{nullptr, bits, outs, ins};
   return run_quantise(rows, (Kind)kind, shape, (int)num_threads, out) ? 0 : 1;
 }
 
-void* mars_new(const Spec* spec) {
+EXPORTED void* mars_new(const Spec* spec) {
   choose_fetch(spec->head);
   return new Model(*spec);
 }
 
-void mars_free(void* model) { delete static_cast<Model*>(model); }
+EXPORTED void mars_free(void* model) { delete static_cast<Model*>(model); }
 
 // Returns 1 if an id is outside the vocabulary, else 0.
-int64_t mars_hidden(void* model, const Feed* feed, float* out) {
+EXPORTED int64_t mars_hidden(void* model, const Feed* feed, float* out) {
   Model& m = *static_cast<Model*>(model);
   for (int64_t i = 0; i < feed->num_rows * feed->num_tokens; i++)
     if (feed->ids[i] < 0 || feed->ids[i] >= m.spec.vocab) return 1;
@@ -36,7 +42,7 @@ int64_t mars_hidden(void* model, const Feed* feed, float* out) {
   return 0;
 }
 
-void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t count,
+EXPORTED void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t count,
                int64_t num_forbidden, const int64_t* forbidden, const Penalty* penalties,
                int64_t num_groups, const MaskGroup* groups, int32_t* ids, float* probabilities,
                float* entropies, bool* is_finite) {
@@ -44,12 +50,12 @@ void mars_read(void* model, int64_t num_threads, const float* hidden, int64_t co
            forbidden, penalties, (int)num_groups, groups, ids, probabilities, entropies, is_finite);
 }
 
-void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t count, float* out) {
+EXPORTED void mars_logits(void* model, int64_t num_threads, const float* hidden, int64_t count, float* out) {
   run_logits(*static_cast<Model*>(model), (int)num_threads, hidden, (int)count, out);
 }
 
 // Switches the clock on or off; returns the measured seconds and resets them.
-void mars_clock(void* model, int64_t is_on, double* seconds) {
+EXPORTED void mars_clock(void* model, int64_t is_on, double* seconds) {
   Clock& clock = static_cast<Model*>(model)->clock;
   memcpy(seconds, clock.seconds, sizeof clock.seconds);
   memset(clock.seconds, 0, sizeof clock.seconds);

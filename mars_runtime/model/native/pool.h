@@ -7,16 +7,18 @@
 // end, or fork, at any time.
 #pragma once
 
-#include <pthread.h>
-#include <sched.h>
 #ifdef __linux__
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#ifndef _WIN32
+#include <pthread.h>
+#endif
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -72,8 +74,20 @@ class Signal {
     if (num_asleep_.load() > 0) syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT32_MAX, 0, 0, 0);
   }
 #else
-  void sleep(uint32_t) { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
-  void wake() {}
+  // A thread that sleeps has raised num_asleep_ before it checks the value, and a thread that wakes
+  // has set the value before it checks num_asleep_, so no change is missed.
+  void sleep(uint32_t old) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return value_.load() != old; });
+  }
+  void wake() {
+    if (num_asleep_.load() == 0) return;
+    { std::lock_guard<std::mutex> lock(mutex_); }
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
 #endif
 
   alignas(64) std::atomic<uint32_t> value_{0};
@@ -136,8 +150,10 @@ class Pool {
  public:
   // The pool of this process; a forked child starts with a new one.
   static Pool& shared() {
+#ifndef _WIN32
     static std::once_flag once;
     std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { current() = new Pool; }); });
+#endif
     return *current();
   }
 
