@@ -87,6 +87,21 @@ class Served:
         return isinstance(self.checkpoint, About)
 
     @property
+    def advice(self) -> str:
+        """One sentence on a missing compiler that slows it down; empty if none is missing."""
+        if isinstance(self.checkpoint, About) or self.is_bitwise:
+            return ""
+        from mars_runtime.model.native.library import CompileError, find_compiler
+
+        if self.checkpoint.model.device.type != "cpu":
+            return ""
+        try:
+            find_compiler()
+        except CompileError as error:
+            return str(error)
+        return ""
+
+    @property
     def is_bitwise(self) -> bool:
         """Whether what a token gives depends on nothing else in a forward."""
         if isinstance(self.checkpoint, About):
@@ -195,6 +210,7 @@ class Engines:
         self._awaited = {name for name in self._turns if self._is_absent(self.entries[name])}
         self._has_come: set[str] = set()
         self._loaded: set[str] = set()  # of those that have come, the ones not freed since
+        self._provisional: set[str] = set()  # loaded while the native forward was being compiled
         self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
         self._asking: threading.Thread | None = None
 
@@ -365,21 +381,54 @@ class Engines:
             name = min(idle, key=self._asked.__getitem__)
             freed = self._loads.pop(name)
             self._loaded.discard(name)
-        assert freed.served is not None, "what is idle is loaded"
         self.metrics.forget(name)
-        freed.served.engine.close()
+        self._close(freed)
         del freed
-        gc.unfreeze()  # what an engine froze when it was ready, its own model among it
-        gc.collect()
-        gc.freeze()
-        return_freed_memory()
+        _collect()
         log.info("%s was freed for another checkpoint", name)
         return True
 
+    def _close(self, load: Load) -> None:
+        """Close the engine of a checkpoint that is loaded and idle."""
+        assert load.served is not None, "what is idle is loaded"
+        load.served.engine.close()
+
+    def _use_native(self) -> None:
+        """Load again what was loaded while the native forward was being compiled."""
+        with self._memory:
+            names, self._provisional = sorted(self._provisional), set()
+        for name in names:
+            old = self._loads.get(name)
+            if old is not None:
+                self._replace(name, old)
+                del old
+                _collect()
+
+    def _replace(self, name: str, old: Load) -> None:
+        """Load a checkpoint a second time, give that to new runs, and close the first when its runs
+        have ended. If the second load fails, the first stays."""
+        new = Load(name, lambda tell: self._bring(name, tell))
+        try:
+            old.wait()
+            new.wait()
+        except UnavailableError:
+            return
+        with self._lock:
+            self._loads[name] = new
+        log.info("%s is computed by the native forward from now on", name)
+        time.sleep(IDLE_SECONDS)  # a visitor may have got the first and be about to run something
+        while not old.is_dead and (self._kept[name] or not _is_idle(old)):
+            time.sleep(LOOK_SECONDS)
+        if not old.is_dead:
+            self._close(old)
+
     def _load(self, name: str, tell: Tell) -> Served:
-        from mars_runtime.model.load import load_checkpoint
+        from mars_runtime.model.build import compile_in_background
+        from mars_runtime.model.load import choose_device, load_checkpoint
 
         settings = self.settings
+        if choose_device(settings.device).type == "cpu" and compile_in_background(self._use_native):
+            self._provisional.add(name)
         dtype = settings.dtype if settings.dtype != "auto" else self.entries[name].dtype or "auto"
         files = fetch.resolve_checkpoint(name, offline=settings.offline)
         check_memory(name, files.path, settings.device, dtype)
@@ -425,6 +474,14 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
                 *(entry.name, entry.hub, REGISTRY.name),
             )
     return entries
+
+
+def _collect() -> None:
+    """Return the memory of closed engines to the system."""
+    gc.unfreeze()  # what an engine froze when it was ready, its own model among it
+    gc.collect()
+    gc.freeze()
+    return_freed_memory()
 
 
 def _is_idle(load: Load) -> bool:

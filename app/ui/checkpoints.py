@@ -128,12 +128,13 @@ def missing_sentence(lanes: Mapping[str, str]) -> str:
 
 
 def footer(served: Served) -> str:
-    """One line: under which licence the checkpoint is, how exact it is, whence figures come. What
-    it runs on stands with each run."""
+    """One line: under which licence the checkpoint is, how exact it is, whence figures come, what
+    would make it faster. What it runs on stands with each run."""
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
         f"lossless is {'bitwise' if served.is_bitwise else 'exact up to near ties'}",
         f"live runs are measured by {'another machine' if served.is_elsewhere else 'this process'}",
+        *([served.advice] if served.advice else []),
     ]
     return " · ".join(parts)

@@ -8,11 +8,14 @@ unless a short measurement finds fp32 faster. Everything else uses ``qwen2.py``.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +24,12 @@ from torch import Tensor
 from mars_runtime.machine import cache_folder
 from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
-from mars_runtime.model.native.library import CompileError, compile_library, open_library
+from mars_runtime.model.native.library import (
+    CompileError,
+    compile_library,
+    is_compiled,
+    open_library,
+)
 from mars_runtime.model.native.model import NativeModel, Tell, unsupported
 from mars_runtime.model.native.weights import not_finite
 from mars_runtime.model.quantized import GroupedMatrix, Weight, can_quantize, dense_weights
@@ -194,12 +202,64 @@ def _shortest(model: Model) -> float:
     return min(found)
 
 
-@cache
+COMPILING = "The native forward is being compiled."
+_in_background = threading.Event()
+
+
 def native_library() -> Any:
-    """Return the compiled library, after checking it. Raises CompileError."""
-    library = open_library(compile_library(cache_folder() / "native"))
-    check_library(library)
-    return library
+    """Return the compiled library, after checking it.
+
+    Raises CompileError, also while ``compile_in_background`` is at work.
+    """
+    compiled = _compiled()
+    if _in_background.is_set() and not compiled.done():
+        raise CompileError(COMPILING)
+    return compiled.result()
+
+
+def compile_in_background(then: Callable[[], None]) -> bool:
+    """Build models without the library until it is compiled; return whether it is not ready yet.
+
+    Does nothing if it was compiled earlier or cannot be. then: called in the compiling thread when
+    the library has become ready.
+    """
+    try:
+        if not _in_background.is_set() and is_compiled(_folder()):
+            return False
+    except CompileError:
+        return False
+    _in_background.set()
+    compiled = _compiled()
+    if compiled.done():
+        return False
+    _log.warning("%s Until it is ready, PyTorch computes models, more slowly.", COMPILING)
+    compiled.add_done_callback(lambda it: then() if it.exception() is None else None)
+    return True
+
+
+def _folder() -> Path:
+    return cache_folder() / "native"
+
+
+@cache
+def _compiled() -> Future[Any]:
+    """Return the library to come; a thread of its own compiles and checks it."""
+    found: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            library = open_library(compile_library(_folder()))
+            check_library(library)
+        except CompileError as error:
+            found.set_exception(error)
+        except BaseException as error:
+            found.set_exception(error)
+            raise
+        else:
+            found.set_result(library)
+
+    threading.Thread(target=work, name="compile", daemon=True).start()
+    return found
 
 
 def _quantised(

@@ -30,6 +30,8 @@ from app.ui.checkpoints import CheckpointHandlers, footer
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
+from mars_runtime.model.native import library
+from mars_runtime.model.native.library import NO_COMPILER
 from mars_runtime.model.registry import Entry, registry
 from mars_runtime.settings import DecodeSettings
 from tests.engine.scripted import eventually
@@ -207,6 +209,19 @@ def test_the_footer_says_how_exact_lossless_is(
     assert words in footer(served)
 
 
+def test_the_footer_says_when_a_compiler_is_missing(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = handlers.engines.get("tiny")
+    assert served is not None
+    served.checkpoint.model.is_bitwise = False  # type: ignore[misc]
+    assert NO_COMPILER not in footer(served)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(library, "PACKAGE", "not_installed")
+    assert footer(served).endswith(NO_COMPILER)
+
+
 NAMES = ("a", "b", "c", "d", "e")
 SHORT = Request([1, 2, 3], DecodeSettings("ar", max_new_tokens=8))
 
@@ -285,6 +300,37 @@ def test_one_that_is_kept_is_not_freed_between_two_runs(
         get(engines, "c")
     assert sorted(engines.alive) == ["a", "b"]
     get(engines, "c")
+
+
+def test_what_was_loaded_before_the_native_forward_was_compiled_is_replaced(
+    engines: SmallMachine,
+) -> None:
+    """A run ends on the engine it began on; new runs get the second one."""
+    first = get(engines, "a")
+    run = first.engine.submit(SHORT, pace=20)
+    engines._provisional.add("a")
+    replaced = threading.Thread(target=engines._use_native)
+    replaced.start()
+    assert eventually(lambda: get(engines, "a") is not first)
+    assert first.engine.is_alive
+    assert run.wait(30)
+    replaced.join(30)
+    assert list(run)[-1].reason == "limit"  # type: ignore[union-attr]
+    assert not first.engine.is_alive
+    second = get(engines, "a")
+    assert second.engine.submit(SHORT).wait(30)
+    assert engines.made["a"] == [first, second]
+
+
+def test_where_the_native_forward_comes_but_the_second_load_fails_the_first_stays(
+    engines: SmallMachine,
+) -> None:
+    first = get(engines, "a")
+    engines._provisional.add("a")
+    engines.failing.add("a")
+    engines._use_native()
+    assert get(engines, "a") is first
+    assert first.engine.is_alive
 
 
 def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:
