@@ -88,18 +88,21 @@ def cache_folder() -> Path:
     try:
         home = Path.home()
     except RuntimeError:  # no HOME and no entry in passwd, as in a container with any user id
-        return _private_folder(Path(tempfile.gettempdir()) / f"mars-live-{os.getuid()}")
+        user = os.getuid() if hasattr(os, "getuid") else ""
+        return _private_folder(Path(tempfile.gettempdir()) / f"mars-live-{user}")
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "mars-live"
 
 
 def _private_folder(path: Path) -> Path:
     """Make a folder that only this user can write to, since compiled code is loaded from it.
 
-    Raises OSError if another user made it.
+    Raises OSError if another user made it. Windows has no user ids, and its temporary folder is the
+    user's own.
     """
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+    is_open = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022)
+    if is_open or not stat.S_ISDIR(found.st_mode):
         raise PermissionError(errno.EPERM, "another user made it: set MARS_CACHE", str(path))
     return path
 

@@ -43,14 +43,20 @@ def provenance(*checkpoints: str) -> dict[str, Any]:
 
 
 def hardware() -> dict[str, Any]:
-    """Return the processor, the cores this process may use, memory in bytes, and GPU names."""
+    """Return the processor, the cores this process may use, memory in bytes, and GPU names.
+
+    The memory is None on Windows.
+    """
     import torch
 
+    memory = None
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return {
         "processor": processor(),
         "cores": num_cores(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": memory,
         "gpus": names,
     }
 

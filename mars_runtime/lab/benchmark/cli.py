@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    wanted = plan_of(args, os.getloadavg()[0])
+    wanted = plan_of(args, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
     markdown = args.out.with_suffix(".md")
     for path in (args.out, markdown):
         check_file(path)
