@@ -10,9 +10,9 @@ import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.
 import { compared, mainLane } from "../core/folds.js";
 import { SHARE } from "../core/texts.js";
 import { clipGif, clipVideo } from "./clip.js";
-import { canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
+import { allStepsCsv, canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
 import { linkTo } from "./link.js";
-import { chartsPng, textPng } from "./png.js";
+import { aboutLines, chartsPng, chartsSvg, textPng } from "./png.js";
 
 /**
  * @param {() => Offer[]} offers
@@ -66,15 +66,26 @@ function lineOf({ label, files }, said) {
 export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
 
 /**
- * Returns the charts of an offer as a picture.
- * @param {string} name
+ * Returns the charts of some lanes as pictures, with the prompt, settings and hardware above them, and as a table.
+ * @param {string} name without an extension
  * @param {HTMLElement} root
+ * @param {Lane[]} lanes
  * @param {() => { title: string, spec: Figure }[]} figures
  * @returns {Offer}
  */
-export const picturesOffer = (name, root, figures) => ({
+export const picturesOffer = (name, root, lanes, figures) => ({
   label: "Charts",
-  files: [fileOf("PNG", "picture of the charts", name, async () => chartsPng(figures(), root, await plotlyOf(root)))],
+  files: [
+    fileOf("PNG", "picture of the charts", `${name}.png`, async () =>
+      chartsPng(figures(), root, await plotlyOf(root), aboutLines(lanes)),
+    ),
+    fileOf("SVG", "scalable picture of the charts", `${name}.svg`, async () =>
+      chartsSvg(figures(), root, await plotlyOf(root), aboutLines(lanes)),
+    ),
+    fileOf("CSV", "table of the charts", `${name}.csv`, () =>
+      textBlob(allStepsCsv(lanes.map((lane) => ({ name: lane.title, lane }))), "text/csv"),
+    ),
+  ],
 });
 
 /**
@@ -132,7 +143,7 @@ export const laneOffer = (lane, label, root, found = null) => ({
  * @returns {Offer}
  */
 export const chartsOffer = (lane, lanes, root) =>
-  picturesOffer(fileName(lane, "charts.png"), root, () => {
+  picturesOffer(fileName(lane, "charts").replace(/\.charts$/, "-charts"), root, lanes, () => {
     const c = coloursOf(root);
     const span = timeSpan(lanes, false, CLOCKS.seconds);
     return [

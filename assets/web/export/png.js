@@ -2,14 +2,17 @@
 // Plotly. Nothing is fetched; light or dark as the page.
 
 import { coloursOf } from "../core/colours.js";
-import { make, put } from "../core/dom.js";
+import { make, put, shape } from "../core/dom.js";
 import { environment, joined, minuteOf } from "../core/words.js";
-import { Asked } from "../text/asked.js";
+import { Asked, onceText } from "../text/asked.js";
+import { laneText } from "../text/card.js";
 import { Pane } from "../text/panes.js";
 
 const WIDTH = 880;
 const CHART = { width: 880, height: 260 };
 const CAPTION = 28;
+const ABOUT = 20; // height of a line about the run
+const MOST_ABOUT = 150; // characters of such a line
 const MOST_SIDE = 16_000; // maximum pixels of a canvas's side, and in total
 const MOST_PIXELS = 120_000_000;
 const WHOLE =
@@ -105,25 +108,82 @@ function stylesOfViews() {
 }
 
 /**
- * figures: [{title, spec}] with Plotly's data and layout, drawn one below the other with their titles.
+ * Describes what charts are of: the prompt, each lane's settings, and what ran where with which versions.
+ * @param {Lane[]} lanes
+ */
+export function aboutLines(lanes) {
+  const { header } = lanes[0];
+  const settings = lanes.map((lane) => `${lane.title}: ${laneText(lane)}`);
+  const limits = header?.settings && onceText(header.settings);
+  const prompts = new Set(lanes.map((lane) => `“${lane.header?.prompt ?? ""}”`));
+  return [[...prompts].join(" · "), joined(settings.join("; "), limits), joined(environment(header), minuteOf(header))];
+}
+
+/**
+ * Returns the lines and charts of a picture with their positions from the top, and its height.
  * @param {{ title: string, spec: Figure }[]} figures
+ * @param {Colours} c
+ * @param {string[]} about
+ */
+function laidOut(figures, c, about) {
+  const top = about.length ? about.length * ABOUT + CAPTION / 2 : 0;
+  const cut = (/** @type {string} */ text) => (text.length > MOST_ABOUT ? `${text.slice(0, MOST_ABOUT)}…` : text);
+  const lines = about.map((text, i) => ({ text: cut(text.replace(/\s+/g, " ")), at: (i + 1) * ABOUT, size: 11 }));
+  const charts = figures.map(({ title, spec }, i) => {
+    const at = top + i * (CHART.height + CAPTION);
+    lines.push({ text: title, at: at + CAPTION / 2, size: 14 });
+    const layout = { ...spec.layout, ...CHART, paper_bgcolor: c.surface, plot_bgcolor: c.surface };
+    return { at: at + CAPTION, picture: { data: spec.data, layout, config: {} } };
+  });
+  return { lines, charts, height: top + figures.length * (CHART.height + CAPTION) };
+}
+
+/**
+ * Returns charts one below the other with their titles, below lines about the run.
+ * @param {{ title: string, spec: Figure }[]} figures Plotly's data and layout
  * @param {HTMLElement} root
  * @param {Plotly} plotly
+ * @param {string[]} [about]
  */
-export async function chartsPng(figures, root, plotly) {
+export async function chartsPng(figures, root, plotly, about = []) {
   const c = coloursOf(root);
-  const { canvas, draw, scale } = canvasOf(CHART.width, figures.length * (CHART.height + CAPTION), c.surface);
+  const { lines, charts, height } = laidOut(figures, c, about);
+  const { canvas, draw, scale } = canvasOf(CHART.width, height, c.surface);
   draw.textBaseline = "middle";
-  for (const [i, { title, spec }] of figures.entries()) {
-    const top = i * (CHART.height + CAPTION);
-    const layout = { ...spec.layout, ...CHART, paper_bgcolor: c.surface, plot_bgcolor: c.surface };
-    const url = await plotly.toImage({ data: spec.data, layout, config: {} }, { format: "png", ...CHART, scale });
-    draw.fillStyle = c.ink;
-    draw.font = `${14 * scale}px ${c.font}`;
-    draw.fillText(title, 16 * scale, (top + CAPTION / 2) * scale);
-    draw.drawImage(await loaded(url), 0, (top + CAPTION) * scale, CHART.width * scale, CHART.height * scale);
+  draw.fillStyle = c.ink;
+  for (const { text, at, size } of lines) {
+    draw.font = `${size * scale}px ${c.font}`;
+    draw.fillText(text, 16 * scale, at * scale, (CHART.width - 32) * scale);
+  }
+  for (const { at, picture } of charts) {
+    const url = await plotly.toImage(picture, { format: "png", ...CHART, scale });
+    draw.drawImage(await loaded(url), 0, at * scale, CHART.width * scale, CHART.height * scale);
   }
   return blobOf(canvas);
+}
+
+/**
+ * Returns the same picture as SVG.
+ * @type {typeof chartsPng}
+ */
+export async function chartsSvg(figures, root, plotly, about = []) {
+  const c = coloursOf(root);
+  const { lines, charts, height } = laidOut(figures, c, about);
+  const { width } = CHART;
+  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
+  const picture = shape("svg", size, shape("rect", { width, height, fill: c.surface }));
+  for (const { text, at, size: pixels } of lines) {
+    const look = { fill: c.ink, "font-family": c.font, "font-size": pixels, "dominant-baseline": "middle" };
+    picture.append(shape("text", { x: 16, y: at, ...look }, text));
+  }
+  for (const { at, picture: chart } of charts) {
+    const url = await plotly.toImage(chart, { format: "svg", ...CHART });
+    const text = decodeURIComponent(url.slice(url.indexOf(",") + 1));
+    const drawn = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+    drawn.setAttribute("y", String(at));
+    picture.append(drawn);
+  }
+  return new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" });
 }
 
 /**

@@ -11,11 +11,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import race_scenes
 from browser import needs_browser, playwright
 from panel_browser import ROOT, VIEW, put, still_page
+
+from mars_runtime import web
 
 pytestmark = needs_browser
 MENU = f"{ROOT} .rv-top .ex-menu"
@@ -39,6 +42,7 @@ DRAWN = """() => {
   const picture = new DOMParser().parseFromString(source, "image/svg+xml");
   return window.factsOf(picture, picture.querySelector(".rv-pane"));
 }"""
+SVG = "{http://www.w3.org/2000/svg}"
 SCENES = ["maths", "losslessdone", "emoji", "branch", "stopped", "plainar"]
 
 
@@ -60,9 +64,18 @@ def show(page: playwright.Page, scene: str) -> list[dict[str, Any]]:
 
 def saved(page: playwright.Page, kind: str, lane: int) -> str | bytes:
     """The file that the export menu gives of a lane."""
+    return chosen(page, page.locator(f"{MENU} .ex-line").nth(lane), kind)
+
+
+def charts(page: playwright.Page, kind: str) -> str | bytes:
+    """The file that it gives of the charts."""
+    return chosen(page, page.locator(f"{MENU} .ex-line", has_text="Charts"), kind)
+
+
+def chosen(page: playwright.Page, line: playwright.Locator, kind: str) -> str | bytes:
     page.locator(f"{MENU} > summary").click()
     with page.expect_download() as download:
-        page.locator(f"{MENU} .ex-line").nth(lane).get_by_text(kind, exact=True).click()
+        line.get_by_text(kind, exact=True).click()
     page.keyboard.press("Escape")
     content = Path(download.value.path()).read_bytes()
     return content if kind == "PNG" else content.decode("utf-8-sig")
@@ -102,3 +115,25 @@ def test_a_picture_a_table_and_a_trace_say_what_the_page_says(
         facts["head"] = [part for part in facts["head"] if part not in ("✓ right", "✗ wrong")]
     assert after == before  # a verdict is the page's, not the trace's
     assert page.inner_text(f"{ROOT} .rv-figures") == figures
+
+
+def test_charts_are_saved_with_what_they_show() -> None:
+    with still_page(plotly=web.plotly_file()) as made:
+        made.evaluate(FACTS)
+        check_charts(made)
+
+
+def check_charts(page: playwright.Page) -> None:
+    panes = show(page, "losslessdone")
+    settings = page.locator(f"{ROOT} .rv-pane .rv-settings >> nth=0").get_attribute("title")
+    steps = page.evaluate(f"{VIEW}.run.lanes.map((lane) => lane.steps.length)")
+    names = page.evaluate(f"{VIEW}.run.lanes.map((lane) => lane.title)")
+    picture = ElementTree.fromstring(str(charts(page, "SVG")))
+    texts = ["".join(text.itertext()) for text in picture.findall(f"{SVG}text")]
+    assert len(picture.findall(f"{SVG}svg")) == 4
+    assert texts[0] == f"“{panes[0]['prompt']}”"
+    assert f"{names[0]}: {settings}" in texts[1]
+    assert panes[0]["environment"] in texts[2]
+    rows = list(csv.DictReader(io.StringIO(str(charts(page, "CSV")), newline="")))
+    assert [sum(row["run"] == name for row in rows) for name in names] == steps
+    assert bytes(charts(page, "PNG")).startswith(b"\x89PNG")

@@ -67,11 +67,11 @@ export class Comparison {
 
   offers() {
     /** @param {string} what */
-    const name = (what) => `compared-${this.pins.length}-runs-${what}.png`;
-    const texts = fileOf("PNG", "picture of the aligned texts", name("texts"), () => this.textsPng());
+    const name = (what) => `compared-${this.pins.length}-runs-${what}`;
+    const texts = fileOf("PNG", "picture of the aligned texts", `${name("texts")}.png`, () => this.textsPng());
     const figures = () =>
       PLOTS.map(([key, title]) => ({ title, spec: overlayFigure(key, this.lanes, coloursOf(this.root)) }));
-    return [{ label: "Texts", files: [texts] }, picturesOffer(name("charts"), this.root, figures)];
+    return [{ label: "Texts", files: [texts] }, picturesOffer(name("charts"), this.root, this.lanes, figures)];
   }
 
   // New panes with the whole texts, including the marks on the page.
