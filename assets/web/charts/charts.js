@@ -32,6 +32,7 @@ const CHARTS = [
   },
   { key: "latency", title: "Time per pass, with the mean", isOfOne: false, isFirst: false },
 ];
+const NEAR = 300; // pixels below the window at which a chart is drawn, so that it is there when it is scrolled to
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
@@ -73,10 +74,14 @@ export class Charts {
       const state = { isInSight: false, isPlotted: false, isTall: false };
       const entry = { node, caption, clock, overlay: new Overlay(node), ...state };
       this.nodes[key] = entry;
-      watchSight(frame, (isInSight) => {
-        entry.isInSight = isInSight;
-        if (isInSight) loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
-      });
+      watchSight(
+        frame,
+        (isInSight) => {
+          entry.isInSight = isInSight;
+          if (isInSight) loadPlotly(root.dataset.plotly || "").then((plotly) => this.ready(plotly));
+        },
+        NEAR,
+      );
     }
     new ResizeObserver(() => this.resized()).observe(this.element);
   }

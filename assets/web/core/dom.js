@@ -204,11 +204,13 @@ export async function copied(text) {
 }
 
 /**
- * Reports whether a node is visible, now and at every change.
+ * Reports whether a node is visible, or nearer to the window than a margin in pixels, now and at every change.
  * @param {Element} node
  * @param {(isInSight: boolean) => void} tell
+ * @param {number} [margin]
  */
-export function watchSight(node, tell) {
+export function watchSight(node, tell, margin = 0) {
+  const look = { rootMargin: `${margin}px 0px` };
   // The last entry is the current state.
-  new IntersectionObserver((entries) => tell(Boolean(entries.at(-1)?.isIntersecting))).observe(node);
+  new IntersectionObserver((entries) => tell(Boolean(entries.at(-1)?.isIntersecting)), look).observe(node);
 }

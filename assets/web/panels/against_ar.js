@@ -10,7 +10,7 @@ import { aligned } from "../folds/diff.js";
 import { draftsJudged, judge } from "../folds/statistics.js";
 import { shownKey, shownLanes, subject } from "./shown.js";
 
-const LISTED = 8;
+const LISTED = 200; // the list scrolls
 const PAUSE = 500; // milliseconds between two alignments
 const AROUND = 8; // tokens shown on each side of the first difference
 
@@ -146,8 +146,7 @@ export class AgainstArPanel {
    * @param {PlaceEntry[]} entries
    */
   drawList(title, entries) {
-    const more = entries.length > LISTED ? `: the first ${LISTED} of ${whole(entries.length)}` : "";
-    put(this.listTitle, title && entries.length ? title + more : "");
+    put(this.listTitle, title && entries.length ? `${title} (${whole(entries.length)})` : "");
     const shownEntries = entries.slice(0, LISTED);
     const key = JSON.stringify(shownEntries);
     if (key === this.listed) return;
