@@ -326,7 +326,7 @@ def test_what_is_exported_comes_back_the_same(tray: playwright.Page) -> None:
     row = f"{ROW}:nth-child(2) .ex-menu"
     assert saved(page, row, TRACE)[1].decode() == hostile[1]
     assert b"forward,clock_s" in saved(page, row, TABLE)[1]
-    assert b"run,forward" in saved(page, ".cv-head .ex-menu", TABLE)[1]
+    assert b"run,forward" in saved(page, ".cv-head .ex-menu", "table of the forwards")[1]
     for hint in ("picture of the text", "picture of the charts"):
         assert saved(page, row, hint)[1].startswith(PNG)
     empty_tray(page)

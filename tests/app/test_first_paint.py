@@ -9,9 +9,11 @@ import pytest
 from browser import needs_browser, origin_of, playwright, visiting
 from fake_source import FakeSource
 from fake_source import make_handlers as make_fetching
+from page_texts import texts
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
 from app.handlers import Handlers
+from app.live.tab import KNOWS_TASKS
 from app.ui.recordings import Recording, first, measured
 from mars_runtime import folds
 
@@ -20,6 +22,7 @@ pytestmark = needs_browser
 
 ROOT = "#race .mars-race"
 AT = f"+document.querySelector('{ROOT}').dataset.at"
+OVER = f"Both {texts()['ENDS']['eos']['all']}"
 STATUS = f"document.querySelector('{ROOT} .rv-status').innerText"
 
 
@@ -103,13 +106,13 @@ def test_the_recording_plays_once_unless_the_visitor_acts(
         open_playing(visitor, address, last)
         visitor.locator("#prompt textarea").press("A")  # one draw follows, which says it all
         visitor.wait_for_function(f"{AT} === {last}")
-        visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+        visitor.wait_for_function(f"{STATUS}.startsWith({OVER!r})")
         assert visitor.locator("#tau").is_visible()
 
         open_playing(visitor, address, last)
         visitor.click(f"{ROOT} .pl-speeds button >> text=20/s")
         visitor.wait_for_function(f"{AT} === {last}")
-        visitor.wait_for_function(f"{STATUS}.startsWith('Finished')")
+        visitor.wait_for_function(f"{STATUS}.startsWith({OVER!r})")
         visitor.click(f"{ROOT} .pl-play")  # again from its start
         visitor.click(f"{ROOT} .pl-speeds button >> nth=0")  # long before its end
         visitor.wait_for_function(f"{AT} > 2 && {AT} < {last} / 2")
@@ -173,7 +176,7 @@ def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
     assert chosen(page) == "tiny"
     assert page.locator(TASK_CHIP).is_visible()
     assert not page.locator(CHAT_CHIP).is_visible()
-    assert "tiny knows only tasks like these" in page.inner_text("#examples")
+    assert KNOWS_TASKS.format("tiny") in page.inner_text("#examples")
     page.fill("#prompt textarea", "Half a thou")
     source.go.set()
     wait_chosen(page, "chat")
@@ -194,7 +197,7 @@ def test_a_model_that_was_chosen_or_runs_stays(visit, source: FakeSource) -> Non
     """Chosen by a link, or by a run, which continues."""
     linked, page = visit("?checkpoint=tiny"), visit()
     page.fill("#prompt textarea", "Count.")
-    page.click("#pace label:has-text('Very slow')")
+    page.click("#pace label:has-text('40×')")
     page.click("#run")
     page.wait_for_selector(f"{ROOT}[data-state=slow]")
     source.go.set()

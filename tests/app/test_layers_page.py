@@ -81,7 +81,7 @@ def test_a_chosen_forward_is_read_and_drawn(visit: Arrive, scripted_backend: Loo
     lane = f"document.querySelector('{ROOT}').lineView.run.lanes[0]"
     page.evaluate(f"document.querySelector('{ROOT}').lineView.choose({lane}, 2)")
     page.wait_for_function(
-        f"document.querySelector('{ROOT} .rv-la-head').textContent.startsWith('Forward 3 of')"
+        f"document.querySelector('{ROOT} .rv-la-head').textContent.startsWith('Pass 3 of')"
     )
     page.wait_for_selector(f"{ROOT} .rv-la-table td")
     step = page.evaluate(f"(({{cursor, pending, fed}}) => [cursor, pending, fed])({lane}.steps[2])")

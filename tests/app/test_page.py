@@ -106,7 +106,7 @@ def test_the_threshold_steers_a_run_stop_ends_it_and_a_lens_looks_at_it_until_th
 
     set_knob(page, "tau", 0.7)
     lens.wait_for()
-    assert lens.inner_text().startswith("Seen with τ\u00a0=\u00a00.7.")
+    assert lens.inner_text().startswith("Shown with τ\u00a0=\u00a00.7.")
     assert page.locator("#race .rv-lens").count() == 1
     page.click("#stop")  # once more
     start(page)

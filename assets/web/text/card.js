@@ -54,8 +54,7 @@ export function settingsText(settings, chosen) {
  * Describes the latest settings of a lane.
  * @param {Lane} lane
  */
-export const laneText = ({ settings, steps }) =>
-  joined(settingsText(settings, steps.at(-1)?.blockSize), penaltyText(settings));
+export const laneText = ({ settings }) => joined(settingsText(settings), penaltyText(settings));
 
 /**
  * Describes the repetition penalty; empty for none, and for traces from before this setting existed.

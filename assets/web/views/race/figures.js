@@ -144,7 +144,8 @@ export function statusOf(run, playhead) {
   if (failed) return ["error", failed.end?.message || STATUS.failed];
   if (lanes.length && lanes.every((lane) => lane.end)) {
     if (!playhead.isFollowing) return ["finished", STATUS.earlier];
-    return playhead.isAtEnd ? finished(run) : ["finished", STATUS.landing];
+    const isStopped = lanes.some((lane) => lane.end?.reason === "cancelled");
+    return playhead.isAtEnd || isStopped ? finished(run) : ["finished", STATUS.landing];
   }
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || STATUS.waiting];

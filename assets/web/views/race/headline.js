@@ -78,6 +78,8 @@ function pairOf(own, main, other, found) {
 const canRepeat = ({ end, header }) =>
   Boolean(end && header && !header.history?.length && !header.num_given && "start" in window.mars);
 
+const MOVED = "settings were changed during the run";
+
 export class Headline {
   /** @param {HTMLElement} element */
   constructor(element) {
@@ -108,7 +110,8 @@ export class Headline {
     put(this.first, first);
     put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];
-    put(this.because, joined(savedText(main), breakEvenText(main, other), secondsText(main, other)));
+    const moved = main.moves.length > 0 && MOVED;
+    put(this.because, joined(moved, savedText(main), breakEvenText(main, other), secondsText(main, other)));
     this.because.title = passesNote(main);
     this.main = main;
     this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
