@@ -202,7 +202,7 @@ def test_a_model_that_was_chosen_or_runs_stays(visit, source: FakeSource) -> Non
     page.wait_for_selector(f"{ROOT}[data-state=slow]")
     source.go.set()
     for each in (linked, page):
-        each.wait_for_selector("#arrival:has-text('chat is here: choose it as the model.')")
+        each.wait_for_selector("#arrival:has-text('chat is ready. Select it as the model.')")
         assert chosen(each) == "tiny"
     assert page.get_attribute(ROOT, "data-state") == "slow"
     page.click("#stop")
