@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -56,6 +56,7 @@ def write_gguf(
     architecture: str = "llama",
     seed: int = 0,
     is_tied: bool = True,
+    divisors: Sequence[float] = (),
     options: Mapping[str, Any] = MappingProxyType({}),
     general: Mapping[str, Any] = MappingProxyType({}),
     **metadata: Any,
@@ -64,7 +65,8 @@ def write_gguf(
 
     kind: of the matrices; embeddings are Q8_0, norms and biases F32. metadata: keys under the
     architecture, dots as ``__``, to add or to replace; None leaves one out. general: other keys, by
-    their whole name. options: of the writer, such as ``split_max_tensors``.
+    their whole name. divisors: of the rotary frequencies. options: of the writer, such as
+    ``split_max_tensors``.
     """
     writer = gguf.GGUFWriter(path, architecture, **options)
     size = _add_tokenizer(writer, path.parent)
@@ -104,6 +106,8 @@ def write_gguf(
             packed = packed.reshape(heads, 2, HEAD_DIM // 2, -1).swapaxes(1, 2)
             packed = np.ascontiguousarray(packed).reshape(shape[0], -1)
         writer.add_tensor(name, packed, raw_dtype=stored)
+    if divisors:
+        writer.add_tensor("rope_freqs.weight", np.array(divisors, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -240,7 +240,12 @@ def frequencies(config: ModelConfig) -> Tensor:
     """Return radians per position, [D/2], in fp32, computed as in transformers."""
     steps = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
     plain = 1.0 / (config.rope_theta**steps)
-    return plain if config.rope_scaling is None else _stretched(plain, config.rope_scaling)
+    scaling = config.rope_scaling
+    if scaling is None:
+        return plain
+    if isinstance(scaling, RopeScaling):
+        return _stretched(plain, scaling)
+    return plain / torch.tensor(scaling)
 
 
 def _stretched(plain: Tensor, scaling: RopeScaling) -> Tensor:

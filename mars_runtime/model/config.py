@@ -81,6 +81,8 @@ class ModelConfig:
     attention_bias: query, key and value projections have a bias (always in Qwen2).
     qk_norm: each head's queries and keys are normed before they are rotated (always in Qwen3).
     max_positions: maximum number of tokens of a row, prompt and answer together.
+    rope_scaling: None, Llama 3's, or the number that divides each rotary frequency, as in GGUF
+        files: head_dim / 2 of them.
     """
 
     vocab_size: int
@@ -97,7 +99,7 @@ class ModelConfig:
     qk_norm: bool = False
     max_positions: int = 32768
     model_type: str = "qwen2"
-    rope_scaling: RopeScaling | None = None
+    rope_scaling: RopeScaling | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:

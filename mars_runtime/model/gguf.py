@@ -47,6 +47,7 @@ MAGIC, VERSIONS = b"GGUF", (2, 3)
 DEFAULT_ALIGNMENT, MAX_ALIGNMENT = 32, 1 << 16
 MAX_DIMENSIONS = 4
 DAMAGED = "is damaged or incomplete"
+DIVISORS = "rope_freqs.weight"
 _OUTER = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
@@ -185,8 +186,11 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
             "supported"
         )
     scaling = _scalar(values, f"{kind}.rope.scaling.type", "none")
-    if scaling != "none" or "rope_freqs.weight" in file.tensors:
-        raise UnsupportedError("stretches its positions (rope scaling), which is not supported")
+    if scaling != "none":
+        raise UnsupportedError(
+            f"stretches its positions (rope scaling of type {shown(scaling)}), which is not "
+            "supported"
+        )
     hidden_size = _number(values, f"{kind}.embedding_length")
     num_heads = _number(values, f"{kind}.attention.head_count")
     vocabulary = file.tensors.get("token_embd.weight")
@@ -212,11 +216,26 @@ def _config(file: GgufFile, path: Path) -> ModelConfig:
     if turned != config["head_dim"]:
         raise UnsupportedError(f"turns {turned} of {config['head_dim']} numbers a head by position")
     _refuse_what_is_not_computed(values, kind, config)
+    divisors = _divisors(file.tensors, config["head_dim"])
     try:
-        return ModelConfig.from_dict(config)
+        return replace(ModelConfig.from_dict(config), rope_scaling=divisors)
     except CheckpointError as error:
         what = str(error).partition(":")[0].replace("config.json", "its header")
         raise GgufError(f"is damaged, since {what}") from error
+
+
+def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, ...] | None:
+    """Return what divides the rotary frequencies, which Llama 3.1 and later have, or None."""
+    tensor = tensors.get(DIVISORS)
+    if tensor is None:
+        return None
+    if tensor.type != Kind.F32 or tensor.shape != (head_dim // 2,):
+        shape = tuple(tensor.shape)
+        raise GgufError(f"holds {DIVISORS} as {tensor.type.name} {shape}, which doesn't fit")
+    found = np.array(tensor.data).view("<f4").reshape(-1)
+    if not (np.isfinite(found) & (found > 0)).all():
+        raise GgufError(f"holds numbers in {DIVISORS} that are not positive")
+    return tuple(found.tolist())
 
 
 def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
@@ -275,7 +294,7 @@ def _changes_nothing(name: str, value: Any, config: Mapping[str, Any]) -> bool:
 
 
 def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedMatrix]:
-    names = {_transformers_name(name): name for name in file.tensors}
+    names = {_transformers_name(name): name for name in file.tensors if name != DIVISORS}
     for wrong, what in (
         (expected_names(config) - names.keys(), "lacks"),
         (names.keys() - expected_names(config), "has unknown"),

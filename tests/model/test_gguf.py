@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tiny_gguf import SYSTEM, write_gguf
 from app.engines.engines import GGUF_BYTES, num_weights
 from mars_runtime.decoders import decode
 from mars_runtime.lab.evaluation.run import eval_model_of
+from mars_runtime.model.attention import frequencies
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.fetch import sha256_of
 from mars_runtime.model.gguf import read_gguf
@@ -143,6 +145,42 @@ def test_what_does_not_fit_or_would_be_computed_otherwise_gets_a_sentence(
     assert str(error.value).startswith(str(path))
     assert str(error.value).endswith(".")
     assert str(error.value).isprintable()
+
+
+def test_divided_frequencies_are_those_of_llama_3(tmp_path: Path) -> None:
+    """The file holds what ggml-org/llama.cpp's converter computes of such a configuration."""
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 10000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 32.0,
+        "original_max_position_embeddings": 256,
+    }
+    theirs = LlamaConfig(head_dim=16, max_position_embeddings=512, rope_parameters=rope)
+    divisors = []
+    for place in range(0, 16, 2):
+        length = 2 * math.pi * 10000.0 ** (place / 16)
+        smooth = (256 / length - 1.0) / (32.0 - 1.0)
+        between = 1 / ((1 - smooth) / 8.0 + smooth)
+        divisors.append(1.0 if length < 256 / 32.0 else 8.0 if length > 256 / 1.0 else between)
+    assert len(set(divisors)) > 3
+    write_gguf(tmp_path / FILE, divisors=divisors)
+    config = read_gguf(tmp_path / FILE).config
+    wanted = LlamaRotaryEmbedding(theirs).inv_freq
+    torch.testing.assert_close(frequencies(config), wanted, rtol=1e-6, atol=0)
+    model = load_checkpoint(str(tmp_path / FILE), device="cpu", dtype="fp32").model
+    assert model.config == config
+
+
+@pytest.mark.parametrize("divisors", [[1.0] * 7, [1.0] * 7 + [0.0], [1.0] * 7 + [math.nan]])
+def test_divisors_that_do_not_fit_get_a_sentence(tmp_path: Path, divisors: list[float]) -> None:
+    write_gguf(tmp_path / FILE, divisors=divisors)
+    with pytest.raises(CheckpointError, match=r"rope_freqs\.weight"):
+        read_gguf(tmp_path / FILE)
 
 
 def test_foreign_files_get_a_sentence(tmp_path: Path) -> None:
