@@ -116,7 +116,12 @@ def _decompress(archive: Path, file: Path) -> None:
 
 def _unwritable(archive: Path, file: Path, error: OSError) -> CheckpointError:
     reason = error.strerror or type(error).__name__
+    advice = (
+        f"make {file.parent} writable and free some space, or run xz -dk on it as a user who can "
+        "write there"
+        if file.parent == archive.parent
+        else "name a folder with free space in the environment variable MARS_CACHE"
+    )
     return CheckpointError(
-        f"{archive} cannot be decompressed to {file.name} ({reason}): make {file.parent} "
-        f"writable and free some space, or run xz -dk on it as a user who can write there."
+        f"{archive} cannot be decompressed to {file.parent} ({reason}): {advice}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import lzma
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from app.engines.engines import num_weights
 from mars_runtime.model import files
 from mars_runtime.model.config import CheckpointError
+from mars_runtime.model.fetch import SUMS, sha256_of
 from mars_runtime.model.files import weight_files
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.provenance import fingerprint
@@ -98,3 +100,48 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(packed, monkeypatch) ->
     monkeypatch.setattr(files.tempfile, "NamedTemporaryFile", refuse)
     with pytest.raises(CheckpointError, match=r"\(Permission denied\): make .* writable"):
         load_checkpoint(str(packed), device="cpu")
+
+
+@pytest.fixture
+def read_only(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The compressed checkpoint, with its sums, in a folder that nobody may write to."""
+    content = lzma.decompress((packed / f"{NAME}.xz").read_bytes())
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {NAME}"]
+    lines += [f"{sha256_of(path)}  {path.name}" for path in packed.glob("*.json")]
+    (packed / SUMS).write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "cache"))
+    access = os.access
+    monkeypatch.setattr(
+        files.os, "access", lambda path, mode: path != packed and access(path, mode)
+    )
+    return packed
+
+
+def test_weights_in_a_read_only_folder_are_decompressed_into_the_cache(
+    plain: Path, read_only: Path, tmp_path: Path
+) -> None:
+    before = names(read_only)
+    ours, theirs = (load_checkpoint(str(path), device="cpu") for path in (read_only, plain))
+    assert fingerprint(ours.weight_files) == fingerprint(theirs.weight_files)
+    assert names(read_only) == before
+    (file,) = weight_files(read_only)
+    assert file.is_relative_to(tmp_path / "cache")
+    assert num_weights(read_only) == num_weights(plain)
+    changed = file.stat().st_mtime_ns
+    assert weight_files(read_only) == [file]
+    assert file.stat().st_mtime_ns == changed  # once
+    (read_only / f"{NAME}.xz").write_bytes(lzma.compress(b"another release", preset=0))
+    assert weight_files(read_only) != [file]  # whatever the times of the files say
+    file.write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        load_checkpoint(str(read_only), device="cpu")
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(
+    read_only: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(CheckpointError, match="in the environment variable MARS_CACHE") as caught:
+        load_checkpoint(str(read_only), device="cpu")
+    assert "\n" not in str(caught.value)
