@@ -80,13 +80,13 @@ def race_value(traces: Sequence[Trace]) -> str:
 
 def _titles(traces: Sequence[Trace]) -> list[tuple[str, str]]:
     """Return a distinct name and a title for the lane of each run."""
-    found: list[tuple[str, str]] = []
+    lanes: list[tuple[str, str]] = []
     for trace in traces:
         method = trace.header.settings.method
-        number = sum(name.startswith(method) for name, _ in found)
+        number = sum(name.startswith(method) for name, _ in lanes)
         name = f"{method}-{number + 1}" if number else method
-        found.append((name, trace.header.name or METHODS[method].title))
-    return found
+        lanes.append((name, trace.header.name or METHODS[method].title))
+    return lanes
 
 
 def recorded_note(header: Header) -> str:
