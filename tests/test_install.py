@@ -197,9 +197,8 @@ def test_a_space_installs_what_the_project_declares() -> None:
 
 
 def test_other_requirements_are_those_of_the_extras() -> None:
-    assert required("requirements-serve.txt") == declared("ray") - declared()
-    compiler = ROOT / "requirements-compiler.txt"
-    assert not compiler.exists() or required(compiler.name) == declared("compiler") - declared()
+    for extra, name in (("ray", "serve"), ("compiler", "compiler")):
+        assert required(f"requirements-{name}.txt") == declared(extra) - declared()
 
 
 def test_a_missing_module_is_found_in_the_extra_that_installs_it() -> None:
