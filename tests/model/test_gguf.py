@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_adapter import tensors_of
 from test_adapter import write as write_adapter
-from tiny_gguf import SYSTEM, write_gguf
+from tiny_gguf import HEAD_DIM, SYSTEM, write_gguf
 
 from app.engines.engines import GGUF_BYTES, num_weights
 from mars_runtime.decoders import decode
@@ -145,6 +145,29 @@ def test_what_does_not_fit_or_would_be_computed_otherwise_gets_a_sentence(
     assert str(error.value).startswith(str(path))
     assert str(error.value).endswith(".")
     assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_logits_are_those_of_the_same_file_in_transformers(
+    tmp_path: Path, architecture: str, is_tied: bool
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"attention__key_length": HEAD_DIM, "attention__value_length": HEAD_DIM}
+    write_gguf(tmp_path / FILE, Kind.Q8_0, architecture, is_tied=is_tied, **sizes)
+    # It does not read the head size of a Qwen3: the published ones all have 128.
+    config = AutoConfig.from_pretrained(tmp_path, gguf_file=FILE, head_dim=HEAD_DIM)
+    theirs = AutoModelForCausalLM.from_pretrained(
+        tmp_path, config=config, gguf_file=FILE, dtype=torch.float32
+    )
+    assert theirs.config.model_type == architecture
+    ours = load_checkpoint(str(tmp_path / FILE), device="cpu", dtype="fp32").model
+    ids = torch.arange(5, 60).unsqueeze(0)
+    with torch.inference_mode():
+        wanted = theirs.eval()(ids).logits
+    found = ours.logits(ours.hidden(ids, ours.new_cache(1, 80)), slice(None))  # type: ignore[arg-type]
+    torch.testing.assert_close(found, wanted, atol=5e-4, rtol=1e-4)
 
 
 def test_divided_frequencies_are_those_of_llama_3(tmp_path: Path) -> None:
