@@ -446,7 +446,10 @@ function giveBack() {
 function mountAsks() {
   document.addEventListener("mars-ask", ({ detail, target }) => {
     if (!(target instanceof Element)) return;
-    if (detail.kind === "way") return ask(wayOrder(detail), target);
+    if (detail.kind === "way") {
+      if (!detail.isKept) fillPrompt(detail.prompt);
+      return ask(wayOrder(detail), target);
+    }
     if (detail.kind === "replay") return replay(detail.value, target);
     const { lineView: view } = target;
     if (!ANSWERED.includes(detail.kind) || !view || !view.run) return;
@@ -468,6 +471,14 @@ function replay(value, target) {
   showLive(target);
 }
 
+/** @param {string} prompt */
+function fillPrompt(prompt) {
+  const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
+  if (!box) return;
+  box.value = prompt;
+  box.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
 /**
  * Sets the prompt's box and the controls to a run, so that Run repeats it, once the view has read the run's header; not
  * if the view shows something else by then.
@@ -484,11 +495,7 @@ function fillIn(view, value) {
   whenThere(read, ({ run }) => {
     if (!run) return;
     const main = mainLane(run);
-    const box = /** @type {HTMLTextAreaElement | null} */ (document.querySelector("#prompt textarea"));
-    if (box) {
-      box.value = headerOf(main).prompt;
-      box.dispatchEvent(new Event("input", { bubbles: true }));
-    }
+    fillPrompt(headerOf(main).prompt);
     ordered = { ...orderOf({ kind: "run", lane: main, token: 0, id: 0, settings: {} }, run), asked: "" };
     start();
   });
