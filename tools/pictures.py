@@ -52,9 +52,12 @@ def run(page: playwright.Page) -> None:
 
 
 def moving(page: playwright.Page, path: Path) -> None:
-    """Record how the page opens as one GIF: the recording from one start to its end."""
+    """Record how the page opens as one GIF: the recording from its start to its end.
+
+    The page plays it once while its model loads, so it is played again.
+    """
     page.wait_for_function(f"!{PLAYER}.isMoving")
-    page.wait_for_function(f"{PLAYER}.isMoving")
+    page.evaluate(f"{PLAYER}.toggle()")
     frames: list[Image.Image] = []
     times: list[float] = []
     for _ in range(MOST_FRAMES):

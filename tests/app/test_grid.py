@@ -312,7 +312,7 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     assert page.inner_text("#grid .gv-opened") == "Below: τ 0.5, B 4 against plain AR."
     assert "τ 0.5 · B 4" in race.locator(SETTINGS).get_attribute("title")
     differs = race.locator(".rv-pane[data-lane=mars] .rv-differs").inner_text()
-    assert differs == f"differs from token {WRONG_FROM + 1}"
+    assert differs == f"differs at token {WRONG_FROM + 1}"
     text = race.locator(".rv-pane[data-lane=ar] .rv-text").evaluate("e => e.textContent")
     assert text.startswith("Say ${HOME}<b>bold</b>")
     assert race.locator(".rv-pane b b, .rv-text b").count() == 0
