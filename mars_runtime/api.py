@@ -24,6 +24,7 @@ from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.notebook import display, framed
 from mars_runtime.outputs import write_text
 from mars_runtime.settings import (
+    OBEYED_BY_ALL,
     RECOMMENDED,
     SETTINGS,
     Aim,
@@ -288,7 +289,9 @@ class Model:
     def compare(self, prompt: Prompt, **settings: Unpack[Keywords]) -> Comparison:
         """Run MARS and plain AR on a prompt in turns. Arguments and errors as of ``generate``."""
         chosen = read_keywords(settings)
-        both = [self._request(prompt, each) for each in (chosen, replace(chosen, method="ar"))]
+        common = {name: getattr(chosen, name) for name in OBEYED_BY_ALL}
+        plain = DecodeSettings("ar", tau=1.0, block_size=1, **common)
+        both = [self._request(prompt, each) for each in (chosen, plain)]
         runs = self._engine.race([request for request, _ in both])
         streams = [
             TextStream(run, header, self.checkpoint)

@@ -119,6 +119,17 @@ def test_a_stream_takes_only_settings_that_fit_it(model: Model) -> None:
         assert isinstance(stream.settings, DecodeSettings)
 
 
+def test_plain_ar_in_a_comparison_has_no_settings_of_drafts(model: Model) -> None:
+    race = model.compare("Once", max_new_tokens=12, repetition_penalty=1.2, lookup=True)
+    chosen, plain = (each.trace.header.settings for each in (race.mars, race.ar))
+    assert (chosen.method, chosen.lookup, chosen.lossless) == ("mars", True, True)
+    expected = DecodeSettings(
+        "ar", tau=1.0, block_size=1, max_new_tokens=12, repetition_penalty=1.2
+    )
+    assert plain == expected
+    assert {step.rows[0].num_fed for step in race.ar.steps} == {1}
+
+
 def test_a_long_list_is_answered_in_order(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mars_runtime.api.MAX_AT_ONCE", 3)
     prompts = [f"Once {number}" for number in range(8)]
