@@ -13,6 +13,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,10 +44,12 @@ PROCESSORS = {
 }
 
 
-def compile_kernels(flags: tuple[str, ...], target: Path, compiler: str = COMPILER) -> None:
+def compile_kernels(
+    flags: tuple[str, ...], target: Path, compiler: Sequence[str] = (COMPILER,)
+) -> None:
     """Compile the kernels as the library is compiled, as a program that needs no other file."""
     kept = [flag for flag in FLAGS if flag != "-shared"]
-    command = [compiler, *kept, *flags, "-static", f"-I{SOURCES}", str(SOURCE), "-o", str(target)]
+    command = [*compiler, *kept, *flags, "-static", f"-I{SOURCES}", str(SOURCE), "-o", str(target)]
     subprocess.run(command, check=True)
 
 
