@@ -62,7 +62,13 @@ def test_it_is_compiled_once_and_kept_under_a_name_of_all_it_depends_on(
     assert compile_library(folder, [("-march=other",)]) != first
     monkeypatch.setattr(compiling, "_processor", lambda: "another")
     assert compile_library(folder) != first
-    assert runs(compiler) == 3
+    monkeypatch.undo()
+    other = compiler.with_name("other-c++")
+    other.write_text(compiler.read_text())
+    other.chmod(0o755)
+    monkeypatch.setenv("CXX", str(other))
+    assert compile_library(folder) != first
+    assert runs(compiler) == 4
 
 
 def test_many_at_once_all_find_a_whole_library_and_leave_nothing_else(compiler, tmp_path) -> None:

@@ -196,7 +196,7 @@ def _run(command: Sequence[str], seconds: int) -> subprocess.CompletedProcess[st
 
 def _digest(compiler: Compiler, targets: Sequence[Flags]) -> str:
     """Return a hash of everything the library depends on."""
-    parts = [str(FLAGS), str(targets), _compiler_version(compiler), _processor()]
+    parts = [str(FLAGS), str(targets), str(compiler), _compiler_version(compiler), _processor()]
     sources = sorted((*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")))
     parts += [source.read_text(encoding="utf-8") for source in sources]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
