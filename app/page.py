@@ -53,22 +53,25 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 elem_id="masthead",
             )
         arriving = gr.Markdown("", elem_id="arrival")
-        with gr.Tabs():
-            with gr.Tab("Live"):
+        with _tabs():
+            with _tab("Live", "live"):
                 tab = live_tab(handlers.live, first)
-            with gr.Tab("Batch", elem_id="batch-tab"):
-                batch_tab(page, handlers.batch, tab.controls)
-            with gr.Tab("Grid", elem_id="grid-tab"):
-                grid_tab(page, handlers.grid, tab.controls)
-            with gr.Tab("Compare", elem_id="compare-tab"):
-                compare_tab(engines.settings.max_import_bytes)
-            with gr.Tab("Frontier", elem_id="frontier-tab"):
-                FrontierView(frontier_json, elem_id="frontier")
-            with gr.Tab("Review", elem_id="review-tab"):
-                ReviewView(elem_id="review")
-            with gr.Tab("Load lab", elem_id="load-tab"):
-                traffic_tab(page, handlers.traffic, tab.controls)
-            with gr.Tab("How it works"):
+            with _tab("Trade-off", "trade-off"), _tabs("views"):
+                with _tab("Grid: one prompt", "grid"):
+                    grid_tab(page, handlers.grid, tab.controls)
+                with _tab("Frontier: many prompts", "frontier"):
+                    FrontierView(frontier_json, elem_id="frontier")
+            with _tab("Throughput", "throughput"), _tabs("views"):
+                with _tab("Batch: prompts together", "batch"):
+                    batch_tab(page, handlers.batch, tab.controls)
+                with _tab("Load: requests over time", "load"):
+                    traffic_tab(page, handlers.traffic, tab.controls)
+            with _tab("Review", "review"), _tabs("views"):
+                with _tab("Compare runs", "compare"):
+                    compare_tab(engines.settings.max_import_bytes)
+                with _tab("Judge answers", "sets"):
+                    ReviewView(elem_id="review")
+            with _tab("How it works", "how-it-works"):
                 ExplainView(elem_id="explain")
         _present_button()
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
@@ -80,6 +83,15 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
         wire_view_runs(tab, handlers.live)
         wire_links(page, tab, handlers.live, handlers.checkpoints)
     return page
+
+
+def _tabs(*classes: str) -> gr.Tabs:
+    return gr.Tabs(overflow_behavior="wrap", elem_classes=list(classes))
+
+
+def _tab(title: str, name: str) -> gr.Tab:
+    """Return a tab. name: its address (``assets/web/core/tabs.js``)."""
+    return gr.Tab(title, elem_id=f"{name}-tab")
 
 
 def _present_button() -> None:

@@ -54,6 +54,7 @@ from app.ui.wiring import (
     run_queue,
     session_of,
     tell_prompt,
+    wire_memory,
     wire_stream,
 )  # fmt: skip
 from mars_runtime.model.registry import Entry
@@ -416,20 +417,7 @@ def wire_links(
         **IN_BROWSER,
     )
 
-    gr.on(
-        [control.change for control in controls],
-        None,
-        controls,
-        js=f"(...values) => window.mars.remember({json.dumps(words)}, values)",
-        **IN_BROWSER,
-    )
-    page.load(
-        None,
-        controls,
-        controls,
-        js=f"(...values) => window.mars.restore({json.dumps(words)}, values)",
-        **IN_BROWSER,
-    )
+    wire_memory(page, "live", dict(zip(words, controls, strict=True)))
 
     before = gr.Textbox(visible="hidden")
 

@@ -15,7 +15,7 @@ from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
 from app.ui.examples import ExamplePages
 from app.ui.stream import TabHandlers
 from app.ui.views import LineView, RaceView
-from app.ui.wiring import AT_ONCE, Field, wire_stream
+from app.ui.wiring import AT_ONCE, Field, wire_memory, wire_stream
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
@@ -128,6 +128,8 @@ class Desk:
                     RaceView(**self.named("race"))
         inputs = {each.name: self.controls[each.name] for each in posted}
         wire_stream(page, self.handlers, [run.click], stop, inputs, [shown])
+        own = {name: control for name, control in self.controls.items() if name not in SHARED}
+        wire_memory(page, self.place, own)
 
     def named(self, name: str) -> dict[str, Any]:
         """Return the ``elem_id`` argument of a component."""

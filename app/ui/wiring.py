@@ -94,6 +94,25 @@ def tell_prompt(box: Field, place: str) -> None:
     box.change(None, [box], js=told, queue=False, api_visibility="private")
 
 
+def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> None:
+    """Keep the controls of a tab over a reload (``views/page/memory.js``). place: the tab's name in
+    the browser's storage.
+    """
+    inputs, given = list(controls.values()), json.dumps(place) + ", " + json.dumps(list(controls))
+    for triggers, function in (
+        ([control.change for control in inputs], "remember"),
+        ([page.load], "restore"),
+    ):
+        gr.on(
+            triggers,
+            None,
+            inputs,
+            inputs if function == "restore" else None,
+            js=f"(...values) => window.mars.{function}({given}, values)",
+            **IN_BROWSER,
+        )
+
+
 def session_of(request: gr.Request) -> str:
     """Return the session of a request; a client without a session gets a new one."""
     return request.session_hash or uuid.uuid4().hex

@@ -24,6 +24,22 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 """The page stands, and its checkpoint is there."""
 
 
+INSIDE = {
+    **dict.fromkeys(("grid", "frontier"), "trade-off"),
+    **dict.fromkeys(("batch", "load"), "throughput"),
+    **dict.fromkeys(("compare", "sets"), "review"),
+}
+"""View -> the tab that it is in, by their names in addresses."""
+
+
+def open_tab(page: playwright.Page | playwright.Frame, view: str) -> None:
+    """Open a view of the page as a visitor would: its tab, then the view."""
+    for name in (INSIDE.get(view), view):
+        button = page.locator(f"#{name}-tab-button")
+        if name and button.get_attribute("aria-selected") != "true":
+            button.click()
+
+
 def only_run(tab: TabHandlers[R]) -> R:
     """The only run of a tab that there is."""
     (run,) = tab.runs._runs.values()

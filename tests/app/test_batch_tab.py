@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from batch_page import TEXT, BatchBackend, make_page
 from browser import needs_browser, opened, playwright, see
-from live_page import assert_ends_when_left, over
+from live_page import assert_ends_when_left, open_tab, over
 from scripted_page import page_served
 
 from app.handlers import Handlers
@@ -47,7 +47,7 @@ def visited(handlers: Handlers) -> Iterator[playwright.Page]:
 @pytest.fixture
 def page(visited: playwright.Page, backend: BatchBackend) -> playwright.Page:
     """At the tab, with three prompts."""
-    visited.get_by_role("tab", name="Batch").click()
+    open_tab(visited, "batch")
     visited.fill("#batch-prompts textarea", PROMPTS)
     return visited
 

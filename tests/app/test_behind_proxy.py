@@ -9,7 +9,7 @@ from shutil import which
 
 import pytest
 from browser import PATIENCE, needs_browser, playwright, shared
-from live_page import LOADED, ROOT
+from live_page import LOADED, ROOT, open_tab
 from reverse_proxy import ReverseProxy, framing, proxied, write_certificate
 from scripted_page import TEXT, ScriptedBackend, make_handlers, page_served
 
@@ -79,9 +79,9 @@ def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> No
     assert f"{address}favicon.ico" in linked
     assert [url for url in linked if not url.startswith(address)] == []  # fetched or not
     race_with_charts(frame)
-    frame.click("role=tab[name=Frontier]")
+    open_tab(frame, "frontier")
     frame.wait_for_selector("#frontier .mars-frontier[data-points]")
-    frame.click("role=tab[name=Review]")
+    open_tab(frame, "sets")
     frame.wait_for_selector(".mars-review[data-phase=open] .rw-answer >> nth=1")
     present(page, frame)
     replay_opens(page, frame, folder / "run.html")
@@ -112,7 +112,7 @@ def present(page: playwright.Page, frame: playwright.Frame) -> None:
 
 def replay_opens(page: playwright.Page, frame: playwright.Frame, file: Path) -> None:
     """The run as a file of its own, with the network off."""
-    frame.click("role=tab[name=Live]")
+    open_tab(frame, "live")
     frame.click("#race .rv-top .ex-menu summary")
     with page.expect_download() as begun:
         frame.click("#race .rv-top .ex-menu button:has-text('HTML')")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browser import Arrive, needs_browser, playwright
+from live_page import open_tab
 from scripted_page import page_served
 
 from app.engines.engines import Engines
@@ -50,15 +51,15 @@ def assert_answers(page: playwright.Page, name: str) -> None:
 
 
 def choose(page: playwright.Page, name: str) -> None:
-    page.click("[role=tab]:text-is('Live')")
+    open_tab(page, "live")
     page.click("#checkpoint input")
     page.click(f"[role=option]:text-is('{name}')")
     page.wait_for_selector(f"#footer:has-text('{name}:')")
 
 
 def assert_batch_and_grid_answer(page: playwright.Page) -> None:
-    for tab, prefix in (("Batch", "batch"), ("Grid", "grid")):
-        page.click(f"[role=tab]:text-is('{tab}')")
+    for prefix in ("batch", "grid"):
+        open_tab(page, prefix)
         page.click(f"#{prefix}-run")
         page.wait_for_selector(f".mars-{prefix}[data-phase=finished]")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sample_traces as samples
 from browser import needs_browser, opened, playwright, see
-from live_page import run, wait_loaded, wait_state
+from live_page import open_tab, run, wait_loaded, wait_state
 from scripted_page import TEXT, ScriptedBackend
 
 from app.settings import AppSettings
@@ -53,19 +53,19 @@ def tray(page: playwright.Page) -> playwright.Page:
     return page
 
 
-def open_tab(page: playwright.Page, num_pins: int) -> None:
-    page.get_by_role("tab", name="Compare").click()
+def open_tray(page: playwright.Page, num_pins: int) -> None:
+    open_tab(page, "compare")
     page.wait_for_selector(f'{VIEW}[data-pins="{num_pins}"]')
 
 
 def empty_tray(page: playwright.Page) -> None:
     """Open the tab and delete every run that is kept."""
-    page.get_by_role("tab", name="Compare").click()
+    open_tab(page, "compare")
     page.evaluate("""() => {
       const buttons = document.querySelectorAll("#compare .cv-row button");
       for (const each of buttons) if (each.textContent === "Delete") each.click();
     }""")
-    open_tab(page, 0)
+    open_tray(page, 0)
 
 
 def unfold(page: playwright.Page) -> None:
@@ -156,7 +156,7 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
     worn["Run 3"] = worn_by(page, 0)
     assert len({colour for colour, _ in worn.values()}) == 3
 
-    open_tab(page, 3)
+    open_tray(page, 3)
     unfold(page)
     names = page.locator("#compare .cv-name").evaluate_all(VALUES)
     assert names[0] == f"Branch of Run 1 at token 9: “B” instead of “{TEXT[8]}”"
@@ -171,7 +171,7 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
         page.evaluate("window.open(location.href)")
     other = popup.value
     wait_state(other, "empty")
-    open_tab(other, 3)
+    open_tray(other, 3)
     unfold(other)
     there = other.locator(ROW).nth(2)
     first.locator(".cv-name").fill("My <b>run</b>")
@@ -182,7 +182,7 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
     page.bring_to_front()  # a page behind another is drawn once a second
     page.reload()
     wait_state(page, "finished")  # the reload brings the last run back
-    open_tab(page, 3)
+    open_tray(page, 3)
     unfold(page)
     assert first.locator(".cv-name").input_value() == "My <b>run</b>"
     assert first.locator(".cv-note").input_value() == "Line one\nand two"

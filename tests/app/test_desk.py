@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import HEAD_SAYS, begin, running, set_knob, start, wait_loaded, wait_state
+from live_page import HEAD_SAYS, begin, open_tab, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
 from app.ui.controls import PACES
@@ -41,8 +41,8 @@ def test_the_prompt_is_the_second_stop_and_run_the_third(page: playwright.Page) 
     assert stops[1:] == ["prompt", "run"]
     page.focus("[role=tab][aria-selected=true]")
     page.keyboard.press("ArrowRight")
-    assert page.inner_text("[role=tab]:focus") == "Batch"
-    page.locator("#batch-desk").wait_for(state="visible")
+    assert page.inner_text("[role=tab]:focus") == "Trade-off"
+    page.locator("#grid-desk").wait_for(state="visible")
     page.keyboard.press("Home")
     page.locator("#desk").wait_for(state="visible")
     page.click("#checkpoint input")
@@ -86,7 +86,7 @@ def test_what_a_control_means_is_told_where_it_stands(page: playwright.Page) -> 
     page.wait_for_function(
         "Math.abs(document.querySelector('#ex-tau').getBoundingClientRect().y) < 99"
     )
-    page.get_by_role("tab", name="Live").click()
+    open_tab(page, "live")
     page.wait_for_selector("#run")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import over, run, wait_loaded
+from live_page import open_tab, over, run, wait_loaded
 from scripted_page import ScriptedBackend
 
 from app.tradeoff import frontier
@@ -70,14 +70,12 @@ def page(
 
 @pytest.fixture(autouse=True)
 def _opened(page: playwright.Page) -> None:
-    open_tab(page)
+    open_frontier(page)
 
 
-def open_tab(page: playwright.Page) -> None:
+def open_frontier(page: playwright.Page) -> None:
     """At what was measured of the page's own checkpoint."""
-    tab = page.get_by_role("tab", name="Frontier")
-    if tab.get_attribute("aria-selected") != "true":  # tabs move while a page changes its width
-        tab.click()
+    open_tab(page, "frontier")
     page.select_option(f"{VIEW} select", index=0)
     page.wait_for_selector(f"{VIEW}[data-points='3']")
 
@@ -116,9 +114,9 @@ def test_the_papers_curves_are_a_layer_named_as_such(page: playwright.Page) -> N
 
 
 def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright.Page) -> None:
-    page.get_by_role("tab", name="Live").click()
+    open_tab(page, "live")
     run(page)
-    open_tab(page)
+    open_frontier(page)
     assert page.locator(f"{VIEW} circle.fv-own").count() == 1
     said = page.inner_text(f"{VIEW} .fv-said")
     assert "1.00 tokens per pass, AR's own text" in said
@@ -129,7 +127,7 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     assert header["checkpoint"] == "scripted"
     chosen = header["settings"]
     assert (chosen["tau"], chosen["block_size"], chosen["lossless"]) == (0.5, 4, False)
-    open_tab(page)
+    open_frontier(page)
     said = page.inner_text(f"{VIEW} .fv-said")
     assert "4.00 tokens per pass" in said
     assert "It ran as MARS τ=0.5 B=4." in said
@@ -143,7 +141,7 @@ def test_a_way_of_the_table_and_what_goes_wrong_open_as_runs(page: playwright.Pa
     over(page, lambda: page.keyboard.press("Enter"))
     settings = page.evaluate(HEADERS)[0]["settings"]
     assert (settings["lossless"], settings["groups"]) == (True, "every")
-    open_tab(page)
+    open_frontier(page)
     assert page.inner_text(f"{VIEW} .fv-failures li") == "Too bold: See why."
     over(page, page.locator(f"{VIEW} .fv-failure", has_text="Too bold").click)
     mars, plain = page.evaluate(HEADERS)

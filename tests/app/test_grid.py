@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from browser import needs_browser, opened, playwright
 from grid_page import WRONG_FROM, GridBackend, controls, make_page
-from live_page import SETTINGS, assert_ends_when_left, lane_trace, lines_of, only_run, over
+from live_page import (
+    SETTINGS,
+    assert_ends_when_left,
+    lane_trace,
+    lines_of,
+    only_run,
+    open_tab,
+    over,
+)
 from scripted_page import page_served
 
 from app.handlers import Handlers
@@ -224,7 +232,7 @@ def tab(served: tuple[str, GridBackend, Handlers]) -> Iterator[playwright.Page]:
     """The tab as one visitor has it open, who asks for three rows of two cells; each test leaves it
     as the next one needs it."""
     with opened(served[0]) as page:
-        page.get_by_role("tab", name="Grid").click()
+        open_tab(page, "grid")
         wait_phase(page, "empty")
         page.fill("#grid-prompt textarea", PROMPT)
         page.fill("#grid-max_new_tokens input[type=number]", "32")
@@ -268,9 +276,9 @@ def test_refusals_examples_and_the_prompt_of_live(tab: playwright.Page) -> None:
     page.wait_for_function(
         "p => document.querySelector('#grid-prompt textarea').value !== p", arg=PROMPT
     )
-    page.get_by_role("tab", name="Live").click()
+    open_tab(page, "live")
     page.fill("#prompt textarea", "From the other tab.")
-    page.get_by_role("tab", name="Grid").click()
+    open_tab(page, "grid")
     page.get_by_role("button", name="Prompt of Live").click()
     playwright.expect(prompt).to_have_value("From the other tab.")
     prompt.fill(PROMPT)

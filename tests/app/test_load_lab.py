@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from browser import needs_browser, opened, playwright, see
-from live_page import over
+from live_page import open_tab, over
 from load_page import controls, make_page
 from scripted_page import ScriptedBackend, eventually, page_served
 
@@ -204,7 +204,7 @@ def lab(
     test leaves it so."""
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
     with page_served(handlers) as url, opened(url) as page:
-        page.get_by_role("tab", name="Load lab").click()
+        open_tab(page, "load")
         page.wait_for_selector(f"{LOAD}[data-phase=empty]")
         for name, value in (("seconds", "1"), ("max_new_tokens", "8")):
             page.fill(f"#load-{name} input[type=number]", value)

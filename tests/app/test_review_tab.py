@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from browser import Arrive, listening, needs_browser, playwright
-from live_page import wait_loaded
+from live_page import open_tab, wait_loaded
 from review_page import EVIL, KEY, write_set
 from scripted_page import TEXT, ScriptedBackend, eventually, make_handlers, page_served
 from wire import Wire, port_of
@@ -395,7 +395,7 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
     page.goto(address)
     wait_loaded(page)
     assert not [url for url in asked if re.match(r"(files/)?review", url)]
-    page.locator(".tab-container:visible > [role=tab]", has_text="Review").click()
+    open_tab(page, "sets")
     opened(page)
     files = {file_address(name) for name in ("review.js", "review.css")}
     assert page.get_attribute(VIEW, "data-masked") == "each"  # nothing gives a side away

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 from browser import needs_browser, opened, playwright
-from live_page import ROOT, run, set_knob, wait_loaded
+from live_page import ROOT, open_tab, run, set_knob, wait_loaded
 from scripted_page import ScriptedBackend
 
 from app.live.order import IGNORED
@@ -66,10 +66,9 @@ def test_views_stand_where_the_browser_forbids_channels(
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.goto(address)
         page.wait_for_selector(f"{ROOT}[data-state=empty]")
-        tabs = {"Batch": "#batch", "Grid": "#grid", "Load lab": "#load", "Compare": "#compare"}
-        for name, view in tabs.items():
-            page.get_by_role("tab", name=name, exact=True).click()
-            page.wait_for_selector(f"{view} section")
+        for view in ("batch", "grid", "load", "compare"):
+            open_tab(page, view)
+            page.wait_for_selector(f"#{view} section")
         page.wait_for_selector("#compare .cv-said:text('does not let the page keep anything')")
     assert [each for each in troubles if "mars" in each.lower() or "Broadcast" in each] == []
 

@@ -170,17 +170,6 @@ export function placeIn(scroller, node) {
   );
 }
 
-/**
- * Returns the page's tab of that name; on a narrow page some are in a menu.
- * @param {string} name
- */
-export function tabOf(name) {
-  const tabs = /** @type {NodeListOf<HTMLElement>} */ (
-    document.querySelectorAll("[role=tab], .overflow-dropdown button")
-  );
-  return [...tabs].find((tab) => tab.textContent?.trim() === name);
-}
-
 export const NO_COPY = "This browser blocked copying. Allow it for this page and try again.";
 
 /**

@@ -1,8 +1,9 @@
 // Short explanations of words and controls, in one table: a button and its popover. Uses the browser's popovers: Enter
 // and Space open them; Escape or a press elsewhere closes them.
 
-import { button, make, tabOf } from "./dom.js";
+import { button, make } from "./dom.js";
 import { DEFINITION } from "./speedup.js";
+import { hasTab, openView } from "./tabs.js";
 
 /** @type {Record<string, { title: string, text: string, place: string }>} */
 export const HELP = {
@@ -50,7 +51,7 @@ export const HELP = {
 };
 const WIDTH = 320;
 const GAP = 6;
-const EXPLAINED_IN = "How it works"; // the page's tab, if it has one
+const EXPLAINED_IN = "how-it-works"; // the page's tab, if it has one
 let counted = 0;
 
 /**
@@ -61,14 +62,14 @@ export function helpFor(name) {
   const { title, text, place } = HELP[name];
   counted += 1;
   const words = make("p", { id: `help-${name}-${counted}` }, text);
-  const link = button("help-link", EXPLAINED_IN, () => {
+  const link = button("help-link", "How it works", () => {
     popover.hidePopover();
     go(place);
   });
   const popover = make("div", { class: "help-text", popover: "auto" }, make("b", "help-name", title), words, link);
   const opener = make("button", { class: "help-button", type: "button", "aria-label": `About: ${title}` }, "i");
   popover.addEventListener("beforetoggle", () => {
-    link.hidden = !tabOf(EXPLAINED_IN);
+    link.hidden = !hasTab(EXPLAINED_IN);
     stand(popover, opener.getBoundingClientRect());
   });
   opener.popoverTargetElement = popover;
@@ -90,6 +91,6 @@ function stand({ style }, opener) {
 
 /** @param {string} place */
 function go(place) {
-  tabOf(EXPLAINED_IN)?.click();
+  openView(EXPLAINED_IN);
   requestAnimationFrame(() => document.getElementById(place)?.scrollIntoView());
 }

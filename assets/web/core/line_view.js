@@ -44,6 +44,11 @@ export class LineView {
 
   draw() {}
 
+  // Whether the shown run has ended.
+  get isOver() {
+    return true;
+  }
+
   recolour() {}
 
   /** @param {string | null} prompt null if the box is not for this result */
@@ -142,6 +147,10 @@ export class PhaseView extends LineView {
     this.say({ text, kind: "error" });
   }
 
+  get isOver() {
+    return ["finished", "stopped", "error"].includes(this.root.dataset.phase || "");
+  }
+
   /** @param {Note} given */
   say({ text, kind }) {
     put(this.status, text);
@@ -170,5 +179,6 @@ export const mountOf =
     root.lineView = view;
     watch("value", () => view.read(props.value));
     view.read(props.value);
+    root.dispatchEvent(new CustomEvent("mars-mount", { bubbles: true }));
     return view;
   };

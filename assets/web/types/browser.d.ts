@@ -68,6 +68,7 @@ type Attributes = Record<string, string | number | boolean>;
 // How a view asks its page for what a trace cannot give.
 interface DocumentEventMap {
   "mars-ask": CustomEvent<any>;
+  "mars-mount": Event; // of a view of lines, when it is there
 }
 
 interface Window {

@@ -8,12 +8,12 @@ interface LaneHead {
 interface Head {
   run: string;
   from?: number;
+  recorded?: boolean | string; // when and on what, for a run that was recorded
 }
 
 interface RaceHead extends Head {
   lanes: LaneHead[];
   pace?: number;
-  recorded?: boolean | string;
 }
 
 interface SideHead {

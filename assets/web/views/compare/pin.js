@@ -1,7 +1,8 @@
 // Pins a lane of a race view into the tray, opens a pinned run in the race view of the Compare tab, and handles the
 // requests "pin" and "open". Only a page with a Compare tab supports them (views/page/page.js).
 
-import { attribute, button, put, tabOf } from "../../core/dom.js";
+import { attribute, button, put } from "../../core/dom.js";
+import { openView } from "../../core/tabs.js";
 import { valueOf } from "../../core/wire.js";
 import { dayOf, joined } from "../../core/words.js";
 import { remember, tray } from "./tray.js";
@@ -44,7 +45,6 @@ export function mountPins() {
   });
 }
 
-const TAB = "Compare";
 const VIEW = "#opened .mars-race";
 const PATIENCE = 5000; // milliseconds to wait for the tab
 
@@ -67,7 +67,7 @@ export const openedPin = () => shown;
 
 /** @param {{ value: string, pin?: string | null }} given */
 export async function openRun({ value, pin = null }) {
-  if (!view()) tabOf(TAB)?.click();
+  if (!view()) openView("compare");
   const until = performance.now() + PATIENCE;
   while (!view() && performance.now() < until)
     await new Promise((resolve) => {

@@ -123,10 +123,6 @@ class GridView extends PhaseView {
     this.show();
   }
 
-  get isOver() {
-    return ["finished", "stopped", "error"].includes(this.root.dataset.phase || "");
-  }
-
   /** @param {Measure} measure */
   colourBy(measure) {
     this.measure = measure;

@@ -1,73 +1,92 @@
-// State of a tab that survives a reload: the controls of the Live tab and the displayed run. Gradio reloads the page
-// after a lost connection; without this the visitor would lose prompt and answer. A page that is opened by its address
-// starts fresh.
+// State of a browser tab that survives a reload: the controls and the displayed run of each of the page's tabs. Gradio
+// reloads the page after a lost connection; without this the visitor would lose prompt and answer. A page that is opened
+// by its address starts fresh.
 
 import { store, storedBeforeReload } from "../../core/storage.js";
+import { viewAt } from "../../core/tabs.js";
 
 const [CONTROLS, RUN] = ["mars-controls", "mars-run"];
+const PLACES = ["race", "batch", "grid", "load"]; // ids of the views whose runs are remembered
 const POLL = 1000; // milliseconds between two requests for a run that the server still decodes
 const GONE = "The server was restarted or no longer has this run. Press Run to start it again.";
 
-let isRestored = false; // until then the controls have the page's defaults, which must not be stored
+/** @type {Set<string>} */
+const restored = new Set(); // until then the controls of a tab have the page's defaults, which must not be stored
 
 /**
- * Stores the controls. Called with each change of one; names and values in the same order.
+ * Stores the controls of a tab. Called with each change of one; names and values in the same order.
+ * @param {string} place
  * @param {string[]} names
  * @param {unknown[]} values
  */
-export function remember(names, values) {
-  if (!isRestored) return;
-  store("sessionStorage", CONTROLS, JSON.stringify(Object.fromEntries(names.map((name, i) => [name, values[i]]))));
+export function remember(place, names, values) {
+  if (!restored.has(place)) return;
+  const named = Object.fromEntries(names.map((name, i) => [name, values[i]]));
+  store("sessionStorage", `${CONTROLS}-${place}`, JSON.stringify(named));
 }
 
 /**
- * Returns the values of the controls before the reload; the given ones on a fresh page. Works without the server, so
+ * Returns the values of a tab's controls before the reload; the given ones on a fresh page. Works without the server, so
  * that a late answer cannot replace what the visitor types.
+ * @param {string} place
  * @param {string[]} names
  * @param {unknown[]} values
  */
-export function restore(names, values) {
-  const before = controlsBefore();
-  const restored = names.map((name, i) => before[name] ?? values[i]);
-  isRestored = true;
-  remember(names, restored);
-  return restored;
+export function restore(place, names, values) {
+  const before = controlsBefore(place);
+  const found = names.map((name, i) => before[name] ?? values[i]);
+  restored.add(place);
+  remember(place, names, found);
+  return found;
 }
 
 // The checkpoint that was selected before the reload; "" for a fresh page.
-export const checkpointBefore = () => String(controlsBefore().checkpoint ?? "");
+export const checkpointBefore = () => String(controlsBefore("live").checkpoint ?? "");
 
-/** @returns {Record<string, unknown>} */
-const controlsBefore = () => JSON.parse(storedBeforeReload(CONTROLS) || "{}");
+/**
+ * @param {string} place
+ * @returns {Record<string, unknown>}
+ */
+const controlsBefore = (place) => JSON.parse(storedBeforeReload(`${CONTROLS}-${place}`) || "{}");
+
+// Remembers the run of each view, and shows it again after a reload. A view mounts when its tab is first opened.
+export function mountMemory() {
+  for (const place of PLACES) store("sessionStorage", `${RUN}-${place}`, storedBeforeReload(`${RUN}-${place}`));
+  document.addEventListener("mars-mount", ({ target }) => {
+    const view = target instanceof Element && target.lineView;
+    const place = view && PLACES.find((id) => document.getElementById(id)?.contains(view.root));
+    if (place) mountRun(view, `${RUN}-${place}`);
+  });
+}
+
+/**
+ * @param {NonNullable<Element["lineView"]>} view
+ * @param {string} key
+ */
+function mountRun(view, key) {
+  const before = storedBeforeReload(key);
+  new MutationObserver(() => {
+    const { run, isRecorded } = view.feed;
+    if (run && !isRecorded) store("sessionStorage", key, run);
+  }).observe(view.root, { attributes: true, attributeFilter: ["data-run"] });
+  const isLinked = location.hash.includes("=") && viewAt(location.hash) === "live";
+  if (before && !isLinked) void follow(view, before);
+}
 
 /**
  * Shows the run from before the reload and follows it to its end if the server is still decoding it.
  * @param {NonNullable<Element["lineView"]>} view
- */
-export function mountMemory(view) {
-  const before = storedBeforeReload(RUN);
-  const { root } = view;
-  store("sessionStorage", RUN, before);
-  new MutationObserver(() => {
-    const { run } = view;
-    if (run && !run.recorded) store("sessionStorage", RUN, run.id);
-  }).observe(root, { attributes: true, attributeFilter: ["data-run"] });
-  if (before && !location.hash) void follow(view, before);
-}
-
-/**
- * @param {NonNullable<Element["lineView"]>} view
  * @param {string} id
  */
 async function follow(view, id) {
-  const first = view.run?.id;
-  const isFree = () => view.run?.id === id || view.run?.id === first; // the visitor has not started another run
+  const { feed } = view;
+  const isFree = () => feed.run === null || feed.run === id || feed.isRecorded; // the visitor has not started another run
   for (;;) {
     const value = await view.missed(id).catch(() => "");
     if (!isFree()) return;
     if (value) view.read(value);
-    else if (view.run?.id !== id) return lost(view);
-    if (!value || view.run?.lanes.every((lane) => lane.end)) return;
+    else if (feed.run !== id) return lost(view);
+    if (!value || view.isOver) return;
     await new Promise((resolve) => setTimeout(resolve, POLL));
   }
 }

@@ -1,11 +1,12 @@
 // Page-level behaviour that no single component has: requests from views, links and keyboard shortcuts. Ctrl or Cmd
 // with Enter in a prompt runs; Escape anywhere stops. On a phone, running scrolls to the results.
 
-import { NO_COPY, attribute, button, copied, find, ledTo, tabOf, targetOf, whenThere } from "../../core/dom.js";
+import { NO_COPY, attribute, button, copied, find, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { factsOf, nameOf } from "../../core/methods.js";
 import { METHODS, SETTINGS } from "../../core/table.js";
+import { mountTabs, openView } from "../../core/tabs.js";
 import { SHARE } from "../../core/texts.js";
 import { openLink, queryOf } from "../../export/link.js";
 import { PINS, mountPins } from "../compare/pin.js";
@@ -30,8 +31,8 @@ export function mountPage() {
   mountKeys();
   mountBoxes();
   mountLink();
-  whenThere(() => document.querySelector(VIEWS.live)?.lineView, mountMemory);
-  whenThere(() => document.querySelector("[role=tablist]:has(> #batch-tab-button)"), mountTabs);
+  mountMemory();
+  mountTabs();
   Object.assign(window.mars, {
     answers: [...ANSWERED, ...PINS],
     asked,
@@ -92,26 +93,6 @@ function mountKeys() {
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
       ["stop", "batch-stop", "grid-stop", "load-stop"].forEach(press);
-  });
-}
-
-// The page's tabs are one tab stop, as in any tab list: arrow keys move between them.
-/** @param {Element} list */
-function mountTabs(list) {
-  const tabs = () => /** @type {HTMLElement[]} */ ([...list.querySelectorAll("[role=tab]")]);
-  const stand = () => {
-    for (const tab of tabs()) tab.tabIndex = tab.getAttribute("aria-selected") === "true" ? 0 : -1;
-  };
-  stand();
-  new MutationObserver(stand).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
-  list.addEventListener("keydown", (event) => {
-    const [all, key] = [tabs(), /** @type {KeyboardEvent} */ (event)];
-    const at = all.indexOf(targetOf(event));
-    if (at < 0) return;
-    const place = ledTo(key, { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1 }, all.length - 1);
-    if (place === null) return;
-    all[place].focus();
-    all[place].click();
   });
 }
 
@@ -263,17 +244,13 @@ function place(desk) {
   }
 }
 
-// Opens what the page's link contains: a run is shown as soon as the view exists; a review set opens its tab.
+// Shows the run that the page's link contains, as soon as the view exists.
 function mountLink() {
   if (!location.hash) return;
-  if (location.hash.startsWith("#review="))
-    return whenThere(
-      () => tabOf("Review"),
-      (tab) => tab.click(),
-    );
+  const { hash } = location;
   whenThere(
     () => document.querySelector(VIEWS.live)?.lineView,
-    (view) => openLink(view, location.hash).then((value) => value && fillIn(view, value)),
+    (view) => openLink(view, hash).then((value) => value && fillIn(view, value)),
   );
 }
 
@@ -414,7 +391,7 @@ function filled({ checkpoint, settings, view }, names, now) {
 function showLive(target) {
   const race = document.getElementById("race");
   if (!race) return;
-  if (!race.contains(target)) tabOf("Live")?.click();
+  if (!race.contains(target)) openView("live");
   if (race.getBoundingClientRect().top < 0) race.scrollIntoView();
 }
 

@@ -85,6 +85,10 @@ export class RaceView extends LineView {
     this.now.fault = sentence;
   }
 
+  get isOver() {
+    return !this.run || this.run.lanes.every((lane) => lane.end);
+  }
+
   // The current run; only called when there is one.
   get now() {
     return /** @type {Run} */ (this.run);

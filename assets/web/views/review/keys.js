@@ -3,7 +3,7 @@
 import { isModified, put, targetOf } from "../../core/dom.js";
 import { noteOf } from "./judging.js";
 
-const TAB = "review-tab-button";
+const TAB = "sets-tab-button";
 export const HOLD = "Charts, marks, exports and Live wait for the reveal.";
 
 /**

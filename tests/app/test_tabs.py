@@ -1,0 +1,125 @@
+"""Tabs have addresses, which Back, Forward and a reload follow; a tab keeps what it shows.
+
+Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from batch_page import make_page
+from browser import Arrive, needs_browser, playwright
+from live_page import INSIDE, open_tab, over, wait_loaded
+from scripted_page import page_served
+
+pytestmark = needs_browser
+SHOWN = {
+    "live": "#desk",
+    "grid": "#grid-desk",
+    "frontier": "#frontier",
+    "batch": "#batch-desk",
+    "load": "#load-desk",
+    "compare": "#compare",
+    "sets": "#review",
+    "how-it-works": "#explain",
+}
+ADDRESSES = {
+    "live": "#live",
+    "grid": "#trade-off",
+    "frontier": "#frontier",
+    "batch": "#throughput",
+    "load": "#load",
+    "compare": "#review",
+    "how-it-works": "#how-it-works",
+}
+"""Of each view but the sets of Review, whose address is a link to the set."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0)
+    backend.forward_seconds = 0.001
+    with page_served(handlers) as url:
+        yield url
+
+
+@pytest.fixture
+def page(arrive: Arrive, address: str) -> playwright.Page:
+    made = arrive(address)
+    wait_loaded(made)
+    return made
+
+
+def wait_shown(page: playwright.Page, view: str) -> None:
+    page.locator(SHOWN[view]).wait_for(state="visible")
+    others = [each for each in SHOWN if each != view]
+    assert not any(page.locator(SHOWN[each]).is_visible() for each in others)
+
+
+def hash_of(page: playwright.Page) -> str:
+    return page.evaluate("location.hash")
+
+
+def test_every_view_has_an_address_and_back_and_forward_follow(page: playwright.Page) -> None:
+    assert set(SHOWN) == {"live", *INSIDE, "how-it-works"}
+    assert hash_of(page) == ""
+    for view in list(ADDRESSES)[1:]:
+        open_tab(page, view)
+        wait_shown(page, view)
+        assert hash_of(page) == ADDRESSES[view]
+    for view in reversed(list(ADDRESSES)[:-1]):
+        page.go_back()
+        wait_shown(page, view)
+    assert hash_of(page) == ""
+    page.go_forward()
+    wait_shown(page, "grid")
+    for view in ("frontier", "live"):
+        open_tab(page, view)
+    page.click("#trade-off-tab-button")  # where the visitor was
+    wait_shown(page, "frontier")
+    assert hash_of(page) == "#frontier"
+
+
+@pytest.mark.parametrize("view", SHOWN)
+def test_an_address_opens_its_view_and_so_does_the_name_of_an_old_tab(
+    arrive: Arrive, address: str, view: str
+) -> None:
+    page = arrive(f"{address}#{view}")
+    wait_shown(page, view)
+    if view in ADDRESSES:
+        page.goto(f"{address}{ADDRESSES[view]}")
+        wait_shown(page, view)
+    page.reload()
+    wait_shown(page, view)
+
+
+def test_a_link_to_a_review_set_opens_it_and_an_unknown_address_is_the_first_tab(
+    arrive: Arrive, address: str
+) -> None:
+    page = arrive(f"{address}#review=study")
+    wait_shown(page, "sets")
+    page.goto(f"{address}#nothing")
+    wait_shown(page, "live")
+
+
+def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
+    open_tab(page, "batch")
+    page.fill("#batch-prompts textarea", "One.\nTwo.")
+    page.fill("#batch-max_new_tokens input[type=number]", "16")
+    batch = "#batch .mars-batch"
+    over(page, lambda: page.click("#batch-run"), batch, "data-phase")
+    ran = page.get_attribute(batch, "data-run")
+    open_tab(page, "grid")
+    page.fill("#grid-prompt textarea", "Typed, not run.")
+    page.locator("#grid-taus").get_by_label("0.7", exact=True).uncheck()
+    page.reload()
+    wait_shown(page, "grid")
+    playwright.expect(page.locator("#grid-prompt textarea")).to_have_value("Typed, not run.")
+    taus = page.locator("#grid-taus")
+    playwright.expect(taus.get_by_label("0.7", exact=True)).not_to_be_checked()
+    playwright.expect(taus.get_by_label("0.8", exact=True)).to_be_checked()
+    open_tab(page, "batch")
+    page.wait_for_selector(f"{batch}[data-run='{ran}'][data-phase=finished]")
+    playwright.expect(page.locator("#batch-prompts textarea")).to_have_value("One.\nTwo.")
+    assert page.input_value("#batch-max_new_tokens input[type=number]") == "16"
