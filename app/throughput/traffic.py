@@ -1,8 +1,8 @@
 """The Load lab's run: methods in turn on the same arrivals.
 
 The first line of a value (``run_log.py``) names the methods. Further lines are ticks of the current
-part, decisions of the controller, points of a curve, and at the end agreement with AR and a
-simulated day. A part leaves one of the engine's slots to other visitors.
+part, decisions of the controller, points of a curve, and at the end agreement with AR. A part
+leaves one of the engine's slots to other visitors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import cycle, islice
 from typing import Any
 
 from app.engines.engines import Served
@@ -33,14 +32,6 @@ from mars_runtime.engine.header import Facts, facts_of
 from mars_runtime.traffic.controller import AR, LOSSLESS, Bounds, Decision, Way, steered, ways_of
 from mars_runtime.traffic.drive import Drive, Progress
 from mars_runtime.traffic.figures import Figures, Record, agreement, figures_of, point_of, texts_of
-from mars_runtime.traffic.simulate import (
-    BUSIEST,
-    Costs,
-    costs_of,
-    day_arrivals,
-    fleets,
-    hour_seconds,
-)
 from mars_runtime.traffic.workload import Ask, Workload, asks_of
 
 USUAL_RATE, CHAT_RATE = 12.0, 3.0
@@ -50,15 +41,14 @@ serve.
 TICK_SECONDS = 0.5
 DRAIN_SECONDS = 20.0
 """Seconds after the last arrival at which unfinished requests are cut."""
-ELSEWHERE = "The Load lab runs only where the page runs: this page's model is on another machine."
+ELSEWHERE = "Load runs need the model on the page's own machine; it is on another one."
 NUM_SAMPLED = 8
 """Number of requests that plain AR answers afterwards if it was not one of the methods."""
 CANNOT_PAY = (
-    "Drafting does not pay at this rate: the requests keep this machine busy already, and a pass "
-    "that also drafts takes as much longer as it saves."
+    "Drafting does not save time at this rate: the requests already keep this machine busy, so "
+    "longer passes cost as much as the saved ones."
 )
 Records = tuple[Record, ...]
-DAY_REQUESTS, MOST_MACHINES = 3000, 6
 THREAD = "traffic"
 """Name of the thread that drives a part."""
 NOBODY = -1
@@ -87,7 +77,7 @@ class TrafficRun(TabRun[TrafficOrder]):
             self._drive.stop()
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run the parts, then compute what follows from them."""
+        """Run the parts, then compare the answers with AR's."""
         if served.is_elsewhere:
             raise RefusalError("checkpoint", ELSEWHERE)
         self._until = time.monotonic() + self.max_seconds
@@ -106,8 +96,6 @@ class TrafficRun(TabRun[TrafficOrder]):
             self._num_served += len(found)
         if not self._is_over:
             yield from self._held_against_ar(served)
-        if not self._is_over:
-            yield from self._simulated(served)
         self._say_how_it_ended()
 
     @property
@@ -190,7 +178,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         """Log the agreement of each method with plain AR: over all requests if AR was one of the
         methods, otherwise over a few that AR answers now.
         """
-        self.log.say("Holding the answers against those of plain AR…", "running")
+        self.log.say("Comparing the answers with those of plain AR…", "running")
         is_sampled = AR not in self._records
         if is_sampled:
             way = ways_of(Bounds())[AR]
@@ -200,26 +188,13 @@ class TrafficRun(TabRun[TrafficOrder]):
         for line in agreement_lines(self._records, found, is_sampled):
             self.log.add("agreement", line)
 
-    def _simulated(self, served: Served) -> Iterator[Wait]:
-        """Log the simulated day for the last method, from costs measured now."""
-        self.log.say("Measuring costs for the simulated day…", "running")
-        way = self.order.parts[-1].way
-        again = tuple(islice(cycle(self._asks), 3 * self._places))
-        alone = yield from self._closed(served, way, again[: self._places], places=1)
-        full = yield from self._closed(served, way, again)
-        measured = costs_of(alone, full, self._places)
-        if measured is not None and not self._is_over:
-            self.log.add("day", day_line(way, measured))
-
     def _say_how_it_ended(self) -> None:
         if self.is_cancelled:
             self.log.say(STOPPED, "stopped")
         elif time.monotonic() >= self._until:
-            self.log.say(f"{self.time_is_over}; what is drawn was measured up to there.", "stopped")
+            self.log.say(f"{self.time_is_over}. The results up to this point are shown.", "stopped")
         else:
-            said = (
-                f"Finished: {self._num_served} requests were served in {self.order.rounds} rounds."
-            )
+            said = f"Finished: {self._num_served} requests in {self.order.rounds} rounds."
             self.log.say(f"{said} {CANNOT_PAY}" if self._cannot_pay() else said, "finished")
 
     def _cannot_pay(self) -> bool:
@@ -298,20 +273,3 @@ def agreement_lines(
         shared = len(ours.keys() & theirs.keys())
         share = agreement(ours, theirs)
         yield {"way": way, "share": share, "num_requests": shared, "sampled": is_sampled}
-
-
-def day_line(way: Way, costs: Costs) -> dict[str, Any]:
-    """Return the simulated day on one machine and on more, from measured costs."""
-    busiest = BUSIEST * costs.capacity
-    hour = hour_seconds(busiest, DAY_REQUESTS)
-    found = fleets(costs, day_arrivals(busiest, hour, 0), MOST_MACHINES)
-    return {
-        "title": way.title,
-        "alone": costs.alone,
-        "full": costs.full,
-        "places": costs.places,
-        "capacity": costs.capacity,
-        "busiest": busiest,
-        "hour_seconds": hour,
-        "fleets": [asdict(one) for one in found],
-    }

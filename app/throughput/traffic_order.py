@@ -28,7 +28,7 @@ from mars_runtime.traffic.controller import Bounds, Way, ways_of
 
 KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"
-QUESTIONS = {COMPARE: "ways on the same arrivals", CURVE: "saturation curve"}
+QUESTIONS = {COMPARE: "Compare methods", CURVE: "Saturation curve"}
 RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
 """Points of a curve, as shares of the chosen rate."""
 MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128

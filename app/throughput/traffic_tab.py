@@ -31,8 +31,8 @@ WAYS = {
     LOOKUP: LANES[LOOKUP].title,
     LOSSLESS: "lossless, auto B",
     FIXED: "fixed τ, auto B",
-    FOLLOW: "τ by load, auto B",
-    FOLLOW_LOSSLESS: "lossless, B by load",
+    FOLLOW: "adaptive τ, auto B",
+    FOLLOW_LOSSLESS: "lossless, adaptive B",
 }
 RECORDED = "0, 0.1, 0.2, 1, 1.1, 2.5, 2.6, 2.7, 2.8"
 
@@ -44,11 +44,11 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Fi
     with desk.laid_out(page, TRAFFIC, TrafficView):
         desk.choices(gr.Radio, "question", QUESTIONS, COMPARE, "Show")
         opens_with = [AR, LOOKUP, LOSSLESS, FOLLOW]
-        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Methods, in turn")
+        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Methods")
         desk.choices(gr.Radio, "kind", KINDS, "poisson", "Arrivals")
         controls["recorded"] = gr.Textbox(
             RECORDED,
-            label="Recorded arrivals, seconds from the start",
+            label="Arrival times, in seconds from the start",
             lines=2,
             visible=False,
             **desk.named("recorded"),
@@ -56,12 +56,12 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Fi
         desk.choices(gr.Radio, "mix", MIXES, "short", "Requests")
         with gr.Column(**desk.named("knobs")):
             rate = traffic.rate(traffic.engines.default)
-            desk.slider("rate", 0.5, MAX_RATE, rate, 0.5, "requests/s")
-            desk.slider("seconds", 1, MAX_SECONDS, SECONDS, 1, "seconds")
+            desk.slider("rate", 0.5, MAX_RATE, rate, 0.5, "Requests/s")
+            desk.slider("seconds", 1, MAX_SECONDS, SECONDS, 1, "Seconds")
             desk.max_tokens(NUM_TOKENS, low=2)
             desk.slider("high", 0, 1, USUAL.high, 0.01, "τ")
-            desk.slider("low", 0, 1, USUAL.low, 0.01, "lowest τ")
-            desk.slider("budget", 0, MAX_BUDGET, 3, 0.5, "budget (s)")
+            desk.slider("low", 0, 1, USUAL.low, 0.01, "Lowest τ")
+            desk.slider("budget", 0, MAX_BUDGET, 3, 0.5, "Deadline (s)")
         desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
     controls["kind"].change(
         lambda kind: gr.update(visible=kind == "recorded"),

@@ -157,7 +157,7 @@ def ways_of(bounds: Bounds) -> dict[str, Way]:
         Way(LOOKUP, LANES[LOOKUP].title, AR_LOOKUP),
         Way(LOSSLESS, "lossless", _LOSSLESS),
         Way(FIXED, f"τ {tau:g}", unverified),
-        Way(FOLLOW, f"τ {tau:g} to {bounds.low:g}, by load", unverified, bounds),
-        Way(FOLLOW_LOSSLESS, "lossless, B by load", drafting, bounds),
+        Way(FOLLOW, f"adaptive τ, {tau:g} to {bounds.low:g}", unverified, bounds),
+        Way(FOLLOW_LOSSLESS, "lossless, adaptive B", drafting, bounds),
     )
     return {way.name: way for way in ways}

@@ -6,14 +6,18 @@ import {
   isSameWay,
   marksOf,
   ownMark,
+  NOT_COMPARED,
+  NO_RUN,
+  UNLISTED,
+  frontierFinding,
   ownWords,
   rangeOf,
   wayWords,
 } from "../../assets/web/charts/frontier.js";
 import {
   begun,
+  loadFinding,
   curveOf,
-  enough,
   rangeOver,
   saturation,
   steps,
@@ -21,7 +25,7 @@ import {
   take,
   throughput,
 } from "../../assets/web/folds/load.js";
-import { CHARTS, dayFigure, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
+import { CHARTS, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
 import { arOf, END, forward, laneOf } from "./runs.js";
 
 describe("the frontier", () => {
@@ -54,7 +58,7 @@ describe("the frontier", () => {
     });
     const other = ownMark(run(wrote([1, 2, 4, END]), arOf(TEXT)), "agreement");
     assert.deepEqual([other.x, other.y, other.place], [4, 0, 2]);
-    assert.match(ownWords(other, "agreement"), /^Your run: .*not AR's text from token 3 on/);
+    assert.match(ownWords(other, "agreement"), /^Your run: .*differs from AR's at token 3/);
     assert.match(ownWords(other, "agreement", "mars-tiny"), /^Your run on mars-tiny: /);
   });
 
@@ -63,9 +67,9 @@ describe("the frontier", () => {
     const set = { points: [{ name: "careful", checkpoint: "some", settings: { ...settings, lookup: false } }] };
     const ran = (more, checkpoint = "some") =>
       run(laneOf([], { settings: { threshold: "fixed", lookup: true, ...more }, header: { checkpoint } }));
-    assert.equal(wayWords(set, ran({})), "It ran as careful.");
-    assert.match(wayWords(set, ran({ tau: 0.5 })), /none of those beside it/);
-    assert.match(wayWords(set, ran({}, "another")), /none of those beside it/);
+    assert.equal(wayWords(set, ran({})), "Its method: careful.");
+    assert.equal(wayWords(set, ran({ tau: 0.5 })), UNLISTED);
+    assert.equal(wayWords(set, ran({}, "another")), UNLISTED);
     const lossless = { ...settings, lossless: true, lookup: true };
     assert.equal(isSameWay(lossless, { ...lossless, lookup: false }), false);
   });
@@ -74,7 +78,7 @@ describe("the frontier", () => {
     assert.ok(Number.isNaN(ownMark(run(wrote(TEXT), arOf(TEXT)), "accuracy").y));
     const alone = ownMark(run(wrote(TEXT)), "agreement");
     assert.ok(Number.isNaN(alone.y));
-    assert.match(ownWords(alone, "agreement"), /no plain AR ran beside it/);
+    assert.ok(ownWords(alone, "agreement").includes(NOT_COMPARED));
   });
 
   test("no run, a recorded one and one that goes on are none of the visitor's", () => {
@@ -82,7 +86,35 @@ describe("the frontier", () => {
     assert.equal(ownMark(undefined, "agreement"), null);
     assert.equal(ownMark({ ...run(wrote(TEXT)), recorded: true }, "agreement"), null);
     assert.equal(ownMark(run(going), "agreement"), null);
-    assert.match(ownWords(null, "agreement"), /Run something/);
+    assert.equal(ownWords(null, "agreement"), NO_RUN);
+  });
+
+  test("the finding is the method with the most tokens per pass at AR's quality, with its speed if it was measured", () => {
+    const point = (name, quality, tpf, speed) => ({
+      name,
+      settings: { method: name === "AR" ? "ar" : "mars" },
+      quality: { value: quality },
+      tpf: { value: tpf },
+      speed: speed ? { value: speed } : null,
+    });
+    const ar = point("AR", 1, 1, 1);
+    const points = [ar, point("bold", 0.1, 3, 2), point("lossless", 1, 1.5, 1.31), point("slow", 1, 1.2, 1)];
+    assert.equal(
+      frontierFinding({ quality: "agreement", points }),
+      "Lossless: 1.50 tokens per forward pass instead of 1, 1.3 times as fast, with AR's own answers.",
+    );
+    const accurate = [point("AR", 0.7, 1), point("better", 0.8, 2)];
+    assert.equal(
+      frontierFinding({ quality: "accuracy", points: accurate }),
+      "Better: 2.00 tokens per forward pass instead of 1, at AR's accuracy.",
+    );
+    assert.match(frontierFinding({ quality: "agreement", points: points.slice(0, 2) }), /^No method/);
+  });
+
+  test("speed is another axis", () => {
+    const point = { name: "one", quality: { value: 1 }, tpf: { value: 2 }, speed: { value: 0.7 }, settings: {} };
+    assert.deepEqual([marksOf({ points: [point] })[0].x, marksOf({ points: [point] }, "speed")[0].x], [2, 0.7]);
+    assert.ok(rangeOf([{ x: 0.7, y: 50 }]).left < 0.7);
   });
 
   test("of the paper's curves those of B = 4", () => {
@@ -199,10 +231,21 @@ describe("a load", () => {
     assert.deepEqual(saturation([]), { rate: 0, isFound: false });
   });
 
-  test("enough are the fewest machines that more would hardly beat", () => {
-    const fleets = [90, 3, 1.9, 1].map((p99, i) => ({ num_machines: i + 1, p50: 0, p99 }));
-    assert.equal(enough(fleets).num_machines, 3);
-    assert.equal(enough([]), undefined);
+  test("the finding counts passes, and names waits only if they are shorter", () => {
+    const model = begun(head({ ways: [WAYS[0], { name: "lossless", title: "lossless, auto B" }] }));
+    const end = (way, tpf, p50) => tick(way, 1, 9, { over: true, tpf, latency: { p50, p99: 9 } });
+    take(model, "tick", end("ar", 1, 2));
+    assert.equal(loadFinding(model), "");
+    take(model, "tick", end("lossless", 2, 1));
+    const passes = "Lossless, auto B: each answer was written in 50 % fewer forward passes than with plain AR";
+    assert.equal(loadFinding(model), `${passes}, and half of the answers came within 1.00 s instead of 2.00 s.`);
+    const slow = begun(model.head);
+    take(slow, "tick", end("ar", 1, 2));
+    take(slow, "tick", end("lossless", 2, 3));
+    assert.equal(loadFinding(slow), `${passes}.`);
+    const curve = begun(head({ question: "curve" }));
+    take(curve, "point", { way: "ar", offered: 3, answered: 3, ttft: null, latency: null });
+    assert.equal(loadFinding(curve), "Plain AR kept up with 3.00 requests/s.");
   });
 
   test("charts are those of the question and of the ways there are", () => {
@@ -237,7 +280,7 @@ describe("a load", () => {
     );
   });
 
-  test("a curve is drawn against what was offered, a day against machines", () => {
+  test("a curve is drawn against what was offered", () => {
     const model = begun(head({ question: "curve" }));
     take(model, "point", { way: "ar", offered: 3, answered: 2, ttft: { p50: 1, p99: 4 }, latency: null });
     take(model, "point", { way: "ar", offered: 6, answered: 2.5, ttft: null, latency: null });
@@ -250,7 +293,5 @@ describe("a load", () => {
       ],
     );
     assert.deepEqual(loadFigure("waits", model, colours).data[0].y, [4, NaN]);
-    const day = dayFigure({ fleets: [{ num_machines: 2, p50: 1, p99: 3 }] }, colours);
-    assert.deepEqual([day.data[0].x, day.data[0].y], [[2], [3]]);
   });
 });

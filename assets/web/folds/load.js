@@ -1,5 +1,7 @@
 // Pure: the state of a load, line by line, and the data of its charts. No DOM.
 
+import { capitalised, figure, passesText } from "../core/words.js";
+
 const SATURATED = 0.9; // a machine that answers less than this share of the offered requests is saturated
 const WINDOW = 1; // seconds of the window for throughput
 
@@ -11,7 +13,6 @@ const WINDOW = 1; // seconds of the window for throughput
 export const begun = (head) => ({
   head,
   about: null,
-  day: null,
   ways: head.ways.map((way) => ({ ...way, ticks: [], ended: [], decisions: [], points: [], agreement: null })),
 });
 
@@ -22,8 +23,8 @@ export const begun = (head) => ({
  * @param {any} data
  */
 export function take(model, tag, data) {
-  if (tag === "about" || tag === "day") {
-    model[tag] = data;
+  if (tag === "about") {
+    model.about = data;
     return;
   }
   const way = model.ways.find((each) => each.name === data.way);
@@ -142,16 +143,34 @@ export function saturation(all) {
   return { rate, isFound: points.some(({ offered }) => SATURATED * offered > rate) };
 }
 
+const [PLAIN, LOSSLESS] = ["ar", "lossless"];
+const NEAR = 0.95; // a wait above this share of AR's is no shorter
+
 /**
- * Returns the smallest number of machines whose p99 is at most twice that of the largest number, above which more help
- * little; undefined without any.
- * @param {LoadFleet[]} fleets
- * @returns {LoadFleet | undefined}
+ * Returns the result of a load in one sentence; "" before plain AR and another method have ended.
+ * @param {LoadModel} model
  */
-export const enough = (fleets) => {
-  const best = fleets.at(-1);
-  return best && fleets.find(({ p99 }) => p99 <= 2 * best.p99);
-};
+export function loadFinding({ head, ways }) {
+  if (head.question === "curve") return curveFinding(ways);
+  const ar = ways.find(({ name }) => name === PLAIN);
+  const way = ways.find(({ name }) => name === LOSSLESS) ?? ways.find(({ name }) => name !== PLAIN);
+  const [plain, other] = [ar, way].map((each) => each?.ended.length && summaryOf(each));
+  if (!way || !plain || !other || !plain.tpf || !other.tpf) return "";
+  const passes = `${capitalised(way.title)}: each answer was written ${passesText(plain.tpf / other.tpf, 1)} than with plain AR`;
+  if (!plain.latency || !other.latency || other.latency.p50 > NEAR * plain.latency.p50) return `${passes}.`;
+  return `${passes}, and half of the answers came within ${figure(other.latency.p50)} s instead of ${figure(plain.latency.p50)} s.`;
+}
+
+/** @param {LoadWay[]} ways */
+function curveFinding(ways) {
+  const told = ways
+    .filter(({ points }) => points.length)
+    .map(({ title, points }) => {
+      const { rate, isFound } = saturation(points);
+      return `${title} ${isFound ? "saturates at" : "kept up with"} ${figure(rate)} requests/s`;
+    });
+  return told.length ? `${capitalised(told.join(", "))}.` : "";
+}
 
 /** @param {LoadModel} model */
 export const endOf = (model) => Math.max(0.1, ...model.ways.map(({ ticks }) => ticks.at(-1)?.at ?? 0));

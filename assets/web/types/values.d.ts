@@ -91,22 +91,6 @@ interface LoadAgreement {
   sampled: boolean;
 }
 
-interface LoadFleet {
-  num_machines: number;
-  p50: number;
-  p99: number;
-}
-
-interface LoadDay {
-  title: string;
-  alone: number;
-  full: number;
-  places: number;
-  busiest: number;
-  hour_seconds: number;
-  fleets: LoadFleet[];
-}
-
 interface LoadWay {
   name: string;
   title: string;
@@ -121,7 +105,6 @@ interface LoadWay {
 interface LoadModel {
   head: LoadHead;
   about: (Partial<HeaderEvent> & { places: number }) | null;
-  day: LoadDay | null;
   ways: LoadWay[];
 }
 

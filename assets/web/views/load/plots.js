@@ -17,9 +17,6 @@ export class LoadPlots extends Plots {
   constructor(root, element) {
     const charts = CHARTS.map(([key, , title]) => chartFrame(key, title));
     super(root, element, charts, { figure: (key, frame) => this.figureOf(key, frame), rest: "the figures are" });
-    this.day = chartFrame("day", "Simulated: 99 of 100 answers within so many seconds, by the number of machines");
-    this.charts.push(this.day); // next to the others, in its own place
-    this.watch(this.day.frame);
   }
 
   /** @param {LoadModel} model */
@@ -37,7 +34,7 @@ export class LoadPlots extends Plots {
     const { model } = this;
     if (!model || frame.hidden || !frame.isConnected) return null;
     const c = coloursOf(this.root);
-    return key === "day" ? model.day && dayFigure(model.day, c) : loadFigure(key, model, c);
+    return loadFigure(key, model, c);
   }
 }
 
@@ -45,13 +42,13 @@ const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by a
 
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
-  ["rate", "compare", "Throughput: tokens per second, of all requests"],
-  ["queue", "compare", "Queue: requests that wait for a place"],
-  ["rows", "compare", "Rows in use: requests that are being read or written"],
-  ["tau", "follow", "What the controller decided for new tokens: τ"],
-  ["size", "draft", "What the controller decided for new drafts: B"],
-  ["answered", "curve", "Requests per second answered, against offered"],
-  ["waits", "curve", "99 of 100 first tokens came within so many seconds, against requests per second offered"],
+  ["rate", "compare", "Throughput: tokens per second of all requests"],
+  ["queue", "compare", "Queue: requests waiting for a slot"],
+  ["rows", "compare", "Requests in progress"],
+  ["tau", "follow", "τ chosen by the controller"],
+  ["size", "draft", "B chosen by the controller"],
+  ["answered", "curve", "Requests answered per second, by requests offered"],
+  ["waits", "curve", "Time to first token (p99), by requests offered"],
 ];
 
 /**
@@ -109,7 +106,7 @@ const marked = (line, decisions) => ({
   ...line,
   mode: "lines+markers",
   marker: { size: 5 },
-  text: decisions.map(({ queue, late }) => `queue ${queue}${late ? `, ${late} late for the budget` : ""}`),
+  text: decisions.map(({ queue, late }) => `queue ${queue}${late ? `, ${late} past the deadline` : ""}`),
   hovertemplate: "%{y} after %{x:.2f} s: %{text}<extra></extra>",
 });
 
@@ -147,26 +144,6 @@ const diagonal = (most, c) => ({
   y1: most,
   line: { color: c.muted, width: 1, dash: "dot" },
 });
-
-/**
- * The simulated day: p99 for each number of machines, on a logarithmic scale.
- * @param {LoadDay} day
- * @param {Colours} c
- * @returns {Figure}
- */
-export function dayFigure({ fleets }, c) {
-  const bars = {
-    type: "bar",
-    x: fleets.map((each) => each.num_machines),
-    y: fleets.map((each) => each.p99),
-    marker: { color: c.mars },
-    width: 0.6,
-    hovertemplate: "%{x} machines: p99 %{y:.2f} s, simulated<extra></extra>",
-  };
-  const x = axis(c, "machines", { dtick: 1, tickmode: "linear", showgrid: false });
-  const y = axis(c, "p99 in seconds, simulated", { type: "log", tickmode: "linear", dtick: 1 });
-  return { data: [bars], layout: layout(c, x, y, { margin: { l: 60, r: 16, t: 8, b: 40 } }) };
-}
 
 /**
  * @param {LoadWay} way

@@ -1,17 +1,16 @@
-// The load view: passes the feed to the table, the charts and the simulated day; draws once a frame.
+// The load view: passes the feed to the table and the charts; draws once a frame.
 
 import { fill, find, make, put, shape } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, environment, figure, short, whole } from "../../core/words.js";
 import { LOAD_ORDER } from "../../core/table.js";
-import { begun, enough, rangeOver, saturation, summaryOf, take } from "../../folds/load.js";
+import { begun, loadFinding, rangeOver, summaryOf, take } from "../../folds/load.js";
 import { LoadPlots } from "./plots.js";
-
-const EMPTY =
-  "Press Run: requests arrive as from visitors, without waiting for each other, and this machine answers them with each method in turn, in several rounds. The table and the charts show how long they wait and how much is written meanwhile. One slot stays free for other users, whose runs slow this down.";
 
 class LoadView extends PhaseView {
   static what = "This load";
+  static empty =
+    "Press Run: requests arrive without waiting for each other, and this machine answers them with each method in turn, in several rounds. The table and the charts show waits and throughput. One slot stays free for other users, whose runs slow this down.";
 
   /** @type {LoadModel} */
   model;
@@ -23,7 +22,6 @@ class LoadView extends PhaseView {
     super(...given);
     const { root } = this;
     this.env = find(root, ".lv-env");
-    this.day = find(root, ".lv-day");
     this.table = new Table(find(root, ".lv-table"));
     this.plots = new LoadPlots(root, find(root, ".lv-charts"));
     const words = WORDS.flatMap(([term, meaning]) => [make("dt", "", term), make("dd", "", meaning)]);
@@ -34,14 +32,13 @@ class LoadView extends PhaseView {
 
   clear() {
     this.start({ run: "", question: "compare", kind: "", ways: [], seconds: 0, requests: 0, budget: null });
-    this.say({ text: EMPTY, kind: "empty" });
+    this.showOpening();
   }
 
   /** @param {LoadHead} head */
   start(head) {
     this.model = begun(head);
     this.table.build(this.model);
-    this.day.hidden = true;
     this.say({ text: "", kind: "waiting" });
     this.schedule();
   }
@@ -61,45 +58,17 @@ class LoadView extends PhaseView {
     this.root.dataset.ways = String(model.ways.length);
     if (!model.ways.length) return;
     this.table.draw(model);
+    put(this.finding, loadFinding(model));
     put(this.env, this.place());
-    if (model.day && this.day.hidden) this.showDay(model.day);
     this.plots.renew(model);
   }
 
-  // Describes the machine and the arrivals; for a curve, where the machine is saturated.
+  // Describes the machine and the arrivals.
   place() {
-    const { about, head, ways } = this.model;
+    const { about, head } = this.model;
     if (!about) return "";
     const asked = `${head.kind} arrivals, ${counted(head.requests, "request")} in ${figure(head.seconds)} s, ${counted(head.rounds ?? 1, "round")}`;
-    const found = ways
-      .filter((way) => way.points.length)
-      .map(({ title, points }) => {
-        const { rate, isFound } = saturation(points);
-        return isFound
-          ? `${title} saturates at ${figure(rate)} requests/s`
-          : `${title} kept up with ${figure(rate)} requests/s: raise the rate to saturate it`;
-      });
-    return [...found, asked, `${counted(about.places, "place")}`, environment(about)].join(" · ");
-  }
-
-  /** @param {LoadDay} day */
-  showDay(day) {
-    const best = enough(day.fleets);
-    const said = best
-      ? `${counted(best.num_machines, "machine")} like this one would do: p99 ${figure(best.p99)} s; more would hardly be faster.`
-      : "";
-    const text =
-      `Computed, not served, from what was just measured (${day.title}): a forward takes ${figure(1000 * day.alone)} ms alone and ` +
-      `${figure(1000 * day.full)} ms with ${day.places} requests, reading of prompts included. The busiest hour brings ` +
-      `${figure(day.busiest)} requests/s, three times what one machine answers. Hours are shortened to ${figure(day.hour_seconds)} s: ` +
-      "where machines are too few, a real day would wait longer still.";
-    this.day.replaceChildren(
-      make("h3", "", "A simulation: a day of such requests"),
-      make("p", "lv-said", said),
-      make("p", "", text),
-      this.plots.day.frame,
-    );
-    this.day.hidden = false;
+    return [asked, `${counted(about.places, "slot")}`, environment(about)].join(" · ");
   }
 
   recolour() {
@@ -111,20 +80,20 @@ export const mountLoadView = mountOf(LoadView);
 
 /** @type {[term: string, meaning: string][]} */
 const WORDS = [
-  ["Throughput", "tokens written per second, of all requests together."],
-  ["Time to first token", "from the moment a request arrives, its wait for a place included."],
-  ["Time per token", "from then on, between one token and the next."],
+  ["Throughput", "tokens per second of all requests together."],
+  ["Time to first token", "from the arrival of a request, including its wait for a slot."],
+  ["Time per token", "after the first, between one token and the next."],
   [
     "p50 and p99",
-    "half of the requests took at most the first, 99 of 100 at most the second; of few requests p99 is nearly the slowest.",
+    "half of the requests took at most p50, 99 of 100 at most p99. With few requests, p99 is nearly the slowest.",
   ],
   [
     "Rounds",
-    "every method gets the same arrivals again; the table has medians, and beneath them the lowest and highest.",
+    "every method gets the same traffic in each round. The table has medians, with the lowest and highest below them.",
   ],
-  ["Agreement", "the share of tokens that plain AR wrote too, in the same order; counted when the clock has ended."],
-  ["Cut", "requests that still go on 20 seconds after the last arrival are not waited for."],
-  ["In budget", "every second request wants its whole answer in so many seconds: the share that got it."],
+  ["Agreement", "the share of tokens that plain AR also wrote, in the same order; counted after timing."],
+  ["Dropped", "requests still running 20 seconds after the last arrival."],
+  ["In time", "half of the requests have a deadline; the share that met it."],
 ];
 
 /**
@@ -138,9 +107,9 @@ const COLUMNS = [
   ["first token", "s, p50 · p99", (_, tick) => pair(tick.ttft, 1), (tick) => tick.ttft?.p50],
   ["time per token", "ms, p50 · p99", (_, tick) => pair(tick.tpot, 1000), (tick) => tick.tpot?.p50, 1000],
   ["whole answer", "s, p50 · p99", (_, tick) => pair(tick.latency, 1), (tick) => tick.latency?.p50],
-  ["per forward", "tokens", (_, tick) => (tick.tpf === null ? "–" : figure(tick.tpf))],
+  ["per pass", "tokens", (_, tick) => (tick.tpf === null ? "–" : figure(tick.tpf))],
   ["agreement", "with AR, %", (way) => agreed(way.agreement)],
-  ["in budget", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
+  ["in time", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
 ];
 
 /** @type {(spread: { p50: number, p99: number } | null, unit: number) => string} */
