@@ -105,6 +105,7 @@ PROGRAMS = [
     ["-m", "app.deploy"],
     ["-m", "tools.make_site"],
     ["-m", "tools.record_runs"],
+    ["-m", "tools.record_tabs"],
     ["-m", "tools.measure_examples"],
     ["-m", "tools.measure_presets"],
     ["tools/check_passes.py"],

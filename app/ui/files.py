@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 from app.ui import assets
-from app.ui.recordings import recorded
+from app.ui.recordings import TABS, recorded, tab_value
 from mars_runtime import web
 from mars_runtime.replay_page import shell
 from mars_runtime.serving.limits import Message, Receive, Send
@@ -40,13 +40,14 @@ def _plotly() -> str:
     return path.read_text("utf-8") if path else ""
 
 
-SCRIPT, PAGE = "text/javascript", "text/html"
+SCRIPT, PAGE, TEXT = "text/javascript", "text/html", "text/plain"
 FILES: dict[str, tuple[str, Callable[[], str]]] = {
     "page.js": (SCRIPT, _page),
     "plotly.js": (SCRIPT, _plotly),
     "replay.html": (PAGE, shell),
     "review.js": (SCRIPT, lambda: web.bundle(("views/review/view.js",))),
     "review.css": ("text/css", lambda: (web.WEB / "views/review/review.css").read_text("utf-8")),
+    **{f"{tab}.txt": (TEXT, partial(tab_value, tab)) for tab in TABS},
 }
 """Media type and content function of each file by name."""
 
@@ -54,7 +55,7 @@ FILES: dict[str, tuple[str, Callable[[], str]]] = {
 @lru_cache
 def file_address(name: str) -> str:
     """Return the address of a file, relative to the page so that it works at any host, port, scheme
-    and folder; "" for plotly.js if the wheel has none.
+    and folder; "" for a file without content: plotly.js if the wheel has none, a missing recording.
 
     Raises KeyError for an unknown name.
     """

@@ -6,6 +6,7 @@ element, so pictures and the tour need no server.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,10 @@ NAMES = (
 
 class RecordingsError(ValueError):
     """A folder without recordings; the message is one sentence that says what to do."""
+
+
+TABS = ("batch", "grid", "load")
+"""Tabs that open with a recorded result, by the names of their views in addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,17 @@ def first() -> Recording | None:
         return load()[0]
     except (RecordingsError, IndexError):
         return None
+
+
+def tab_file(tab: str, folder: Path = FOLDER) -> Path:
+    """Return the path of the result with which a tab opens."""
+    return folder / f"{tab}.txt.gz"
+
+
+def tab_value(tab: str) -> str:
+    """Return the value of a tab's view for its recorded result; "" if there is none."""
+    path = tab_file(tab)
+    return gzip.decompress(path.read_bytes()).decode() if path.is_file() else ""
 
 
 def _read(folder: Path, name: str) -> str:

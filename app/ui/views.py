@@ -58,6 +58,8 @@ class LineView(View):
     """
 
     lines: ClassVar[str]
+    recorded: ClassVar[str] = ""
+    """File of the result that is shown until a visitor runs something."""
 
     def __init__(
         self,
@@ -76,8 +78,9 @@ class LineView(View):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """Return the static HTML with the address of plotly.js filled in."""
-        return web.template(cls.page, plotly=plotly)
+        """Return the static HTML with the addresses of plotly.js and of the recorded result."""
+        recorded = file_address(cls.recorded) if cls.recorded else ""
+        return web.template(cls.page, plotly=plotly, recorded=recorded)
 
     def postprocess(self, value: str | None) -> str:
         """Return the lines unchanged: they are data, not HTML."""
@@ -138,6 +141,7 @@ class BatchView(LineView):
 
     page = "views/batch/batch.html"
     mount = "mountBatchView"
+    recorded = "batch.txt"
     lines = "run line, then <side>\\t<trace line> lines"
 
 
@@ -153,6 +157,7 @@ class GridView(LineView):
 
     page = "views/grid/grid.html"
     mount = "mountGridView"
+    recorded = "grid.txt"
     lines = "grid line, then <cell>\\t<trace line> lines"
 
 
@@ -162,11 +167,12 @@ class TrafficView(LineView):
     First line: the run as JSON (``run``, ``question``, ``kind``, ``ways``: [{"name", "title"}],
     ``seconds``, ``requests``, ``budget``). Further lines: ``about\\t{...}``, ``tick\\t{"way",
     "at", ...}``, ``decision\\t{"way", "at", "level", ...}``, ``point\\t{"way", "offered", ...}``,
-    ``agreement\\t{"way", "share", ...}``, ``day\\t{"fleets", ...}``, ``status\\t{"text", "kind"}``.
+    ``agreement\\t{"way", "share", ...}``, ``status\\t{"text", "kind"}``.
     """
 
     page = "views/load/load.html"
     mount = "mountLoadView"
+    recorded = "load.txt"
     lines = "run line, then <kind>\\t<JSON> lines"
 
 

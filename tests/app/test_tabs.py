@@ -5,13 +5,20 @@ Skipped where Debian's chromium is not installed. Nothing here needs weights.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from batch_page import make_page
 from browser import Arrive, needs_browser, playwright
 from live_page import INSIDE, open_tab, over, wait_loaded
 from scripted_page import page_served
+
+from app.ui.files import file_address
+from app.ui.recordings import TABS, tab_value
 
 pytestmark = needs_browser
 SHOWN = {
@@ -123,3 +130,81 @@ def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
     page.wait_for_selector(f"{batch}[data-run='{ran}'][data-phase=finished]")
     playwright.expect(page.locator("#batch-prompts textarea")).to_have_value("One.\nTwo.")
     assert page.input_value("#batch-max_new_tokens input[type=number]") == "16"
+
+
+STATES = {"grid": "#grid .mars-grid", "batch": "#batch .mars-batch", "load": "#load .mars-load"}
+
+
+@pytest.mark.parametrize("view", STATES)
+def test_a_tab_opens_on_a_recorded_result_which_it_fetches_when_it_is_opened(
+    arrive: Arrive, address: str, view: str
+) -> None:
+    page = arrive(f"{address}robots.txt")
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url.removeprefix(address)))
+    page.goto(address)
+    wait_loaded(page)
+    assert not any(url.startswith(f"files/{tab}.txt") for tab in TABS for url in requested)
+    open_tab(page, view)
+    page.wait_for_selector(f"{STATES[view]}[data-phase=finished][data-recorded-run=true]")
+    assert file_address(f"{view}.txt") in requested
+    recorded = json.loads(tab_value(view).splitlines()[0])["recorded"]
+    assert page.inner_text(f"{STATES[view]} .rv-phase").startswith(f"Recorded {recorded};")
+    finding = page.inner_text(f"{STATES[view]} .rv-finding")
+    assert re.search(r"in \d+ % fewer forward passes", finding)
+    assert page.inner_text(f"{STATES[view]} .rv-live") == ""
+
+
+def test_runs_are_compared_before_any_is_pinned(page: playwright.Page) -> None:
+    open_tab(page, "compare")
+    page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=2")
+    assert page.get_attribute("#compare .mars-compare", "data-pins") == "0"
+    assert page.inner_text("#compare .cv-empty").startswith("Recorded 20")
+    found = re.match(
+        r"B wrote A's text in (\d+) % fewer forward passes; C differs from A at token \d+\.",
+        page.inner_text("#compare .rv-finding"),
+    )
+    assert found
+    row = page.locator("#compare .cv-table tr:has(th:text-is('passes')) td")
+    ar, lossless, _ = map(int, row.all_inner_texts())
+    assert int(found[1]) == int(100 * (1 - lossless / ar))
+
+
+CHARTS = {
+    "load": (
+        "#load [data-chart=rate]",
+        "throughput-tokens-per-second-of-all-requests",
+        "series,seconds from the start,tokens/s",
+    ),
+    "frontier": (
+        "#frontier .fv-chart",
+        "quality-and-speed-of-measured-methods",
+        'method,"answers identical to AR, %"',
+    ),
+    "grid": (
+        "#grid .gv-frontier",
+        "agreement-by-tokens-per-pass",
+        "cell,tokens per pass,agreement with AR",
+    ),
+}
+"""View -> a chart, the name of its files, how its table begins."""
+
+
+@pytest.mark.parametrize("view", CHARTS)
+def test_a_chart_is_saved_as_a_picture_and_as_a_table(page: playwright.Page, view: str) -> None:
+    chart, name, heads = CHARTS[view]
+    open_tab(page, view)
+    page.wait_for_selector(f"{chart} svg :is(path, line)[d] >> nth=3", state="attached")
+    files = {}
+    for form in ("PNG", "SVG", "CSV"):
+        with page.expect_download() as download:
+            page.click(f"{chart} .rv-save:text-is('{form}')")
+        assert download.value.suggested_filename == f"{name}.{form.lower()}"
+        files[form] = Path(download.value.path()).read_bytes()
+    assert files["PNG"].startswith(b"\x89PNG")
+    assert len(files["PNG"]) > 5000
+    assert b"<svg" in files["SVG"]
+    assert ElementTree.fromstring(files["SVG"]).tag.endswith("svg")
+    first, *rows = files["CSV"].decode("utf-8-sig").splitlines()
+    assert first.startswith(heads)
+    assert len(rows) > 3

@@ -1,4 +1,7 @@
-// Text of a file chosen by the visitor.
+// Files: the text of one that the visitor chose, tables, and downloads.
+
+import { make } from "./dom.js";
+import { COMPUTED } from "./table.js";
 
 const NOT_TEXT = "This file is not text in UTF-8: save it as UTF-8 and choose it again.";
 
@@ -18,4 +21,32 @@ export async function textOf(file) {
   } catch {
     throw Object.assign(new Error(NOT_TEXT), { sentence: NOT_TEXT });
   }
+}
+
+/**
+ * Returns a table as in RFC 4180, with the byte order mark by which spreadsheets recognise UTF-8.
+ * @param {(string | number)[][]} rows
+ */
+export const csvOf = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
+
+/** @param {string | number} value */
+function cell(value) {
+  if (typeof value === "number") return String(value);
+  const text = value && COMPUTED.includes(value[0]) ? `'${value}` : value;
+  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** @type {(text: string, type: string) => Blob} */
+export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
+
+/**
+ * @param {string} name
+ * @param {Blob} blob
+ */
+export function download(name, blob) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

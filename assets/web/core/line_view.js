@@ -130,16 +130,34 @@ export class LineView {
   }
 }
 
-// A view whose run has a status sentence. The sentence defines its state and is announced to screen readers, except for
-// an empty page and a running run.
+// A view whose run has a status sentence and, above it, its finding in one sentence. The status defines the view's state
+// and is announced to screen readers, except for an empty page, a running run and a recorded one. Until the visitor runs
+// something, the view shows a recorded result, which it fetches when its tab is first opened.
 export class PhaseView extends LineView {
   static what = ""; // what cannot be drawn if a line is malformed
+  static empty = ""; // what Run does, where there is no recorded result
 
   /** @param {ConstructorParameters<typeof LineView>} given */
   constructor(...given) {
     super(...given);
     this.live = find(this.root, ".rv-live");
     this.status = find(this.root, ".rv-phase");
+    this.finding = find(this.root, ".rv-finding");
+  }
+
+  // Shows the state before a run, then the recorded result.
+  showOpening() {
+    const { empty } = /** @type {typeof PhaseView} */ (this.constructor);
+    this.say({ text: empty, kind: "empty" });
+    void this.replay();
+  }
+
+  async replay() {
+    const { recorded } = this.root.dataset;
+    if (!recorded) return;
+    const answer = await fetch(recorded).catch(() => null);
+    const value = answer?.ok ? await answer.text() : "";
+    if (this.feed.run === null) this.read(value);
   }
 
   /** @param {string} [text] */
@@ -153,9 +171,11 @@ export class PhaseView extends LineView {
 
   /** @param {Note} given */
   say({ text, kind }) {
-    put(this.status, text);
+    const { recorded } = this.feed;
     this.root.dataset.phase = kind;
-    if (kind !== "empty" && kind !== "running") put(this.live, text);
+    this.root.dataset.recordedRun = String(Boolean(recorded));
+    put(this.status, recorded && text ? `Recorded ${recorded}; Run replaces it. ${text}` : text);
+    if (!recorded && kind !== "empty" && kind !== "running") put(this.live, text);
   }
 }
 

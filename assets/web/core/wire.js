@@ -55,7 +55,8 @@ export class Feed {
     this.head = null;
     this.isSame = false; // whether the first line is the same as before
     this.isBehind = false;
-    this.isRecorded = false; // whether the run was recorded, on this machine or another
+    /** @type {boolean | string} */
+    this.recorded = false; // when and on what the run was recorded; false for a live one
     this.begin = 0; // number of the value's first line
     this.taken = 0; // lines of the run
     this.offset = 0; // characters of the value
@@ -101,7 +102,7 @@ export class Feed {
   /** @param {Head | null} parsed */
   reset(parsed) {
     this.run = parsed && parsed.run;
-    this.isRecorded = Boolean(parsed?.recorded);
+    this.recorded = parsed?.recorded ?? false;
     if (!parsed) this.head = null;
     this.taken = 0;
     this.lines = [];

@@ -35,6 +35,25 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** @type {(number: number, word: string, words?: string) => string} */
 export const counted = (number, word, words = `${word}s`) => `${whole(number)} ${number === 1 ? word : words}`;
 
+/**
+ * Returns a text as the beginning of a sentence; symbols such as τ stay as they are.
+ * @param {string} text
+ */
+export const capitalised = (text) => text.replace(/^[a-z]/, (letter) => letter.toUpperCase());
+
+/**
+ * "in 42 % fewer forward passes", "in as many forward passes": how many passes a run took instead of a baseline's.
+ * @param {number} passes
+ * @param {number} baseline
+ */
+export function passesText(passes, baseline) {
+  const saved = Math.floor(100 * (1 - passes / baseline));
+  if (saved >= 1) return `in ${saved} % fewer forward passes`;
+  return passes > baseline
+    ? `in ${Math.ceil(100 * (passes / baseline - 1))} % more forward passes`
+    : "in as many forward passes";
+}
+
 /** @param {number} seconds */
 export const milliseconds = (seconds) => figure(seconds * 1000);
 

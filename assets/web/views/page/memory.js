@@ -66,8 +66,8 @@ export function mountMemory() {
 function mountRun(view, key) {
   const before = storedBeforeReload(key);
   new MutationObserver(() => {
-    const { run, isRecorded } = view.feed;
-    if (run && !isRecorded) store("sessionStorage", key, run);
+    const { run, recorded } = view.feed;
+    if (run && !recorded) store("sessionStorage", key, run);
   }).observe(view.root, { attributes: true, attributeFilter: ["data-run"] });
   const isLinked = location.hash.includes("=") && viewAt(location.hash) === "live";
   if (before && !isLinked) void follow(view, before);
@@ -80,7 +80,7 @@ function mountRun(view, key) {
  */
 async function follow(view, id) {
   const { feed } = view;
-  const isFree = () => feed.run === null || feed.run === id || feed.isRecorded; // the visitor has not started another run
+  const isFree = () => feed.run === null || feed.run === id || Boolean(feed.recorded); // the visitor has not started another run
   for (;;) {
     const value = await view.missed(id).catch(() => "");
     if (!isFree()) return;

@@ -1,0 +1,101 @@
+"""Records the results with which tabs open: ``python -m tools.record_tabs``.
+
+A result is what Run shows with the values of a page that was just opened. Use a quiet machine: the
+results are shown as measured for a long time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.engines.engines import Engines
+from app.handlers import Handlers, make_handlers
+from app.page import build
+from app.settings import AppSettings
+from app.ui.recordings import FOLDER, TABS, tab_file
+from mars_runtime.json_values import json_line
+from mars_runtime.machine import device_name, num_cores
+from mars_runtime.outputs import check_folder, path_of
+from mars_runtime.provenance import Others, Quiet
+
+CHECKPOINT = "mars-smollm2"
+MAX_SECONDS = 1800.0  # time limit of a result
+
+
+def main() -> int:
+    """Record everything and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.record_tabs", description=__doc__)
+    parser.add_argument("--out", type=path_of, default=FOLDER, help="folder to write (%(default)s)")
+    parser.add_argument("--tab", choices=TABS, help="record only this one (all)")
+    args = parser.parse_args()
+    check_folder(args.out)
+    load, others = os.getloadavg()[0], Others()
+    with closing(Engines(AppSettings(checkpoint=CHECKPOINT, max_seconds=MAX_SECONDS))) as engines:
+        handlers = make_handlers(engines)
+        values = opening_values(handlers)
+        for tab in [args.tab] if args.tab else TABS:
+            lines = recorded(handlers, tab, values)
+            print(write(args.out, tab, lines, hardware(engines)), flush=True)
+    for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
+        print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
+    return 0
+
+
+class RecordingError(RuntimeError):
+    """The run did not finish, so it cannot be recorded."""
+
+
+def opening_values(handlers: Handlers) -> dict[str, Any]:
+    """Return the values of all controls of a page that was just opened, by element id."""
+    parts = build(handlers).blocks.values()
+    return {
+        part.elem_id: part.value
+        for part in parts
+        if isinstance(part, gr.components.Component) and part.elem_id
+    }
+
+
+def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
+    """Run a tab with these values and return all lines of its log. Raises RecordingError."""
+    tabs = {"batch": handlers.batch, "grid": handlers.grid, "load": handlers.traffic}
+    own = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
+    run = ""
+    for value in tabs[tab].run("recorder", own):
+        run = json.loads(value.splitlines()[0])["run"]
+    lines = handlers.logs.missed(run)
+    if '"kind":"finished"' not in lines:
+        raise RecordingError(f"The run of {tab} did not finish: {lines[-300:]}")
+    return lines
+
+
+def hardware(engines: Engines) -> str:
+    """Return the device on which the checkpoint decodes."""
+    served = engines.get(CHECKPOINT)
+    assert served is not None, "it has decoded"
+    return device_name(served.checkpoint.model.device)
+
+
+def write(folder: Path, tab: str, lines: str, hardware: str) -> Path:
+    """Write a log as the recorded result of a tab; return the file."""
+    head, _, rest = lines.partition("\n")
+    date = datetime.now(timezone.utc).date().isoformat()
+    made = {"run": f"recorded-{tab}", "recorded": f"{date}, on {hardware}"}
+    text = f"{json_line({**json.loads(head), **made})}\n{rest}"
+    path = tab_file(tab, folder)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
