@@ -1,4 +1,4 @@
-"""Measured results of this repository as points: quality over tokens per forward.
+"""Measured results of this repository as points: quality over tokens per forward or over speed.
 
 Reads the result files in ``assets/results/`` and measures nothing.
 """
@@ -17,28 +17,27 @@ from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
-EXAMPLES = "{}: the examples to click"
-OPEN = "{}: open requests of five kinds"
-FAMILIES = "{}: six families of tasks"
-ADAPTIVE = "{}: thresholds that adapt, on six families of tasks"
-BENCHMARKS = {
-    "ifeval_local": "IFEval, prompts followed to the letter",
-    "bbh_local": "BIG-Bench Hard, without examples",
-    "gsm8k_train_heldout": "GSM8K, training split",
-    "humaneval_sandbox": "HumanEval",
-}
+EXAMPLES = "{}: example prompts, with measured speed"
+OPEN = "{}: five kinds of open requests"
+FAMILIES = "{}: six task families"
+ADAPTIVE = "{}: adaptive thresholds, six task families"
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One method with its settings. quality: a share from 0 to 1. tpf: tokens per forward."""
+    """One method with its settings.
+
+    quality: a share from 0 to 1. tpf: tokens per forward. speed: tokens per second relative to
+    plain AR's; None if the time was not measured.
+    """
 
     name: str
     checkpoint: str
     settings: DecodeSettings
     quality: Estimate
     tpf: Estimate
+    speed: Estimate | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,6 @@ def read_sets(folder: Path) -> list[PointSet]:
         *_methods(told("methods", "averages")),
         *_sets(told("thresholds", "averages"), "thresholds", ADAPTIVE),
     ]
-    cells = told("lm_eval", "cells")
-    for task, name in BENCHMARKS.items():
-        rows = [cell for cell in cells if cell["task"] == task]
-        found += _sets(rows, "lm_eval", f"{{}}: {name} ({{}} prompts)", CHAT)
     return [one for one in found if len(one.points) > 1]
 
 
@@ -107,7 +102,7 @@ def _methods(rows: Rows) -> Iterator[PointSet]:
     if drawn:  # the page always drafts with masks
         checkpoint = drawn[0]["checkpoint"]
         points = tuple(_point(row, "accuracy", beside=checkpoint) for row in drawn)
-        title = f"{checkpoint} and what it is compared with: every method"
+        title = f"{checkpoint} and its baselines: every method"
         yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], "methods.json", points)
 
 
@@ -121,7 +116,9 @@ def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> Point:
         name = f"{name} · {checkpoint}"
     told = row[quality]
     held = Estimate(**told) if isinstance(told, dict) else Estimate(told, told, told)
-    return Point(name, checkpoint, settings, held, Estimate(**row["tpf"]))
+    timed = row.get("speed")
+    speed = Estimate(**timed) if timed else None
+    return Point(name, checkpoint, settings, held, Estimate(**row["tpf"]), speed)
 
 
 def read_json(path: Path) -> Any:

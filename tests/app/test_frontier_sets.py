@@ -38,17 +38,13 @@ def test_requests_stand_at_their_agreement_and_tasks_at_their_accuracy(tmp_path:
     assert tasks.points[0].quality.low == 0.25
 
 
-def test_benchmarks_are_sets_of_their_own(tmp_path: Path) -> None:
-    def cell(task: str, settings: dict[str, Any]) -> dict[str, Any]:
-        return row(settings, EXACT, accuracy=HALF, task=task, num_answers=50)
-
-    cells = [cell(task, way) for task in ("bbh_local", "humaneval_sandbox") for way in (AR, BOLD)]
-    write(tmp_path, "lm_eval", {"cells": [*cells, cell("ifeval_local", AR)]})
-    found = read_sets(tmp_path)
-    assert [one.title for one in found] == [
-        "some: BIG-Bench Hard, without examples (50 prompts)",
-        "some: HumanEval (50 prompts)",
-    ]
+def test_a_speed_is_shown_where_it_was_measured(tmp_path: Path) -> None:
+    rows = [row(AR, EXACT, agreement=1.0, speed=EXACT), row(BOLD, EXACT, agreement=0.5, speed=HALF)]
+    write(tmp_path, "page_ways", {"ways": rows})
+    write(tmp_path, "chat_evaluation", {"requests": [{**each, "speed": None} for each in rows]})
+    without, timed = read_sets(tmp_path)
+    assert [point.speed for point in without.points] == [None, None]
+    assert [point.speed.value for point in timed.points if point.speed] == [1.0, 0.5]
 
 
 def test_every_method_is_one_set_though_some_have_a_checkpoint_of_their_own(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
     assert page.locator(f"{VIEW} .fv-open").all_inner_texts() == names[::-1]
     best = page.locator(f"{VIEW} .fv-point[data-best=true]")
     assert best.get_attribute("data-name") == names[2]
-    assert "Run something on the Live tab" in page.inner_text(f"{VIEW} .fv-said")
+    assert "Runs from the Live tab appear here." in page.inner_text(f"{VIEW} .fv-said")
     assert page.locator(f"{VIEW} .fv-layer").is_hidden()  # nobody measured the paper's agreement
     chart = page.locator(f"{VIEW} .fv-chart svg").bounding_box()
     named = page.locator(f"{VIEW} .fv-way").all()
@@ -119,8 +119,8 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     open_frontier(page)
     assert page.locator(f"{VIEW} circle.fv-own").count() == 1
     said = page.inner_text(f"{VIEW} .fv-said")
-    assert "1.00 tokens per pass, AR's own text" in said
-    assert "Its settings are none of those beside it." in said
+    assert "1.00 tokens per forward pass, AR's own text" in said
+    assert "No listed method matches its settings." in said
     over(page, page.locator(f"{VIEW} .fv-point[data-name='MARS τ=0.5 B=4'] .fv-dot").click)
     header, _ = page.evaluate(HEADERS)
     assert header["prompt"] == "Say it."
@@ -129,8 +129,8 @@ def test_the_visitors_run_is_a_point_and_a_point_opens_as_a_run(page: playwright
     assert (chosen["tau"], chosen["block_size"], chosen["lossless"]) == (0.5, 4, False)
     open_frontier(page)
     said = page.inner_text(f"{VIEW} .fv-said")
-    assert "4.00 tokens per pass" in said
-    assert "It ran as MARS τ=0.5 B=4." in said
+    assert "4.00 tokens per forward" in said
+    assert "Its method: MARS τ=0.5 B=4." in said
     page.select_option(f"{VIEW} select", index=1)
     assert page.locator(f"{VIEW} path.fv-own").count() == 1
 

@@ -5,11 +5,16 @@ import { make, shape } from "../core/dom.js";
 import { folds, lastOf } from "../core/folds.js";
 import { loopText } from "../core/loops.js";
 import { factsOf, isVerified } from "../core/methods.js";
+import { capitalised, short } from "../core/words.js";
 import { frontier, isDone, parting } from "../folds/grid.js";
 
 const HEIGHT = 420;
 const WIDEST = 760;
 const MARGIN = { left: 46, right: 16, top: 30, bottom: 44 };
+
+export const NO_RUN = "Runs from the Live tab appear here.";
+export const NOT_COMPARED = "it was not compared with plain AR";
+export const UNLISTED = "No listed method matches its settings.";
 
 /** @param {Settings} settings */
 export const kindOf = (settings) => (settings.method === "ar" ? "ar" : isVerified(settings) ? "lossless" : "tau");
@@ -25,21 +30,27 @@ export class Chart {
     this.report = report;
     this.svg = shape("svg", { class: "fv-plot", height: HEIGHT });
     this.readout = make("figcaption", "fv-readout");
-    element.append(this.svg, this.readout);
+    this.element.append(this.svg, this.readout);
   }
 
   /** @param {FrontierPicture} picture */
-  draw({ marks, own, curves, axis }) {
+  draw({ marks, own, curves, axis, across }) {
     const width = Math.min(WIDEST, this.element.clientWidth);
     if (!width) return;
     this.svg.setAttribute("width", String(width));
     const paper = curves.flatMap(({ points }) => points.map(({ tpf, accuracy }) => ({ x: tpf, y: accuracy })));
     const ends = marks.flatMap(({ x, low, high }) => [low, high].map((y) => ({ x, y })));
     const range = rangeOf([...ends, ...paper, ...(own ? [own] : [])]);
-    const { right, step, bottom, top, share } = range;
+    const { left, right, step, bottom, top, share } = range;
     const picture = { width, height: HEIGHT, margin: MARGIN };
-    const scale = planeScale(picture, [0.9, right], [bottom, top]);
-    const told = { ticks: valuesOf(1, right, step), shares: valuesOf(bottom, top, share), below: 18, title: axis };
+    const scale = planeScale(picture, [left, right], [bottom, top]);
+    const told = {
+      ticks: valuesOf(1, right, step),
+      shares: valuesOf(bottom, top, share),
+      below: 18,
+      title: axis,
+      across,
+    };
     const best = marks.filter(({ isBest }) => isBest).sort((a, b) => a.x - b.x);
     this.svg.replaceChildren(
       ...planeAxes(picture, scale, { prefix: "fv", ...told }),
@@ -156,20 +167,38 @@ function ownShapes({ x: tpf, y: share }, { x, y }, width) {
 const PAPER_BLOCK_SIZE = 4;
 
 /**
- * Returns the methods of a set as { x, y, low, high, isBest }: x is tokens per forward, y quality in percent.
+ * Returns the methods of a set as { x, y, low, high, isBest }: x is tokens per forward or the speed relative to AR's, y
+ * quality in percent.
  * @param {FrontierSet} set
+ * @param {"tpf" | "speed"} [measure]
  * @returns {FrontierMark[]}
  */
-export function marksOf(set) {
+export function marksOf(set, measure = "tpf") {
   const marks = set.points.map((point) => ({
     point,
-    x: point.tpf.value,
+    x: point[measure]?.value ?? NaN,
     y: 100 * point.quality.value,
     low: 100 * point.quality.low,
     high: 100 * point.quality.high,
   }));
   const best = frontier(marks);
   return marks.map((mark) => ({ ...mark, isBest: best.includes(mark) }));
+}
+
+/**
+ * Returns the result of a set in one sentence: the method with the most tokens per pass at AR's quality.
+ * @param {FrontierSet} set
+ */
+export function frontierFinding(set) {
+  const ar = set.points.find(({ settings }) => settings.method === "ar");
+  const [best] = set.points
+    .filter(({ quality }) => quality.value >= (ar?.quality.value ?? 1))
+    .sort((a, b) => b.tpf.value - a.tpf.value);
+  if (!ar || !best || best === ar) return "No method wrote more tokens per forward pass at AR's quality.";
+  const kept = set.quality === "agreement" ? "with AR's own answers" : "at AR's accuracy";
+  const { speed } = best;
+  const timed = speed && speed.value >= 1.05 ? `, ${short(speed.value, 1)} times as fast` : "";
+  return `${capitalised(best.name)}: ${best.tpf.value.toFixed(2)} tokens per forward pass instead of 1${timed}, ${kept}.`;
 }
 
 /**
@@ -215,7 +244,7 @@ export function wayWords({ points }, run) {
   const { settings, header } = main || {};
   if (!settings) return "";
   const way = points.find((point) => point.checkpoint === header?.checkpoint && isSameWay(point.settings, settings));
-  return way ? `It ran as ${way.name}.` : "Its settings are none of those beside it.";
+  return way ? `Its method: ${way.name}.` : UNLISTED;
 }
 
 /**
@@ -224,15 +253,13 @@ export function wayWords({ points }, run) {
  * @param {string} [elsewhere] the run's checkpoint, if it is not the displayed one
  */
 export function ownWords(own, quality, elsewhere) {
-  if (!own) return "Run something on the Live tab, and it stands here too.";
+  if (!own) return NO_RUN;
   const run = `Your run${elsewhere ? ` on ${elsewhere}` : ""}`;
   const loop = own.loop && `${own.loop}. Up to there: `;
-  const pace = `${run}: ${loop}${own.x.toFixed(2)} tokens per pass`;
-  if (quality === "accuracy") return `${pace}; nobody judges one answer, so it is a line.`;
+  const pace = `${run}: ${loop}${own.x.toFixed(2)} tokens per forward pass`;
+  if (quality === "accuracy") return `${pace}. One answer has no accuracy, so it is drawn as a line.`;
   if (own.isSame) return `${pace}, AR's own text.`;
-  return own.place < 0
-    ? `${pace}; no plain AR ran beside it.`
-    : `${pace}, not AR's text from token ${own.place + 1} on.`;
+  return own.place < 0 ? `${pace}; ${NOT_COMPARED}.` : `${pace}; its text differs from AR's at token ${own.place + 1}.`;
 }
 
 /**
@@ -252,6 +279,7 @@ export function rangeOf(marks) {
   const [low, high] = [Math.min(...ys), Math.max(...ys)];
   const share = high - low > 45 ? 20 : high - low > 20 ? 10 : 5;
   return {
+    left: Math.min(0.9, Math.floor(10 * Math.min(...xs, 1) - 0.5) / 10),
     right: Math.ceil(Math.max(...xs, 1.5) / step + 0.1) * step,
     step,
     bottom: Math.max(0, Math.floor((low - 1) / share) * share),

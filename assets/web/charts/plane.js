@@ -52,12 +52,12 @@ export function takesRoom(taken, box) {
 }
 
 /**
- * Draws grid lines and ticks of quality, ticks of tokens per forward, and the axes' titles. prefix: of the CSS classes.
+ * Draws grid lines and ticks of quality, ticks of the horizontal axis, and the axes' titles. prefix: of the CSS classes.
  * @param {{ width: number, height: number, margin: Margin }} picture
  * @param {PlaneScale} scale
- * @param {{ prefix: string, ticks: [number, string][], shares: [number, string][], below: number, title: string }} given
+ * @param {{ prefix: string, ticks: [number, string][], shares: [number, string][], below: number, title: string, across: string }} given
  */
-export function planeAxes({ width, height, margin }, { x, y }, { prefix, ticks, shares, below, title }) {
+export function planeAxes({ width, height, margin }, { x, y }, { prefix, ticks, shares, below, title, across }) {
   const [left, right, floor] = [margin.left, width - margin.right, height - margin.bottom];
   const middle = { class: `${prefix}-axis`, "text-anchor": "middle" };
   return [
@@ -68,7 +68,7 @@ export function planeAxes({ width, height, margin }, { x, y }, { prefix, ticks, 
     ...ticks.map(([at, text]) =>
       shape("text", { class: `${prefix}-tick`, x: x(at), y: floor + below, "text-anchor": "middle" }, text),
     ),
-    shape("text", { ...middle, x: (left + right) / 2, y: height - 6 }, "tokens per pass"),
+    shape("text", { ...middle, x: (left + right) / 2, y: height - 6 }, across),
     shape("text", { ...middle, transform: `translate(11 ${(margin.top + floor) / 2}) rotate(-90)` }, title),
   ];
 }

@@ -1,7 +1,9 @@
 // Plotly figures with titles: nodes that live as long as their view, redrawn with react if they are visible. If Plotly
 // did not load, a sentence replaces them.
 
+import { coloursOf } from "../core/colours.js";
 import { make, watchSight } from "../core/dom.js";
+import { saveButtons, tableBlob } from "./saves.js";
 
 /** @type {Promise<Plotly | null> | null} */
 let loading = null;
@@ -32,7 +34,8 @@ export function loadPlotly(url) {
 export function chartFrame(key, ...title) {
   const node = /** @type {PlotNode} */ (make("div", "rv-plot"));
   const caption = make("figcaption", "", ...title);
-  return { key, node, caption, frame: make("figure", { "data-chart": key }, caption, node) };
+  const name = typeof title[0] === "string" ? title[0] : key;
+  return { key, name, node, caption, frame: make("figure", { "data-chart": key }, caption, node) };
 }
 
 /**
@@ -53,15 +56,16 @@ export class Plots {
    * @param {HTMLElement} root
    * @param {HTMLElement} element
    * @param {ReturnType<typeof chartFrame>[]} charts
-   * @param {{ figure(key: string, frame: HTMLElement): Figure | null, rest: string, tools?: string[] }} given
+   * @param {{ figure(key: string, frame: HTMLElement): Figure | null, rest: string }} given
    */
-  constructor(root, element, charts, { figure, rest, tools = [] }) {
+  constructor(root, element, charts, { figure, rest }) {
     this.root = root;
     this.element = element;
     this.charts = charts;
     this.figure = figure;
     this.rest = rest;
-    this.config = { displaylogo: false, responsive: false, modeBarButtons: [[...tools, "resetScale2d"]] };
+    this.config = { displaylogo: false, responsive: false, modeBarButtons: [["resetScale2d"]] };
+    for (const chart of charts) chart.caption.append(this.saver(chart));
     element.append(...charts.map(({ frame }) => frame));
     new ResizeObserver(() => this.draw()).observe(element);
     this.watch(element);
@@ -76,6 +80,27 @@ export class Plots {
       if (isInSight) this.inSight.add(holder);
       else this.inSight.delete(holder);
       this.draw();
+    });
+  }
+
+  /**
+   * Returns the buttons that save a chart.
+   * @param {ReturnType<typeof chartFrame>} chart
+   */
+  saver({ key, name, frame }) {
+    const picture = async (/** @type {"png" | "svg"} */ format) => {
+      const figure = this.figure(key, frame);
+      if (!figure || !this.plotly) return null;
+      const url = await this.plotly.toImage(pictureOf(figure, name, this.root), { format, ...PICTURE });
+      return (await fetch(url)).blob();
+    };
+    return saveButtons(name, {
+      png: () => picture("png"),
+      svg: () => picture("svg"),
+      csv: async () => {
+        const figure = this.figure(key, frame);
+        return figure && tableBlob(pointsOf(figure));
+      },
     });
   }
 
@@ -105,3 +130,35 @@ export class Plots {
     }
   }
 }
+
+const PICTURE = { width: 900, height: 480, scale: 2 };
+
+/**
+ * Returns the points of a figure as a table with a heading: series, x, y.
+ * @param {Figure} figure
+ * @returns {(string | number)[][]}
+ */
+export const pointsOf = ({ data, layout }) => [
+  ["series", layout.xaxis?.title?.text || "x", layout.yaxis?.title?.text || "y"],
+  ...data.flatMap(({ name = "", x = [], y = [] }) =>
+    x.map((/** @type {number} */ at, /** @type {number} */ i) => [name, at, y[i]]),
+  ),
+];
+
+/**
+ * Returns a figure with its title and, below it, what the view says of its run: prompt, settings, hardware, versions.
+ * @param {Figure} figure
+ * @param {string} title
+ * @param {HTMLElement} root
+ */
+function pictureOf({ data, layout }, title, root) {
+  const { card, ink, muted } = coloursOf(root);
+  const told = [".rv-phase", ".rv-env", ".rv-asked .rv-prompt"].map((part) => root.querySelector(part)?.textContent);
+  const text = told.filter(Boolean).join(" · ").replaceAll("<", "&lt;").slice(0, MOST_TOLD);
+  const margin = { ...layout.margin, t: 84, b: 72 };
+  const subtitle = { text, font: { size: 11, color: muted } };
+  const titled = { text: title, x: 0.02, xanchor: "left", font: { size: 15, color: ink }, subtitle };
+  return { data, layout: { ...layout, ...PICTURE, margin, title: titled, paper_bgcolor: card, plot_bgcolor: card } };
+}
+
+const MOST_TOLD = 150; // characters that fit into one line of the picture

@@ -1,10 +1,10 @@
 // Runs as files: their names, the trace's own lines, a table of the forwards, and a page of their own: the server's
 // template with the run's lines in it.
 
-import { make } from "../core/dom.js";
+import { csvOf } from "../core/files.js";
 import { headerOf, settingsOf } from "../core/folds.js";
 import { factsOf } from "../core/methods.js";
-import { COMPUTED, DATA_PLACE } from "../core/table.js";
+import { DATA_PLACE } from "../core/table.js";
 import { statusLine, valueOf } from "../core/wire.js";
 import { dayOf } from "../core/words.js";
 
@@ -37,11 +37,11 @@ export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
  * Returns a table with one row per forward. If it has several runs, the first column names the run.
  * @param {Lane} lane
  */
-export const stepsCsv = (lane) => table([COLUMNS, ...stepRows(lane)]);
+export const stepsCsv = (lane) => csvOf([COLUMNS, ...stepRows(lane)]);
 
 /** @param {{ name: string, lane: Lane }[]} runs */
 export const allStepsCsv = (runs) =>
-  table([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
+  csvOf([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
 
 /** @param {Lane} lane */
 function stepRows(lane) {
@@ -62,34 +62,6 @@ function stepRows(lane) {
       tokens.map((token) => token.text + (token.rest || "")).join(""),
     ];
   });
-}
-
-/**
- * As in RFC 4180, with the byte order mark by which spreadsheets recognise UTF-8.
- * @param {(string | number)[][]} rows
- */
-const table = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
-
-/** @param {string | number} value */
-function cell(value) {
-  if (typeof value === "number") return String(value);
-  const text = value && COMPUTED.includes(value[0]) ? `'${value}` : value;
-  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-
-/** @type {(text: string, type: string) => Blob} */
-export const textBlob = (text, type) => new Blob([text], { type: `${type};charset=utf-8` });
-
-/**
- * @param {string} name
- * @param {Blob} blob
- */
-export function download(name, blob) {
-  const link = make("a", { href: URL.createObjectURL(blob), download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /**

@@ -7,10 +7,11 @@ import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "../
 import { CLOCKS } from "../core/clocks.js";
 import { coloursOf } from "../core/colours.js";
 import { NO_COPY, button, copied, find, make, put, targetOf } from "../core/dom.js";
+import { download, textBlob } from "../core/files.js";
 import { compared, mainLane } from "../core/folds.js";
 import { SHARE } from "../core/texts.js";
 import { clipGif, clipVideo } from "./clip.js";
-import { allStepsCsv, canSaveReplay, download, fileName, replayHtml, stepsCsv, textBlob, traceText } from "./files.js";
+import { allStepsCsv, canSaveReplay, fileName, replayHtml, stepsCsv, traceText } from "./files.js";
 import { linkTo } from "./link.js";
 import { aboutLines, chartsPng, chartsSvg, textPng } from "./png.js";
 

@@ -1,18 +1,29 @@
 // The Frontier tab: the choice of results, their chart and table, and the actions of both.
 
 import { button, find, make, put } from "../../core/dom.js";
-import { Chart, curvesOf, kindOf, marksOf, ownMark, ownWords, wayWords } from "../../charts/frontier.js";
+import {
+  Chart,
+  curvesOf,
+  frontierFinding,
+  kindOf,
+  marksOf,
+  ownMark,
+  ownWords,
+  wayWords,
+} from "../../charts/frontier.js";
+import { svgSaves } from "../../charts/saves.js";
 
 const RACE = "#race .mars-race";
 const WORDS = {
-  accuracy: { axis: "accuracy, %", column: "accuracy", about: "Accuracy against tokens per forward" },
-  agreement: {
-    axis: "answers that are AR's own, %",
-    column: "same as AR",
-    about: "Answers that are AR's own against tokens per forward",
-  },
+  accuracy: { axis: "accuracy, %", column: "accuracy", about: "Accuracy of each method" },
+  agreement: { axis: "answers identical to AR, %", column: "identical to AR", about: "Answers identical to AR" },
 };
-const FAILED = "The results could not be read: reload the page.";
+const ACROSS = { tpf: "tokens per forward pass", speed: "speed, times plain AR" };
+const FAILED = "The results could not be read. Reload the page.";
+const HINTS = {
+  tpf: "Right: fewer passes. Up: closer to AR's text. Dashed: Pareto frontier.",
+  speed: "Right: faster. Up: closer to AR's text. Dashed: Pareto frontier.",
+};
 
 class FrontierView {
   /** @type {FrontierSet[]} */
@@ -35,8 +46,14 @@ class FrontierView {
       open: (point) => this.open(point),
       point: (point) => this.pointed(point),
     });
-    this.select.addEventListener("change", () => this.draw());
+    this.across = /** @type {HTMLInputElement} */ (find(root, ".fv-across input"));
+    for (const control of [this.select, this.across]) control.addEventListener("change", () => this.draw());
     this.layer.addEventListener("change", () => this.draw());
+    const saves = svgSaves("Quality and speed of measured methods", this.chart.svg, {
+      rows: () => this.rows(),
+      note: () => find(root, ".fv-source").textContent || "",
+    });
+    this.chart.element.prepend(saves);
     new ResizeObserver(() => this.shown()).observe(find(root, ".fv-chart"));
   }
 
@@ -82,17 +99,25 @@ class FrontierView {
     return this.run?.lanes[0]?.header || null;
   }
 
+  /** @returns {"tpf" | "speed"} */
+  get measure() {
+    return this.across.checked && this.set?.points.every(({ speed }) => speed) ? "speed" : "tpf";
+  }
+
   draw() {
-    const { set, paper } = this;
+    const { set, paper, measure } = this;
     if (!set) return;
     const isAccuracy = set.quality === "accuracy";
     find(this.root, ".fv-layer").hidden = !isAccuracy;
-    const marks = marksOf(set);
+    find(this.root, ".fv-across").hidden = !set.points.every(({ speed }) => speed);
+    const marks = marksOf(set, measure);
     const own = ownMark(this.run, set.quality);
-    const curves = paper && isAccuracy && this.layer.checked ? curvesOf(paper) : [];
+    const curves = paper && isAccuracy && this.layer.checked && measure === "tpf" ? curvesOf(paper) : [];
+    put(find(this.root, ".rv-finding"), frontierFinding(set));
     this.root.dataset.points = String(marks.length);
     this.root.dataset.own = String(Boolean(own));
-    this.chart.draw({ marks, own, curves, axis: WORDS[set.quality].axis });
+    const shown = measure === "tpf" ? own : null; // the run's speed was measured on another machine
+    this.chart.draw({ marks, own: shown, curves, axis: WORDS[set.quality].axis, across: ACROSS[measure] });
     find(this.root, ".fv-table").replaceChildren(this.table(marks, set));
     const { checkpoint = "" } = this.header || {};
     const words = ownWords(own, set.quality, checkpoint === set.checkpoint ? "" : checkpoint);
@@ -101,17 +126,31 @@ class FrontierView {
     this.pointed(null);
   }
 
+  // The points of the chosen results.
+  rows() {
+    const { set } = this;
+    if (!set) return [];
+    const points = set.points.map(({ name, quality, tpf, speed }) => [
+      ...[name, 100 * quality.value, 100 * quality.low, 100 * quality.high],
+      ...[tpf.value, tpf.low, tpf.high, speed?.value ?? ""],
+    ]);
+    const quality = WORDS[set.quality].axis;
+    return [["method", quality, "low", "high", "tokens per pass", "low", "high", "speed"], ...points];
+  }
+
   /**
    * @param {FrontierMark[]} marks
    * @param {FrontierSet} set
    */
   table(marks, set) {
     const { about, column } = WORDS[set.quality];
-    const heads = ["way", column, "tokens per forward"].map((name) => make("th", { scope: "col" }, name));
+    const isTimed = set.points.every(({ speed }) => speed);
+    const names = ["method", column, "tokens per pass", ...(isTimed ? ["speed"] : [])];
+    const heads = names.map((name) => make("th", { scope: "col" }, name));
     return make(
       "table",
       "",
-      make("caption", "fv-caption", `${about}, ${set.checkpoint}; press a way to open it as a run`),
+      make("caption", "fv-caption", `${about}, ${set.checkpoint}. Click a method to run it.`),
       make("tr", "", ...heads),
       ...marks.toSorted((a, b) => b.x - a.x).map((mark) => this.row(mark)),
     );
@@ -123,13 +162,14 @@ class FrontierView {
     const opener = button({ class: "fv-open", "data-kind": kind }, point.name, () => this.open(point));
     for (const event of ["focus", "pointerenter"]) opener.addEventListener(event, () => this.pointed(point));
     for (const event of ["blur", "pointerleave"]) opener.addEventListener(event, () => this.pointed(null));
-    const interval = low < high ? ` [${low.toFixed(1)}, ${high.toFixed(1)}]` : "";
+    const interval = low < high && kind !== "ar" ? ` [${low.toFixed(1)}, ${high.toFixed(1)}]` : "";
     return make(
       "tr",
       isBest ? "fv-best" : "",
       make("th", { scope: "row" }, opener),
       make("td", "", `${y.toFixed(1)} %${interval}`),
       make("td", "", point.tpf.value.toFixed(2)),
+      ...(point.speed ? [make("td", "", `${point.speed.value.toFixed(2)}×`)] : []),
     );
   }
 
@@ -140,8 +180,8 @@ class FrontierView {
     put(
       this.chart.readout,
       point && set
-        ? `${point.name}: ${(100 * point.quality.value).toFixed(1)} % ${WORDS[set.quality].column}, ${point.tpf.value.toFixed(2)} tokens per forward`
-        : "Further right is fewer forwards, further up is better text. The dashed line joins the ways that no other beats.",
+        ? `${point.name}: ${(100 * point.quality.value).toFixed(1)} % ${WORDS[set.quality].column}, ${point.tpf.value.toFixed(2)} tokens per forward pass`
+        : HINTS[this.measure],
     );
   }
 
@@ -150,9 +190,9 @@ class FrontierView {
    * @param {boolean} hasPaper
    */
   sources(set, hasPaper) {
-    const own = `Measured here: ${set.checkpoint}, assets/results/${set.source}.`;
+    const own = `Measured with ${set.checkpoint}; the data are in assets/results/${set.source}.`;
     return hasPaper && this.paper
-      ? `${own} Thin lines are the paper's, B = 4, τ from 1 to 0.5: fully fine-tuned Qwen2.5, other prompts and other limits, so only their shape compares. ${this.paper.source}.`
+      ? `${own} Thin lines: the paper's results, B = 4, τ from 1 to 0.5, with fully fine-tuned Qwen2.5. Prompts and limits differ, so compare only the shape. ${this.paper.source}.`
       : own;
   }
 
