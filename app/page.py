@@ -62,9 +62,9 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 with _tab("Frontier: many prompts", "frontier"):
                     FrontierView(frontier_json, elem_id="frontier")
             with _tab("Throughput", "throughput"), _tabs("views"):
-                with _tab("Batch: prompts together", "batch"):
+                with _tab("Batch: many prompts", "batch"):
                     batch_tab(page, handlers.batch, tab.controls)
-                with _tab("Load: requests over time", "load"):
+                with _tab("Load: over time", "load"):
                     traffic_tab(page, handlers.traffic, tab.controls)
             with _tab("Review", "review"), _tabs("views"):
                 with _tab("Compare runs", "compare"):

@@ -17,15 +17,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
-
 from app.engines.engines import Engines
 from app.handlers import Handlers, make_handlers
 from app.page import build
 from app.settings import AppSettings
 from app.ui.recordings import FOLDER, TABS, tab_file
+from app.ui.stream import TabHandlers
 from mars_runtime.json_values import json_line
 from mars_runtime.machine import device_name, num_cores
+from mars_runtime.model.load import choose_device
 from mars_runtime.outputs import check_folder, path_of
 from mars_runtime.provenance import Others, Quiet
 
@@ -46,7 +46,7 @@ def main() -> int:
         values = opening_values(handlers)
         for tab in [args.tab] if args.tab else TABS:
             lines = recorded(handlers, tab, values)
-            print(write(args.out, tab, lines, hardware(engines)), flush=True)
+            print(write(args.out, tab, lines), flush=True)
     for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
         print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
     return 0
@@ -59,16 +59,17 @@ class RecordingError(RuntimeError):
 def opening_values(handlers: Handlers) -> dict[str, Any]:
     """Return the values of all controls of a page that was just opened, by element id."""
     parts = build(handlers).blocks.values()
-    return {
-        part.elem_id: part.value
-        for part in parts
-        if isinstance(part, gr.components.Component) and part.elem_id
-    }
+    named = {part.elem_id: part for part in parts if part.elem_id}
+    return {name: part.value for name, part in named.items() if hasattr(part, "value")}
 
 
 def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
     """Run a tab with these values and return all lines of its log. Raises RecordingError."""
-    tabs = {"batch": handlers.batch, "grid": handlers.grid, "load": handlers.traffic}
+    tabs: dict[str, TabHandlers[Any]] = {
+        "batch": handlers.batch,
+        "grid": handlers.grid,
+        "load": handlers.traffic,
+    }
     own = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
     run = ""
     for value in tabs[tab].run("recorder", own):
@@ -79,18 +80,14 @@ def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
     return lines
 
 
-def hardware(engines: Engines) -> str:
-    """Return the device on which the checkpoint decodes."""
-    served = engines.get(CHECKPOINT)
-    assert served is not None, "it has decoded"
-    return device_name(served.checkpoint.model.device)
-
-
-def write(folder: Path, tab: str, lines: str, hardware: str) -> Path:
+def write(folder: Path, tab: str, lines: str) -> Path:
     """Write a log as the recorded result of a tab; return the file."""
     head, _, rest = lines.partition("\n")
     date = datetime.now(timezone.utc).date().isoformat()
-    made = {"run": f"recorded-{tab}", "recorded": f"{date}, on {hardware}"}
+    made = {
+        "run": f"recorded-{tab}",
+        "recorded": f"{date}, on {device_name(choose_device('auto'))}",
+    }
     text = f"{json_line({**json.loads(head), **made})}\n{rest}"
     path = tab_file(tab, folder)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))

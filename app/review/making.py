@@ -318,7 +318,7 @@ def _of_pins(
     """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings.
     max_chars: of a run. address: the visitor's, whose places for reading are counted."""
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
-        raise SetError("Pin at least two runs of one prompt in the Compare tab.")
+        raise SetError("Pin at least two runs of one prompt first.")
     asked: dict[str, Item] = {}
     ways: dict[str, Way] = {}
     answers: Answers = {}

@@ -45,9 +45,11 @@ Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
 CANNOT_PAY = (
-    "Drafting does not pay here: this batch keeps the machine busy already, and a pass that also "
-    "drafts takes as much longer as it saves."
+    "Drafting does not save time here: this batch already keeps the machine busy, so longer passes "
+    "cost as much as the saved ones."
 )
+LOOPED = "One text repeats itself; figures count up to there."
+LOOPED_SEVERAL = "{} texts repeat themselves; figures count up to there."
 MAX_POINTS = 400  # per line; more would not be visible
 
 
@@ -166,27 +168,16 @@ class BatchRun(TabRun[BatchOrder]):
         return f"{running}…"
 
     def _finished_sentence(self) -> str:
-        """Return the result: forward passes for the same texts, otherwise tokens per pass."""
-        timed = rounds_text(self._num_rounds, self.order.rounds)
-        if len(self.drawn) < 2:
-            return f"Finished, {timed}."
-        first, second = self.drawn
-        is_same = first.tokens == second.tokens
-        taken = [self._taken(side, is_same) for side in self.drawn]
-        same = " for the same texts" if is_same else ""
+        """Return how often everything was timed, which texts repeat themselves, and whether
+        drafting saves no time.
+        """
+        sentences = [f"Finished, {rounds_text(self._num_rounds, self.order.rounds)}."]
         num_looped = max(totals(side.events).num_looped for side in self.drawn)
-        start = "Finished: "
         if num_looped:
-            repeat = "text repeats itself" if num_looped == 1 else "texts repeat themselves"
-            start = f"Finished. {num_looped} {repeat}. Up to there: "
-        said = f"{start}{', '.join(taken)}{same}, {timed}."
-        return f"{said} {CANNOT_PAY}" if self._cannot_pay() else said
-
-    def _taken(self, side: Transcript, is_same: bool) -> str:
-        found = totals(side.events)
-        if is_same:
-            return f"{self._title(side)} took {found.counted_forwards:,} forward passes"
-        return f"{self._title(side)} wrote {found.effective_tpf:.2f} tokens per forward pass"
+            sentences.append(LOOPED if num_looped == 1 else LOOPED_SEVERAL.format(num_looped))
+        if self._cannot_pay():
+            sentences.append(CANNOT_PAY)
+        return " ".join(sentences)
 
     def _cannot_pay(self) -> bool:
         """Whether MARS with the cursor cache was faster than AR in no round."""
@@ -281,7 +272,7 @@ def time_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COLOURS
         place = {"x": 1, "y": 0.13 - 0.1 * index, "xref": "paper", "yref": "paper"}
         label = {"text": text, "showarrow": False, "font": {"color": colour, "size": 12}}
         labels.append({**place, **label, "xanchor": "right", "yanchor": "bottom"})
-    layout = _plain_layout(colours, "time of decoding (s)", "tokens of all rows")
+    layout = _plain_layout(colours, "decoding time (s)", "tokens, all rows")
     layout["yaxis"]["range"] = [0, 1.15 * max((trace["y"][-1] for trace in data), default=1) or 1]
     layout["xaxis"]["range"] = [0, 1.02 * max((trace["x"][-1] for trace in data), default=1) or 1]
     return {"data": data, "layout": layout | {"annotations": labels}}
@@ -292,7 +283,7 @@ def forwards_figure(sides: Sequence[Side], colours: Mapping[str, str] = PAGE_COL
 
     One strip per method on a shared axis of forwards. Commits are darker bars.
     """
-    layout = _plain_layout(colours, "forward", "")
+    layout = _plain_layout(colours, "forward pass", "")
     del layout["yaxis"]
     data: list[dict[str, Any]] = []
     titles, gap = [], 0.14 if len(sides) > 1 else 0.0
@@ -324,7 +315,7 @@ def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> l
         "name": "tokens accepted",
         "y": [num_accepted(step) for step in forwards],
         "marker": {"color": fills, "line": {"width": 0}},
-        "hovertemplate": "forward %{x}: %{y} tokens<extra></extra>",
+        "hovertemplate": "pass %{x}: %{y} tokens<extra></extra>",
     }
     bars = [taken]
     for wait, title, colour in (
@@ -338,7 +329,7 @@ def _strip(forwards: Sequence[Step], axis: str, colours: Mapping[str, str]) -> l
                 "y": [-count for count in counts],
                 "customdata": counts,
                 "marker": {"color": colours[colour], "line": {"width": 0}},
-                "hovertemplate": f"forward %{{x}}: %{{customdata}} rows {title}<extra></extra>",
+                "hovertemplate": f"pass %{{x}}: %{{customdata}} rows {title}<extra></extra>",
             }
         )
     return [{"type": "bar", "x": x, "yaxis": axis, **bar} for bar in bars]

@@ -102,7 +102,7 @@ def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
         given = list(value) if isinstance(value, (list, tuple)) else []
     if not given:
         raise RefusalError(
-            "prompts", "Type at least one prompt, one per line, or take the examples."
+            "prompts", "Type at least one prompt, one per line, or use the examples."
         )
     if len(given) > MAX_PROMPTS:
         raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one per line.")
@@ -151,7 +151,9 @@ def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     if found["auto"]:
         settings["block_size"] = AUTO
     if found["method"] == found["second"]:
-        raise RefusalError("second", "Choose a second method that differs from the first, or none.")
+        raise RefusalError(
+            "second", "Choose a second method that differs from the first, or nothing."
+        )
     if found["max_new_tokens"] > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")
     return BatchOrder(

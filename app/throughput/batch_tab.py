@@ -18,7 +18,7 @@ from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
 """Initial values. With larger batches two cores are busy, and drafting no longer pays."""
 
-VERIFIES = "With the cursor cache: τ then says how boldly to draft."
+VERIFIES = "Cursor cache only. τ then sets how aggressively it drafts."
 
 
 def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) -> None:
@@ -26,18 +26,18 @@ def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) 
     desk, engines = Desk("batch", batch, live), batch.engines
     with desk.laid_out(page, BATCH, BatchView):
         desk.controls["prompts"] = gr.Textbox(
-            label="Prompts, one per line · ⏎ is a line break inside one",
+            label="Prompts, one per line (⏎ = line break)",
             value=batch.examples.text(0, engines.default),
             lines=8,
             max_lines=8,
             **desk.named("prompts"),
         )
-        others = gr.Button("Other examples", size="sm", **desk.named("examples"))
+        others = gr.Button("More examples", size="sm", **desk.named("examples"))
         methods = [(title, name) for name, title in TITLES.items()]
         with gr.Row(**desk.named("methods")):
             for name, listed, value, label in (
                 ("method", methods, "cursor", "Method"),
-                ("second", [*methods, ("nothing", NOTHING)], "ar", "Beside it"),
+                ("second", [*methods, ("nothing", NOTHING)], "ar", "Compare with"),
             ):
                 desk.controls[name] = gr.Dropdown(
                     listed, value=value, label=label, min_width=0, **desk.named(name)
@@ -47,12 +47,12 @@ def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) 
             depth = engines.entry(engines.default).block_size
             desk.controls["block_size"] = block_size_field(depth, "batch-block_size")
             desk.controls["auto"] = gr.Checkbox(
-                True, label="auto: B by what pays here", **desk.named("auto")
+                True, label="Auto: choose B by measured cost", **desk.named("auto")
             )
             desk.controls["lossless"] = setting_field("lossless", "batch-lossless", info=VERIFIES)
             ends = (MIN_CACHE_BLOCK, MAX_CACHE_BLOCK)
-            desk.slider("cache_block", *ends, CACHE_BLOCK, 4, "cache block")
-            desk.slider("batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "batch size")
+            desk.slider("cache_block", *ends, CACHE_BLOCK, 4, "Cache block")
+            desk.slider("batch_size", 1, MAX_BATCH, BATCH_SIZE, 1, "Batch size")
             desk.max_tokens(NUM_TOKENS)
         desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
 

@@ -33,7 +33,7 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import Rounds
 from mars_runtime.text import Context
 
-FULL = "Waiting: all places are taken; the next cell runs when one is free."
+FULL = "Waiting for a free slot to run the next cell."
 
 
 class GridRun(TabRun[GridOrder]):

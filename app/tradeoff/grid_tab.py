@@ -24,23 +24,23 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
         prompt = desk.controls["prompt"] = gr.Textbox(
             label="Prompt",
             value=grid.examples.text(0, opens_with),
-            placeholder="Type a prompt or take an example",
+            placeholder="Type a prompt or pick an example",
             lines=4,
             max_lines=8,
             **desk.named("prompt"),
         )
         with gr.Row(**desk.named("prompts")):
             another = gr.Button("Another example", size="sm", min_width=0)
-            of_live = gr.Button("Prompt of Live", size="sm", min_width=0)
+            of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
         titles = {tau: f"{tau:g}" for tau in TAUS}
-        desk.choices(gr.CheckboxGroup, "taus", titles, list(USUAL_TAUS), "τ, one row each")
+        desk.choices(gr.CheckboxGroup, "taus", titles, list(USUAL_TAUS), "Rows: τ")
         desk.controls["lossless"] = gr.Checkbox(
-            True, label="a lossless row, drafting at τ 0", **desk.named("lossless")
+            True, label="Include lossless (τ 0)", **desk.named("lossless")
         )
         found = grid.block_sizes(opens_with)
         titles = {each: str(each) for each in found}
         chosen = _usual(found)
-        desk.choices(gr.CheckboxGroup, "block_sizes", titles, chosen, "B, a column each")
+        desk.choices(gr.CheckboxGroup, "block_sizes", titles, chosen, "Columns: B")
         with gr.Column(**desk.named("knobs")):
             desk.max_tokens(NUM_TOKENS)
         desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")

@@ -42,7 +42,7 @@ HEARTBEAT_SECONDS = 1.0  # an idle generator still yields, to detect a closed ta
 LOOK_SECONDS = 0.2  # between two checks whether a visitor still waits
 CLEAR_SECONDS = 2.0
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the user
-STOPPED = "Stopped; what is drawn was measured up to there."
+STOPPED = "Stopped. The results up to this point are shown."
 WARMING_UP = "Warming up: what forwards cost on this machine is measured first…"
 Wait = Callable[[], object]
 """Blocks until there may be news, for a short time at most."""

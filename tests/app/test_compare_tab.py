@@ -181,7 +181,8 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
     playwright.expect(first.locator(".cv-rating input[value='3']")).to_be_checked()
     page.bring_to_front()  # a page behind another is drawn once a second
     page.reload()
-    wait_state(page, "finished")  # the reload brings the last run back
+    finished = "#race .mars-race[data-state=finished]"
+    page.wait_for_selector(finished, state="attached")  # the reload brings the last run back
     open_tray(page, 3)
     unfold(page)
     assert first.locator(".cv-name").input_value() == "My <b>run</b>"
@@ -221,7 +222,7 @@ def test_runs_are_compared_opened_and_drawn(tray: playwright.Page) -> None:
     columns = table.locator("th[scope=col]").all_inner_texts()
     assert [column[0] for column in columns] == ["A", "B"]
     traces = [samples.run(script) for script in (PLAIN, DEEP)]
-    row = table.locator("tr", has_text="tokens per forward").locator("td").all_inner_texts()
+    row = table.locator("tr", has_text="tokens per pass").locator("td").all_inner_texts()
     assert [cell.split()[0] for cell in row] == [f"{folds.tpf(t.events):.2f}" for t in traces]
     assert ["best" in cell for cell in row] == [False, True]
     assert page.locator("#compare .cv-remark").count() == 0
@@ -326,7 +327,7 @@ def test_what_is_exported_comes_back_the_same(tray: playwright.Page) -> None:
     row = f"{ROW}:nth-child(2) .ex-menu"
     assert saved(page, row, TRACE)[1].decode() == hostile[1]
     assert b"forward,clock_s" in saved(page, row, TABLE)[1]
-    assert b"run,forward" in saved(page, ".cv-head .ex-menu", "table of the forwards")[1]
+    assert b"run,forward" in saved(page, ".cv-head .ex-menu", TABLE)[1]
     for hint in ("picture of the text", "picture of the charts"):
         assert saved(page, row, hint)[1].startswith(PNG)
     empty_tray(page)

@@ -233,7 +233,7 @@ def tab(served: tuple[str, GridBackend, Handlers]) -> Iterator[playwright.Page]:
     as the next one needs it."""
     with opened(served[0]) as page:
         open_tab(page, "grid")
-        wait_phase(page, "empty")
+        page.wait_for_selector(f"{GRID}[data-recorded-run=true]")
         page.fill("#grid-prompt textarea", PROMPT)
         page.fill("#grid-max_new_tokens input[type=number]", "32")
         for unwanted in ("0.7", "0.8"):
@@ -266,10 +266,10 @@ def test_refusals_examples_and_the_prompt_of_live(tab: playwright.Page) -> None:
     page = tab
     page.get_by_label("0.5", exact=True).uncheck()
     page.get_by_label("0.9", exact=True).uncheck()
-    page.get_by_label("a lossless row").uncheck()
+    page.get_by_label("Include lossless").uncheck()
     page.click("#grid-run")
     page.wait_for_selector("#grid-taus :text('Choose at least one τ, or the lossless row.')")
-    assert page.get_attribute("#grid .mars-grid", "data-phase") == "empty"
+    assert page.get_attribute(GRID, "data-recorded-run") == "true"
     assert page.input_value("#grid-prompt textarea") == PROMPT
     prompt = page.locator("#grid-prompt textarea")
     page.get_by_role("button", name="Another example").click()
@@ -279,13 +279,13 @@ def test_refusals_examples_and_the_prompt_of_live(tab: playwright.Page) -> None:
     open_tab(page, "live")
     page.fill("#prompt textarea", "From the other tab.")
     open_tab(page, "grid")
-    page.get_by_role("button", name="Prompt of Live").click()
+    page.get_by_role("button", name="Use the prompt from Live").click()
     playwright.expect(prompt).to_have_value("From the other tab.")
     prompt.fill(PROMPT)
     page.click("#grid-taus [aria-label=Clear]")  # the sentence stands over what it asks for
     for wanted in ("0.5", "0.9"):
         page.get_by_label(wanted, exact=True).check()
-    page.get_by_label("a lossless row").check()
+    page.get_by_label("Include lossless").check()
 
 
 @needs_browser
@@ -298,7 +298,7 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     assert page.locator("#grid [role=columnheader]").all_inner_texts() == ["τ × B", "B 2", "B 4"]
     assert page.inner_text(cell(AR, ".gv-tpf")) == "1.00"
     assert page.inner_text(cell(BOLD, ".gv-tpf")) == "4.00"
-    assert page.inner_text(cell(BOLD, ".gv-differs")) == f"differs from token {WRONG_FROM + 1}"
+    assert page.inner_text(cell(BOLD, ".gv-differs")) == f"differs at token {WRONG_FROM + 1}"
     assert page.inner_text(cell(SAME, ".gv-differs")) == "same text"
     ratio = page.inner_text(cell(LAST, ".gv-ratio"))
     assert re.fullmatch(r"[\d.]+×", ratio)
@@ -317,7 +317,7 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
     page.click(cell(BOLD))
     page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='2']")
     race = page.locator("#grid-race")
-    assert page.inner_text("#grid .gv-opened") == "Below: τ 0.5, B 4 against plain AR."
+    assert page.inner_text("#grid .gv-opened") == "Shown below: τ 0.5, B 4 and plain AR."
     assert "τ 0.5 · B 4" in race.locator(SETTINGS).get_attribute("title")
     differs = race.locator(".rv-pane[data-lane=mars] .rv-differs").inner_text()
     assert differs == f"differs at token {WRONG_FROM + 1}"
@@ -328,7 +328,7 @@ def test_cells_figures_marks_and_an_opened_cell(ran: playwright.Page) -> None:
 
     page.click(cell(AR))
     page.wait_for_selector("#grid-race .mars-race[data-state=finished][data-lanes='1']")
-    assert page.inner_text("#grid .gv-opened") == "Below: plain AR."
+    assert page.inner_text("#grid .gv-opened") == "Shown below: plain AR."
 
 
 @needs_browser
@@ -364,11 +364,11 @@ def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(ran: playw
     assert page.locator("#grid .gv-point[tabindex='0']").count() == 1
     page.focus("#grid .gv-point[tabindex='0']")
     page.keyboard.press("End")
-    assert page.inner_text("#grid .gv-readout").startswith("lossless, B 4, 4.00 tokens per forward")
+    assert page.inner_text("#grid .gv-readout").startswith("lossless, B 4, 4.00 tokens per pass")
     assert "gv-pointed" in page.get_attribute(cell(LAST), "class")
     page.keyboard.press("Enter")
     page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
-    assert page.inner_text("#grid .gv-opened") == "Below: lossless, B 4 against plain AR."
+    assert page.inner_text("#grid .gv-opened") == "Shown below: lossless, B 4 and plain AR."
     colour = "node => getComputedStyle(node).getPropertyValue('--rv-run').trim()"
     worn = {
         page.eval_on_selector(place, colour)
@@ -377,7 +377,7 @@ def test_the_frontier_opens_the_run_of_a_point_which_wears_its_colour(ran: playw
     assert len(worn) == 1
     assert worn.pop().startswith("#")
     page.click(f"#grid .gv-point[data-cell={BOLD}]")
-    page.wait_for_selector("#grid .gv-opened:text('Below: τ 0.5, B 4 against plain AR.')")
+    page.wait_for_selector("#grid .gv-opened:text('Shown below: τ 0.5, B 4 and plain AR.')")
     assert page.get_attribute(cell(LAST), "data-colour") == ""  # no other view shows it now
 
 
@@ -394,9 +394,9 @@ def test_the_keyboard_runs_moves_opens_and_stops(tab: playwright.Page, served) -
     focused = "document.activeElement.dataset.cell"
     assert page.evaluate(focused) == "r1c1"
     label = page.get_attribute(cell("r1c1"), "aria-label")
-    assert label.startswith("τ 0.9, B 4, 1.00 tokens per forward, 100 % agreement with AR, ")
+    assert label.startswith("τ 0.9, B 4, 1.00 tokens per pass, 100 % agreement with AR, ")
     assert label.endswith("shown below")
-    assert page.inner_text("#grid .gv-opened").startswith("Below: τ 0.9, B 4")
+    assert page.inner_text("#grid .gv-opened").startswith("Shown below: τ 0.9, B 4")
     for key, reached in (("Home", "r1c0"), ("PageDown", "r2c0"), ("End", LAST), ("PageUp", AR)):
         page.keyboard.press(key)
         assert page.evaluate(focused) == reached

@@ -34,7 +34,7 @@ SET, PROMPTS, MASKED = (f".rw-bar select >> nth={number}" for number in range(3)
 ALL, FIGURES, NEW = (f".rw-part >> nth={number} >> summary" for number in range(3))
 NUM_ITEMS, NUM_SAME = 10, 2
 SAID = {"a": "left", "s": "equal", "d": "right"}
-SEEN = "prompts of this set with the sides in sight, which cannot be unseen"
+SEEN = "prompts of this set; votes on them are marked as unblinded"
 STORED = """async ([name, store]) => {
   const opened = await new Promise((done) => {
     const request = indexedDB.open(name, 1);
@@ -151,7 +151,7 @@ def test_prompts_are_judged_masked_by_keys_and_nothing_is_lost(
     page.goto(f"{address}#review=small&masked=end&beside=1")
     opened(page)
     count = NUM_ITEMS - NUM_SAME
-    assert f"1 of {count}; {NUM_SAME} more" in page.inner_text(".rw-place")
+    assert f"1 of {count}, {NUM_SAME} identical" in page.inner_text(".rw-place")
     pressed: dict[str, str] = {}
     for number in range(count):
         item = str(page.get_attribute(VIEW, "data-at"))
@@ -257,7 +257,7 @@ def test_the_study_opens_is_read_by_keys_and_opens_in_live(arrive: Arrive, addre
     assert page.inner_text(".rw-place") == "4 of 16"
     assert page.inner_text(".rw-count") == "16 of 100 prompts"
     assert page.locator(".rw-answer >> nth=1 >> .rw-strip rect").count() > 50
-    assert page.locator(".rw-otherwise").first.get_attribute("title").startswith("AR would have")
+    assert page.locator(".rw-otherwise").first.get_attribute("title").startswith("AR would write")
     page.keyboard.press("n")
     assert page.locator(".rw-now").count() >= 2
     page.locator(".rw-answer >> nth=1 >> .rw-strip .rw-b4").first.click()
@@ -287,12 +287,12 @@ def test_what_was_read_openly_is_named_once_sides_are_masked(arrive: Arrive, add
         "nodes => nodes.map((node) => node.outerHTML).join()"
     )
     assert not re.search("rw-marks|rw-strip|word 4|<td|svg-container", drawn)
-    assert f"You have read 5 {SEEN}" in page.inner_text(VIEW)
+    assert f"You have seen the labels of 5 {SEEN}" in page.inner_text(VIEW)
     page.keyboard.press("a")
     press(page, "j")
     page.reload()
     opened(page)
-    assert f"You have read 5 {SEEN}" in page.inner_text(VIEW)
+    assert f"You have seen the labels of 5 {SEEN}" in page.inner_text(VIEW)
     page.keyboard.press("d")
     page.wait_for_selector(f"{VIEW}[data-judged='6']")
     wait_stored(page, lambda rows: len(rows) == 6)
@@ -424,14 +424,14 @@ def test_a_set_outlives_the_server_that_makes_it(
         page = arrive(f"http://127.0.0.1:{wire.port}/#review=small")
         opened(page)
         fill_new_set(page)
-        wait_stored(page, lambda sets: bool(sets[0].get("made")), SETS)
+        wait_stored(page, lambda sets: bool(sets and sets[0].get("made")), SETS)
         wire.cut()
         with page_served(new_handlers()) as second:
             wire.mend(port_of(second))
             page.reload()
             opened(page)
             page.wait_for_selector(said)
-            assert "of 6 answers are kept in this browser: make the rest." in page.inner_text(said)
+            assert "of 6 answers are kept in this browser. Finish the set." in page.inner_text(said)
             page.click(".rw-rest")
             page.wait_for_selector(".rw-progress:text('of 6 answers')")
             page.reload()  # also while it is made

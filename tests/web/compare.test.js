@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { besideAr } from "../../assets/web/views/batch/side.js";
-import { best, isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
+import { SAME, batchFinding, besideAr } from "../../assets/web/views/batch/side.js";
+import { best, comparisonFinding, isReadAlike, remarks } from "../../assets/web/views/compare/figures.js";
 import { differenceText, laneAlignment } from "../../assets/web/views/compare/texts.js";
 import { Tray, branchName, branchOf } from "../../assets/web/views/compare/tray.js";
 import { firstText } from "../../assets/web/views/race/figures.js";
@@ -61,7 +61,7 @@ describe("prompts that were read before", () => {
     assert.equal(remarks(alike).join(" ").includes("first token"), false);
     const unlike = [warm(), laneOf(PLAIN)];
     assert.equal(isReadAlike(unlike), false);
-    assert.match(remarks(unlike).join(" "), /\(tokens: A 96, B 0\): times to the first token are not comparable/);
+    assert.match(remarks(unlike).join(" "), /cached \(tokens: A 96, B 0\)/);
   });
 
   test("a cut knows what its lane reused", () => {
@@ -74,9 +74,49 @@ test("a row of a batch says whether it is AR's text", () => {
     { ids: [1, 2, 3], end: "limit" },
     { ids: [1, 2], end: "" },
   ];
-  assert.deepEqual(besideAr(whole, whole), { text: "AR’s text", differs: false });
+  assert.deepEqual(besideAr(whole, whole), { text: SAME, differs: false });
   assert.equal(besideAr(whole, cut).text, "");
-  assert.deepEqual(besideAr({ ids: [1, 5, 3], end: "limit" }, cut), { text: "not AR’s from token 2", differs: true });
+  assert.deepEqual(besideAr({ ids: [1, 5, 3], end: "limit" }, cut), {
+    text: "differs from AR at token 2",
+    differs: true,
+  });
+});
+
+test("a batch is summed up by passes if the texts are the same, by tokens per pass if they differ", () => {
+  const side = (title, ids, counted_forwards, effective_tpf, end = { reason: "done" }) => ({
+    title,
+    rows: ids.map((each) => ({ ids: each })),
+    end,
+    totals: { counted_forwards, effective_tpf },
+  });
+  const ar = side("plain AR", [[1, 2]], 200, 1);
+  assert.equal(
+    batchFinding([side("MARS", [[1, 2]], 116, 1.72), ar]),
+    "MARS: the same texts in 42 % fewer forward passes (116, plain AR 200).",
+  );
+  assert.equal(
+    batchFinding([side("MARS", [[1, 2]], 200, 1), ar]),
+    "MARS: the same texts in as many forward passes (200, plain AR 200).",
+  );
+  assert.equal(
+    batchFinding([side("MARS", [[1, 3]], 116, 1.72), ar]),
+    "MARS: 1.72 tokens per row and forward pass, plain AR 1.00; the texts differ.",
+  );
+  assert.equal(batchFinding([side("MARS", [[1, 3]], 116, 1.72)]), "MARS: 1.72 tokens per row and forward pass.");
+  assert.equal(batchFinding([side("MARS", [[1, 2]], 1, 1, null), ar]), "");
+  assert.equal(batchFinding([]), "");
+});
+
+test("a comparison says which run wrote AR's text in the fewest passes, and where the others differ", () => {
+  const ar = arOf([1, 2, 3, 4, 5]);
+  const same = laneOf([forward(0, [[1, 1], [2, 1]], 2, "block"), forward(2, [[3, 1], [4, 1], [5, 1]], 3, "limit")]); // prettier-ignore
+  const other = arOf([1, 9, 3, 4, 5]);
+  assert.equal(
+    comparisonFinding([ar, same, other]),
+    "B wrote A's text in 60 % fewer forward passes; C differs from A at token 2.",
+  );
+  assert.equal(comparisonFinding([same, ar]), "A wrote B's text in 60 % fewer forward passes.");
+  assert.equal(comparisonFinding([ar]), "");
 });
 
 test("of values that differ the best are marked, of equal or missing ones none", () => {

@@ -21,7 +21,9 @@ import { shownKey } from "../../assets/web/panels/shown.js";
 import {
   agreement,
   fastest,
+  NO_SPEED,
   fastestSentence,
+  gridFinding,
   frontier,
   isDone,
   levelOf,
@@ -138,19 +140,22 @@ describe("folds", () => {
     const busy = cell(0.95, 8, { ...timed(1), kind: "busy", ratio: null, low: null, high: null });
     assert.equal(
       fastestSentence([far, near, busy, fast], ar),
-      "Fastest: τ 0.5, B 4 (1.60 times as fast; no slower by more than the spread: τ 0.7, B 2), with AR's own text.",
+      "Fastest: τ 0.5, B 4 (1.60 times as fast; not measurably slower: τ 0.7, B 2), with AR's own text.",
     );
     for (const each of [fast, near, far]) assert.match(textsOf(each, ar).ratio, /^1\.\d\d×$/);
     assert.equal(textsOf(fast, ar).ratio, "1.60×");
     assert.equal(textsOf(fast, ar).speed, "70.0 tok/s");
     assert.match(textsOf(fast, ar).range, /median of 3, 1\.5\d? to 1\.6\d?\)$/);
     assert.equal(textsOf(busy, ar).ratio, "not measured");
-    assert.equal(fastestSentence([busy], ar), "The machine was busy: run the grid again to measure speeds.");
+    assert.equal(fastestSentence([busy], ar), NO_SPEED);
+    assert.equal(gridFinding([far, near], ar), "τ 0.9, B 2: AR's own text in 42 % fewer forward passes.");
+    assert.equal(gridFinding([], ar), "");
     const other = cell(0.3, 8, timed(1.7), laneOf([forward(0, [[9, 1], [2, 1]], 2, "eos")])); // prettier-ignore
     assert.equal(
       fastestSentence([far, other], ar),
       "Fastest: τ 0.3, B 8 (1.70 times as fast). Fastest with AR's own text: τ 0.9, B 2 (1.20 times as fast).",
     );
+    assert.equal(gridFinding([other], ar), "No setting wrote AR's own text.");
   });
 
   test("agreement is the share of the tokens that AR wrote too, and not known before both are whole", () => {

@@ -114,7 +114,7 @@ describe("the table", () => {
     assert.deepEqual(left({ text: "why" }), [0, 2]);
     assert.deepEqual(left({ sort: "first difference" }), [2, 0, 1]);
     assert.deepEqual(left({ sort: "-first difference" }), [1, 0, 2]);
-    assert.deepEqual(left({ sort: "tokens per forward" }), [1, 2, 0]);
+    assert.deepEqual(left({ sort: "tokens per pass" }), [1, 2, 0]);
   });
 
   test("a filter is in the link", () => {
@@ -156,16 +156,19 @@ describe("charts", () => {
   });
 
   test("agreement is told in a sentence", () => {
-    assert.match(agreementText({ num_reviewers: 1, num_shared: 0, preference: null, rating: null }), /^One reviewer/);
+    assert.match(
+      agreementText({ num_reviewers: 1, num_shared: 0, preference: null, rating: null }),
+      /^Only one reviewer/,
+    );
     const told = agreementText({ num_reviewers: 2, num_shared: 20, preference: 0.613, rating: null });
-    assert.match(told, /2 reviewers on 20 shared pairs: preference: 0.61, rating: nobody could have disagreed/);
+    assert.match(told, /2 reviewers on 20 shared pairs: preference: 0.61, rating: no pair to disagree on/);
   });
 });
 
 test("what is left of a set is told in a sentence", () => {
   const kept = { id: "own-1", name: "mine", sealed: "x", made: 1, of: 6 };
-  assert.equal(leftText(kept, "gone"), "The server does not know “mine” any more, as after a restart; 1 of 6 answers are kept in this browser: make the rest."); // prettier-ignore
-  assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is not being made any more, .* make it anew\.$/);
+  assert.equal(leftText(kept, "gone"), "The server does not know “mine” any more, as after a restart; 1 of 6 answers are kept in this browser. Finish the set."); // prettier-ignore
+  assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is not being made any more, .* Rebuild it\.$/);
 });
 
 describe("judgements on their way to the server", () => {

@@ -59,7 +59,7 @@ class SlotLane {
     const isDone = state.isOver && state.isRead;
     put(
       this.count,
-      `forward ${now ? now.index + 1 : 0} of ${this.run.forwards.length} · ${counted(state.tokens, "token")} out · ${counted(state.fed, "slot")} computed${isDone ? " · done" : ""}`,
+      `pass ${now ? now.index + 1 : 0} of ${this.run.forwards.length} · ${counted(state.tokens, "token")} written · ${counted(state.fed, "slot")} computed${isDone ? " · done" : ""}`,
     );
     this.drawBar(now);
     this.follow(state);
@@ -227,7 +227,7 @@ export class SlotPlayer {
     const isFed = moment % 2 === 1;
     const states = this.lanes.map((lane) => lane.show(Math.floor(moment / 2), isFed));
     this.range.value = String(moment);
-    this.range.setAttribute("aria-valuetext", `forward ${Math.ceil(moment / 2)}`);
+    this.range.setAttribute("aria-valuetext", `pass ${Math.ceil(moment / 2)}`);
     put(this.said, this.words(states, this.runs));
   }
 }
@@ -320,7 +320,7 @@ function legendOf(runs) {
     entries.push(
       ["draft", "draft, not emitted yet"],
       ["agreed ex-n3", "AR agrees ✓"],
-      ["replaced ex-n3", "AR's own token instead ↺"],
+      ["replaced ex-n3", "replaced by AR's token ↺"],
       ["dropped", "dropped ✗"],
     );
   else entries.push(["accepted ex-n3", "accepted ✓"], ["refused", "refused, below τ ✗"]);
@@ -335,22 +335,22 @@ function legendOf(runs) {
 export function cacheWords(states, runs) {
   const [cursor, block] = states;
   const parts = [];
-  if (!cursor.now) return "Nothing is fed yet: the prompt is in the cache, all but its last token.";
+  if (!cursor.now) return "Nothing is fed yet. The prompt is in the cache, except for its last token.";
   const { now } = cursor;
-  if (cursor.isOver) parts.push(`Cursor: done in ${runs[0].forwards.length} forwards.`);
+  if (cursor.isOver) parts.push(`Cursor: done in ${runs[0].forwards.length} passes.`);
   else if (!cursor.isRead)
     parts.push(
-      `Cursor: forward ${now.index + 1} feeds ${counted(now.numPending, "real token")} and ${counted(now.numFed - now.numPending, "mask")}.`,
+      `Cursor: pass ${now.index + 1} feeds ${counted(now.numPending, "real token")} and ${counted(now.numFed - now.numPending, "mask")}.`,
     );
   else parts.push(`Cursor: ${took(now)}.`);
   if (block && block.now) {
     const b = block.now;
-    if (block.isOver) parts.push(`Block cache: done in ${runs[1].forwards.length} forwards.`);
+    if (block.isOver) parts.push(`Block cache: done in ${runs[1].forwards.length} passes.`);
     else if (b.isCommit)
       parts.push(
-        `Block cache: this forward only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one.`,
+        `Block cache: this pass only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one.`,
       );
-    else if (!block.isRead) parts.push(`Block cache: all ${b.numFed} slots of its block once more.`);
+    else if (!block.isRead) parts.push(`Block cache: all ${b.numFed} slots of its block again.`);
     else parts.push(`Block cache: ${took(b)}.`);
   }
   return parts.join(" ");
@@ -365,7 +365,7 @@ const took = (f) => {
 };
 
 /** @param {{ accepted: number[] }} given */
-const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accepted.length === 1 ? "leaves" : "leave"}`;
+const leaving = ({ accepted }) => `${counted(accepted.length, "token")} ${accepted.length === 1 ? "is" : "are"} output`;
 
 /**
  * Describes what a lossless forward fed, found and corrected.
@@ -377,17 +377,17 @@ export function losslessWords([state]) {
   const drafts = now.fed.filter((slot) => slot.kind === "draft").length;
   const masks = now.numFed - now.numPending;
   if (!state.isRead) {
-    return `Forward ${now.index + 1} feeds ${drafts ? `${counted(drafts, "draft")} as real tokens, to be checked` : "no drafts"}, and ${counted(masks, "mask")} to draft on.`;
+    return `Pass ${now.index + 1} feeds ${drafts ? `${counted(drafts, "draft")} as real tokens to verify` : "no drafts"}, and ${counted(masks, "mask")} to draft further tokens.`;
   }
   const agreed = now.predicted.filter((p) => p.fate === "agreed").length;
   if (now.stop === "mismatch") {
-    return `AR agrees with ${agreed} of ${counted(drafts, "draft")} and would write something else next: its token takes the place ↺, all behind it is dropped. ${leaving(now)}.`;
+    return `AR agrees with ${agreed} of ${counted(drafts, "draft")} and disagrees with the next: its own token is used ↺ and the rest is dropped. ${leaving(now)}.`;
   }
   const checked = drafts
     ? `AR agrees with ${drafts === 1 ? "the draft" : `all ${drafts} drafts`}`
-    : "Nothing had to be checked";
+    : "Nothing to verify";
   const more = now.drafted
-    ? `; ${now.drafted === 1 ? "1 new draft waits" : `${now.drafted} new drafts wait`} for the next forward`
+    ? `; ${now.drafted === 1 ? "1 new draft waits" : `${now.drafted} new drafts wait`} for the next pass`
     : "";
   return `${checked}: ${leaving(now)}${more}.`;
 }

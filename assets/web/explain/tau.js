@@ -79,8 +79,8 @@ export class TauView {
     const pick = make(
       "div",
       "ex-controls",
-      button({ "aria-label": "Forward before" }, "‹", () => this.move(-1)),
-      button({ "aria-label": "Next forward" }, "›", () => this.move(1)),
+      button({ "aria-label": "Previous pass" }, "‹", () => this.move(-1)),
+      button({ "aria-label": "Next pass" }, "›", () => this.move(1)),
       this.where,
     );
     element.append(make("div", "ex-knobs", this.knob.row, pick), this.said, this.picture.element);
@@ -99,7 +99,7 @@ export class TauView {
     put(this.knob.output, short(tau));
     const count = this.picture.show(this.index, tau);
     const { length } = this.run.forwards[this.index].predicted;
-    put(this.where, `forward ${this.index + 1} of ${this.run.forwards.length}`);
+    put(this.where, `pass ${this.index + 1} of ${this.run.forwards.length}`);
     put(this.said, `${count} of ${length} accepted`);
   }
 }

@@ -3,9 +3,10 @@
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
 import { UNKNOWN, ofRounds, speedupSentence, speedupShort, speedupText } from "../core/speedup.js";
-import { figure, joined, short, whole } from "../core/words.js";
+import { capitalised, counted, figure, joined, passesText, short, whole } from "../core/words.js";
 import { aligned } from "./diff.js";
 
+const MOST_NAMED = 2; // cells in a sentence
 export const NUM_LEVELS = 5; // steps of the heat map's colour ramp
 
 /**
@@ -129,7 +130,8 @@ export function fastestSentence(cells, ar) {
   const said = (all) => {
     const first = /** @type {Cell} */ (fastest(all));
     const near = asFast(first, all).map(cellName);
-    const more = near.length ? `; no slower by more than the spread: ${near.join("; ")}` : "";
+    const others = near.length > MOST_NAMED ? counted(near.length, "other cell") : near.join("; ");
+    const more = near.length ? `; not measurably slower: ${others}` : "";
     return `${cellName(first)} (${speedupText(speedOf(first))}${more})`;
   };
   const same = cells.filter((cell) => parting(cell.lane, ar.lane).isSame);
@@ -139,7 +141,24 @@ export function fastestSentence(cells, ar) {
   return `Fastest: ${said(cells)}. ${rest}`;
 }
 
-const NO_SPEED = "The machine was busy: run the grid again to measure speeds.";
+/**
+ * Returns the result of a grid in one sentence: the cell that wrote AR's own text in the fewest passes. "" before a cell
+ * has ended.
+ * @param {Cell[]} cells
+ * @param {Cell} ar
+ */
+export function gridFinding(cells, ar) {
+  const done = cells.filter(({ lane }) => isDone(lane));
+  if (!done.length || !isDone(ar.lane)) return "";
+  const passes = (/** @type {Cell} */ { lane }) => folds.forwards(lane);
+  const [best] = done
+    .filter(({ lane }) => loopsAt(lane) < 0 && parting(lane, ar.lane).isSame)
+    .sort((a, b) => passes(a) - passes(b));
+  if (!best) return "No setting wrote AR's own text.";
+  return `${capitalised(cellName(best))}: AR's own text ${passesText(passes(best), passes(ar))}.`;
+}
+
+export const NO_SPEED = "The machine was busy. Run the grid again to measure speeds.";
 
 /** @type {Record<string, string>} */
 export const MARKS = { all: "★", row: "▲" };
@@ -196,7 +215,7 @@ export function textsOf(cell, ar) {
     ratio: speedupShort(speedup),
     speedup: speedup.kind,
     range: speedupSentence(speedup),
-    differs: joined(loops, place >= 0 ? `differs from token ${whole(place + 1)}` : isSame ? "same text" : ""),
+    differs: joined(loops, place >= 0 ? `differs at token ${whole(place + 1)}` : isSame ? "same text" : ""),
     kind: place >= 0 ? "differs" : isSame ? "same" : "",
   };
 }
@@ -214,7 +233,7 @@ export function cellLabel(cell, ar, mark, isOpened) {
   const parts = [
     cellName(cell),
     stateOf(lane) === "waiting" ? "has not run yet" : "",
-    texts.tpf && `${texts.tpf} tokens per forward`,
+    texts.tpf && `${texts.tpf} tokens per pass`,
     loopRemark(lane),
     /\d/.test(texts.agreement) && cell.row ? `${texts.agreement} % agreement with AR` : "",
     texts.speed,

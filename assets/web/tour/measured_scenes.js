@@ -45,7 +45,10 @@ export class FrontierScene {
     const place = make("figure", "fv-chart pr-frontier");
     element.append(place, make("p", "pr-mark", `Measured: ${set.title}`));
     this.chart = new Chart(place, { open() {}, point() {} });
-    this.chart.draw({ marks: toldMarks(marksOf(set)), own: null, curves: [], axis: "answers equal to AR's, %" });
+    this.chart.draw({
+      ...{ marks: toldMarks(marksOf(set)), own: null, curves: [] },
+      ...{ axis: "answers equal to AR's, %", across: "tokens per pass" },
+    });
     find(place, ".fv-plot").setAttribute("aria-label", "Answers equal to AR's, by tokens per pass");
   }
 

@@ -130,6 +130,7 @@ interface FrontierPoint {
   settings: Settings;
   quality: { value: number; low: number; high: number };
   tpf: { value: number; low: number; high: number };
+  speed: { value: number; low: number; high: number } | null; // times plain AR's tokens per second
 }
 
 interface FrontierSet {
@@ -182,6 +183,7 @@ interface FrontierPicture {
   own: OwnMark | null;
   curves: PaperCurve[];
   axis: string;
+  across: string; // the horizontal axis
 }
 
 interface Margin {

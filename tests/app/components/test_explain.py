@@ -100,10 +100,10 @@ def test_a_run_is_stepped_and_played_with_the_keyboard(page: playwright.Page) ->
     page.keyboard.press("Home")
     assert page.locator(f"{caches} .ex-out:not(.ex-empty)").count() == 0
     page.keyboard.press("ArrowRight")
-    assert page.inner_text(counts).startswith(f"forward 1 of {total} · 0 tokens out")
+    assert page.inner_text(counts).startswith(f"pass 1 of {total} · 0 tokens written")
     page.keyboard.press("ArrowRight")
     first = next(step for step, _ in row_steps(trace_of("block-cache", "mars").events))
-    assert f"· {len(first.accepted)} tokens out" in page.inner_text(counts)
+    assert f"· {len(first.accepted)} tokens written" in page.inner_text(counts)
     page.keyboard.press(" ")
     page.wait_for_function(f"{PICTURES}.caches.moment > 2")
     page.keyboard.press(" ")

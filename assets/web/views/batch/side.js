@@ -3,7 +3,7 @@
 
 import { bytesOf, shown } from "../../core/bytes.js";
 import { FINAL } from "../../core/folds.js";
-import { counted } from "../../core/words.js";
+import { capitalised, counted, figure, passesText, whole } from "../../core/words.js";
 
 export class Row {
   /** @type {RowCell[]} */
@@ -116,16 +116,35 @@ export class Side {
  */
 export function besideAr(row, ar) {
   const place = row.ids.findIndex((id, i) => i < ar.ids.length && id !== ar.ids[i]);
-  if (place >= 0) return { text: `not AR’s from token ${place + 1}`, differs: true };
+  if (place >= 0) return { text: `differs from AR at token ${place + 1}`, differs: true };
   const isWhole = Boolean(row.end && ar.end) && row.ids.length === ar.ids.length;
-  return { text: isWhole ? "AR’s text" : "", differs: false };
+  return { text: isWhole ? SAME : "", differs: false };
 }
+
+/**
+ * Returns the result of a batch in one sentence; "" before both methods have ended.
+ * @param {Side[]} sides
+ */
+export function batchFinding(sides) {
+  const [first, second] = sides;
+  if (!sides.length || !sides.every(({ end, totals }) => end && totals)) return "";
+  const { counted_forwards: passes, effective_tpf: tpf } = /** @type {BatchTotals} */ (first.totals);
+  if (!second) return `${first.title}: ${figure(tpf)} tokens per row and forward pass.`;
+  const { counted_forwards: baseline, effective_tpf: other } = /** @type {BatchTotals} */ (second.totals);
+  const isSame = first.rows.every(({ ids }, i) => String(ids) === String(second.rows[i].ids));
+  if (!isSame)
+    return `${first.title}: ${figure(tpf)} tokens per row and forward pass, ${second.title} ${figure(other)}; the texts differ.`;
+  const counts = `(${whole(passes)}, ${second.title} ${whole(baseline)})`;
+  return `${capitalised(first.title)}: the same texts ${passesText(passes, baseline)} ${counts}.`;
+}
+
+export const SAME = "identical to AR";
 
 /** @type {Record<string, string>} */
 const ENDS = {
   eos: "the text ended here",
   limit: "the limit was reached here",
-  repeats: "the text began to repeat itself and ends here",
+  repeats: "the text began to repeat itself and was stopped here",
 };
 
 /** @type {Record<string, string>} */
@@ -142,8 +161,8 @@ const WAITS = {
  */
 export function cellText(side, row, cell) {
   const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
-  const commit = cell.isCommit ? ", the forward that commits the block" : "";
-  const parts = [`Row ${row.number + 1}, forward ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
+  const commit = cell.isCommit ? ", the pass that commits the block" : "";
+  const parts = [`Row ${row.number + 1}, pass ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
   if (cell.end) parts.push(ENDS[cell.end]);
   return parts.filter(Boolean).join(" · ");
 }
@@ -153,6 +172,6 @@ export function cellText(side, row, cell) {
  * @param {RowCell} cell
  */
 export function cacheText(side, cell) {
-  if (side.method === "uncached") return `no cache: ${counted(cell.filling + cell.scratch, "position")} computed anew`;
+  if (side.method === "uncached") return `no cache: ${counted(cell.filling + cell.scratch, "position")} recomputed`;
   return `committed ${cell.committed} · filling ${cell.filling} · scratch ${cell.scratch}`;
 }

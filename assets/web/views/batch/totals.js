@@ -4,27 +4,27 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";
 import { find, make, put, toggle } from "../../core/dom.js";
-import { ofRounds } from "../../core/speedup.js";
+import { UNKNOWN, ofRounds } from "../../core/speedup.js";
 import { bigFigure, drawSpeedup } from "../race/figures.js";
 import { counted, environment, figure, memory, whole } from "../../core/words.js";
 
 const SPEED = "relative speed";
 const BIG = [
+  ["forwards", "forward passes", ""],
+  ["tpf", "tokens per row and pass", ""],
   ["speedup", SPEED, ""],
   ["perSecond", "tokens per second", "tok/s"],
-  ["tpf", "effective TPF", ""],
-  ["idle", "row-forwards idle", "%"],
 ];
 const SMALL = [
-  ["forwards", "forwards"],
+  ["idle", "idle rows"],
   ["cache", "peak cache"],
 ];
 /** @type {Record<string, string>} */
 const HINTS = {
   speedup:
-    "Tokens per second of decoding, divided by the second method's in the same round; reading the prompts is left out of both. Median of the rounds, with the lowest and the highest.",
-  tpf: "Tokens over row-forwards: idle rows and commits count as forwards, loops of rows that repeat themselves do not.",
-  idle: "Share of rows times forwards that took nothing.",
+    "Tokens per second, divided by the second method's in the same round, without prompt processing. Median of the rounds, with the lowest and highest.",
+  tpf: "Tokens divided by row passes. Idle rows and commits count as passes; repetition loops do not.",
+  idle: "Share of row passes that produced no token.",
   cache: "Keys and values reserved for the largest group of rows.",
 };
 
@@ -44,7 +44,7 @@ export class Totals {
   /** @param {Side[]} sides */
   build(sides) {
     this.sides = sides;
-    const big = BIG.slice(sides.length > 1 ? 0 : 1);
+    const big = BIG.filter(([key]) => key !== "speedup" || sides.length > 1);
     this.big = Object.fromEntries(big.map(([key, name, unit]) => [key, bigFigure(key, name, unit)]));
     for (const [key, { list }] of Object.entries(this.big)) list.title = HINTS[key] || "";
     const rows = SMALL.flatMap(([key, name]) => [make("dt", { title: HINTS[key] || "" }, name), this.small[key]]);
@@ -58,23 +58,29 @@ export class Totals {
     const { sides } = this;
     if (this.big.speedup) {
       const { rounds } = sides[0];
-      if (rounds) drawSpeedup(this.big.speedup, ofRounds(rounds), SPEED);
+      if (rounds) drawSpeedup(this.big.speedup, steady(rounds), SPEED);
       else this.set("speedup", "–", "when both have run");
     }
     /** @type {(key: string, text: (totals: BatchTotals) => string, unit?: string) => void} */
     const show = (key, text, unit = "") =>
       this.set(key, first ? text(first) : "–", second ? `${brief(sides[1])}: ${text(second)}${unit}` : "");
-    this.set("perSecond", first ? rateText(sides[0]) : "–", second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "");
+    if (isUnsteady(sides[0].rounds)) this.set("perSecond", "–", "");
+    else
+      this.set(
+        "perSecond",
+        first ? rateText(sides[0]) : "–",
+        second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "",
+      );
     this.big.perSecond.list.title = sides.map(spreadText).filter(Boolean).join("; ");
     show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));
-    show("idle", (totals) => percent(totals.idle_share), " %");
-    /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
-    const both = (key, text) =>
-      put(this.small[key], [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–");
-    both(
+    show(
       "forwards",
       (t) => whole(t.counted_forwards) + (t.num_commits ? ` (${counted(t.num_commits, "commit")})` : ""),
     );
+    /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
+    const both = (key, text) =>
+      put(this.small[key], [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–");
+    both("idle", (t) => `${percent(t.idle_share)} %`);
     both("cache", (t) => memory(t.peak_cache_bytes));
     put(this.env, environment(sides.find((side) => side.header)?.header));
   }
@@ -89,6 +95,18 @@ export class Totals {
     put(this.big[key].sub, sub);
   }
 }
+
+const STEADY = 2; // highest over lowest ratio of the rounds
+
+/** @param {RoundsLine | null} rounds */
+const isUnsteady = (rounds) => Boolean(rounds?.low && rounds.high && rounds.high / rounds.low > STEADY);
+
+/**
+ * Returns the comparison over rounds; one whose rounds differ too much counts as not measured, for the machine was busy.
+ * @param {RoundsLine} rounds
+ * @returns {Speedup}
+ */
+const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "busy", isBusy: true } : ofRounds(rounds));
 
 /** @param {BatchTotals} totals */
 const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
@@ -128,20 +146,20 @@ export function buildLegend(element, onTexts) {
   /** @param {string} name */
   const bar = (name) => make("i", `bv-swatch bv-bar bv-${name}`);
   element.replaceChildren(
-    item(make("span", "rv-keys", ...swatches), "tokens per forward"),
+    item(make("span", "rv-keys", ...swatches), "tokens per pass"),
     item(make("i", { class: "bv-cell bv-swatch bv-commit", "data-n": 1 }), "commit"),
     item(idle("block"), "waits for the block"),
     item(idle("finished"), "finished"),
     item(bar("committed"), "cache committed"),
     item(bar("filling"), "filling"),
     item(bar("scratch"), "scratch"),
-    toggle("whole texts", false, onTexts),
+    toggle("Whole texts", false, onTexts),
   );
 }
 
 const CHARTS = [
-  ["time", "Tokens of all rows against time of decoding"],
-  ["forwards", "What each forward gave: tokens upwards, rows that idled downwards"],
+  ["time", "Tokens of all rows by decoding time"],
+  ["forwards", "Per pass: tokens (up) and idle rows (down)"],
 ];
 const KEYS = [
   ["ramp-4", "tokens"],
@@ -164,7 +182,6 @@ export class BatchPlots extends Plots {
     super(root, find(root, ".bv-charts"), charts, {
       figure: (key) => this.figures && themed(this.figures[key], root),
       rest: "lanes and figures are",
-      tools: ["toImage"],
     });
     this.element.hidden = true;
   }

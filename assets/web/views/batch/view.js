@@ -4,15 +4,14 @@ import { find, group, make, put, targetOf } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
 import { counted, verdictText, whole } from "../../core/words.js";
-import { Side, besideAr, cacheText, cellText } from "./side.js";
+import { Side, batchFinding, besideAr, cacheText, cellText } from "./side.js";
 import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale in steps, not with every forward
-const EMPTY =
-  "Press Run to decode all prompts as one batch with each method in turn, in several rounds. Each prompt gets a lane that shows how many tokens every forward pass gave it, and where it idled; plain AR writes one per pass.";
-
 class BatchView extends PhaseView {
   static what = "This batch";
+  static empty =
+    "Press Run to decode all prompts as one batch with each method in turn, in several rounds. Each prompt gets a lane that shows how many tokens every forward pass wrote, and where the row idled. Plain AR writes one token per pass.";
 
   /** @type {string} */
   run;
@@ -35,7 +34,7 @@ class BatchView extends PhaseView {
 
   clear() {
     this.start({ run: "", sides: [], prompts: [] });
-    this.say({ text: EMPTY, kind: "empty" });
+    this.showOpening();
   }
 
   /** @param {BatchHead} head */
@@ -79,6 +78,7 @@ class BatchView extends PhaseView {
     for (const lanes of this.lanes) if (ar && lanes.side !== ar) lanes.compare(ar);
     this.root.classList.toggle("bv-digits", this.holder.clientWidth / this.shownBeside() / scale >= 11);
     this.totals.update();
+    put(this.finding, batchFinding(this.sides));
   }
 
   // Number of sides next to each other: one if they are stacked.
@@ -134,7 +134,7 @@ function laneOf(row) {
   return { row, node, strip, slots, state, text, tokens, verdict, beside, parts, drawn: 0 };
 }
 
-const HINT = "Point at a forward, or focus the lanes and use the arrow keys.";
+const HINT = "Point at a pass, or focus the lanes and use the arrow keys.";
 
 // One method's lanes: for each row a strip of forwards, the state of its cache, its text. One tab stop per side; arrow
 // keys move between forwards and rows.
@@ -157,7 +157,7 @@ class Lanes {
     this.lanes = side.rows.map((row) => laneOf(row));
     this.list = group(
       "bv-list",
-      `Rows of ${side.title}. Left and right arrows move between forwards, up and down between rows.`,
+      `Rows of ${side.title}. Left and right arrows move between passes, up and down between rows.`,
       ...this.lanes.map((lane) => lane.node),
     );
     const head = make("header", "bv-head", make("h3", "", side.title), this.count);
@@ -177,7 +177,7 @@ class Lanes {
     if (scale !== this.scale) this.list.style.setProperty("--forwards", String(scale));
     this.scale = scale;
     this.list.style.setProperty("--block", String(side.method === "block" ? cacheBlock / limit : 2));
-    put(this.count, side.forwards ? counted(side.forwards, "forward") : side.end ? "" : "waiting");
+    put(this.count, side.forwards ? counted(side.forwards, "pass", "passes") : side.end ? "" : "waiting");
     this.element.dataset.forwards = String(side.forwards);
     this.element.dataset.end = side.end ? side.end.reason : "";
     for (const lane of this.lanes) this.drawLane(lane, limit);
@@ -207,7 +207,7 @@ class Lanes {
     const idle = row.idle ? ` · ${whole(row.idle)} idle` : "";
     put(
       lane.tokens,
-      row.cells.length ? `${counted(row.tokens, "token")} · ${counted(row.cells.length, "forward")}${idle}` : "",
+      row.cells.length ? `${counted(row.tokens, "token")} · ${counted(row.cells.length, "pass", "passes")}${idle}` : "",
     );
     if (row.verdict !== null) {
       lane.verdict.dataset.right = String(row.verdict);

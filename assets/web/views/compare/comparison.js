@@ -3,12 +3,12 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, endLabel, layout } from "../../charts/specs.js";
 import { coloursOf, runColours } from "../../core/colours.js";
-import { find, group, make } from "../../core/dom.js";
+import { find, group, make, put } from "../../core/dom.js";
 import { folds, lastOf, thinned } from "../../core/folds.js";
 import { exportMenu, fileOf, picturesOffer } from "../../export/menu.js";
 import { elementPng, paneOf } from "../../export/png.js";
 import { Card } from "../../text/card.js";
-import { FACTS, FIGURES, LETTERS, best, isOneMachine, isReadAlike, remarks } from "./figures.js";
+import { FACTS, FIGURES, LETTERS, best, comparisonFinding, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
 
 const PANE = 640; // width of a text in an exported picture
@@ -49,6 +49,7 @@ export class Comparison {
     this.pins = pins;
     this.card.hide();
     this.element.hidden = pins.length < 2;
+    put(find(this.root, ".rv-finding"), comparisonFinding(this.lanes));
     if (pins.length < 2) return;
     drawTable(this.table, pins);
     this.chooser.replaceChildren(...pins.map((pin, i) => make("option", "", `${LETTERS[i]} · ${pin.name}`)));
@@ -142,8 +143,8 @@ const row = (name, cells) =>
 
 // Runs are distinguished by letter and line style; each has the same colour as everywhere.
 const PLOTS = [
-  ["time", "Tokens against measured time, each run on its own clock"],
-  ["forwards", "Tokens against forwards"],
+  ["time", "Tokens by measured time, each run on its own clock"],
+  ["forwards", "Tokens by forward pass"],
 ];
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
@@ -152,8 +153,8 @@ const NEAR = 0.06; // of the height: closer labels are placed one above the othe
 
 /** @type {Record<string, { title: string, of: (step: Step) => number, unit: string }>} */
 const AXES = {
-  time: { title: "seconds of decoding", of: (step) => step.clock, unit: "s" },
-  forwards: { title: "forwards", of: (step) => step.index + 1, unit: "forwards" },
+  time: { title: "decoding time (s)", of: (step) => step.clock, unit: "s" },
+  forwards: { title: "forward passes", of: (step) => step.index + 1, unit: "passes" },
 };
 
 /**

@@ -2,7 +2,8 @@
 // in, numbers and sentences out.
 
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
-import { dayOf, figure, milliseconds, minuteOf, threads, verdictText, whole } from "../../core/words.js";
+import { isDone, parting } from "../../folds/grid.js";
+import { dayOf, figure, milliseconds, minuteOf, passesText, threads, verdictText, whole } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
@@ -10,27 +11,27 @@ export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 // better: 1 if more is better, -1 if less is, 0 for neither. isTimed: whether it depends on the machine.
 /** @type {{ name: string, unit: string, of: (lane: Lane) => number, show: (value: number) => string, better: number, isTimed?: boolean }[]} */
 export const FIGURES = [
-  { name: "tokens per forward", unit: "TPF", of: folds.perForward, show: figure, better: 1 },
+  { name: "tokens per pass", unit: "", of: folds.perForward, show: figure, better: 1 },
   { name: "tokens per second", unit: "tok/s", of: folds.perSecond, show: figure, better: 1, isTimed: true },
   {
-    name: "mean time of a forward",
+    name: "mean time per pass",
     unit: "ms",
     of: folds.secondsPerForward,
     show: milliseconds,
     better: -1,
     isTimed: true,
   },
-  { name: "to first token", unit: "ms", of: folds.toFirst, show: milliseconds, better: -1, isTimed: true },
-  { name: "forwards", unit: "", of: folds.forwards, show: whole, better: 0 },
+  { name: "time to first token", unit: "ms", of: folds.toFirst, show: milliseconds, better: -1, isTimed: true },
+  { name: "passes", unit: "", of: folds.forwards, show: whole, better: 0 },
   { name: "tokens", unit: "", of: folds.tokens, show: whole, better: 0 },
-  { name: "forwards saved", unit: "", of: (lane) => folds.tokens(lane) - folds.forwards(lane), show: whole, better: 0 },
+  { name: "passes saved", unit: "", of: (lane) => folds.tokens(lane) - folds.forwards(lane), show: whole, better: 0 },
 ];
 
 /** @type {Record<string, string>} */
 const ENDS = {
   eos: "end of the text",
-  limit: "limit of tokens",
-  repeats: "began to repeat itself",
+  limit: "token limit",
+  repeats: "repetition",
   deadline: "out of time",
   cancelled: "stopped",
   error: "failed",
@@ -38,7 +39,7 @@ const ENDS = {
 
 /** @type {[name: string, of: (lane: Lane) => string][]} */
 export const FACTS = [
-  ["verdict", (lane) => verdictText(lane.verdict) || "not known"],
+  ["correct", (lane) => verdictText(lane.verdict) || "not checked"],
   ["ended by", (lane) => (lane.end ? ENDS[lane.end.reason] || lane.end.reason : "not ended")],
   ["settings", laneText],
   ["checkpoint", (lane) => headerOf(lane).checkpoint || "not known"],
@@ -46,6 +47,31 @@ export const FACTS = [
   ["hardware", (lane) => headerOf(lane).hardware || "not known"],
   ["measured", (lane) => minuteOf(lane.header) || "not known"],
 ];
+
+/**
+ * Returns the result of a comparison in one sentence: which run wrote plain AR's text, or else the first run's, in the
+ * fewest passes, and where the others differ from it. "" for runs of different prompts.
+ * @param {Lane[]} lanes
+ */
+export function comparisonFinding(lanes) {
+  const at = Math.max(
+    0,
+    lanes.findIndex((lane) => lane.isAr),
+  );
+  const baseline = lanes[at];
+  const prompts = new Set(lanes.map((lane) => String(headerOf(lane).prompt_ids)));
+  if (lanes.length < 2 || prompts.size > 1 || !lanes.every(isDone)) return "";
+  const others = lanes.map((lane, i) => ({ lane, letter: LETTERS[i] })).filter(({ lane }) => lane !== baseline);
+  const apart = others.map((each) => ({ ...each, ...parting(each.lane, baseline) }));
+  const [best] = apart.filter(({ isSame }) => isSame).sort((a, b) => folds.forwards(a.lane) - folds.forwards(b.lane));
+  const same = best
+    ? [`${best.letter} wrote ${LETTERS[at]}'s text ${passesText(folds.forwards(best.lane), folds.forwards(baseline))}`]
+    : [];
+  const differs = apart
+    .filter(({ place }) => place >= 0)
+    .map(({ letter, place }) => `${letter} differs from ${LETTERS[at]} at token ${place + 1}`);
+  return `${[...same, ...differs].join("; ")}.`;
+}
 
 /**
  * Returns the indices of the best values: none if all are equal or fewer than two are known.
@@ -81,21 +107,19 @@ export function remarks(lanes) {
   const differ = (of) => new Set(lanes.map(of)).size > 1;
   if (!isOneMachine(lanes))
     said.push(
-      `Measured on different machines: their milliseconds and tokens per second are not comparable (${each((lane) => headerOf(lane).hardware || "not known")}).`,
+      `Measured on different machines, so times and speeds can't be compared (${each((lane) => headerOf(lane).hardware || "not known")}).`,
     );
   else if (differ(({ header }) => dayOf(header)))
     said.push(
-      `Measured on different days (${each(({ header }) => dayOf(header) || "not known")}): the same machine may have been faster on one of them.`,
+      `Measured on different days (${each(({ header }) => dayOf(header) || "not known")}): the machine may have been faster on one of them.`,
     );
   if (differ((lane) => headerOf(lane).dtype))
     said.push(`Different arithmetic: ${each((lane) => headerOf(lane).dtype || "not known")}.`);
   if (differ((lane) => headerOf(lane).prompt))
-    said.push(
-      "Different prompts: the texts answer different questions, and the number of tokens per forward depends on the text.",
-    );
+    said.push("Different prompts: the number of tokens per pass depends on the text.");
   if (!isReadAlike(lanes))
     said.push(
-      `Earlier runs left a part of the prompt ready (tokens: ${each((lane) => lane.reused)}): times to the first token are not comparable.`,
+      `Part of the prompt was cached (tokens: ${each((lane) => lane.reused)}), so times to first token can't be compared.`,
     );
   const open = lanes.flatMap((lane, i) => (lane.end ? [] : [LETTERS[i]]));
   if (open.length) said.push(`${open.join(" and ")} had not ended when pinned.`);

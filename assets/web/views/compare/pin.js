@@ -1,5 +1,5 @@
-// Pins a lane of a race view into the tray, opens a pinned run in the race view of the Compare tab, and handles the
-// requests "pin" and "open". Only a page with a Compare tab supports them (views/page/page.js).
+// Pins a lane of a race view into the tray, opens a pinned run in the race view of the view Compare, and handles the
+// requests "pin" and "open". Only a page with that view supports them (views/page/page.js).
 
 import { attribute, button, put } from "../../core/dom.js";
 import { openView } from "../../core/tabs.js";
@@ -15,12 +15,12 @@ export const PINS = ["pin", "open"]; // the requests handled here
  * @param {Lane} lane
  */
 export function pinButton(view, lane) {
-  const given = { class: "rv-pin", title: "Keep this run for the Compare tab", "aria-label": `Pin ${lane.title}` };
+  const given = { class: "rv-pin", title: "Keep this run to compare it in Review", "aria-label": `Pin ${lane.title}` };
   const node = button(given, "Pin", () => view.ask("pin", { lane, report }));
   /** @param {string} sentence */
   const report = (sentence) => {
     put(node, sentence ? "Pinned for now" : "Pinned");
-    node.title = sentence || "It is in the tray of the Compare tab";
+    node.title = sentence || "Kept in Review";
     attribute(node, { "aria-label": `${lane.title} is pinned. ${sentence}`.trim() });
   };
   return node;

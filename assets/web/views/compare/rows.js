@@ -193,7 +193,7 @@ export class Fold {
 }
 
 /** @param {Lane} lane */
-const paceOf = (lane) => `${loopRemark(lane) && "up to its loop: "}${figure(folds.perForward(lane))} TPF`;
+const paceOf = (lane) => `${loopRemark(lane) && "until it loops: "}${figure(folds.perForward(lane))} TPF`;
 
 /** @param {Pin} pin */
 const settingsOf = ({ label, lane, record }) =>

@@ -1,16 +1,22 @@
 // The Compare tab: the tray, the comparison, and import and export of files.
 
 import { fill, find, make, put, watchTheme } from "../../core/dom.js";
-import { allStepsCsv, textBlob } from "../../export/files.js";
+import { textBlob } from "../../core/files.js";
+import { allStepsCsv } from "../../export/files.js";
 import { exportMenu, fileOf } from "../../export/menu.js";
 import { Comparison } from "./comparison.js";
 import { LETTERS } from "./figures.js";
 import { importFiles, trayText } from "./import.js";
 import { closeRun, openRun, openedPin, pinnedRun } from "./pin.js";
 import { Fold, Row, groupsOf } from "./rows.js";
+import { samples, samplesText } from "./samples.js";
 import { tray } from "./tray.js";
 
-const TOO_MANY = `${LETTERS.length} runs at most are compared at a time; untick one first.`;
+const TOO_MANY = `At most ${LETTERS.length} runs can be compared at a time. Untick one first.`;
+const HOW = "To compare your own runs, press Pin above a text in Live, or drop trace files (.jsonl) here.";
+
+// What is compared while nothing is pinned, and how to pin.
+const emptyText = () => `${samplesText()} ${HOW}`.trim();
 
 export class CompareView {
   /** @type {PinRow[]} */
@@ -74,7 +80,9 @@ export class CompareView {
     }
     this.arrange();
     this.root.dataset.pins = String(pins.length);
-    find(this.root, ".cv-empty").hidden = pins.length > 0;
+    const empty = find(this.root, ".cv-empty");
+    empty.hidden = pins.length > 0;
+    put(empty, emptyText());
     if (tray().store.why) this.say(tray().store.why);
     this.drawTicks();
   }
@@ -126,7 +134,7 @@ export class CompareView {
     for (const fold of this.folds.values()) fold.mark(this.ticked);
     const open = tray().pins.length ? "Tick two or more runs to compare them." : "";
     put(find(this.root, ".cv-hint"), [open, "Tick one more run to compare."][compared.length] ?? "");
-    this.comparison.show(compared, isNamed);
+    this.comparison.show(tray().pins.length ? compared : samples(), isNamed);
   }
 
   /**
@@ -186,7 +194,7 @@ export class CompareView {
       fileOf("JSONL", "traces with names, notes and ratings", "tray.jsonl", () =>
         textBlob(trayText(pins), "application/x-ndjson"),
       ),
-      fileOf("CSV", "table of the forwards", "tray.csv", () => textBlob(allStepsCsv(pins), "text/csv")),
+      fileOf("CSV", "table of the passes", "tray.csv", () => textBlob(allStepsCsv(pins), "text/csv")),
     ];
     return [{ label: "All runs", files }];
   }

@@ -53,7 +53,7 @@ class FrontierView {
       rows: () => this.rows(),
       note: () => find(root, ".fv-source").textContent || "",
     });
-    this.chart.element.prepend(saves);
+    find(root, ".fv-choices").append(saves);
     new ResizeObserver(() => this.shown()).observe(find(root, ".fv-chart"));
   }
 

@@ -2,12 +2,13 @@
 // through those that no other cell dominates. One tab stop: arrow keys move along the tokens, Enter opens a run.
 
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
+import { svgSaves } from "../../charts/saves.js";
 import { isModified, ledTo, make, put, shape, targetOf } from "../../core/dom.js";
 import { short } from "../../core/words.js";
 import { MEASURES, cellLabel, cellName, frontier } from "../../folds/grid.js";
 
 const WIDEST = 560;
-const HINT = "Further right is fewer forward passes, further up is more of AR's own text. Point at a cell, or open it.";
+const HINT = "Right: fewer passes. Up: closer to AR's text. Click a point to open it as a run.";
 
 export class Frontier {
   /** @type {Map<Cell, SVGGElement>} */
@@ -30,16 +31,26 @@ export class Frontier {
     this.labels = shape("g", { class: "gv-labels", "aria-hidden": "true" });
     this.readout = make("figcaption", "gv-readout");
     const label =
-      "Agreement with AR against tokens per forward, a point per cell. Arrow keys move, Enter opens a cell as a run.";
+      "Agreement with AR by tokens per pass, one point per cell. Arrow keys move, Enter opens a cell as a run.";
     const given = { class: "gv-plot", height: HEIGHT, role: "group", "aria-label": label };
     this.svg = shape("svg", given, this.axes, this.line, this.labels, this.marks);
-    element.append(this.svg, this.readout);
+    const saves = svgSaves("Agreement by tokens per pass", this.svg, {
+      rows: () => this.rows(),
+      note: () => this.readout.closest(".mars-grid")?.querySelector(".gv-env")?.textContent || "",
+    });
+    element.append(saves, this.svg, this.readout);
     this.svg.addEventListener("click", (event) => this.press(targetOf(event)));
     this.svg.addEventListener("keydown", (event) => this.key(event));
     for (const event of ["pointerover", "focusin"])
       this.svg.addEventListener(event, ({ target }) => this.pointed(this.cellOf(target)));
     for (const event of ["pointerout", "focusout"]) this.svg.addEventListener(event, () => this.pointed(null));
     this.build([]);
+  }
+
+  // The shown cells as a table.
+  rows() {
+    const cells = this.points.map(({ cell, x, y }) => [cellName(cell), x, y]);
+    return [["cell", "tokens per pass", "agreement with AR"], ...cells];
   }
 
   /** @param {Cell[]} cells */
@@ -78,7 +89,13 @@ export class Frontier {
   place(scale) {
     const best = frontier(this.points);
     this.axes.replaceChildren(
-      ...planeAxes(scale, scale, { prefix: "gv", ...scale, below: 16, title: "agreement with AR, %" }),
+      ...planeAxes(scale, scale, {
+        prefix: "gv",
+        ...scale,
+        below: 16,
+        title: "agreement with AR, %",
+        across: "tokens per forward pass",
+      }),
     );
     this.line.setAttribute("d", lineThrough(best, scale));
     this.labels.replaceChildren(...labelsOf(best, scale));

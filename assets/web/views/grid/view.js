@@ -17,6 +17,7 @@ import {
   cellName,
   fastest,
   fastestSentence,
+  gridFinding,
   isDone,
   levelOf,
   percent,
@@ -24,12 +25,12 @@ import {
 } from "../../folds/grid.js";
 import { Frontier } from "./frontier.js";
 
-const EMPTY =
-  "Press Run to decode the prompt as plain AR, one token per forward pass of the model, then by MARS for every τ (how sure it must be of a token to keep it) and B (how many tokens it proposes in one pass), in several rounds. Any cell can be opened as a run.";
 const RACE = "#grid-race .mars-race"; // the race view for the opened cell
 
 class GridView extends PhaseView {
   static what = "This grid";
+  static empty =
+    "Press Run to decode the prompt with plain AR, one token per forward pass, then with MARS for every τ (the confidence at which a token is accepted) and B (proposals per pass), in several rounds. Any cell can be opened as a run.";
 
   /** @type {Map<string, Cell>} */
   named;
@@ -68,7 +69,7 @@ class GridView extends PhaseView {
 
   clear() {
     this.start({ run: "", prompt: "", rows: [], columns: [] });
-    this.say({ text: EMPTY, kind: "empty" });
+    this.showOpening();
   }
 
   /** @param {GridHead} head */
@@ -118,7 +119,9 @@ class GridView extends PhaseView {
     this.frontier.draw(this.reference, looks);
     put(this.env, environment(header));
     const sentence = this.bestSentence();
-    if (sentence && sentence !== this.best.textContent) put(this.live, `${this.status.textContent} ${sentence}`);
+    put(this.finding, gridFinding(this.rows.flat(), this.reference));
+    if (sentence && !this.feed.recorded && sentence !== this.best.textContent)
+      put(this.live, `${this.status.textContent} ${sentence}`);
     put(this.best, sentence);
     this.show();
   }
@@ -169,9 +172,9 @@ class GridView extends PhaseView {
   open(cell) {
     if (!cell.lane.header) return;
     this.opened = cell;
-    const against = cell === this.reference ? "" : " against plain AR";
+    const against = cell === this.reference ? "" : " and plain AR";
     this.caption.hidden = false;
-    put(this.caption, `Below: ${cellName(cell)}${against}.`);
+    put(this.caption, `Shown below: ${cellName(cell)}${against}.`);
     put(this.live, `${cellName(cell)}${against} is shown below the grid.`);
     this.shown = -1;
     this.show();
@@ -210,16 +213,15 @@ export const mountGridView = mountOf(GridView);
 
 /** @type {[measure: Measure, title: string][]} */
 const TITLES = [
-  ["tpf", "tokens per forward"],
+  ["tpf", "tokens per pass"],
   ["agreement", "agreement with AR"],
-  ["speed", "speed against AR"],
+  ["speed", "speed relative to AR"],
 ];
 /** @type {Record<Measure, string>} */
 const WORDS = {
-  tpf: "Tokens per forward: how many tokens one pass of the model wrote, on average; plain AR writes one.",
-  agreement: "Agreement: the share of the tokens that plain AR wrote too, in the same order.",
-  speed:
-    "Speed: times AR's tokens per second of decoding, the median of the rounds. AR is timed again for each row of each round.",
+  tpf: "Tokens per pass: how many tokens one forward pass wrote, on average. Plain AR writes one.",
+  agreement: "Agreement: the share of tokens that plain AR also wrote, in the same order.",
+  speed: "Speed: decoding speed relative to AR's, median of the rounds. AR is timed again for each row of each round.",
 };
 /** @type {Record<Measure, (value: number) => string>} */
 const SHOWN = { tpf: figure, agreement: (value) => `${percent(value)} %`, speed: (value) => `${figure(value)}×` };
@@ -236,7 +238,7 @@ function buildChooser(element, choose) {
     radio.addEventListener("change", () => choose(measure));
     return make("label", "", radio, make("span", "", title));
   });
-  element.replaceChildren(make("fieldset", "", make("legend", "", "Coloured by"), ...labels));
+  element.replaceChildren(make("fieldset", "", make("legend", "", "Color by"), ...labels));
 }
 
 class Legend {

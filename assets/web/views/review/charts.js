@@ -9,11 +9,11 @@ import { counted, figure, short } from "../../core/words.js";
 
 /** @type {[key: string, title: string][]} */
 const CHARTS = [
-  ["preference", "Preferred beside the reference, share of judgements"],
-  ["rating", "Mean rating, 1 to 5, by way"],
-  ["tags", "Share of judgements with a tag, by way"],
-  ["pace", "Who is preferred, against tokens per forward"],
-  ["category", "The way is better or equal, by category"],
+  ["preference", "Preferred over the reference, share of judgements"],
+  ["rating", "Mean rating, 1 to 5, by method"],
+  ["tags", "Share of judgements with a tag, by method"],
+  ["pace", "Preference by tokens per pass"],
+  ["category", "Better or equal, by category"],
 ];
 const MOST_TAGS = 5;
 
@@ -49,10 +49,10 @@ export function byBoldness(ways) {
  * @param {ReviewFigures["agreement"]} agreement
  */
 export function agreementText({ num_reviewers, num_shared, preference, rating }) {
-  if (num_reviewers < 2) return "One reviewer: nothing says yet whether others would judge alike.";
-  if (!num_shared) return `${num_reviewers} reviewers, and no pair that two of them judged.`;
+  if (num_reviewers < 2) return "Only one reviewer, so agreement can't be estimated.";
+  if (!num_shared) return `${num_reviewers} reviewers, but no pair was judged by two of them.`;
   /** @type {(name: string, alpha: number | null) => string} */
-  const told = (name, alpha) => (alpha === null ? `${name}: nobody could have disagreed` : `${name}: ${short(alpha)}`);
+  const told = (name, alpha) => (alpha === null ? `${name}: no pair to disagree on` : `${name}: ${short(alpha)}`);
   return `Krippendorff's alpha of ${num_reviewers} reviewers on ${counted(num_shared, "shared pair")}: ${told("preference", preference)}, ${told("rating", rating)}. 1 is full agreement, 0 is chance.`;
 }
 
@@ -72,7 +72,7 @@ export class Charts {
       class: "rw-scroll rw-machine",
       tabindex: "0",
       role: "region",
-      "aria-label": "Automatic marks",
+      "aria-label": "Automatic checks",
     });
     this.people = make("div", {
       class: "rw-scroll rw-people",
@@ -94,9 +94,9 @@ export class Charts {
     this.element = make(
       "section",
       { class: "rw-says", "aria-label": "Charts" },
-      make("h2", "", "Marked by a machine"),
+      make("h2", "", "Automatic checks"),
       this.machine,
-      make("h2", "", "Said by people"),
+      make("h2", "", "Human votes"),
       this.caution,
       this.agreement,
       this.people,
@@ -257,7 +257,7 @@ function paceFigure(own, marks, reference, made, c) {
     textposition: "middle right",
     textfont: { size: 11, color: c.ink },
     marker: { size: 9, color },
-    hovertemplate: "%{text}: %{y:.2f} at %{x:.2f} tokens per forward<extra></extra>",
+    hovertemplate: "%{text}: %{y:.2f} at %{x:.2f} tokens per pass<extra></extra>",
   });
   const data = [
     points("the way itself", known.map(({ better }) => better), c.mars), // prettier-ignore
@@ -268,7 +268,7 @@ function paceFigure(own, marks, reference, made, c) {
     "share that prefers it",
     { range: [0, 1.02], tickformat: ".0%" },
     { type: "linear" },
-    "tokens per forward",
+    "tokens per pass",
   );
 }
 
@@ -276,7 +276,7 @@ function paceFigure(own, marks, reference, made, c) {
 function machineTable({ marks, ways, reference }) {
   const heads = [
     "way",
-    "tokens per forward",
+    "tokens per pass",
     `same text as ${ways[reference].name}`,
     "first difference, median word",
     "repeats itself",

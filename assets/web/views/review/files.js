@@ -3,7 +3,7 @@
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
 import { dayOf, joined } from "../../core/words.js";
-import { download, textBlob } from "../../export/files.js";
+import { download, textBlob } from "../../core/files.js";
 import { pairOf, sendable } from "./rows.js";
 import { pathOf } from "./server.js";
 

@@ -9,7 +9,7 @@ import { MOST } from "./rows.js";
 
 const NAME = "mars-review-name";
 /** @type {Record<string, string>} */
-const SIDES = { "": "shown", each: "masked, told after each", end: "masked, told at the end" };
+const SIDES = { "": "visible", each: "hidden until each vote", end: "hidden until the end" };
 /** @type {[form: string, text: string][]} */
 const FORMS = [
   ["jsonl", "JSONL"],
@@ -19,9 +19,9 @@ const FORMS = [
 ];
 /** @type {[keys: string, what: string][]} */
 const KEYS = [
-  ["J K", "next prompt, the one before"],
-  ["X", "next prompt that you have not judged"],
-  ["N P", "next difference, the one before"],
+  ["J K", "next, previous prompt"],
+  ["X", "next unjudged prompt"],
+  ["N P", "next, previous difference"],
   ["A S D", "left is better, equal, right is better"],
   ["1 to 5", "rate the left answer; with Shift the right one"],
   ["T", "tag the left answer; with Shift the right one (Enter adds, Esc leaves)"],
@@ -41,19 +41,19 @@ export class Bar {
   /** @param {{ open(name: string): void, pair(way: number): void, mask(how: string): void, widen(): void, go(by: number): void }} report */
   constructor(report) {
     this.sets = choice("Set");
-    this.beside = choice("Beside");
-    this.sides = choice("Sides");
+    this.beside = choice("Compared with");
+    this.sides = choice("Labels");
     this.sides.select.append(...Object.entries(SIDES).map(([value, text]) => make("option", { value }, text)));
     this.sets.select.addEventListener("change", () => report.open(this.sets.select.value));
     this.beside.select.addEventListener("change", () => report.pair(Number(this.beside.select.value)));
     this.sides.select.addEventListener("change", () => report.mask(this.sides.select.value));
-    this.wide = button({ class: "rw-wide", "aria-pressed": "false" }, "All ways", () => report.widen());
+    this.wide = button({ class: "rw-wide", "aria-pressed": "false" }, "All methods", () => report.widen());
     this.revealer = button("rw-reveal", "Reveal all", () => report.mask(""));
     this.place = make("p", { class: "rw-place rw-num", role: "status" });
     const steps = make(
       "div",
       "rw-steps",
-      button({ "aria-label": "Prompt before" }, "‹", () => report.go(-1)),
+      button({ "aria-label": "Previous prompt" }, "‹", () => report.go(-1)),
       this.place,
       button({ "aria-label": "Next prompt" }, "›", () => report.go(1)),
     );
@@ -85,7 +85,7 @@ export class Bar {
     const others = ways.flatMap(({ name }, way) => (way === reference ? [] : [make("option", { value: way }, name)]));
     this.beside.select.replaceChildren(...others);
     this.beside.select.value = String(other);
-    put(this.beside.name, `Beside ${ways[reference].name}`);
+    put(this.beside.name, `${ways[reference].name} compared with`);
     this.wide.hidden = Boolean(masked) || ways.length < 3;
     this.wide.setAttribute("aria-pressed", String(isWide));
     this.revealer.hidden = !masked;
@@ -155,7 +155,7 @@ export function originText({ name, items, ways, made: { hardware, date = "" } })
   return joined(
     `${name}: ${counted(items.length, "prompt")}`,
     categories > 1 ? `${categories} categories` : "",
-    counted(ways.length, "way"),
+    counted(ways.length, "method"),
     hardware?.processor || "",
     dayOf({ date }),
   );
@@ -169,13 +169,13 @@ export function originText({ name, items, ways, made: { hardware, date = "" } })
  */
 export function keptText(hasKey, canKeep, unsent) {
   const waiting = unsent ? `; ${counted(unsent, "judgement")} not sent yet` : "";
-  if (hasKey) return `Judgements are kept in this browser and on this server${waiting}.`;
-  const more = canKeep
-    ? "With the review key they are kept on this server too."
-    : "Export them to keep them elsewhere.";
-  return `Judgements are kept in this browser alone. ${more}`;
+  if (hasKey) return `Judgements are stored in this browser and on this server${waiting}.`;
+  const more = canKeep ? "With the review key they are also stored on this server." : "Export them to keep a copy.";
+  return `Judgements are stored only in this browser. ${more}`;
 }
 
 /** @type {(num: number) => string} */
 export const sealedText = (num) =>
-  num ? ` ${counted(num, "masked judgement")} not revealed yet: choose masked to go on, then Reveal all.` : "";
+  num
+    ? ` ${counted(num, "masked judgement")} not revealed yet. Hide the labels to continue, then press Reveal all.`
+    : "";

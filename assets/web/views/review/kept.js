@@ -10,8 +10,8 @@ import { pathOf } from "./server.js";
 
 const SEEN = "mars-review-seen-";
 const AGAIN = 5000; // milliseconds before a failed request is repeated
-const HERE = "This browser does not let the page keep anything: export before you close it.";
-const FULL = "This browser has no room left: export, and judge on elsewhere.";
+const HERE = "This browser does not let the page store anything. Export before you close it.";
+const FULL = "This browser's storage is full. Export your judgements and continue in another browser.";
 
 /** @type {(what: string) => { name: string, records: string, forbidden: string, full: string }} */
 const kindOf = (what) => ({ name: `mars-review-${what}`, records: what, forbidden: HERE, full: FULL });

@@ -4,7 +4,7 @@ import { isModified, put, targetOf } from "../../core/dom.js";
 import { noteOf } from "./judging.js";
 
 const TAB = "sets-tab-button";
-export const HOLD = "Charts, marks, exports and Live wait for the reveal.";
+export const HOLD = "Charts, checks, exports and Live stay locked until you reveal the labels.";
 
 /**
  * Heard in the tab, on its button and where nothing has the focus.

@@ -13,7 +13,7 @@ import { Unfinished } from "./unfinished.js";
 const PROMPT_FILES = ".txt,.csv,.tsv,.json,.jsonl,.ndjson";
 const LOOK = 500; // milliseconds between two requests for the progress
 const AWAY = 3000; // the same while the server does not respond
-const NOBODY = "The server does not answer: what it has made so far is kept, and this page goes on asking.";
+const NOBODY = "The server does not answer. Finished answers are kept, and this page keeps trying.";
 const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
 const OVER = ["done", "stopped", "failed", "gone"];
 
@@ -31,7 +31,7 @@ function progressText({ state, error, num_done, num_all, refused, seconds_left }
     making: `${done}${left}…`,
     paused: `Paused at ${done}.`,
     stopped: `Stopped at ${done}.`,
-    done: `${done} are there.`,
+    done: `${done} are ready.`,
   };
   return `${words[state]}${more}`;
 }
@@ -81,10 +81,10 @@ export class Making {
     });
     this.samples = make("input", { type: "file", accept: ".json,.jsonl", multiple: "", class: "rw-samples" });
     this.samples.addEventListener("change", () => this.bringSamples());
-    this.begin = button("rw-begin", "Make the set", () => this.start());
+    this.begin = button("rw-begin", "Create the set", () => this.start());
     this.pause = button("", "Pause", () => this.steer(this.pause.textContent === "Pause" ? "pause" : "resume"));
     this.stop = button("", "Stop", () => this.steer("stop"));
-    const pins = button("", "Take the pinned runs of Compare", () => this.bringPins());
+    const pins = button("", "Use pinned runs", () => this.bringPins());
     this.said = make("p", { class: "rw-progress", role: "status" });
     this.bounds = make("p", "rw-hint");
     /** @type {(text: string, field: Node) => HTMLElement} */
@@ -95,14 +95,14 @@ export class Making {
       this.bounds,
       label("Prompts", this.prompts),
       label("System prompt", this.system),
-      label("Ways, one per line, the first is the reference", this.ways),
+      label("Methods, one per line (first = reference)", this.ways),
       make(
         "div",
         "rw-filters",
         label("Name", this.name),
-        label("Tokens at most", this.limit),
+        label("Max tokens", this.limit),
         label("Prompts from a file (text, CSV, TSV, JSON)", this.file),
-        label("Answers of lm_eval --log_samples, a file for each way", this.samples),
+        label("Answers of lm_eval --log_samples, one file per method", this.samples),
       ),
       make("div", "rw-filters", this.begin, this.pause, this.stop, pins),
       this.said,
@@ -116,7 +116,7 @@ export class Making {
     const whose = isOwner ? "With the review key" : "Here";
     put(
       this.bounds,
-      `${whose}: at most ${prompts} prompts and ${ways} ways such as ar, tau=0.8,B=4 or lossless,B=4; ar,lookup is AR with prompt lookup; checkpoint=NAME for one of ${checkpoints.join(", ")}. B has to be a number, or the text verified.`,
+      `${whose}: at most ${prompts} prompts and ${ways} methods, such as ar, tau=0.8,B=4 or lossless,B=4; ar,lookup is AR with prompt lookup; checkpoint=NAME for one of ${checkpoints.join(", ")}. B has to be a number, or the text verified.`,
     );
   }
 
@@ -254,7 +254,7 @@ export class Making {
     try {
       await act();
     } catch (error) {
-      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "This did not work: try again.");
+      put(this.said, /** @type {{ sentence?: string }} */ (error).sentence || "This did not work. Try again.");
     }
   }
 }

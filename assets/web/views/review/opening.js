@@ -2,7 +2,7 @@
 
 import { find, make, put } from "../../core/dom.js";
 
-const FAILED = "This tab could not be loaded: see that the server runs, and reload the page.";
+const FAILED = "This tab could not be loaded. Check that the server runs and reload the page.";
 
 /**
  * Called by the component's js_on_load.

@@ -13,9 +13,8 @@ const KINDS = {
 };
 
 export const LEGEND = {
-  masked: "Wavy: words that the other text does not have. A caret: words of the other text are missing here.",
-  shown:
-    "Shaded: tokens that one forward brought together. Wavy: words that the other text does not have. Orange ticks and dotted lines: AR would have said otherwise.",
+  masked: "Wavy: not in the other answer. Caret: the other answer has words here.",
+  shown: "Shaded: written in one pass. Wavy: not in the other answer. Orange: AR would differ.",
 };
 
 /**
@@ -24,12 +23,12 @@ export const LEGEND = {
  */
 export const seenText = (num) =>
   num
-    ? ` You have read ${counted(num, "prompt")} of this set with the sides in sight, which cannot be unseen: what you say of ${num > 1 ? "them" : "it"} now is marked so.`
+    ? ` You have seen the labels of ${counted(num, "prompt")} of this set; votes on ${num > 1 ? "them" : "it"} are marked as unblinded.`
     : "";
 
 /** @type {(isMasked: boolean) => string} */
 export const nothingText = (isMasked) =>
-  isMasked ? "The two ways wrote the same texts: all count as equal unasked." : "No prompt is in this set.";
+  isMasked ? "Both methods wrote the same texts: all count as ties." : "This set has no prompts.";
 
 /**
  * Returns the texts of a masked pair, without anything else about them.
@@ -156,7 +155,7 @@ export class Reading {
 
   get said() {
     const { length } = this.places;
-    return length ? `${counted(length, "difference")}: N goes to the next.` : "The words are the same.";
+    return length ? `${counted(length, "difference")}, press N for the next.` : "The words are identical.";
   }
 
   // Scrolls both texts to the next or previous difference.
@@ -221,7 +220,7 @@ function pieces({ text, place, gap, otherwise }, places, isFirst) {
         class: "rw-gap",
         "data-place": gap,
         "data-kind": what,
-        title: "Words of the other text stand here",
+        title: "The other answer has words here",
       }),
     );
   }
@@ -231,7 +230,7 @@ function pieces({ text, place, gap, otherwise }, places, isFirst) {
   if (place >= 0) Object.assign(given, { "data-place": place, "data-kind": places[place].kind });
   if (otherwise !== null) {
     given.class += " rw-otherwise";
-    given.title = `AR would have said: ${otherwise}`;
+    given.title = `AR would write: ${otherwise}`;
   }
   return [...found, make("span", given, text)];
 }
@@ -248,8 +247,8 @@ function stripFor(answer, name, text) {
   const others = forwards.filter(({ isOtherwise }) => isOtherwise).length;
   const num = answer.groups.reduce((sum, size) => sum + size, 0);
   const label = joined(
-    `${name}: ${counted(forwards.length, "forward")} for ${counted(num, "token")}`,
-    others ? `AR would have said otherwise in ${others}` : "",
+    `${name}: ${counted(forwards.length, "pass", "passes")} for ${counted(num, "token")}`,
+    others ? `AR would differ in ${others}` : "",
   );
   const given = {
     class: "rw-strip",
@@ -283,11 +282,11 @@ function stripFor(answer, name, text) {
  * @param {ReviewMark & { isReference: boolean }} mark
  */
 function marksText(mark) {
-  const differs = mark.word === null ? "same words, other spaces" : `differs from word ${mark.word + 1}`;
+  const differs = mark.word === null ? "same words, different spaces" : `differs from word ${mark.word + 1}`;
   const same = mark.isReference ? "the reference" : mark.is_same ? "same text" : differs;
   return joined(
     same,
-    mark.tpf === null ? "" : `${figure(mark.tpf)} tokens per forward`,
+    mark.tpf === null ? "" : `${figure(mark.tpf)} tokens per pass`,
     mark.is_looped ? "begins to repeat itself" : "",
     mark.is_right === null ? "" : mark.is_right ? "✓ checker says right" : "✗ checker says wrong",
     mark.end === "limit" ? "stopped at the limit" : "",

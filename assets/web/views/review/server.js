@@ -3,7 +3,7 @@
 import { MAX_SEALED } from "../../core/table.js";
 
 const MOST_PATIENT = 5; // seconds that a request waits by itself where the server is busy
-const AWAY = "The server does not answer: see that it runs, and try again.";
+const AWAY = "The server does not answer. Check that it runs and try again.";
 
 export class Refusal extends Error {
   /**

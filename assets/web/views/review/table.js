@@ -33,7 +33,7 @@ const SORTS = {
   prompt: ({ number }) => number,
   category: ({ category }) => category,
   "first difference": ({ mark }) => mark?.word ?? Infinity,
-  "tokens per forward": ({ mark }) => -(mark?.tpf ?? 0),
+  "tokens per pass": ({ mark }) => -(mark?.tpf ?? 0),
   preferred: ({ row }) => (row ? preferredOf(row) : "~"),
   rating: ({ row }) => -Math.max(0, ...(row?.ratings ?? [])),
 };
@@ -90,7 +90,7 @@ const COLUMNS = [
     "machine",
     ({ mark }) => (!mark ? "" : mark.is_same ? "same" : mark.word === null ? "spaces" : `word ${mark.word + 1}`),
   ],
-  ["tokens per forward", "machine", ({ mark }) => (mark?.tpf ? figure(mark.tpf) : "")],
+  ["tokens per pass", "machine", ({ mark }) => (mark?.tpf ? figure(mark.tpf) : "")],
   ["marks", "machine", ({ mark }) => (mark ? machineWords(mark) : "")],
   ["preferred", "people", ({ row }) => (row ? preferredOf(row) : "")],
   [
@@ -123,7 +123,7 @@ export class Table {
     this.heads = heads;
     this.body = make("div", { class: "rw-rows", role: "rowgroup" });
     this.scroll = make("div", { class: "rw-scroll", tabindex: "0", role: "region", "aria-label": "All prompts" });
-    const groups = make("p", "rw-groups", "Shaded: marked by a machine. Outlined: said by you.");
+    const groups = make("p", "rw-groups", "Shaded: automatic. Outlined: yours.");
     const head = make("div", { role: "rowgroup" }, make("div", { class: "rw-row rw-head", role: "row" }, ...heads));
     this.table = make("div", { class: "rw-table", role: "table", "aria-label": "All prompts" }, head, this.body);
     this.scroll.append(this.table);
@@ -163,7 +163,7 @@ export class Table {
       choice("rating", "Rating", plain(["1", "2", "3", "4", "5"])),
       this.field(
         "tpf",
-        "Tokens per forward from",
+        "Tokens per pass from",
         make("input", { type: "number", min: 0, step: 0.1, class: "rw-least" }),
       ),
       this.field("text", "Find", make("input", { type: "search", class: "rw-find" })),

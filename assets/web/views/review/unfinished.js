@@ -19,11 +19,11 @@ export function leftText({ name, made = 0, of = 0, sealed }, state) {
       ? `The server does not know “${name}” any more, as after a restart`
       : `“${name}” is not being made any more`;
   const have = `${made} of ${counted(of, "answer")} are kept in this browser`;
-  return sealed ? `${why}; ${have}: make the rest.` : `${why}, and no answer had come here: make it anew.`;
+  return sealed ? `${why}; ${have}. Finish the set.` : `${why}, and no answer was stored here. Rebuild it.`;
 }
 
 /** @param {OwnSet} set */
-const nameOf = ({ sealed }) => (sealed ? "Make the rest" : "Make it anew");
+const nameOf = ({ sealed }) => (sealed ? "Finish" : "Rebuild");
 
 export class Unfinished {
   /** @type {OwnSet | null} */
@@ -40,8 +40,8 @@ export class Unfinished {
     this.store = store;
     this.begin = begin;
     this.said = make("p", "rw-hint");
-    this.rest = button("rw-rest", "Make the rest", () => this.goOn());
-    this.drop = button("rw-drop", "Forget it", () => this.forget());
+    this.rest = button("rw-rest", "Finish", () => this.goOn());
+    this.drop = button("rw-drop", "Discard", () => this.forget());
     this.element = make("div", { class: "rw-unfinished", hidden: "" }, this.said, this.rest, this.drop);
   }
 

@@ -3,7 +3,7 @@
 import { find, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
 import { store, stored } from "../../core/storage.js";
-import { counted } from "../../core/words.js";
+import { counted, whole } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
 import { Bar, Keeping, details, keptText, keysHelp, originText, sealedText } from "./frame.js";
@@ -82,7 +82,7 @@ export class ReviewView {
     });
     this.table = new Table({ filter: (filter) => this.filterBy(filter), go: (number) => this.goTo(number) });
     this.charts = new Charts(root);
-    this.charted = details("What it says", this.charts.element, () => this.drawCharts());
+    this.charted = details("Results", this.charts.element, () => this.drawCharts());
     this.tabled = details("All prompts", this.table.element, () => this.table.draw(true));
     this.making = new Making(this.server, this.judgements.sets, { made: (name, title) => this.keepSet(name, title) });
     this.made = details("New set", this.making.element, () => this.openMaking());
@@ -212,7 +212,7 @@ export class ReviewView {
   fail(error) {
     put(
       this.status,
-      /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown: reload the page.",
+      /** @type {{ sentence?: string }} */ (error).sentence || "This could not be shown. Reload the page.",
     );
     this.root.dataset.phase = "error";
   }
@@ -399,8 +399,17 @@ export class ReviewView {
   /** @param {ReviewAsked} asked */
   drawAsked(asked) {
     this.asked.replaceChildren(...askedNodes(asked, Boolean(this.masked)));
-    const same = this.masked ? this.about.items.length - this.lines().length : 0;
-    const beside = same ? `; ${same} more have identical answers` : "";
+    const lines = this.lines();
+    const numItems = this.about.items.length;
+    const same = this.masked ? numItems - lines.length : 0;
+    const { ways, reference } = this.about;
+    const identical = same || lines.filter(({ mark }) => mark?.is_same).length;
+    const pair = `${ways[this.other].name} and ${ways[reference].name}`;
+    put(
+      find(this.root, ".rv-finding"),
+      `${pair}: ${whole(identical)} of ${counted(numItems, "answer")} are identical.`,
+    );
+    const beside = same ? `, ${same} identical` : "";
     put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
     const seen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
     put(this.legend, this.masked ? `${LEGEND.masked}${seenText(seen)}` : LEGEND.shown);
