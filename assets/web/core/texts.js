@@ -41,6 +41,8 @@ export const CLOCK = {
   seconds: ["Seconds", "Play at measured speed: each lane by its own time"],
 };
 
+export const DENSITY = { text: "Compact", hint: "Smaller text, so that more of it is visible" };
+
 export const OPENING = "Recorded run, pass by pass.";
 
 export const SHARE = {

@@ -104,6 +104,16 @@ def test_figures_are_the_folds_of_the_traces(show: Show) -> None:
     )
 
 
+def test_compact_text_shows_more_and_stays_chosen(show: Show) -> None:
+    page = show("prose")
+    height = "document.querySelector('.rv-text').scrollHeight"
+    before = page.evaluate(height)
+    page.get_by_role("button", name=texts()["DENSITY"]["text"]).click()
+    assert page.evaluate(height) < before
+    assert page.get_attribute(ROOT, "data-density") == "compact"
+    assert page.evaluate("localStorage.getItem('mars-compact')") == "true"
+
+
 def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show) -> None:
     page = show("looping")
     trace = samples.run(race_scenes.LOOPING)

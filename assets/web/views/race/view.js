@@ -3,12 +3,13 @@
 
 import { Charts } from "../../charts/charts.js";
 import { CLOCKS } from "../../core/clocks.js";
-import { attribute, button, find, make, put } from "../../core/dom.js";
+import { attribute, button, find, make, put, toggle } from "../../core/dom.js";
 import { compared, divergence, headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { LineView, mountOf } from "../../core/line_view.js";
 import { Playhead } from "../../core/playhead.js";
-import { CLOCK, OPENING, STATUS } from "../../core/texts.js";
+import { store, stored } from "../../core/storage.js";
+import { CLOCK, DENSITY, OPENING, STATUS } from "../../core/texts.js";
 import { Lane } from "../../core/trace.js";
 import { runMenu } from "../../export/menu.js";
 import { Asked } from "../../text/asked.js";
@@ -73,7 +74,7 @@ export class RaceView extends LineView {
     this.isFresh = false; // nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.panels = new Panels(find(root, ".rv-panels"), asView(this));
-    find(root, ".rv-top").append(runMenu(asView(this)));
+    find(root, ".rv-top").append(densitySwitch(root), runMenu(asView(this)));
     root.addEventListener("keydown", (event) => this.key(event));
     this.watchTheme();
     this.clear();
@@ -467,6 +468,27 @@ class Opening {
     this.isBegun = true;
     this.view.player.toggle();
   }
+}
+
+const COMPACT = "mars-compact";
+
+/**
+ * Returns a button that switches between comfortable and compact text; the browser stores the choice.
+ * @param {HTMLElement} root
+ */
+function densitySwitch(root) {
+  /** @param {boolean} isCompact */
+  const set = (isCompact) => {
+    root.dataset.density = isCompact ? "compact" : "comfortable";
+  };
+  const isCompact = stored("localStorage", COMPACT) === "true";
+  set(isCompact);
+  const node = toggle(DENSITY.text, isCompact, (isOn) => {
+    set(isOn);
+    store("localStorage", COMPACT, String(isOn));
+  });
+  attribute(node, { class: "rv-density", title: DENSITY.hint });
+  return node;
 }
 
 /**
