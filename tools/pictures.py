@@ -101,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(page)
         page.get_by_role("tab", name="Another τ").click()
         page.locator(f"{RACE} .rv-panels").scroll_into_view_if_needed()
+        page.wait_for_timeout(1000 * REST)  # charts are drawn when they are near
         page.screenshot(path=args.out / "another-tau.png")
     return 0
 
