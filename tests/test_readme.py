@@ -113,6 +113,7 @@ PROGRAMS = [
     ["tools/human_loops.py"],
     ["tools/measure_layers.py"],
     ["tools/measure_gpu.py"],
+    ["tools/arm_instructions.py"],
     ["tools/command_options.py"],
     ["app.py"],
     ["tools/soak.py"],

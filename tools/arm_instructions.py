@@ -10,6 +10,7 @@ Needs qemu-user and g++-aarch64-linux-gnu.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -78,6 +79,7 @@ def count(processor: Processor, program: Path, arguments: list[str]) -> int:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for name, processor in PROCESSORS.items():
             program = Path(folder) / name
