@@ -168,7 +168,7 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
     assert_wears(page, worn)
 
     with page.expect_popup() as popup:
-        page.evaluate("window.open(location.href)")
+        page.evaluate("window.open(location.pathname)")
     other = popup.value
     wait_state(other, "empty")
     open_tray(other, 3)

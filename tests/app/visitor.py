@@ -36,8 +36,12 @@ class Visitor:
         self.session = uuid.uuid4().hex
         with urllib.request.urlopen(address + "config", timeout=SECONDS) as answer:
             dependencies = json.load(answer)["dependencies"]
-        sizes = [(len(d["inputs"]), len(d["outputs"])) for d in dependencies]
-        self.events = {size: dependencies[sizes.index(size)]["id"] for size in sizes}
+        self.events: dict[tuple[int, int], int] = {}
+        """The first event of the server by its numbers of inputs and outputs."""
+        for event in dependencies:
+            if event["backend_fn"]:
+                size = len(event["inputs"]), len(event["outputs"])
+                self.events.setdefault(size, event["id"])
 
     def knobs(self, **changes: Any) -> tuple[int, str]:
         """Post the knobs as the page does while text streams: without waiting in line."""
