@@ -1,6 +1,6 @@
 """Engines whose checkpoint is on another machine, which serves the endpoint: MARS_REMOTE.
 
-Only the page runs here: nothing is fetched and no weights are read. Knows no gradio.
+Only the page runs here: no file is downloaded and no weights are loaded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
 from mars_runtime.serving.remote import AWAY, Machine, RemoteEngine
 
-LOOK_SECONDS = 0.75  # between two questions whether the machine is well
-ANSWER_SECONDS = 1.5  # that it has to answer them
-WARM_UP_SECONDS = 60.0  # that the machine may need until it has measured what forwards cost
+LOOK_SECONDS = 0.75  # between two health checks of the machine
+ANSWER_SECONDS = 1.5  # timeout of a health check
+WARM_UP_SECONDS = 60.0  # timeout for the machine to measure its forward passes
 NO_ADDRESS = "MARS_REMOTE must be the address of an endpoint, such as http://host:8000."
 
 
@@ -36,7 +36,10 @@ def _address(text: str) -> str:
 
 
 class RemoteEngines(Engines):
-    """As ``Engines``, for what the machine serves: unless others are offered, the wanted one."""
+    """``Engines`` for checkpoints that another machine serves.
+
+    Offers only the default checkpoint unless the settings offer others.
+    """
 
     def __init__(self, settings: AppSettings) -> None:
         """Raises AppSettingsError."""
@@ -48,21 +51,21 @@ class RemoteEngines(Engines):
         threading.Thread(target=self._watch, name="remote health", daemon=True).start()
 
     def trouble(self, name: str) -> str:
-        """What the machine said a moment ago, whether or not anybody asked for a run."""
+        """Return the fault of the latest health check or of loading; empty if there is none."""
         return self._fault or super().trouble(name)
 
     def close(self) -> None:
-        """End every run, and let go of the machine."""
+        """End every run and close the connection to the machine."""
         self._is_closed.set()
         super().close()
         self._machine.close()
 
     def _watch(self) -> None:
-        """Ask how the machine is; one that came up late is asked for what it serves."""
+        """Check the machine's health; load the default checkpoint once the machine is up."""
         while not self._is_closed.wait(LOOK_SECONDS):
             self._fault = self._machine.trouble(ANSWER_SECONDS)
             if not self._fault and self._loads and super().trouble(self.wanted):
-                with suppress(UnavailableError):  # said to whoever asks for a run
+                with suppress(UnavailableError):  # the next run reports it
                     self.begin(self.wanted)
 
     def _is_absent(self, entry: Entry) -> bool:

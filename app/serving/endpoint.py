@@ -1,6 +1,4 @@
-"""The OpenAI-compatible endpoint beside the page, on the same engines: what the page may choose may
-be asked for by name. Knows no gradio.
-"""
+"""The OpenAI-compatible endpoint of the page, on the page's own engines."""
 
 from __future__ import annotations
 
@@ -20,23 +18,26 @@ WAIT_SECONDS = 0.02
 
 
 class PageModels:
-    """The page's engines as Models."""
+    """``Models`` of the endpoint, backed by the page's engines."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
 
     @property
     def names(self) -> Sequence[str]:
-        """The checkpoints that visitors may choose."""
+        """Names of the checkpoints that visitors may select."""
         return tuple(self._engines.entries)
 
     @property
     def trouble(self) -> str:
-        """Why the checkpoint that the page opens with answers nobody; empty where it does."""
+        """Why the default checkpoint cannot answer; empty if it can."""
         return self._engines.trouble(self._engines.default)
 
     def find(self, name: str) -> EngineModel:
-        """The model; one that is not loaded begins to. Raises UnknownModelError, NotReadyError."""
+        """Return the model of this name; start to load it if necessary.
+
+        Raises UnknownModelError, or NotReadyError while it loads.
+        """
         try:
             self._engines.entry(name)
             load = self._engines.begin(name)
@@ -51,7 +52,7 @@ class PageModels:
 
 
 class Beside:
-    """ASGI middleware: an endpoint answers at its own paths, the page everywhere else."""
+    """ASGI middleware that routes ``paths`` to the endpoint and all others to the page."""
 
     def __init__(self, app: Application, endpoint: Application, paths: re.Pattern[str]) -> None:
         self._app = app
@@ -59,13 +60,13 @@ class Beside:
         self._paths = paths
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on to whom it concerns."""
+        """Forward the request to the endpoint or to the page."""
         is_own = scope["type"] == "http" and self._paths.fullmatch(scope["path"])
         await (self._endpoint if is_own else self._app)(scope, receive, send)
 
 
 class OpenRequests:
-    """ASGI middleware that counts the requests which have no complete answer yet."""
+    """Count of requests without a complete answer."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -83,18 +84,18 @@ class OpenRequests:
         return counting
 
     def wait(self, seconds: float) -> None:
-        """Wait until all are answered, from another thread than theirs, at most so long."""
+        """Wait for all answers, at most ``seconds``; call it from another thread."""
         until = time.monotonic() + seconds
         while self._number and time.monotonic() < until:
             time.sleep(WAIT_SECONDS)
 
 
 OPEN_REQUESTS = OpenRequests()
-"""Requests of programs to the endpoint of this process, which are to end before it does."""
+"""Requests to this process's endpoint. The server waits for them before it exits."""
 
 
 def make_endpoint(engines: Engines) -> Application:
-    """The endpoint over the page's engines, under the page's caps."""
+    """Return the endpoint on the page's engines, with the page's limits."""
     settings = engines.settings
     caps = Caps(
         settings.max_new_tokens,

@@ -1,8 +1,6 @@
-"""Runs are for whoever watches them, and nobody takes all the places: both by the streams that are
-open and the address that asks.
+"""Limits of Gradio's runs: each needs an open stream, and each address has a maximum number.
 
-A run whose stream nobody opens within a few seconds is ended, its messages are forgotten, and one
-address has a bounded number of runs at once.
+A run whose stream is not opened within ``GRACE_SECONDS`` is ended and its messages are dropped.
 """
 
 from __future__ import annotations
@@ -26,10 +24,12 @@ from mars_runtime.serving.limits import (
     whole_body,
 )
 
-GRACE_SECONDS = 5.0  # in which a session opens the stream of what it asked for
+GRACE_SECONDS = 5.0  # time for a session to open the stream of its run
 STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0
-"""The grace passes in such steps; one that takes longer was a pause of the process (SIGSTOP, a
-frozen container), in which nothing that clients sent was read."""
+"""Length of a step of the grace period, and the length from which a step counts as a pause of the
+process (SIGSTOP, a frozen container). A pause does not use up the grace period, because the process
+could not read what clients sent.
+"""
 NO_SESSION = "Nothing is going on here under that name: ask again."
 LOST = {
     "msg": "unexpected_error",
@@ -37,13 +37,16 @@ LOST = {
     "session_not_found": True,
     "success": False,
 }
-"""Gradio's own message to a page whose session is not known, after which it would fail itself."""
+"""Gradio's own message to a page whose session is unknown. Gradio raises an error after it."""
 FULL = "Your runs in progress: {}, as many as are allowed. Wait for one to end, or stop it."
 
 
 class RunLimits:
-    """ASGI middleware. line: Gradio's queue. is_run: whether the event with a number decodes.
-    max_runs: how many runs an address may have at once."""
+    """ASGI middleware that limits runs per address and ends runs without a stream.
+
+    line: Gradio's queue. is_run: whether the event with this number decodes. max_runs: maximum
+    number of concurrent runs of an address.
+    """
 
     def __init__(
         self,
@@ -56,11 +59,11 @@ class RunLimits:
         self._line = line
         self._is_run = is_run
         self._max_runs = max_runs
-        self._open: Counter[str] = Counter()  # streams by session
-        self._expected: dict[str, asyncio.Task[None]] = {}  # sessions that should open one
+        self._open: Counter[str] = Counter()  # number of open streams by session
+        self._expected: dict[str, asyncio.Task[None]] = {}  # timers by session
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, unless it asks for one run too many."""
+        """Forward the request; answer 429 if the address has too many runs."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif scope["method"] == "POST" and QUEUED.fullmatch(scope["path"]):
@@ -80,7 +83,7 @@ class RunLimits:
             await self._app(scope, receive, send)
 
     def _session_of(self, scope: Message) -> str:
-        """Whose stream is asked for; empty where none is."""
+        """Return the session whose stream is requested; empty for other requests."""
         if scope["path"] == STREAM:
             query: str = scope["query_string"].decode("latin-1")
             return parse_qs(query).get("session_hash", [""])[0]
@@ -115,13 +118,13 @@ class RunLimits:
         return not path.endswith("/join") or self._is_run(parsed_object(body).get("fn_index"))
 
     def _num_runs(self, scope: Message) -> int:
-        """How many runs the address has that asks, waiting ones included."""
+        """Return the number of runs of the client's address, queued ones included."""
         address = address_of(scope.get("client"))
         clients = (client for number, client in self._line.events() if self._is_run(number))
         return sum(address_of(client) == address for client in clients)
 
     async def _forget(self, session: str) -> None:
-        """Give the session a while to open its stream, which ends this; else it has gone."""
+        """Drop the session after the grace period. Opening its stream cancels this task."""
         left = GRACE_SECONDS
         while left > 0:
             began = time.monotonic()
@@ -133,7 +136,7 @@ class RunLimits:
 
 
 async def _no_stream(scope: Message, send: Send) -> None:
-    """Answer for a stream that is not there."""
+    """Report that the requested stream does not exist."""
     if CALLED.fullmatch(scope["path"]):
         await answer(send, 404, NO_SESSION)
         return

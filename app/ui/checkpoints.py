@@ -1,7 +1,4 @@
-"""What the page says of the checkpoint that a visitor chose, and of the one that is on its way.
-
-Knows no gradio.
-"""
+"""Status of the selected checkpoint and of the default one while it loads."""
 
 from __future__ import annotations
 
@@ -16,16 +13,16 @@ from mars_runtime.methods import LANES, METHODS
 from mars_runtime.serving.models import About
 
 LOOK_SECONDS = 1.0
-MAX_SETTLED = 1000  # sessions; who says nothing when leaving is forgotten by then
-OPENING_SECONDS = 30.0  # that a visitor may hold a place to hear that a checkpoint is there
+MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
+OPENING_SECONDS = 30.0  # maximum time that one request waits for a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the page says of the checkpoint in force.
+    """What the page shows of the selected checkpoint.
 
-    depth: the largest B. footer: what it runs on, None until it is loaded. missing: lanes that it
-    cannot run, each with what they need.
+    depth: the largest B. footer: None until the checkpoint is loaded. missing: lanes that it cannot
+    run, each with what it needs.
     """
 
     notice: str
@@ -36,7 +33,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How far the wanted checkpoint is; ``checkpoint``: the one to change to, if any."""
+    """Loading state of the default checkpoint. checkpoint: the one to select now, if any."""
 
     sentence: str
     checkpoint: str | None = None
@@ -44,16 +41,16 @@ class Arrival:
 
 
 class CheckpointHandlers:
-    """The choice of a checkpoint; one object serves every visitor, told apart by session."""
+    """Selection of checkpoints; one object serves all visitors, by session."""
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
         self._settled: dict[str, None] = {}  # sessions, the latest last
 
     def choose(self, name: object) -> Iterator[Choice]:
-        """Load a checkpoint, saying how far it is; the last word is there within OPENING_SECONDS.
+        """Load a checkpoint and yield its state until it is ready, for at most OPENING_SECONDS.
 
-        Nothing is yielded for what is not listed.
+        Yields nothing for a name that is not listed.
         """
         try:
             entry = self._engines.entry(name)
@@ -78,18 +75,18 @@ class CheckpointHandlers:
         yield Choice(words, depth, footer(served), missing(served))
 
     def settle(self, session: str) -> None:
-        """This visitor has chosen or run a checkpoint: none is put in its place."""
+        """Stop the page from replacing the checkpoint that this visitor selected or ran."""
         self._settled.pop(session, None)
         self._settled[session] = None
         if len(self._settled) > MAX_SETTLED:
             del self._settled[next(iter(self._settled))]
 
     def leave(self, session: str) -> None:
-        """This visitor has gone."""
+        """Forget a visitor who left the page."""
         self._settled.pop(session, None)
 
     def arrival(self, session: str) -> Arrival:
-        """How far the checkpoint is that visitors are to have who have not settled for another."""
+        """Return the loading state of the default checkpoint for this visitor."""
         load, wanted = self._engines.arrival(), self._engines.wanted
         if load is None:
             return Arrival("", is_over=True)
@@ -102,7 +99,7 @@ class CheckpointHandlers:
         return Arrival("", wanted, is_over=True)
 
     def _meanwhile(self) -> str:
-        """Which other one answers, if any does."""
+        """Return a sentence about the checkpoint that answers until then; empty for none."""
         name = self._engines.default
         if name == self._engines.wanted:
             return ""
@@ -128,8 +125,7 @@ def missing_sentence(lanes: Mapping[str, str]) -> str:
 
 
 def footer(served: Served) -> str:
-    """One line: under which licence the checkpoint is, how exact it is, whence figures come, what
-    would make it faster. What it runs on stands with each run."""
+    """Return a line with licence, exactness, source of figures and advice on speed."""
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),
