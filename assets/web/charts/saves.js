@@ -1,11 +1,11 @@
 // Buttons that save a chart as a picture (PNG, SVG) or as a table (CSV).
 
-import { button, make } from "../core/dom.js";
+import { coloursOf } from "../core/colours.js";
+import { button, make, shape } from "../core/dom.js";
 import { csvOf, download, textBlob } from "../core/files.js";
+import { blobOf, canvasOf, loaded } from "../core/pictures.js";
 
-const SCALE = 2; // pixels of a PNG per pixel of the page
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "display"]; // prettier-ignore
-const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * @param {string} name title of the chart, from which the files get their names
@@ -55,26 +55,18 @@ function standalone(svg, title, note) {
     const style = getComputedStyle(originals[i]);
     for (const name of STYLES) node.setAttribute(name, style.getPropertyValue(name));
   });
-  const { width, height } = sizeOf(svg);
-  const style = getComputedStyle(svg);
-  const get = (/** @type {string} */ name) => style.getPropertyValue(`--rv-${name}`).trim();
-  const file = document.createElementNS(SVG, "svg");
-  /** @type {(name: string, given: Record<string, string | number>, text?: string) => void} */
-  const add = (name, given, text = "") => {
-    const node = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(given)) node.setAttribute(key, String(value));
-    node.textContent = text;
-    file.append(node);
-  };
-  file.setAttribute("xmlns", SVG);
-  file.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  file.setAttribute("width", String(width));
-  file.setAttribute("height", String(height));
-  add("rect", { width, height, fill: get("surface") });
-  add("text", { x: 12, y: 19, fill: get("ink"), "font-family": get("sans"), "font-size": 14 }, title);
-  add("text", { x: 12, y: height - 9, fill: get("muted"), "font-family": get("sans"), "font-size": 11 }, note);
   copy.setAttribute("y", String(HEAD));
-  file.append(copy);
+  const { width, height } = sizeOf(svg);
+  const { surface, ink, muted, font } = coloursOf(svg);
+  const size = { width, height, viewBox: `0 0 ${width} ${height}` };
+  const file = shape(
+    "svg",
+    size,
+    shape("rect", { width, height, fill: surface }),
+    shape("text", { x: 12, y: 19, fill: ink, "font-family": font, "font-size": 14 }, title),
+    shape("text", { x: 12, y: height - 9, fill: muted, "font-family": font, "font-size": 11 }, note),
+    copy,
+  );
   return new XMLSerializer().serializeToString(file);
 }
 
@@ -88,14 +80,11 @@ function sizeOf(svg) {
  * Draws the text of an SVG file as a PNG.
  * @param {string} text
  * @param {SVGElement} svg
- * @returns {Promise<Blob | null>}
  */
 async function rastered(text, svg) {
   const { width, height } = sizeOf(svg);
-  const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
-  await image.decode();
-  const canvas = make("canvas", { width: Math.round(SCALE * width), height: Math.round(SCALE * height) });
-  canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  const { canvas, draw } = canvasOf(width, height, coloursOf(svg).surface);
+  const picture = await loaded(`data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`);
+  draw.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  return blobOf(canvas);
 }

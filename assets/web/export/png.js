@@ -3,6 +3,7 @@
 
 import { coloursOf } from "../core/colours.js";
 import { make, put, shape } from "../core/dom.js";
+import { blobOf, canvasOf, loaded } from "../core/pictures.js";
 import { environment, joined, minuteOf } from "../core/words.js";
 import { Asked, onceText } from "../text/asked.js";
 import { laneText } from "../text/card.js";
@@ -13,8 +14,6 @@ const CHART = { width: 880, height: 260 };
 const CAPTION = 28;
 const ABOUT = 20; // height of a line about the run
 const MOST_ABOUT = 150; // characters of such a line
-const MOST_SIDE = 16_000; // maximum pixels of a canvas's side, and in total
-const MOST_PIXELS = 120_000_000;
 const WHOLE =
   ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }";
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // also unpaired surrogates
@@ -185,33 +184,3 @@ export async function chartsSvg(figures, root, plotly, about = []) {
   }
   return new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" });
 }
-
-/**
- * @param {number} width
- * @param {number} height
- * @param {string} background
- */
-function canvasOf(width, height, background) {
-  const scale = Math.min(2, MOST_SIDE / height, MOST_SIDE / width, Math.sqrt(MOST_PIXELS / (width * height)));
-  const canvas = make("canvas");
-  canvas.width = Math.floor(width * scale);
-  canvas.height = Math.floor(height * scale);
-  const draw = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  draw.fillStyle = background;
-  draw.fillRect(0, 0, canvas.width, canvas.height);
-  return { canvas, draw, scale };
-}
-
-/** @param {string} url */
-async function loaded(url) {
-  const picture = new Image();
-  picture.src = url;
-  await picture.decode();
-  return picture;
-}
-
-/** @type {(canvas: HTMLCanvasElement) => Promise<Blob>} */
-const blobOf = (canvas) =>
-  new Promise((resolve, reject) => {
-    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");
-  });
