@@ -96,15 +96,21 @@ def cache_folder() -> Path:
 def _private_folder(path: Path) -> Path:
     """Make a folder that only this user can write to, since compiled code is loaded from it.
 
-    Raises OSError if another user made it. Windows has no user ids, and its temporary folder is the
-    user's own.
+    Raises OSError if another user made it.
     """
     path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    is_open = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022)
-    if is_open or not stat.S_ISDIR(found.st_mode):
+    if not is_private(path.lstat()):
         raise PermissionError(errno.EPERM, "another user made it: set MARS_CACHE", str(path))
     return path
+
+
+def is_private(found: os.stat_result) -> bool:
+    """Return whether this is a folder that only this user can write to.
+
+    Windows has no user ids, and its temporary folder is the user's own.
+    """
+    is_open = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022)
+    return stat.S_ISDIR(found.st_mode) and not is_open
 
 
 def free_memory() -> int | None:

@@ -13,7 +13,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_i
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from mars_runtime.machine import is_private
 
 SOURCES = Path(__file__).parent
 COMPILERS = ("c++", "g++", "clang++")
@@ -125,11 +126,7 @@ def _own_folder() -> Path:
         found = folder.lstat()
     except OSError as error:
         raise CompileError(f"The compiled library can't be kept in {folder}.") from error
-    # Windows has no user ids; its temporary folder is the user's own.
-    is_ours = not hasattr(os, "getuid") or (
-        found.st_uid == os.getuid() and not found.st_mode & 0o022
-    )
-    if not stat.S_ISDIR(found.st_mode) or not is_ours:
+    if not is_private(found):
         raise CompileError(f"{folder} may be written to by others: remove it.")
     return folder
 
