@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(packed, monkeypatch) ->
 
 @pytest.fixture
 def read_only(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The compressed checkpoint, with its sums, in a folder that nobody may write to."""
+    """The compressed checkpoint, with its sums, in a read-only folder."""
     content = lzma.decompress((packed / f"{NAME}.xz").read_bytes())
     lines = [f"{hashlib.sha256(content).hexdigest()}  {NAME}"]
     lines += [f"{sha256_of(path)}  {path.name}" for path in packed.glob("*.json")]

@@ -23,8 +23,8 @@ export function isLight(colour) {
   return Number.isNaN(luminance) ? null : luminance > MOST_LUMINANCE;
 }
 
-// Whether the text around this document is light, as on a dark background, which itself may be anybody's; for a document
-// by itself, whether the system's theme is dark.
+// Returns whether the text around this document is light, as on a dark background; for a document that is not embedded,
+// whether the system's theme is dark.
 export function isDarkAround() {
   const parent = frame()?.parentElement;
   return (parent && isLight(getComputedStyle(parent).color)) ?? window.matchMedia(DARK).matches;
@@ -42,7 +42,7 @@ export function watchAround(changed) {
   for (const node of [parent.documentElement, parent.body]) observer.observe(node, { attributes: true });
 }
 
-// Makes a notebook's frame as high as its content, and removes the text that stands for it where frames are not shown.
+// Fits a notebook's frame to the height of its content, and hides the text that replaces it where frames are not shown.
 export function fitFrame() {
   const holder = frame();
   const text = /** @type {HTMLElement | null | undefined} */ (holder?.previousElementSibling);

@@ -13,7 +13,7 @@ import { Unfinished } from "./unfinished.js";
 const PROMPT_FILES = ".txt,.csv,.tsv,.json,.jsonl,.ndjson";
 const LOOK = 500; // milliseconds between two requests for the progress
 const AWAY = 3000; // the same while the server does not respond
-const NOBODY = "The server does not answer. Finished answers are kept, and this page keeps trying.";
+const NO_ANSWER = "The server does not answer. Finished answers are kept, and this page keeps trying.";
 const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
 const OVER = ["done", "stopped", "failed", "gone"];
 
@@ -206,7 +206,7 @@ export class Making {
       return progress;
     } catch (error) {
       if (!isAway(error)) throw error;
-      put(this.said, NOBODY);
+      put(this.said, NO_ANSWER);
       return null;
     }
   }
