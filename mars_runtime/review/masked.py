@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
+from filelock import FileLock
 
 from mars_runtime.inputs import read_bytes
 
@@ -42,12 +43,12 @@ def secret_in(folder: Path) -> bytes:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "review.secret"
     with suppress(FileNotFoundError):
-        found = read_bytes(path)
-        if len(found) == NUM_BYTES:
-            return found
-        if len(found) > NUM_BYTES:
-            raise OSError(f"{path} is damaged: remove it, and sides are drawn again")
-        path.unlink(missing_ok=True)
+        if secret := _read_secret(path):
+            return secret
+        with FileLock(folder / "review.secret.lock"):  # only one may remove it
+            if secret := _read_secret(path):
+                return secret
+            path.unlink()
     descriptor, partial = tempfile.mkstemp(dir=folder, prefix="review.secret.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -63,6 +64,14 @@ def secret_in(folder: Path) -> bytes:
     finally:
         Path(partial).unlink(missing_ok=True)
     return read_bytes(path)
+
+
+def _read_secret(path: Path) -> bytes:
+    """Return the secret in a file, or nothing if the file is too short. Raises OSError."""
+    content = read_bytes(path)
+    if len(content) > NUM_BYTES:
+        raise OSError(f"{path} is damaged: remove it, and sides are drawn again")
+    return content if len(content) == NUM_BYTES else b""
 
 
 def sides(secret: bytes, set_id: str, item: str, pair: Sequence[str]) -> tuple[str, str]:

@@ -52,9 +52,12 @@ def test_nothing_begun_is_left(tmp_path: Path, task: str) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("attempt", range(20))
 @pytest.mark.parametrize("num_bytes", [None, 0, NUM_BYTES - 1])
-def test_the_secret_is_made_once_whatever_was_begun(tmp_path: Path, num_bytes: int | None) -> None:
-    """All who need it at once get the same one, which the owner alone may read."""
+def test_the_secret_is_made_once_whatever_was_begun(
+    tmp_path: Path, num_bytes: int | None, attempt: int
+) -> None:
+    """All threads that need it at once get the same one, which only the owner may read."""
     path, barrier = tmp_path / "review.secret", Barrier(8)
     if num_bytes is not None:
         path.write_bytes(bytes(num_bytes))
