@@ -22,12 +22,12 @@ pytestmark = needs_browser
 RULES = {"runOnly": ["wcag2a", "wcag2aa"], "resultTypes": ["violations"]}
 CONTRAST = {**RULES, "runOnly": ["color-contrast"]}
 RUNS = {
-    "live": ("#run", "#race .mars-race[data-state=finished]"),
-    "batch": ("#batch-run", "#batch .mars-batch[data-phase=finished]"),
-    "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished]"),
-    "load": ("#load-run", "#load .mars-load[data-phase=finished]"),
+    "live": ("#run", "#race .mars-race[data-state=finished]:not(:has(.rv-recorded:visible))"),
+    "batch": ("#batch-run", "#batch .mars-batch[data-phase=finished][data-recorded-run=false]"),
+    "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished][data-recorded-run=false]"),
+    "load": ("#load-run", "#load .mars-load[data-phase=finished][data-recorded-run=false]"),
 }
-"""View -> what runs in it, and what says that it has."""
+"""View -> the button that starts a run, and the selector of that run when it has finished."""
 VIEWS = ("live", *INSIDE, "how-it-works")
 INNER = "#race .mars-race [role=tab]:visible"
 """Panels of the run in the Live tab."""

@@ -61,7 +61,7 @@ def assert_batch_and_grid_answer(page: playwright.Page) -> None:
     for prefix in ("batch", "grid"):
         open_tab(page, prefix)
         page.click(f"#{prefix}-run")
-        page.wait_for_selector(f".mars-{prefix}[data-phase=finished]")
+        page.wait_for_selector(f".mars-{prefix}[data-phase=finished][data-recorded-run=false]")
 
 
 @FROM_USUAL
