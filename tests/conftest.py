@@ -48,7 +48,7 @@ TRANSFORMERS = {
     "model/test_adapter.py",
     "model/test_gguf.py",
     "model/test_load.py",
-    "model/test_qwen2.py",
+    "model/test_transformer.py",
     "model/test_smollm2.py",
     "test_law_penalty.py",
     "test_law_sampling.py",
@@ -192,11 +192,11 @@ def each_forward(request: pytest.FixtureRequest) -> Iterator[str]:
     from helpers import ScriptedModel
 
     from mars_runtime.model.captured import run_again
-    from mars_runtime.model.qwen2 import Qwen2
+    from mars_runtime.model.transformer import Transformer
 
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "bucketed":
-            for kind in (Qwen2, ScriptedModel):
+            for kind in (Transformer, ScriptedModel):
                 patch.setattr(kind, "record", staticmethod(run_again))
         yield request.param
 

@@ -17,7 +17,7 @@ from mars_runtime.model.config import ModelConfig, expected_names, expected_shap
 from mars_runtime.model.native.library import CompileError, compile_library, open_library
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.quantized import GroupedMatrix
-from mars_runtime.model.reranker import Sampler
+from mars_runtime.model.reranker import SamplerWeights
 
 MASK_ID = 4
 LLAMA = ModelConfig(
@@ -106,7 +106,7 @@ def random_adapter(
     if sampler_width:
         hidden = config.hidden_size
         first, second = random(sampler_width, 2 * hidden), random(hidden, sampler_width)
-        sampler = Sampler(first, 4 * second)  # strong enough to tell candidates apart
+        sampler = SamplerWeights(first, 4 * second)  # strong enough to tell candidates apart
     return Adapter(random(num_masks, config.hidden_size), layers, 8, "mask", sampler=sampler)
 
 

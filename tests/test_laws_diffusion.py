@@ -1,6 +1,6 @@
 """Laws of block diffusion, fp32 on a CPU, with real weights: the cached decoder equals full
 recomputation, every forward takes a place, nothing leaves behind an end or the limit. What a block
-sees is held against transformers in tests/model/test_qwen2.py."""
+sees is held against transformers in tests/model/test_transformer.py."""
 
 from __future__ import annotations
 

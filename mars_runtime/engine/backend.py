@@ -173,8 +173,8 @@ class CheckpointBackend(Backend):
         import torch
 
         from mars_runtime.model.native.model import NativeModel
-        from mars_runtime.model.qwen2 import Qwen2
         from mars_runtime.model.threads import TorchThreads, shared_from
+        from mars_runtime.model.transformer import Transformer
 
         model, base, most = (
             self._checkpoint.model,
@@ -183,7 +183,7 @@ class CheckpointBackend(Backend):
         )
         if isinstance(model, NativeModel):
             model.ceiling, base = base, 1
-        elif isinstance(model, Qwen2) and not self._is_cuda and most > 1:
+        elif isinstance(model, Transformer) and not self._is_cuda and most > 1:
             model.threads = TorchThreads(base, most, shared_from(model, most))
         torch.set_num_threads(base)
 

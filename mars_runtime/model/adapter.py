@@ -23,7 +23,7 @@ from mars_runtime.model.attention import packed_order, rotary_order
 from mars_runtime.model.config import CheckpointError, ModelConfig, printable
 from mars_runtime.model.files import ADAPTER, ADAPTER_FILES, weight_files
 from mars_runtime.model.forward import Branches
-from mars_runtime.model.reranker import Sampler
+from mars_runtime.model.reranker import SamplerWeights
 
 FORMAT = 1
 PARTS = ("qkv", "o", "gate_up", "down")
@@ -56,7 +56,7 @@ class Adapter:
     block_size: int
     mask_token: str
     base: str = ""
-    sampler: Sampler | None = None
+    sampler: SamplerWeights | None = None
 
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
@@ -90,7 +90,9 @@ class Adapter:
             yield from (self.sampler.first, self.sampler.second)
 
 
-def _sampler(tensors: dict[str, Tensor], config: ModelConfig, folder: Path) -> Sampler | None:
+def _sampler(
+    tensors: dict[str, Tensor], config: ModelConfig, folder: Path
+) -> SamplerWeights | None:
     """Remove the sampler head from ``tensors`` and return it, or None."""
     found = [tensors.pop(name) for name in SAMPLER if name in tensors]
     if not found:
@@ -102,7 +104,7 @@ def _sampler(tensors: dict[str, Tensor], config: ModelConfig, folder: Path) -> S
     ]
     if not fits:
         raise CheckpointError(_advice(folder, "has a sampler that does not fit the base"))
-    return Sampler(*found)
+    return SamplerWeights(*found)
 
 
 def _updates(

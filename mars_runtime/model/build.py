@@ -33,9 +33,9 @@ from mars_runtime.model.native.library import (
 from mars_runtime.model.native.model import NativeModel, Tell, unsupported
 from mars_runtime.model.native.weights import not_finite
 from mars_runtime.model.quantized import GroupedMatrix, Weight, can_quantize, dense_weights
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.transformer import Transformer
 
-Model = Qwen2 | NativeModel
+Model = Transformer | NativeModel
 
 DTYPES = {
     "fp32": torch.float32,
@@ -74,7 +74,7 @@ def build_model(
     if dtype in BITS or is_whole:
         return _quantised(config, weights, BITS.get(dtype), adapter, mask_id, tell)
     _require_numbers(weights)
-    return Qwen2(
+    return Transformer(
         config,
         dense_weights(weights),
         device=device,
@@ -152,7 +152,7 @@ def quickest(config: ModelConfig, weights: Mapping[str, Weight]) -> str:
     some = _Part(part, weights)
     models: dict[str, Model] = {
         "int8": NativeModel(part, some, native_library(), bits=8),
-        "fp32": Qwen2(part, dict(some)),
+        "fp32": Transformer(part, dict(some)),
     }
     seconds = {name: _shortest(model) for name, model in models.items()}
     _log.info(
@@ -292,7 +292,9 @@ def _quantised(
             f"int{bits} needs an x86 CPU or a C++ compiler: choose fp32 on this machine."
         )
     _log.warning("%s PyTorch's %s kernels are used.", reason, "int8" if is_int8 else "fp32")
-    return Qwen2(config, dense_weights(weights), is_int8=is_int8, adapter=adapter, mask_id=mask_id)
+    return Transformer(
+        config, dense_weights(weights), is_int8=is_int8, adapter=adapter, mask_id=mask_id
+    )
 
 
 def _require_numbers(weights: Mapping[str, Weight]) -> None:
@@ -332,7 +334,7 @@ def check_library(library: Any) -> None:
             weights[name] = GroupedMatrix.quantize(values / 4, kept) if is_matrix else values
         tokens = torch.randint(0, CHECKED.vocab_size, (1, NUM_TOKENS), generator=generator)
         plain, native = (
-            Qwen2(CHECKED, dense_weights(weights)),
+            Transformer(CHECKED, dense_weights(weights)),
             NativeModel(CHECKED, weights, library),
         )
         expected = plain.logits(plain.hidden(tokens, plain.new_cache(1, 64)), slice(None))

@@ -27,7 +27,7 @@ Embed = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Sampler:
+class SamplerWeights:
     """Weights of a sampler head.
 
     first: W1 [width, 2 H], for the embedding, then the state. second: W2 [H, width].
@@ -38,14 +38,14 @@ class Sampler:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class QuantizedTable:
     """Rows for all tokens in 8 bits: values int8 [V, width], with a scale per row [V, 1]."""
 
     values: Tensor
     scales: Tensor
 
     @classmethod
-    def of(cls, matrix: Tensor, embed: Embed, vocab_size: int) -> Table:
+    def of(cls, matrix: Tensor, embed: Embed, vocab_size: int) -> QuantizedTable:
         """Compute E @ matrix, [H, width], in chunks of the vocabulary."""
         values, scales = [], []
         for ids in torch.arange(vocab_size, device=matrix.device).split(ROWS_AT_ONCE):  # type: ignore[no-untyped-call]
@@ -68,17 +68,17 @@ class Tables:
     [width, H].
     """
 
-    previous: Table
-    candidate: Table
+    previous: QuantizedTable
+    candidate: QuantizedTable
     state: Tensor
 
     @classmethod
-    def of(cls, sampler: Sampler, embed: Embed, vocab_size: int) -> Tables:
+    def of(cls, sampler: SamplerWeights, embed: Embed, vocab_size: int) -> Tables:
         """Compute the tables of a sampler with the embedding of its base."""
         hidden = len(sampler.second)
         return cls(
-            Table.of(sampler.first[:, :hidden].t(), embed, vocab_size),
-            Table.of(sampler.second, embed, vocab_size),
+            QuantizedTable.of(sampler.first[:, :hidden].t(), embed, vocab_size),
+            QuantizedTable.of(sampler.second, embed, vocab_size),
             sampler.first[:, hidden:],
         )
 

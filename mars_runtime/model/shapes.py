@@ -17,7 +17,7 @@ from torch import Tensor
 from mars_runtime.model.build import BITS, Model, build_model, choose_dtype, quickest
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
 from mars_runtime.model.load import choose_device
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.transformer import Transformer
 
 NOTE = "random weights of the published shape: timings only, its text means nothing"
 
@@ -126,10 +126,10 @@ def build_shape(
 
 def random_model(
     config: ModelConfig, device: torch.device, dtype: torch.dtype, seed: int = 0
-) -> Qwen2:
+) -> Transformer:
     """Return a model of any configuration with random weights."""
     weights = random_weights(config, device, dtype, seed)
-    return Qwen2(config, weights, device=device, dtype=dtype)
+    return Transformer(config, weights, device=device, dtype=dtype)
 
 
 def random_weights(

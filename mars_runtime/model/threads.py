@@ -48,8 +48,8 @@ class Threads:
         self.in_force = 0
         """Number of threads of the latest forward, trials not counted."""
         self._clock = clock
-        self._choices: dict[tuple[str, int, int], Choice] = {}
-        self._looked: Choice | None = None  # the choice that ran the latest trial
+        self._choices: dict[tuple[str, int, int], ThreadChoice] = {}
+        self._looked: ThreadChoice | None = None  # the choice that ran the latest trial
         self._wait = 0.0  # seconds of forwards until the next trial
         self._num_slow = 0  # slow forwards in a row, of any part and width
         self._has_risen = True  # whether the number was last increased, not reduced
@@ -73,20 +73,20 @@ class Threads:
         self._learn(choice, count, self._clock() - began, FIXED + width)
         return result
 
-    def _choice(self, part: str, width: int, most: int) -> Choice:
+    def _choice(self, part: str, width: int, most: int) -> ThreadChoice:
         key = part, width.bit_length() if width > 1 else 0, most
         if key not in self._choices:
-            self._choices[key] = Choice(ladder(most))
+            self._choices[key] = ThreadChoice(ladder(most))
         return self._choices[key]
 
-    def _is_due(self, choice: Choice) -> bool:
+    def _is_due(self, choice: ThreadChoice) -> bool:
         """Return whether it is this choice's turn to run a trial."""
         if self._wait > 0.0 or (choice is self._looked and len(self._choices) > 1):
             return False
         self._wait, self._looked = WAITS[0], choice
         return True
 
-    def _learn(self, choice: Choice, count: int, seconds: float, units: float) -> None:
+    def _learn(self, choice: ThreadChoice, count: int, seconds: float, units: float) -> None:
         self._wait -= seconds
         self._since_rise += seconds
         self._since_proof += seconds
@@ -146,7 +146,7 @@ class Trial(NamedTuple):
     seconds_lost: float
 
 
-class Choice:
+class ThreadChoice:
     """The number of threads for one part of forwards of about one width.
 
     Holds the mean time per unit of work with the chosen number and with its neighbours.

@@ -22,8 +22,8 @@ from mars_runtime.model.adapter import Adapter
 from mars_runtime.model.config import ModelConfig
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import load_checkpoint
-from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.registry import REGISTRY
+from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 
@@ -62,7 +62,7 @@ def test_masks_are_computed_as_in_the_runtime_and_real_tokens_as_in_the_base(
     config = ModelConfig.from_dict(theirs.config.to_dict())
     adapter = random_adapter(config)
     folder = write(adapter, tmp_path, is_compressed=is_compressed)
-    ours = Qwen2(config, theirs.state_dict(), adapter=adapter, mask_id=MASK_ID)
+    ours = Transformer(config, theirs.state_dict(), adapter=adapter, mask_id=MASK_ID)
     ids = torch.randint(5, 90, (2, 20), generator=torch.Generator().manual_seed(1))
     ids[0, 12:16] = ids[1, 17:] = ids[1, 3] = MASK_ID
     with torch.inference_mode():
@@ -86,7 +86,7 @@ def test_a_sampler_head_ranks_as_in_the_runtime(
     """Up to near ties: the runtime rounds its tables to 8 bits."""
     config = ModelConfig.from_dict(theirs.config.to_dict())
     adapter = random_adapter(config, sampler_width=sampler_width)
-    ours = Qwen2(config, theirs.state_dict(), adapter=adapter, mask_id=MASK_ID)
+    ours = Transformer(config, theirs.state_dict(), adapter=adapter, mask_id=MASK_ID)
     attach(theirs, write(adapter, tmp_path), MASK_ID)
     tokenizer = Tokenizer.from_dir(tmp_path)
     never = tokenizer.forbidden_ids | {MASK_ID} | set(range(tokenizer.size, config.vocab_size))

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from test_qwen2 import CONFIGS
+from test_transformer import CONFIGS
 
 from mars_runtime.model.adapter import PARTS, Adapter, Update, part_shapes
 from mars_runtime.model.config import CheckpointError, ModelConfig
 from mars_runtime.model.files import has_adapter
 from mars_runtime.model.forward import Branches, Layout
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.transformer import Transformer
 
 MASK, RANK = 3, 2
 SAID: dict[str, Any] = {"format": 1, "block_size": 4, "mask_token": "<m>", "base": "tiny"}
@@ -53,15 +53,15 @@ def adapter_of(config: ModelConfig, num_embeddings: int = 2) -> Adapter:
     return Adapter(tensors["mask_embedding"], layers, 4, "<m>")
 
 
-def built(name: str = "tied", num_embeddings: int = 2) -> tuple[Any, Qwen2, Qwen2]:
+def built(name: str = "tied", num_embeddings: int = 2) -> tuple[Any, Transformer, Transformer]:
     """transformers' model, the base, and the base with an adapter."""
     from helpers import hf_model
 
     config = CONFIGS[name]()
     theirs, shape = hf_model(config), ModelConfig.from_dict(config.to_dict())
-    base = Qwen2(shape, theirs.state_dict())
+    base = Transformer(shape, theirs.state_dict())
     adapter = adapter_of(shape, num_embeddings)
-    return theirs, base, Qwen2(shape, theirs.state_dict(), adapter=adapter, mask_id=MASK)
+    return theirs, base, Transformer(shape, theirs.state_dict(), adapter=adapter, mask_id=MASK)
 
 
 def adapted_by_hooks(theirs: Any, ids: torch.Tensor, adapter: Adapter) -> torch.Tensor:

@@ -21,8 +21,8 @@ from mars_runtime.model.native.library import CompileError
 from mars_runtime.model.native.model import NativeModel
 from mars_runtime.model.native.weights import Arena, DenseRows, pack, packed_bytes
 from mars_runtime.model.quantized import GroupedMatrix
-from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.registry import registry
+from mars_runtime.model.transformer import Transformer
 from tests.native_models import library_for
 from tests.published import write_published
 
@@ -106,16 +106,16 @@ def test_the_faster_of_int8_and_fp32_is_taken_by_a_trial_of_a_few_layers(
 ) -> None:
     timed: list[tuple[type, int]] = []
 
-    def seconds(model: Qwen2 | NativeModel) -> float:
+    def seconds(model: Transformer | NativeModel) -> float:
         timed.append((type(model), model.config.num_layers))
-        return 1.0 if isinstance(model, Qwen2) else 2.0
+        return 1.0 if isinstance(model, Transformer) else 2.0
 
     monkeypatch.setattr(build, "_shortest", seconds)
     assert load_checkpoint(str(published), device="cpu").model.arithmetic == "float32"
-    assert timed == [(NativeModel, 2), (Qwen2, 2)]
+    assert timed == [(NativeModel, 2), (Transformer, 2)]
     monkeypatch.setattr(build, "TRIAL_WEIGHTS", 60_000)  # those of one layer and a half
     assert load_checkpoint(str(published), device="cpu").model.arithmetic == "float32"
-    assert timed[2:] == [(NativeModel, 1), (Qwen2, 1)]
+    assert timed[2:] == [(NativeModel, 1), (Transformer, 1)]
     monkeypatch.setattr(build, "TRIAL_WEIGHTS", 1000)
     assert load_checkpoint(str(published), device="cpu").model.arithmetic.startswith("int8")
     assert len(timed) == 4

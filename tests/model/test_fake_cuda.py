@@ -30,7 +30,7 @@ from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.model import build
 from mars_runtime.model.captured import GraphRecorder, run_again
 from mars_runtime.model.config import expected_names, expected_shape
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import MAX_FED, DecodeSettings
 from tests.decoders.test_obeyed import VALUES
 
@@ -115,7 +115,7 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operators]:
     monkeypatch.setattr("torch._subclasses.fake_tensor.CONSTANT_NUMEL_LIMIT", -1)
     monkeypatch.setattr(torch, "from_numpy", real_from_numpy)
     # The twin of a capture: it runs the captured function on the same buffers.
-    monkeypatch.setattr("mars_runtime.model.qwen2.GraphRecorder", lambda device: run_again)
+    monkeypatch.setattr("mars_runtime.model.transformer.GraphRecorder", lambda device: run_again)
     with FakeTensorMode(allow_non_fake_inputs=True), Operators() as found, torch.inference_mode():
         yield found
 
@@ -125,10 +125,10 @@ def device(operators: Operators) -> torch.device:
     return torch.device("cuda:0")
 
 
-def model_on(device: torch.device, **more: Any) -> Qwen2:
+def model_on(device: torch.device, **more: Any) -> Transformer:
     """A model loaded from weights on the CPU, as from a file."""
     weights = {name: torch.empty(expected_shape(name, CONFIG)) for name in expected_names(CONFIG)}
-    return Qwen2(CONFIG, weights, device=device, dtype=torch.bfloat16, **more)
+    return Transformer(CONFIG, weights, device=device, dtype=torch.bfloat16, **more)
 
 
 def test_loading_leaves_nothing_on_the_cpu(device: torch.device) -> None:

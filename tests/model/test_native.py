@@ -37,7 +37,7 @@ from mars_runtime.model.forward import SamplingMetadata
 from mars_runtime.model.native.model import NativeModel, unsupported
 from mars_runtime.model.native.weights import LOW_BITS
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import MAX_FED
 
 CPU = torch.device("cpu")
@@ -59,7 +59,7 @@ def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def test_logits_are_those_of_the_same_weights_in_fp32_up_to_8_bits(name: str, bits: int) -> None:
     config = STRETCHED if name == "stretched" else CONFIGS[name]
     weights = random_weights(config, bits)
-    plain = Qwen2(config, dense_weights(weights))
+    plain = Transformer(config, dense_weights(weights))
     native = NativeModel(config, weights, library_for("this processor"))
     ids = ids_of(2, 70)
     found = native.forward(ids, native.new_cache(2, 80), slice(None))
@@ -86,7 +86,7 @@ def test_an_adapter_moves_masks_as_in_the_plain_forward_and_nothing_else(bits: i
     weights, adapter = random_weights(LLAMA, bits), random_adapter(LLAMA)
     native = native_model("llama", bits, has_adapter=True)
     plain, exact = (
-        Qwen2(LLAMA, dense_weights(weights), adapter=each, mask_id=MASK_ID)
+        Transformer(LLAMA, dense_weights(weights), adapter=each, mask_id=MASK_ID)
         for each in (as_kept(adapter), adapter)
     )
     bare = native_model("llama", bits)
@@ -170,7 +170,7 @@ def test_shapes_it_can_not_run_go_to_the_plain_forward(change, caplog) -> None:
     config = replace(LLAMA, **change)
     weights = {name: torch.randn(expected_shape(name, config)) for name in expected_names(config)}
     model = build_model(config, weights, device=CPU, dtype="int8")
-    assert isinstance(model, Qwen2)
+    assert isinstance(model, Transformer)
     assert "multiples of 32" in caplog.text
     assert unsupported(LLAMA) is None
 

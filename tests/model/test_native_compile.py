@@ -29,7 +29,7 @@ from mars_runtime.model.native.library import (
     open_library,
 )
 from mars_runtime.model.native.model import NativeModel
-from mars_runtime.model.qwen2 import Qwen2
+from mars_runtime.model.transformer import Transformer
 
 CPU = torch.device("cpu")
 
@@ -181,7 +181,7 @@ def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
     weights = random_weights(LLAMA, 4)
     with caplog.at_level(logging.WARNING):
         model = build.build_model(LLAMA, weights, device=CPU)
-    assert isinstance(model, Qwen2)
+    assert isinstance(model, Transformer)
     assert not model.is_bitwise
     assert "no C++ compiler" in caplog.text
     monkeypatch.undo()
@@ -210,7 +210,7 @@ def test_models_are_built_without_the_library_until_it_is_compiled(
     try:
         assert build.compile_in_background(is_ready.set)
         weights = random_weights(LLAMA, 4)
-        assert isinstance(build.build_model(LLAMA, weights, device=CPU), Qwen2)
+        assert isinstance(build.build_model(LLAMA, weights, device=CPU), Transformer)
         assert not is_ready.is_set()
         may_end.set()
         assert is_ready.wait(60)

@@ -14,8 +14,8 @@ from native_models import CONFIGS, MASK_ID, TARGETS, native_model, random_adapte
 from mars_runtime.acceptance import read
 from mars_runtime.model.build import dense_weights
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
-from mars_runtime.model.qwen2 import Qwen2
-from mars_runtime.model.reranker import Reranker, Sampler, Tables
+from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
+from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import Metric
 
 EMBEDDING = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
@@ -27,7 +27,7 @@ Candidates = list[tuple[int, float]]
 
 def ranked(before: int, masks: list[Candidates]) -> list[Candidates]:
     """Rank a group of masks behind the token ``before``; returns (token, probability) pairs."""
-    tables = Tables.of(Sampler(FIRST, SECOND), lambda ids: EMBEDDING[ids], 4)
+    tables = Tables.of(SamplerWeights(FIRST, SECOND), lambda ids: EMBEDDING[ids], 4)
     reranker = Reranker(tables, torch.ones(2), 1e-6)
     first = [(before, 1.0), *[(token, 0.0) for token in range(4) if token != before]]
     ids, best = columns([[first, *masks]])
@@ -130,7 +130,7 @@ def test_a_native_group_is_ranked_alike_in_any_company() -> None:
 def test_the_plain_model_ranks_too_where_a_group_is_told() -> None:
     config = CONFIGS["llama"]
     adapter = random_adapter(config, sampler_width=32)
-    model = Qwen2(
+    model = Transformer(
         config, dense_weights(random_weights(config, 8)), adapter=adapter, mask_id=MASK_ID
     )
     hidden = model.hidden(FED, model.new_cache(2, 8))

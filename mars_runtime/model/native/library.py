@@ -228,35 +228,35 @@ def _sysctl() -> str:
         return ""
 
 
-class Matrix(Structure):
+class MatrixStruct(Structure):
     _fields_ = [("data", c_void_p), ("bits", c_int64), ("outs", c_int64), ("ins", c_int64)]
 
 
-class LowRank(Structure):
-    _fields_ = [("a", Matrix), ("b", Matrix)]
+class LowRankStruct(Structure):
+    _fields_ = [("a", MatrixStruct), ("b", MatrixStruct)]
 
 
-class Layer(Structure):
+class LayerStruct(Structure):
     _fields_ = [
         ("attention_norm", c_void_p),
-        ("qkv", Matrix),
+        ("qkv", MatrixStruct),
         ("qkv_bias", c_void_p),
         ("query_norm", c_void_p),
         ("key_norm", c_void_p),
-        ("output", Matrix),
+        ("output", MatrixStruct),
         ("feed_norm", c_void_p),
-        ("gate_up", Matrix),
-        ("down", Matrix),
-        ("qkv_low", LowRank),
-        ("output_low", LowRank),
-        ("gate_up_low", LowRank),
-        ("down_low", LowRank),
+        ("gate_up", MatrixStruct),
+        ("down", MatrixStruct),
+        ("qkv_low", LowRankStruct),
+        ("output_low", LowRankStruct),
+        ("gate_up_low", LowRankStruct),
+        ("down_low", LowRankStruct),
     ]
 
 
-class Sampler(Structure):
+class SamplerStruct(Structure):
     _fields_ = [
-        ("state", Matrix),
+        ("state", MatrixStruct),
         ("previous", c_void_p),
         ("candidate", c_void_p),
         ("previous_scales", c_void_p),
@@ -264,25 +264,25 @@ class Sampler(Structure):
     ]
 
 
-class Spec(Structure):
+class ModelStruct(Structure):
     _fields_ = [
         *[
             (name, c_int64)
             for name in ("vocab", "hidden", "num_layers", "num_heads", "num_kv", "dim", "feed")
         ],
         ("norm_floor", c_float),
-        ("layers", POINTER(Layer)),
+        ("layers", POINTER(LayerStruct)),
         ("final_norm", c_void_p),
-        ("embedding", Matrix),
-        ("head", Matrix),
+        ("embedding", MatrixStruct),
+        ("head", MatrixStruct),
         ("mask_id", c_int64),
         ("mask_embeddings", c_void_p),
         ("num_mask_embeddings", c_int64),
-        ("sampler", Sampler),
+        ("sampler", SamplerStruct),
     ]
 
 
-class Feed(Structure):
+class FeedStruct(Structure):
     _fields_ = [
         ("num_rows", c_int64),
         ("num_tokens", c_int64),
@@ -302,7 +302,7 @@ class Feed(Structure):
     ]
 
 
-class Penalty(Structure):
+class PenaltyStruct(Structure):
     _fields_ = [
         ("first_at", c_void_p),
         ("known", c_int32),
@@ -320,9 +320,9 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "mars_path": (c_char_p, []),
     "mars_sizes": (c_int64, [c_int64]),
     "mars_quantise": (c_int64, [c_void_p, *[c_int64] * 5, c_void_p]),
-    "mars_new": (c_void_p, [POINTER(Spec)]),
+    "mars_new": (c_void_p, [POINTER(ModelStruct)]),
     "mars_free": (None, [c_void_p]),
-    "mars_hidden": (c_int64, [c_void_p, POINTER(Feed), c_void_p]),
+    "mars_hidden": (c_int64, [c_void_p, POINTER(FeedStruct), c_void_p]),
     "mars_read": (
         None,
         [c_void_p, c_int64, c_void_p, c_int64, c_int64, *[c_void_p] * 2, c_int64, *[c_void_p] * 5],
@@ -343,7 +343,9 @@ def open_library(path: Path) -> Any:
         with suppress(OSError):
             path.unlink()  # compiled again the next time
         raise CompileError(f"The compiled library {path} can't be opened.") from error
-    for number, structure in enumerate((Matrix, Layer, Spec, Feed, Sampler, Penalty)):
+    for number, structure in enumerate(
+        (MatrixStruct, LayerStruct, ModelStruct, FeedStruct, SamplerStruct, PenaltyStruct)
+    ):
         if library.mars_sizes(number) != ctypes.sizeof(structure):
             raise CompileError("The compiled library lays out its memory otherwise than expected.")
     return library

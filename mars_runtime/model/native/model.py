@@ -1,6 +1,6 @@
 """A model whose forward is one call of the compiled library.
 
-It has the interface of ``qwen2.Qwen2``, for quantised weights on a CPU. The result of a position is
+It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result of a position is
 bitwise independent of the other rows and positions of the forward (tests/test_law_bitwise.py).
 """
 
@@ -170,7 +170,7 @@ class NativeModel(CausalModel):
         shape = num_rows, num_tokens, self.config.hidden_size
         layers = range(self.config.num_layers) if part is None else part.layers
         out = torch.empty(shape) if not layers.start else given(part, shape).contiguous().clone()
-        feed = c.Feed(
+        feed = c.FeedStruct(
             num_rows=num_rows,
             num_tokens=num_tokens,
             ids=ids.data_ptr(),
@@ -328,7 +328,7 @@ class NativeModel(CausalModel):
 
     def _layers(self, found: Weights, body: list[Packed], tell: Tell) -> Any:
         """Return the array of all layers; append the matrices that every token uses to ``body``."""
-        layers = (c.Layer * self.config.num_layers)()
+        layers = (c.LayerStruct * self.config.num_layers)()
         for index, layer in enumerate(found.layers()):
             layers[index] = self._layer(layer)
             body += [Packed.of(matrix) for matrix in layer.base()]
@@ -343,11 +343,11 @@ class NativeModel(CausalModel):
         adapter: Adapter | None,
         mask_id: int | None,
         tables: Tables | None,
-    ) -> c.Spec:
+    ) -> c.ModelStruct:
         config = self.config
         head = self._matrix(found.head)
         is_tied = found.embedding is found.head
-        spec = c.Spec(
+        spec = c.ModelStruct(
             vocab=config.vocab_size,
             hidden=config.hidden_size,
             num_layers=config.num_layers,
@@ -369,7 +369,7 @@ class NativeModel(CausalModel):
             spec.sampler = self._sampler(tables)
         return spec
 
-    def _layer(self, layer: LayerWeights) -> c.Layer:
+    def _layer(self, layer: LayerWeights) -> c.LayerStruct:
         low = layer.low
         parts: dict[str, Any] = {}
         for name, field, matrix in (
@@ -380,10 +380,10 @@ class NativeModel(CausalModel):
         ):
             parts[field] = self._matrix(matrix)
             if name in low:
-                parts[f"{field}_low"] = c.LowRank(*map(self._matrix, low[name]))
+                parts[f"{field}_low"] = c.LowRankStruct(*map(self._matrix, low[name]))
         bias = layer.qkv_bias
         query_norm, key_norm = map(self._hold, layer.head_norms) if layer.head_norms else (0, 0)
-        return c.Layer(
+        return c.LayerStruct(
             attention_norm=self._hold(layer.attention_norm),
             qkv_bias=None if bias is None else self._hold(bias),
             query_norm=query_norm,
@@ -392,17 +392,17 @@ class NativeModel(CausalModel):
             **parts,
         )
 
-    def _sampler(self, tables: Tables) -> c.Sampler:
+    def _sampler(self, tables: Tables) -> c.SamplerStruct:
         both = (tables.previous, tables.candidate)
-        return c.Sampler(
+        return c.SamplerStruct(
             self._matrix(_state(tables)),
             *(self._hold(_padded(table.values, 1)) for table in both),
             *(self._hold(table.scales) for table in both),
         )
 
-    def _matrix(self, matrix: Matrix) -> c.Matrix:
+    def _matrix(self, matrix: Matrix) -> c.MatrixStruct:
         outs, ins = matrix.shape
-        return c.Matrix(self._hold(self._arena.put(matrix)), matrix.bits, outs, ins)
+        return c.MatrixStruct(self._hold(self._arena.put(matrix)), matrix.bits, outs, ins)
 
     def _hold(self, tensor: Tensor) -> int:
         self._held.append(tensor)
@@ -461,16 +461,16 @@ def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
     """
     if not any(penalties):
         return None
-    found: list[c.Penalty] = []
+    found: list[c.PenaltyStruct] = []
     for each in penalties:
         changed = [] if each is None else _changed_slots(each)[:slots]
-        found += [*changed, *[c.Penalty()] * (slots - len(changed))]
-    return (c.Penalty * len(found))(*found)
+        found += [*changed, *[c.PenaltyStruct()] * (slots - len(changed))]
+    return (c.PenaltyStruct * len(found))(*found)
 
 
-def _changed_slots(penalty: Penalty) -> list[c.Penalty]:
+def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
     first_at = None if penalty.first_at is None else penalty.first_at.data_ptr()
-    slots = [c.Penalty(first_at, count, penalty.factor) for count in penalty.known]
+    slots = [c.PenaltyStruct(first_at, count, penalty.factor) for count in penalty.known]
     for slot, addition in zip(slots, penalty.additions, strict=False):
         slot.num_added = len(addition.ids)
         slot.ids, slot.amounts = addition.ids.data_ptr(), addition.amounts.data_ptr()

@@ -14,12 +14,12 @@ from tiny_checkpoint import write_checkpoint
 
 from mars_runtime.model.config import CheckpointError, ModelConfig, expected_names, expected_shape
 from mars_runtime.model.forward import Branches, Layout
-from mars_runtime.model.qwen2 import Qwen2
 from mars_runtime.model.shapes import (
     SHAPES,
     random_model,
     shape_config,
 )
+from mars_runtime.model.transformer import Transformer
 
 SIZES = SimpleNamespace(size=93)
 LLAMA3 = {
@@ -57,9 +57,9 @@ CONFIGS = {
 }
 
 
-def pair(config: Any) -> tuple[Any, Qwen2]:
+def pair(config: Any) -> tuple[Any, Transformer]:
     theirs = hf_model(config)
-    return theirs, Qwen2(ModelConfig.from_dict(config.to_dict()), theirs.state_dict())
+    return theirs, Transformer(ModelConfig.from_dict(config.to_dict()), theirs.state_dict())
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -116,7 +116,7 @@ def test_a_forward_behind_the_end_of_the_cache_is_refused() -> None:
 @pytest.mark.parametrize("name", ["tied", "qwen3"])
 def test_bf16_stays_close_to_fp32(name: str) -> None:
     theirs, ours = pair(CONFIGS[name]())
-    half = Qwen2(ours.config, theirs.state_dict(), dtype=torch.bfloat16)
+    half = Transformer(ours.config, theirs.state_dict(), dtype=torch.bfloat16)
     ids = torch.randint(0, 100, (1, 30), generator=torch.Generator().manual_seed(6))
     outs = []
     for model in (ours, half):
@@ -135,16 +135,16 @@ def test_a_missing_or_misshapen_weight_is_named() -> None:
     shape, weights = ModelConfig.from_dict(config.to_dict()), hf_model(config).state_dict()
     name = "model.layers.1.mlp.up_proj.weight"
     with pytest.raises(CheckpointError, match=f"{name} is missing"):
-        Qwen2(shape, {key: value for key, value in weights.items() if key != name})
+        Transformer(shape, {key: value for key, value in weights.items() if key != name})
     with pytest.raises(CheckpointError, match=f"{name} has shape .* says \\(96, 48\\)"):
-        Qwen2(shape, weights | {name: weights[name].t()})
+        Transformer(shape, weights | {name: weights[name].t()})
 
 
 MASK = 3
 CPU = torch.device("cpu")
 
 
-def branch_logits(model: Qwen2, prefix: list[int], num_masks: int) -> torch.Tensor:
+def branch_logits(model: Transformer, prefix: list[int], num_masks: int) -> torch.Tensor:
     """Logits of the last token of ``prefix`` and of the masks behind it, all fed anew."""
     fed = torch.tensor([prefix + [MASK] * num_masks])
     found = model.forward(
@@ -153,7 +153,7 @@ def branch_logits(model: Qwen2, prefix: list[int], num_masks: int) -> torch.Tens
     return found[0]
 
 
-def check(model: Qwen2, texts: list[list[int]], layouts: list[Layout]) -> None:
+def check(model: Transformer, texts: list[list[int]], layouts: list[Layout]) -> None:
     """Rows of different lengths; the pending tokens are the last of each text."""
     cache = model.new_cache(len(texts), 80)
     num_fed = max(layout.num_fed for layout in layouts) + 1

@@ -35,7 +35,7 @@ from mars_runtime.model.forward import (
     given,
 )
 from mars_runtime.model.quantized import Int8Matrix, add_product, multiply, quantize
-from mars_runtime.model.reranker import Reranker, Sampler, Tables
+from mars_runtime.model.reranker import Reranker, SamplerWeights, Tables
 from mars_runtime.model.threads import HIDDEN, TorchThreads
 from mars_runtime.transfers import to_device
 
@@ -70,7 +70,7 @@ class Layer:
     down: Matrix
 
 
-class Qwen2(CausalModel):
+class Transformer(CausalModel):
     """A causal language model on one device.
 
     weights: named and shaped as in a transformers checkpoint; they are copied. is_int8: store the
@@ -320,13 +320,13 @@ class Qwen2(CausalModel):
     def _has_short_norm(self) -> bool:
         return self.device.type == "cpu" and self.dtype == torch.float32
 
-    def _ranking(self, sampler: Sampler | None) -> Reranker | None:
+    def _ranking(self, sampler: SamplerWeights | None) -> Reranker | None:
         if sampler is None:
             return None
         scale = math.sqrt(self.config.hidden_size) if self._has_short_norm else 1.0
         norm = (self._final_norm / scale).float()
         table, size = self._embedding, self.config.vocab_size
-        placed = Sampler(sampler.first.to(self.device), sampler.second.to(self.device))
+        placed = SamplerWeights(sampler.first.to(self.device), sampler.second.to(self.device))
         tables = Tables.of(placed, lambda ids: F.embedding(ids, table).float(), size)
         return Reranker(tables, norm, self.config.rms_norm_eps)
 
