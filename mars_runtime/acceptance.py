@@ -197,7 +197,7 @@ def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Acceptance:
     """The decision on the predictions of one forward for one row.
 
     emitted: emitted tokens, never empty. num_agreed: drafts fed with this forward that AR
@@ -222,7 +222,7 @@ def judge(
     remaining: int,
     eos_ids: frozenset[int],
     written: Sequence[int] = (),
-) -> Judgement:
+) -> Acceptance:
     """Verify the drafts that were fed, then accept proposals.
 
     choices: AR's choices from the first position not emitted yet, given the drafts before: one for
@@ -253,13 +253,13 @@ def judge(
     num_emitted = num_agreed + 1 if settings.is_verified else end
     emitted, behind = up_to_end(tokens[:num_emitted], eos_ids), tokens[num_emitted:]
     if settings.stop_loops and (count := up_to_loop(written, emitted[:remaining])) is not None:
-        return Judgement(emitted[:count], min(num_agreed, count), [], "repeats", proposals)
+        return Acceptance(emitted[:count], min(num_agreed, count), [], "repeats", proposals)
     if emitted[-1] in eos_ids:
-        return Judgement(emitted, num_agreed, [], "eos", proposals)
+        return Acceptance(emitted, num_agreed, [], "eos", proposals)
     if len(emitted) >= remaining:
-        return Judgement(emitted[:remaining], num_agreed, [], "limit", proposals)
+        return Acceptance(emitted[:remaining], num_agreed, [], "limit", proposals)
     drafts = up_to_end(behind, eos_ids)
-    return Judgement(emitted, num_agreed, drafts, stop, proposals, may_go_on)
+    return Acceptance(emitted, num_agreed, drafts, stop, proposals, may_go_on)
 
 
 def num_proposals(

@@ -21,7 +21,7 @@ from mars_runtime.decoders.base import (
     forbidden_ids,
 )
 from mars_runtime.decoders.draft_model import DraftModel
-from mars_runtime.decoders.drafting import Feed
+from mars_runtime.decoders.drafting import FeedLimits
 from mars_runtime.decoders.lookup import LONGEST, REACH
 from mars_runtime.decoders.plan import MOST, RATE, group_sizes, threshold_for
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
@@ -73,7 +73,7 @@ def _step(
 ) -> RowStep:
     settings, num_emitted = source(), len(row.prefix) - row.num_prompt
     remaining = max(1, min(row.limit, settings.max_new_tokens) - num_emitted)
-    feed = Feed.of(settings)
+    feed = FeedLimits.of(settings)
     drafts = row.drafts[: min(feed.num_drafts, remaining - 1)]
     sizes = group_sizes(settings, feed, remaining, len(drafts))
     if vocabulary.mask_id is None:

@@ -35,7 +35,7 @@ from mars_runtime.model.config import CheckpointError, MemoryShortError, memory_
 from mars_runtime.model.files import files_of, weight_files
 from mars_runtime.model.registry import REGISTRY, Entry, registry, unlisted_entry
 from mars_runtime.serving.metrics import Metrics
-from mars_runtime.serving.models import About
+from mars_runtime.serving.models import ModelDescription
 
 if TYPE_CHECKING:
     import torch
@@ -73,23 +73,27 @@ class Served:
     """A checkpoint and its engine; where that is another machine's, what is known of it here."""
 
     entry: Entry
-    checkpoint: Checkpoint | About
+    checkpoint: Checkpoint | ModelDescription
     engine: BaseEngine
 
     @property
     def about(self) -> Checkpoint | Facts:
         """For the head of a trace: what it runs on."""
-        return self.checkpoint.facts if isinstance(self.checkpoint, About) else self.checkpoint
+        return (
+            self.checkpoint.facts
+            if isinstance(self.checkpoint, ModelDescription)
+            else self.checkpoint
+        )
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether another machine decodes."""
-        return isinstance(self.checkpoint, About)
+        return isinstance(self.checkpoint, ModelDescription)
 
     @property
     def advice(self) -> str:
         """One sentence on a missing compiler that slows it down; empty if none is missing."""
-        if isinstance(self.checkpoint, About) or self.is_bitwise:
+        if isinstance(self.checkpoint, ModelDescription) or self.is_bitwise:
             return ""
         from mars_runtime.model.native.library import CompileError, find_compiler
 
@@ -104,7 +108,7 @@ class Served:
     @property
     def is_bitwise(self) -> bool:
         """Whether what a token gives depends on nothing else in a forward."""
-        if isinstance(self.checkpoint, About):
+        if isinstance(self.checkpoint, ModelDescription):
             return self.checkpoint.facts.is_bitwise
         return self.checkpoint.model.is_bitwise
 

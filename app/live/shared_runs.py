@@ -23,7 +23,7 @@ from typing import Any
 from app.ui.controls import TITLES
 from app.ui.imported_runs import read_import
 from app.ui.run_log import RunLog
-from mars_runtime.serving.limits import Window
+from mars_runtime.serving.limits import SlidingWindow
 from mars_runtime.trace import Header, read_trace
 
 MAX_LANES = 4
@@ -50,7 +50,7 @@ class SharedRuns:
         self._folder = folder
         self._max_chars = max_chars
         self._lock = threading.Lock()
-        self._kept_by = Window(MAX_OF_ONE, HOUR)
+        self._kept_by = SlidingWindow(MAX_OF_ONE, HOUR)
 
     def read(self, given: object, address: str) -> dict[str, Any]:
         """Return ``{"value": the race view's}`` or ``{"error": one sentence}``.

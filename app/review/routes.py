@@ -39,7 +39,7 @@ from mars_runtime.serving.limits import (
     BodyLimit,
     KeyCheck,
     RateLimit,
-    Window,
+    SlidingWindow,
     address_of,
     is_json,
 )
@@ -82,7 +82,7 @@ class Quota:
     """How often each address may do something in a minute."""
 
     def __init__(self, most: int) -> None:
-        self._window = Window(most, MINUTE)
+        self._window = SlidingWindow(most, MINUTE)
 
     def take(self, address: str) -> None:
         """Count one. Raises ApiError where it is one too many."""

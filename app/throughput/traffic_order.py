@@ -24,7 +24,7 @@ from app.ui.controls import (
 )
 from mars_runtime.settings import SettingsError
 from mars_runtime.traffic import workload
-from mars_runtime.traffic.controller import Bounds, Way, ways_of
+from mars_runtime.traffic.controller import Bounds, LoadMethod, ways_of
 
 KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"
@@ -46,7 +46,7 @@ class Traffic:
     repeats the same arrivals.
     """
 
-    way: Way
+    way: LoadMethod
     arrivals: tuple[float, ...]
     rate: float
     seconds: float
@@ -70,7 +70,7 @@ class TrafficOrder:
     system: str = ""
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[LoadMethod, ...]:
         """Methods of the parts, each once."""
         return tuple({part.way.name: part.way for part in self.parts}.values())
 
@@ -165,7 +165,7 @@ def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traf
             yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
 
 
-def _parts(way: Way, found: Mapping[str, Any]) -> list[Traffic]:
+def _parts(way: LoadMethod, found: Mapping[str, Any]) -> list[Traffic]:
     """Return the parts of one method: the arrivals once, or a curve of rates."""
     seconds, kind = found["seconds"], found["kind"]
     if kind == "recorded":

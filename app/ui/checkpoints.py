@@ -10,7 +10,7 @@ from app.engines.engines import Engines, Served, UnavailableError
 from app.engines.limits import RefusalError
 from app.ui.examples import TASKS, set_for
 from mars_runtime.methods import LANES, METHODS
-from mars_runtime.serving.models import About
+from mars_runtime.serving.models import ModelDescription
 
 LOOK_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
@@ -113,7 +113,8 @@ def missing(served: Served) -> dict[str, str]:
     checkpoint = served.checkpoint
     lacks = {
         "speculative": not served.entry.draft,
-        "block_diffusion": not isinstance(checkpoint, About) and not checkpoint.diffusion_size,
+        "block_diffusion": not isinstance(checkpoint, ModelDescription)
+        and not checkpoint.diffusion_size,
     }
     return {name: METHODS[name].needs for name in METHODS if lacks.get(name)}
 

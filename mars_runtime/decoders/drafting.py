@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
-from mars_runtime.acceptance import Judgement
+from mars_runtime.acceptance import Acceptance
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import LONGEST
 from mars_runtime.events import Proposal
@@ -86,7 +86,7 @@ Chain = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class FeedLimits:
     """How many drafts and masks a forward may feed for a row, besides its emitted tokens.
 
     num_drafts: maximum number of drafts. num_masks: masks per group. roots: the tokens that a group
@@ -99,7 +99,7 @@ class Feed:
     roots: Collection[int] | None = None
 
     @classmethod
-    def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> Feed:
+    def of(cls, settings: DecodeSettings, trained: int = MAX_BLOCK_SIZE) -> FeedLimits:
         """Return what settings ask for that leave no choice to this module.
 
         trained: the B that the model was trained with. It caps B with a draft model, because there
@@ -163,7 +163,7 @@ class Reserve:
         self._left = min(FULL, self._left + num_tokens / PACE)
 
 
-class Evidence:
+class AcceptanceCounts:
     """Acceptance counts per position behind AR's own token, given that all before it were
     accepted."""
 
@@ -204,14 +204,14 @@ class Outlook:
     def __init__(self, settings: DecodeSettings, depth: int) -> None:
         self._grounds = _grounds(settings)
         self._is_verified = settings.is_verified
-        self._made, self._agreed = Evidence(depth), Evidence(depth)
+        self._made, self._agreed = AcceptanceCounts(depth), AcceptanceCounts(depth)
         self.num_found = 0
 
     def fits(self, settings: DecodeSettings) -> bool:
         """Return whether the statistics are valid for these settings."""
         return self._grounds == _grounds(settings)
 
-    def observe(self, judgement: Judgement, num_fed_drafts: int, block_size: int) -> None:
+    def observe(self, judgement: Acceptance, num_fed_drafts: int, block_size: int) -> None:
         """Learn from one forward: its judgement, its number of verified drafts and its B."""
         num_agreed = judgement.num_agreed
         self.num_found += num_agreed
@@ -435,7 +435,7 @@ class Option(NamedTuple):
 
     value: expected tokens minus cost at the course's rate. gain: expected number of accepted
     drafts. going_on: probability that the next forward starts with proposals. width: tokens fed.
-    The other fields are those of ``Feed``.
+    The other fields are those of ``FeedLimits``.
     """
 
     value: float
@@ -447,9 +447,9 @@ class Option(NamedTuple):
     roots: tuple[int, ...]
 
     @property
-    def feed(self) -> Feed:
-        """The candidate's drafts and masks as a ``Feed``."""
-        return Feed(*self[4:])
+    def feed(self) -> FeedLimits:
+        """The candidate's drafts and masks as a ``FeedLimits``."""
+        return FeedLimits(*self[4:])
 
 
 def best_option(
@@ -601,7 +601,7 @@ class Drafter:
         repeatable."""
         return self._reserve is None
 
-    def feed(self, curve: Curve) -> Feed:
+    def feed(self, curve: Curve) -> FeedLimits:
         """Return what the next forward feeds."""
         weighed = self._weighed(curve)
         if self._probes.wait <= 0:

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mars_runtime.acceptance import (
+    Acceptance,
     DecodeError,
-    Judgement,
     Penalty,
     judge,
     num_proposals,
@@ -39,7 +39,7 @@ from mars_runtime.decoders.drafting import (
     PLAIN,
     BlockSizes,
     Drafter,
-    Feed,
+    FeedLimits,
     agreed_width,
     basis_of,
 )
@@ -160,7 +160,7 @@ class RowPlan:
         return slots[: len(self.groups)], groups
 
 
-def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> RowPlan:
+def plan_row(row: Row, settings: DecodeSettings, feed: FeedLimits, has_mask: bool) -> RowPlan:
     """Return the plan of a row's next forward.
 
     Drafts are dropped when lossless was switched off or the limit was lowered; they were never
@@ -180,7 +180,7 @@ def plan_row(row: Row, settings: DecodeSettings, feed: Feed, has_mask: bool) -> 
 
 
 def group_sizes(
-    settings: DecodeSettings, feed: Feed, remaining: int, num_drafts: int
+    settings: DecodeSettings, feed: FeedLimits, remaining: int, num_drafts: int
 ) -> tuple[int, ...]:
     """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts.
 
@@ -206,7 +206,7 @@ class RowOutcome:
     """
 
     plan: RowPlan
-    judgement: Judgement
+    judgement: Acceptance
     ahead: Ahead
     raised: float
     checks: tuple[Proposal, ...] = ()
@@ -312,7 +312,7 @@ class Steering:
         self._sizes = BlockSizes(costs) if costs is not None else None
         self._curve = Curve([1.0])  # of the rows of the latest forward
 
-    def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[Feed]:
+    def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
         """Return what the next forward may feed for each row.
 
         Raises DecodeError with the numbers of the rows with automatic B if no costs were measured.
@@ -320,7 +320,7 @@ class Steering:
         both = list(zip(rows, settings, strict=True))
         asked = [row.number for row, now in both if now.is_auto]
         if not asked:
-            return [Feed.of(now, self._block_size) for now in settings]
+            return [FeedLimits.of(now, self._block_size) for now in settings]
         if self._costs is None or self._sizes is None:
             sentence = "What forwards cost here was not measured: choose a number as B."
             raise DecodeError(sentence, tuple(asked))
@@ -335,8 +335,8 @@ class Steering:
         return self._agreed(both, feeds) if len(rows) > 1 else feeds
 
     def _agreed(
-        self, both: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[Feed]
-    ) -> list[Feed]:
+        self, both: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[FeedLimits]
+    ) -> list[FeedLimits]:
         """Let rows draft only as far as that pays for all rows of the forward.
 
         Returns ``feeds`` unchanged if a row's width is fixed or its objective is ``passes``.
@@ -351,31 +351,31 @@ class Steering:
                 return list(feeds)
         width = agreed_width(stakes, self._curve)
         return [
-            feed if stake.width <= width else Feed(0, 0)
+            feed if stake.width <= width else FeedLimits(0, 0)
             for feed, stake in zip(feeds, stakes, strict=True)
         ]
 
-    def _feed(self, row: Row, now: DecodeSettings, size: int) -> Feed:
+    def _feed(self, row: Row, now: DecodeSettings, size: int) -> FeedLimits:
         """Return what the next forward may feed for a row.
 
         size: the B that unverified rows share whose objective is least time. Where fewest passes
         are the objective, a row decides without the others.
         """
         if not now.is_auto:
-            return Feed.of(now, self._block_size)
+            return FeedLimits.of(now, self._block_size)
         if now.is_verified:
             return self._drafter(row, now).feed(self._curve_for(now))
         if now.aim == "passes":
             assert self._costs is not None, "checked by feeds"
             row.sizes = row.sizes or BlockSizes(self._costs)
             size = row.sizes.choose([(row, now)])
-        return Feed(0, size - 1)
+        return FeedLimits(0, size - 1)
 
     def _curve_for(self, settings: DecodeSettings) -> Curve:
         """Return the costs that count for the objective: measured here, or the committed ones."""
         return reference_curve() if settings.aim == "passes" else self._curve
 
-    def settle(self, plan: RowPlan, judgement: Judgement) -> Ahead:
+    def settle(self, plan: RowPlan, judgement: Acceptance) -> Ahead:
         """Learn from a forward and return the row's drafts."""
         row, settings = plan.row, plan.settings
         if not settings.is_verified:
@@ -409,7 +409,7 @@ class Steering:
         drafter.cut(len(drafts))
         return Ahead(looked_up=drafts) if is_found else Ahead(drafts)
 
-    def _guess(self, plan: RowPlan, judgement: Judgement) -> Ahead:
+    def _guess(self, plan: RowPlan, judgement: Acceptance) -> Ahead:
         """Return the Jacobi guesses: as many as B and the limit allow."""
         last, answers = judgement.emitted[-1], judgement.drafts
         count = min(plan.settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)

@@ -27,7 +27,7 @@ from mars_runtime.settings import MAX_FED, DecodeSettings
 _log = logging.getLogger(__name__)
 
 
-class KVCache(Protocol):
+class RowCache(Protocol):
     """Interface of a KV cache, which ``cache.BlockKVCache`` implements.
 
     ``block`` and ``put`` copy keys and values of a row's prefix out and in; only a prefix cache
@@ -108,7 +108,7 @@ class Rows:
     """The rows on one KV cache, in the order of their places."""
 
     def __init__(
-        self, cache: KVCache, prefix_cache: PrefixCache | None = None, mask_id: int | None = None
+        self, cache: RowCache, prefix_cache: PrefixCache | None = None, mask_id: int | None = None
     ) -> None:
         """``mask_id``: the token at which the part of a text that can be cached ends."""
         self._cache = cache

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mars_runtime.engine.backend import READ_ALONE, READ_BESIDE, Backend, sentence, where
 from mars_runtime.engine.request import Request, Solo
 from mars_runtime.engine.run import Run
-from mars_runtime.engine.scheduler import Turn
+from mars_runtime.engine.scheduler import DeviceTurn
 from mars_runtime.event_stream import EventStream
 from mars_runtime.events import FINAL, End, EndReason, Event, Prefill, Step
 from mars_runtime.prefix_cache import grant_alike
@@ -42,7 +42,7 @@ class Device:
         self._runs: dict[int, Run] = {}
         self._num_joined = 0
 
-    def carry_out(self, turn: Turn[Run]) -> dict[Run, End]:
+    def carry_out(self, turn: DeviceTurn[Run]) -> dict[Run, End]:
         """Do what the turn says; returns the ends of the runs that it was the last for."""
         try:
             if turn.kind == "step":
@@ -152,7 +152,7 @@ class Device:
             self._batch = self._backend.batch()
         return self._batch
 
-    def _affected(self, turn: Turn[Run], error: Exception) -> list[Run]:
+    def _affected(self, turn: DeviceTurn[Run], error: Exception) -> list[Run]:
         """Return the runs that an error of a shared forward names by number, or all runs of the
         turn if it names none."""
         from mars_runtime.acceptance import DecodeError

@@ -25,7 +25,7 @@ from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import Asked
 from mars_runtime.engine.run import Bell, Observer, Run, check_pace, overdue
-from mars_runtime.engine.scheduler import FullError, Job, Scheduler, Turn
+from mars_runtime.engine.scheduler import DeviceTurn, FullError, Job, Scheduler
 from mars_runtime.errors import MarsError
 from mars_runtime.events import End
 from mars_runtime.layers import Fed, Layers
@@ -188,7 +188,7 @@ class Engine(BaseEngine):
                 self._asides.end(EngineError(self._why_over))
             self._is_over.set()
 
-    def _carry_out(self, turn: Turn[Run], now: float) -> None:
+    def _carry_out(self, turn: DeviceTurn[Run], now: float) -> None:
         for run in turn.lanes:
             run.begin(now)
         ends = self._device.carry_out(turn)
@@ -230,7 +230,7 @@ class Engine(BaseEngine):
             self._is_ready.set()
             self._is_over.set()
 
-    def _next_turn(self) -> Turn[Run] | Aside | None:
+    def _next_turn(self) -> DeviceTurn[Run] | Aside | None:
         """Sleep until some run may go on, or a piece of what is done aside; None once the engine is
         closed."""
         with self._bell:

@@ -103,7 +103,7 @@ class Job(Generic[L]):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn(Generic[L]):
+class DeviceTurn(Generic[L]):
     """What the device does next, and for which lanes. is_waited_for: whether other lanes are
     ready."""
 
@@ -183,7 +183,7 @@ class Scheduler(Generic[L]):
         alone."""
         return job in self._active and job is not self._lone() and job not in self._eligible()
 
-    def next_turn(self, now: float) -> Turn[L] | None:
+    def next_turn(self, now: float) -> DeviceTurn[L] | None:
         """Return what to do next, or None while every job rests.
 
         The least recently served ready job is next; if it is shared, all other ready shared jobs
@@ -198,9 +198,9 @@ class Scheduler(Generic[L]):
         if first.is_shared:
             return self._shared_turn([job for job in ready if job.is_shared])
         first.last_turn = self._num_turns
-        return Turn("alone", (first.next_lane(),))
+        return DeviceTurn("alone", (first.next_lane(),))
 
-    def _shared_turn(self, jobs: list[Job[L]]) -> Turn[L]:
+    def _shared_turn(self, jobs: list[Job[L]]) -> DeviceTurn[L]:
         """Alternate between chunks of prompts and forwards, so that neither waits for the other."""
         for job in jobs:
             job.last_turn = self._num_turns
@@ -209,8 +209,8 @@ class Scheduler(Generic[L]):
         reading = [job.lanes[0] for job in jobs if not job.lanes[0].is_read]
         self._has_read = bool(reading) and not (decoding and self._has_read)
         if self._has_read:
-            return Turn("read", (reading[0],), is_waited_for=bool(decoding))
-        return Turn("step", decoding, is_waited_for=bool(reading))
+            return DeviceTurn("read", (reading[0],), is_waited_for=bool(decoding))
+        return DeviceTurn("step", decoding, is_waited_for=bool(reading))
 
     def is_hurried(self, job: Job[L]) -> bool:
         """Return whether the job's slow motion is suspended because other jobs are queued."""

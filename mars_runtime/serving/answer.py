@@ -30,7 +30,7 @@ from mars_runtime.events import FINAL, End, Event, Proposal, Step
 from mars_runtime.folds import visible_tokens
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.models import Answering
-from mars_runtime.serving.requests import Completion
+from mars_runtime.serving.requests import CompletionRequest
 from mars_runtime.serving.speculation import metrics
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Detokenizer, Tokenizer
@@ -68,7 +68,7 @@ class Piece:
         return bool(self.text or self.tokens)
 
 
-class Answer:
+class StreamedAnswer:
     """One run, as far as its events were read.
 
     stops: strings that end the answer. stop_ids: tokens that end it; they are counted, like EOS,
@@ -220,7 +220,7 @@ class Envelope:
 
     def __init__(
         self,
-        asked: Completion,
+        asked: CompletionRequest,
         tokenizer: Tokenizer,
         num_prompt_tokens: int,
         settings: DecodeSettings,
@@ -241,7 +241,7 @@ class Envelope:
         other._settings = settings
         return other
 
-    def whole(self, answer: Answer, piece: Piece) -> Json:
+    def whole(self, answer: StreamedAnswer, piece: Piece) -> Json:
         """Return an answer that is not streamed."""
         shown: Json = {"text": piece.text}
         if self.is_chat:
@@ -263,7 +263,7 @@ class Envelope:
         shown = {"delta": {"content": piece.text}} if self.is_chat else {"text": piece.text}
         return self._chunk(shown, piece, None)
 
-    def last(self, answer: Answer) -> list[Json]:
+    def last(self, answer: StreamedAnswer) -> list[Json]:
         """Return the chunks after the text: the finish reason and, if requested, the usage."""
         shown: Json = {"delta": {}} if self.is_chat else {"text": ""}
         ended = self._chunk(shown, Piece(), answer.finish_reason)
@@ -318,7 +318,7 @@ class Envelope:
     def _spelled(self, token: int) -> str:
         return spelled(self._tokenizer.token_bytes(token))
 
-    def _usage(self, answer: Answer) -> Json:
+    def _usage(self, answer: StreamedAnswer) -> Json:
         num_prompt = self._num_prompt_tokens
         num_reused = min(folds.num_reused(answer.events), num_prompt)
         return {
@@ -335,7 +335,7 @@ class Envelope:
         requested, allowed = self._asked.max_tokens, self._settings.max_new_tokens
         return LOWERED.format(requested, allowed) if requested and requested > allowed else ""
 
-    def _figures(self, answer: Answer) -> Json:
+    def _figures(self, answer: StreamedAnswer) -> Json:
         """Return the figures of the run up to the end of the answer. Times are device time."""
         events, end = answer.events, answer.end
         drafting = list(folds.drafting(events))
@@ -384,7 +384,7 @@ def _log(share: float) -> float:
     return math.log(max(share, 1e-45))
 
 
-async def pieces(run: Answering, answer: Answer) -> AsyncIterator[Piece]:
+async def pieces(run: Answering, answer: StreamedAnswer) -> AsyncIterator[Piece]:
     """Yield what is new until the answer is complete. Raises ApiError if the run fails."""
     num_read = 0
     while not answer.is_over:
@@ -434,7 +434,7 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
-class EventStream(StreamingResponse):
+class ServerSentEvents(StreamingResponse):
     """Server-sent events; ``run`` is cancelled when the stream ends or the client disconnects."""
 
     def __init__(self, lines: AsyncIterator[str], run: Cancellable) -> None:

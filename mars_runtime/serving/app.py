@@ -29,11 +29,11 @@ from mars_runtime.engine.request import Request as EngineRequest
 from mars_runtime.json_values import json_line
 from mars_runtime.serving.addresses import TrailingSlash, cors
 from mars_runtime.serving.answer import (
-    Answer,
     Envelope,
-    EventStream,
     Json,
     Piece,
+    ServerSentEvents,
+    StreamedAnswer,
     pieces,
     unless_gone,
 )
@@ -48,13 +48,13 @@ from mars_runtime.serving.limits import (
     address_of,
     is_json,
 )
-from mars_runtime.serving.models import Answering, Model, Models, about, unknown
+from mars_runtime.serving.models import Answering, Models, ServedModel, about, unknown
 from mars_runtime.serving.openapi import document, page
 from mars_runtime.serving.requests import (
     DEFAULT_CAPS,
     Caps,
     ChatBody,
-    Completion,
+    CompletionRequest,
     Kind,
     Prompt,
     RunBody,
@@ -65,7 +65,7 @@ from mars_runtime.serving.requests import (
     read_completion,
 )
 from mars_runtime.serving.responses import ResponseEnvelope, ResponsesBody, read_request
-from mars_runtime.serving.runs import Lanes, RunRegistry, lane_requests, lanes_of, steer
+from mars_runtime.serving.runs import LaneGroups, Lanes, lane_requests, lanes_of, steer
 from mars_runtime.text import Tokenizer
 
 PATHS = re.compile(r"/v1(/.*)?|/health/?|/metrics/?|/docs/?|/openapi\.json/?")
@@ -155,7 +155,7 @@ class Endpoint:
         self._caps = caps
         self._keys = KeyCheck(key) if key else None
         self._readers = ThreadPoolExecutor(NUM_READERS, "mars-read")
-        self._registry = RunRegistry()
+        self._lane_groups = LaneGroups()
 
     async def models(self, request: Request) -> Response:
         """List the models."""
@@ -203,7 +203,7 @@ class Endpoint:
         self._check_key(request)
         lane = request.query_params.get("lane", "")
         chosen = int(lane) if DIGITS.fullmatch(lane) else lane or None
-        for run in lanes_of(self._registry.find(request.path_params["run"]), chosen):
+        for run in lanes_of(self._lane_groups.find(request.path_params["run"]), chosen):
             run.cancel()
         return Response(status_code=204)
 
@@ -229,14 +229,14 @@ class Endpoint:
         requests = [replace(each, owner=_owner(request)) for each in made]
         lanes = Lanes(await model.race(requests, posted.pace, posted.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
-        self._registry.add(name, model.block_size, lanes.runs)
-        stream = EventStream(lanes.told(), lanes)
+        self._lane_groups.add(name, model.block_size, lanes.runs)
+        stream = ServerSentEvents(lanes.told(), lanes)
         stream.headers["x-run-id"] = name
         return stream
 
     async def _steer(self, request: Request) -> Response:
-        job = self._registry.find(request.path_params["run"])
-        steer(job, read(SteerBody, await request.body()))
+        group = self._lane_groups.find(request.path_params["run"])
+        steer(group, read(SteerBody, await request.body()))
         return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
@@ -247,7 +247,7 @@ class Endpoint:
         choices = self._choices(asked, model, made, request)
         await choices.begin()
         if asked.is_stream:
-            return EventStream(_lines(choices), choices)
+            return ServerSentEvents(_lines(choices), choices)
         try:
             answer = await unless_gone(request.receive, choices.whole())
         finally:
@@ -256,8 +256,8 @@ class Endpoint:
 
     def _choices(
         self,
-        asked: Completion,
-        model: Model,
+        asked: CompletionRequest,
+        model: ServedModel,
         made: Sequence[Sequence[EngineRequest]],
         request: Request,
     ) -> Choices:
@@ -273,11 +273,11 @@ class Endpoint:
                 num_prompt_tokens = 0 if number else len(each.prompt_ids)
                 envelope = first.sibling(len(found), num_prompt_tokens, each.settings)
                 stops = asked.stops, asked.stop_ids, asked.settings.min_tokens
-                answer = Answer(tokenizer, *stops)
+                answer = StreamedAnswer(tokenizer, *stops)
                 found.append(Choice(replace(each, owner=owner), envelope, answer, echo))
         more: Callable[[int], int] = request.scope[MORE_PLACES]
         at_once = 1 + more(min(len(found), MAX_LANES) - 1)
-        register = partial(self._registry.add, first.name, model.block_size)
+        register = partial(self._lane_groups.add, first.name, model.block_size)
         return Choices(found, model.submit, at_once, self._caps.max_seconds, register)
 
     async def _respond(self, request: Request) -> Response:
@@ -288,11 +288,11 @@ class Endpoint:
         completion = Envelope(chat, model.tokenizer, len(made.prompt_ids), made.settings)
         envelope = ResponseEnvelope(parsed, completion)
         stops = chat.stops, chat.stop_ids, chat.settings.min_tokens
-        answer = Answer(model.tokenizer, *stops)
+        answer = StreamedAnswer(model.tokenizer, *stops)
         run = await model.submit(replace(made, owner=_owner(request)))
-        self._registry.add(envelope.name, model.block_size, [run])
+        self._lane_groups.add(envelope.name, model.block_size, [run])
         if chat.is_stream:
-            return EventStream(envelope.events(run, answer), run)
+            return ServerSentEvents(envelope.events(run, answer), run)
         try:
             piece = await unless_gone(request.receive, _whole(run, answer))
         finally:
@@ -324,7 +324,7 @@ def _owner(request: Request) -> str:
     return address_of(request.client)
 
 
-async def _whole(run: Answering, answer: Answer) -> Piece:
+async def _whole(run: Answering, answer: StreamedAnswer) -> Piece:
     found = [piece async for piece in pieces(run, answer)]
     tokens = tuple(token for piece in found for token in piece.tokens)
     return Piece("".join(piece.text for piece in found), tokens)

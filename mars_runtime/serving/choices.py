@@ -16,7 +16,7 @@ from typing import Any
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
 from mars_runtime.engine.run import Run
-from mars_runtime.serving.answer import POLL_SECONDS, Answer, Envelope, Json, Piece, check
+from mars_runtime.serving.answer import POLL_SECONDS, Envelope, Json, Piece, StreamedAnswer, check
 
 SHARED = ("id", "object", "created", "model", "choices", "usage")
 """Fields of an answer that are common to its choices."""
@@ -28,7 +28,7 @@ class Choice:
 
     request: Request
     envelope: Envelope
-    answer: Answer
+    answer: StreamedAnswer
     echo: str = ""
     run: Run | None = None
     num_read: int = 0

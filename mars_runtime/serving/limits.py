@@ -230,7 +230,7 @@ class RateLimit:
             self._going -= Counter({address: num_places})
 
 
-class Window:
+class SlidingWindow:
     """Sliding window: at most ``most`` events per address within ``seconds``. Thread-safe."""
 
     def __init__(self, most: int, seconds: float) -> None:

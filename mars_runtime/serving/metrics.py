@@ -64,7 +64,7 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._series = Series(self._registry)
+        self._series = MetricSeries(self._registry)
         self._heard: SimpleQueue[_Heard] = SimpleQueue()
         self._seen: dict[str, dict[Run, _Seen]] = {}
         self._forward: dict[str, tuple[int, int]] = {}  # rows and tokens of an incomplete one
@@ -179,7 +179,7 @@ class Metrics:
             series.per_token.labels(name).observe(seconds)
 
 
-class Series:
+class MetricSeries:
     """All metrics in one registry. Seconds are wall clock."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

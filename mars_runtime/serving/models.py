@@ -1,8 +1,8 @@
 """Interface between the HTTP routes and the engines.
 
 Only an implementation of ``Models`` knows where engines run: ``SingleModel`` has one in this
-process. ``About`` describes a model to a page on another machine. It includes the whole tokenizer,
-so the page needs no files of the model.
+process. ``ModelDescription`` describes a model to a page on another machine. It includes the whole
+tokenizer, so the page needs no files of the model.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Answering(Protocol):
         """End within one forward. A second call does nothing."""
 
 
-class Model(Protocol):
+class ServedModel(Protocol):
     """A model that is ready.
 
     capacity: maximum tokens of a prompt and its answer together. block_size: the largest B that it
@@ -101,7 +101,7 @@ class Models(Protocol):
     def trouble(self) -> str:
         """Why no model can answer now, as a sentence; empty if one can."""
 
-    def find(self, name: str) -> Model:
+    def find(self, name: str) -> ServedModel:
         """Return the model of that name without waiting for it. Raises UnknownModelError or
         NotReadyError.
         """
@@ -113,8 +113,8 @@ def unknown(names: Sequence[str]) -> UnknownModelError:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """Description of a model on another machine. block_size, capacity: as in Model."""
+class ModelDescription:
+    """Description of a model on another machine. block_size, capacity: as in ``ServedModel``."""
 
     facts: Facts
     tokenizer: Annotated[Tokenizer, PlainValidator(lambda parts: Tokenizer.from_parts(dict(parts)))]
@@ -127,7 +127,7 @@ class About:
         return self.facts.checkpoint
 
 
-def about(model: Model) -> dict[str, Any]:
+def about(model: ServedModel) -> dict[str, Any]:
     """Return the description of a model as JSON. Waits until the engine is warm."""
     return {
         "facts": asdict(model.facts),
@@ -137,14 +137,14 @@ def about(model: Model) -> dict[str, Any]:
     }
 
 
-def read_about(value: Any) -> About:
+def read_about(value: Any) -> ModelDescription:
     """Parse the description of a model. Raises ValueError, KeyError, TypeError or TextError if it
     is malformed.
     """
     return _ABOUT.validate_python(value)
 
 
-_ABOUT = TypeAdapter(About)
+_ABOUT = TypeAdapter(ModelDescription)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +155,11 @@ class EngineModel:
     tokenizer: Tokenizer
     block_size: int
     engine: BaseEngine
-    checkpoint: Checkpoint | About | None = None
+    checkpoint: Checkpoint | ModelDescription | None = None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint | About, engine: BaseEngine) -> EngineModel:
-        """Build a Model from a checkpoint and its engine."""
+    def of(cls, checkpoint: Checkpoint | ModelDescription, engine: BaseEngine) -> EngineModel:
+        """Build a model from a checkpoint and its engine."""
         return cls(checkpoint.name, checkpoint.tokenizer, checkpoint.block_size, engine, checkpoint)
 
     @property
@@ -181,7 +181,7 @@ class EngineModel:
     def facts(self) -> Facts:
         """Checkpoint, device and measured costs; waits until the engine is warm."""
         known = self.checkpoint
-        if isinstance(known, About):
+        if isinstance(known, ModelDescription):
             return known.facts
         return Facts(self.name) if known is None else facts_of(known, self.engine.costs())
 

@@ -27,8 +27,8 @@ from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.engine.run import Bell, Run, check_pace
 from mars_runtime.engine.scheduler import Job, Scheduler
 from mars_runtime.events import End, Event, Prefill, Step
-from mars_runtime.serving.models import About, read_about
-from mars_runtime.serving.runs import State, wire_header
+from mars_runtime.serving.models import ModelDescription, read_about
+from mars_runtime.serving.runs import QueueState, wire_header
 from mars_runtime.text import TextError
 from mars_runtime.trace import TraceError, TraceReader, TraceWriter
 
@@ -45,7 +45,7 @@ LOST = "The machine that decoded this was lost: run it again in a moment."
 STRANGE = "The machine that decodes for this page speaks another language: update both."
 ServerEvent = tuple[str, str]
 """Name and data of a server-sent event."""
-_STATE = TypeAdapter(State)
+_STATE = TypeAdapter(QueueState)
 
 
 class RemoteEngine(BaseEngine):
@@ -247,7 +247,7 @@ class RemoteRun(Run):
         """Whether slow motion is suspended because other jobs there wait for a slot."""
         return self._is_hurried and not self.is_finished
 
-    def learn(self, state: State) -> None:
+    def learn(self, state: QueueState) -> None:
         """Update the queue state from what the machine reports."""
         self._place = state.place
         self._is_held_up = state.is_held_up
@@ -338,7 +338,7 @@ class Machine:
             base_url=address, headers=headers, timeout=timeout, limits=limits, trust_env=False
         )
 
-    def about(self, name: str, seconds: float) -> About:
+    def about(self, name: str, seconds: float) -> ModelDescription:
         """Fetch the description of a model.
 
         seconds: maximum time to wait, since the machine may still be measuring forward costs.

@@ -68,7 +68,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     is_own = begin(host.strip("[]"), port)
     try:
         deploy(plan, bring)
-    except DeployError as error:
+    except ReplicaSetError as error:
         print(error, file=sys.stderr)
         return 1
     leaving = threading.Event()
@@ -81,7 +81,7 @@ def serve(plan: ServePlan, host: str, port: int) -> int:
     return 0
 
 
-class DeployError(RuntimeError):
+class ReplicaSetError(RuntimeError):
     """The deployment failed; the message is one sentence."""
 
 
@@ -122,7 +122,7 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
     """Deploy the plan under /name and wait until it answers.
 
     Replicas of an earlier deployment are replaced one after the other and finish what they have
-    begun. Raises DeployError.
+    begun. Raises ReplicaSetError.
     """
     from ray import serve
 
@@ -133,7 +133,7 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
     except RuntimeError as error:
         found = serve.status().applications.get(name or APP)
         told = found.deployments[DEPLOYMENT].message if found and found.deployments else str(error)
-        raise DeployError(sentence_in(told)) from error
+        raise ReplicaSetError(sentence_in(told)) from error
 
 
 def end(*names: str) -> None:

@@ -32,7 +32,7 @@ from mars_runtime.engine.base import MAX_LANES
 from mars_runtime.engine.request import MAX_DEADLINE, Request
 from mars_runtime.json_values import MAX_INT
 from mars_runtime.serving.errors import ApiError
-from mars_runtime.serving.models import Model
+from mars_runtime.serving.models import ServedModel
 from mars_runtime.settings import (
     MAX_NEW_TOKENS,
     RECOMMENDED,
@@ -233,7 +233,7 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class Message(Body):
+class MessageBody(Body):
     """A message of a conversation."""
 
     role: Annotated[Role, BeforeValidator(_no_tool_role)]
@@ -281,7 +281,7 @@ class AnswerBody(Body):
 class ChatFields(AnswerBody):
     """A conversation to answer."""
 
-    messages: Annotated[list[Message], BeforeValidator(_objects)] = Field(
+    messages: Annotated[list[MessageBody], BeforeValidator(_objects)] = Field(
         min_length=1, max_length=MAX_MESSAGES
     )
     continue_final_message: bool | None = Field(
@@ -456,7 +456,7 @@ def _wanted(node: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class CompletionRequest:
     """A parsed request.
 
     field: the field with the prompts, as error messages name it.
@@ -481,12 +481,12 @@ class Completion:
     field: str
 
 
-def read_completion(kind: Kind, body: bytes) -> Completion:
+def read_completion(kind: Kind, body: bytes) -> CompletionRequest:
     """Parse a request for a completion. Raises ApiError."""
     return completion_of(kind, parse(body))
 
 
-def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Completion:
+def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> CompletionRequest:
     """Build the completion request from these fields. Raises ApiError.
 
     field: the field that held the prompt before translation, for error messages.
@@ -500,7 +500,7 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
     else:
         prompts = tuple(map(_text_or_ids, asked.prompt))
     _check_choices(asked, len(prompts))
-    return Completion(
+    return CompletionRequest(
         kind,
         asked.model,
         prompts,
@@ -619,7 +619,7 @@ class Caps:
 DEFAULT_CAPS = Caps()
 
 
-def make_requests(asked: Completion, model: Model, caps: Caps) -> list[list[Request]]:
+def make_requests(asked: CompletionRequest, model: ServedModel, caps: Caps) -> list[list[Request]]:
     """Return, for each prompt, one request per answer.
 
     A token limit above the server's maximum is lowered to it, and further to what fits after the

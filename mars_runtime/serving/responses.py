@@ -15,15 +15,15 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from mars_runtime.json_values import json_line
-from mars_runtime.serving.answer import Answer, Envelope, Json, Piece, pieces
+from mars_runtime.serving.answer import Envelope, Json, Piece, StreamedAnswer, pieces
 from mars_runtime.serving.errors import ApiError, refusal_of
 from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import (
     MAX_MESSAGES,
     SERVED,
     Body,
-    Completion,
-    Message,
+    CompletionRequest,
+    MessageBody,
     NumTokens,
     StopIds,
     Stops,
@@ -73,7 +73,7 @@ class ResponsesFields(Body):
     """A text or a conversation to respond to."""
 
     model: Text = Field(description="a name of /v1/models")
-    input: Annotated[list[Message], BeforeValidator(_messages)] = Field(description=WANTED)
+    input: Annotated[list[MessageBody], BeforeValidator(_messages)] = Field(description=WANTED)
     instructions: Text = Field(default="", description="a system message before the input")
     max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
     stop: Stops = Field(default=[])
@@ -90,7 +90,7 @@ class ResponseRequest:
     """A parsed request, and the chat request into which it is translated."""
 
     posted: ResponsesFields
-    chat: Completion
+    chat: CompletionRequest
 
 
 def read_request(body: bytes) -> ResponseRequest:
@@ -134,7 +134,7 @@ class ResponseEnvelope:
         self._chat = chat
         self._numbers = count()
 
-    def whole(self, answer: Answer, text: str) -> Json:
+    def whole(self, answer: StreamedAnswer, text: str) -> Json:
         """Return a response that is complete or was cut at its limit."""
         completion = self._chat.whole(answer, Piece(text))
         status = ENDED[answer.finish_reason]
@@ -155,7 +155,7 @@ class ResponseEnvelope:
             "metrics": completion["metrics"],
         }
 
-    async def events(self, run: Answering, answer: Answer) -> AsyncIterator[str]:
+    async def events(self, run: Answering, answer: StreamedAnswer) -> AsyncIterator[str]:
         """Stream the response as server-sent events; the last one holds it as a whole."""
         begun = self._response("in_progress", [])
         yield self._event("created", response=begun)

@@ -18,7 +18,7 @@ from mars_runtime.engine.run import Run
 from mars_runtime.events import End
 from mars_runtime.json_values import Truth, Whole, json_line
 from mars_runtime.serving.errors import ApiError
-from mars_runtime.serving.models import Model
+from mars_runtime.serving.models import ServedModel
 from mars_runtime.serving.requests import (
     SERVED,
     Caps,
@@ -41,7 +41,7 @@ BEAT_SECONDS = 1.0
 GONE = "No such run goes on here: it is over, or it was begun with another x-session-id."
 
 
-def lane_requests(asked: RunBody, model: Model, caps: Caps) -> list[Request]:
+def lane_requests(asked: RunBody, model: ServedModel, caps: Caps) -> list[Request]:
     """Validate the lanes against the model and return a request for each. Raises ApiError,
     RequestError or SettingsError.
     """
@@ -50,7 +50,7 @@ def lane_requests(asked: RunBody, model: Model, caps: Caps) -> list[Request]:
     ]
 
 
-def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
+def _request(lane: LaneFields, place: str, model: ServedModel, caps: Caps) -> Request:
     ids = lane.prompt_ids
     if not 1 <= len(ids) <= model.capacity:
         field = f"{place}.prompt_ids"
@@ -66,8 +66,8 @@ def _request(lane: LaneFields, place: str, model: Model, caps: Caps) -> Request:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """Queue state of a job's runs, as ``Run`` defines these fields."""
+class QueueState:
+    """Queue state of a group's runs, as ``Run`` defines these fields."""
 
     place: Whole
     is_held_up: Truth
@@ -78,7 +78,7 @@ class State:
 class Lanes:
     """Runs that began together, streamed and cancelled as one."""
 
-    def __init__(self, runs: Sequence[Run], model: Model) -> None:
+    def __init__(self, runs: Sequence[Run], model: ServedModel) -> None:
         self.runs = tuple(runs)
         self._writers = [
             TraceWriter(wire_header(run.asked.settings), model.tokenizer.token_bytes, derives=False)
@@ -126,7 +126,7 @@ class Lanes:
 
     def _state(self) -> str:
         first, num_sharing = self.runs[0], max(run.num_sharing for run in self.runs)
-        state = State(first.place, first.is_held_up, first.is_hurried, num_sharing)
+        state = QueueState(first.place, first.is_held_up, first.is_hurried, num_sharing)
         return json_line(asdict(state))
 
 
@@ -140,7 +140,7 @@ def _event(name: str, data: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LaneGroup:
     """Lanes that began together.
 
     block_size: the largest B of their model, stored here because the model may be unloaded.
@@ -155,33 +155,33 @@ class Job:
         return any(not run.is_finished for run in self.lanes)
 
 
-class RunRegistry:
-    """Jobs in flight by name."""
+class LaneGroups:
+    """Groups in flight by name."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._groups: dict[str, LaneGroup] = {}
 
     def add(self, name: str, block_size: int, runs: Sequence[Run]) -> None:
-        """Add a new job and drop the finished ones."""
-        left = {name: job for name, job in self._jobs.items() if job.goes_on}
-        self._jobs = {**left, name: Job(block_size, tuple(runs))}
+        """Add a new group and drop the finished ones."""
+        left = {name: group for name, group in self._groups.items() if group.goes_on}
+        self._groups = {**left, name: LaneGroup(block_size, tuple(runs))}
 
-    def find(self, name: str) -> Job:
-        """Return the job of that name. Raises ApiError if there is none in flight."""
-        job = self._jobs.get(name)
-        if job is None or not job.goes_on:
+    def find(self, name: str) -> LaneGroup:
+        """Return the group of that name. Raises ApiError if there is none in flight."""
+        group = self._groups.get(name)
+        if group is None or not group.goes_on:
             raise ApiError(404, GONE)
-        return job
+        return group
 
 
-def steer(job: Job, asked: SteerFields) -> None:
+def steer(group: LaneGroup, asked: SteerFields) -> None:
     """Apply the posted settings from the next forward on, either all of them or none. Raises
     ApiError or SettingsError.
     """
-    chosen = lanes_of(job, asked.lane)
+    chosen = lanes_of(group, asked.lane)
     wanted = [changed(run.settings, asked, STEERED) for run in chosen]
     for settings in wanted:
-        check_depth(settings, job.block_size)
+        check_depth(settings, group.block_size)
     room = min(run.asked.settings.max_new_tokens for run in chosen)
     most = whole(asked.max_new_tokens, "max_new_tokens", 1, room)
     if asked.pace is not None:
@@ -190,7 +190,7 @@ def steer(job: Job, asked: SteerFields) -> None:
         run.settings = settings if most is None else replace(settings, max_new_tokens=most)
 
 
-def lanes_of(job: Job, lane: object) -> Sequence[Run]:
+def lanes_of(group: LaneGroup, lane: object) -> Sequence[Run]:
     """Return the lane of that number, or all lanes for None. Raises ApiError."""
-    number = whole(lane, "lane", 0, len(job.lanes) - 1)
-    return job.lanes if number is None else job.lanes[number : number + 1]
+    number = whole(lane, "lane", 0, len(group.lanes) - 1)
+    return group.lanes if number is None else group.lanes[number : number + 1]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from mars_runtime.methods import LANES, LOOKUP
 from mars_runtime.settings import AR_LOOKUP, AUTO, MAX_BLOCK_SIZE, DecodeSettings, SettingsError
-from mars_runtime.traffic.figures import Record
+from mars_runtime.traffic.figures import RequestRecord
 
 AR, LOSSLESS, FIXED, FOLLOW, FOLLOW_LOSSLESS = "ar", "lossless", "fixed", "follow", "draft"
 _LOSSLESS = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
@@ -55,7 +55,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ControllerState:
     """State of the controller: its level, and the numbers of the late requests."""
 
     level: int = 0
@@ -71,7 +71,7 @@ class Observation:
     at: float
     queue: int
     places: int
-    records: Sequence[Record] = ()
+    records: Sequence[RequestRecord] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,17 @@ class Decision:
     late: frozenset[int]
 
 
-def decide(state: State, seen: Observation) -> tuple[State, Decision]:
+def decide(state: ControllerState, seen: Observation) -> tuple[ControllerState, Decision]:
     """Return the next state, and the decision in force from now on."""
     wanted = seen.queue / max(MIN_STEP, STEP_SHARE * seen.places)
     level = min(LEVELS, max(math.floor(wanted), min(state.level, math.ceil(wanted))))
     unfinished = frozenset(record.number for record in seen.records)
     newly = {record.number for record in seen.records if is_late(record, seen.at)}
     late = (state.late & unfinished) | newly
-    return State(level, late), Decision(seen.at, seen.queue, level, late)
+    return ControllerState(level, late), Decision(seen.at, seen.queue, level, late)
 
 
-def is_late(record: Record, now: float) -> bool:
+def is_late(record: RequestRecord, now: float) -> bool:
     """Whether the request will probably exceed its budget.
 
     Assumes that it uses its whole token limit at its present pace. Before its second token, only
@@ -134,7 +134,7 @@ def _between(bounds: Bounds, share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LoadMethod:
     """A method under load. settings: initial ones. bounds: limits within which the controller
     changes them; None for a fixed method.
     """
@@ -145,7 +145,7 @@ class Way:
     bounds: Bounds | None = None
 
 
-def ways_of(bounds: Bounds) -> dict[str, Way]:
+def ways_of(bounds: Bounds) -> dict[str, LoadMethod]:
     """Return every method by its name: fixed ones, with tau at the upper end of ``bounds``, and
     ones that the controller steers within them.
     """
@@ -153,11 +153,11 @@ def ways_of(bounds: Bounds) -> dict[str, Way]:
     unverified = DecodeSettings(tau=tau, block_size=AUTO)
     drafting = replace(_LOSSLESS, block_size=bounds.most, groups="one")
     ways = (
-        Way(AR, "plain AR", DecodeSettings("ar", tau=1.0, block_size=1)),
-        Way(LOOKUP, LANES[LOOKUP].title, AR_LOOKUP),
-        Way(LOSSLESS, "lossless", _LOSSLESS),
-        Way(FIXED, f"τ {tau:g}", unverified),
-        Way(FOLLOW, f"adaptive τ, {tau:g} to {bounds.low:g}", unverified, bounds),
-        Way(FOLLOW_LOSSLESS, "lossless, adaptive B", drafting, bounds),
+        LoadMethod(AR, "plain AR", DecodeSettings("ar", tau=1.0, block_size=1)),
+        LoadMethod(LOOKUP, LANES[LOOKUP].title, AR_LOOKUP),
+        LoadMethod(LOSSLESS, "lossless", _LOSSLESS),
+        LoadMethod(FIXED, f"τ {tau:g}", unverified),
+        LoadMethod(FOLLOW, f"adaptive τ, {tau:g} to {bounds.low:g}", unverified, bounds),
+        LoadMethod(FOLLOW_LOSSLESS, "lossless, adaptive B", drafting, bounds),
     )
     return {way.name: way for way in ways}

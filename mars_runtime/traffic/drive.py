@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request, RequestError
-from mars_runtime.traffic.controller import Decision, Observation, State, decide, steered
-from mars_runtime.traffic.figures import Record
+from mars_runtime.traffic.controller import ControllerState, Decision, Observation, decide, steered
+from mars_runtime.traffic.figures import RequestRecord
 
 if TYPE_CHECKING:
     from mars_runtime.engine.base import BaseEngine
@@ -28,11 +28,11 @@ LOOK_SECONDS = 0.004
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class LoadProgress:
     """A load ``now`` seconds after its start: the requests so far, and the decisions."""
 
     now: float = 0.0
-    records: tuple[Record, ...] = ()
+    records: tuple[RequestRecord, ...] = ()
     decisions: tuple[Decision, ...] = ()
     is_over: bool = False
 
@@ -41,18 +41,18 @@ class Drive:
     """Drives one workload. Any thread can read ``progress`` while it runs."""
 
     def __init__(self, engine: BaseEngine, workload: Workload) -> None:
-        self.progress = Progress()
+        self.progress = LoadProgress()
         self._engine = engine
         self._workload = workload
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, RequestRecord] = {}
         self._runs: dict[int, Run] = {}
         self._num_read: dict[int, int] = {}
         self._waiting: list[int] = []
-        self._state = State()
+        self._state = ControllerState()
         self._decisions: list[Decision] = []
         self._stopped = threading.Event()
 
-    def run(self) -> Progress:
+    def run(self) -> LoadProgress:
         """Run the load to its end. Raises EngineError if the engine is closed."""
         begin = time.monotonic()
         try:
@@ -83,9 +83,9 @@ class Drive:
             len(self._records) == len(self._workload.asks) and not self._unfinished()
         )
         kept = tuple(self._records.values())
-        self.progress = Progress(now, kept, tuple(self._decisions), is_over)
+        self.progress = LoadProgress(now, kept, tuple(self._decisions), is_over)
 
-    def _unfinished(self) -> list[Record]:
+    def _unfinished(self) -> list[RequestRecord]:
         return [self._records[number] for number in (*self._runs, *self._waiting)]
 
     def _read(self, number: int, now: float) -> None:
@@ -105,7 +105,7 @@ class Drive:
             at, ask = self._workload.arrivals[number], self._workload.asks[number]
             if at > now:
                 return
-            record = Record(number, at, ask.max_new_tokens, ask.budget)
+            record = RequestRecord(number, at, ask.max_new_tokens, ask.budget)
             has_room = len(self._waiting) < self._workload.max_queue
             self._records[number] = record if has_room else record.over("refused", now)
             if has_room:

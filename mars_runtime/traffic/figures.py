@@ -23,7 +23,7 @@ _STATES: dict[str, State] = {"eos": "done", "limit": "done", "repeats": "done", 
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RequestRecord:
     """One request of a load.
 
     arrived, admitted, first, ended: times of its arrival, of getting a slot, of its first token and
@@ -84,15 +84,15 @@ class Record:
             return None
         return self.latency is not None and self.latency <= self.budget
 
-    def admitted_at(self, at: float) -> Record:
+    def admitted_at(self, at: float) -> RequestRecord:
         """Return the record after its request got a slot."""
         return replace(self, state="served", admitted=at)
 
-    def over(self, state: Literal["refused", "cut"], at: float) -> Record:
+    def over(self, state: Literal["refused", "cut"], at: float) -> RequestRecord:
         """Return the record of a request that was refused, or cut before it got a slot."""
         return replace(self, state=state, ended=at)
 
-    def after(self, event: Event, at: float) -> Record:
+    def after(self, event: Event, at: float) -> RequestRecord:
         """Return the record after one more event of its run, polled at ``at``."""
         if isinstance(event, End):
             return replace(self, state=_STATES.get(event.reason, "cut"), ended=at)
@@ -131,7 +131,7 @@ class Figures:
     in_time: float | None
 
 
-def figures_of(records: Sequence[Record], now: float) -> Figures:
+def figures_of(records: Sequence[RequestRecord], now: float) -> Figures:
     """Return the figures of the requests that have arrived, ``now`` seconds after the start.
 
     Throughput is per second from the first arrival to the last end, or to ``now`` while a request
@@ -158,7 +158,7 @@ def figures_of(records: Sequence[Record], now: float) -> Figures:
     )
 
 
-def busy_seconds(records: Sequence[Record], now: float) -> float:
+def busy_seconds(records: Sequence[RequestRecord], now: float) -> float:
     """Return the seconds from the first arrival to the last end, or to ``now`` while a request is
     unfinished.
     """
@@ -198,17 +198,17 @@ def num_common(first: Sequence[int], second: Sequence[int]) -> int:
     return same + before[-1]
 
 
-def texts_of(records: Iterable[Record]) -> dict[int, tuple[int, ...]]:
+def texts_of(records: Iterable[RequestRecord]) -> dict[int, tuple[int, ...]]:
     """Return the token ids of whole answers by the number of their request."""
     return {record.number: record.tokens for record in records if record.state == "done"}
 
 
-def _count(records: Sequence[Record], state: str) -> int:
+def _count(records: Sequence[RequestRecord], state: str) -> int:
     return sum(record.state == state for record in records)
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LoadPoint:
     """A point of the saturation curve: requests per second ``offered`` and ``answered``, and their
     waits in seconds.
     """
@@ -219,12 +219,12 @@ class Point:
     latency: Spread | None
 
 
-def point_of(records: Sequence[Record], offered: float, seconds: float) -> Point:
+def point_of(records: Sequence[RequestRecord], offered: float, seconds: float) -> LoadPoint:
     """Return the point of a load whose arrivals lasted ``seconds``.
 
     Later answers count for the waits but not for the rate, because the queue is draining by then.
     """
-    return Point(
+    return LoadPoint(
         offered,
         steady_rate(records, seconds),
         spread(record.ttft for record in records),
@@ -232,7 +232,7 @@ def point_of(records: Sequence[Record], offered: float, seconds: float) -> Point
     )
 
 
-def steady_rate(records: Sequence[Record], until: float) -> float:
+def steady_rate(records: Sequence[RequestRecord], until: float) -> float:
     """Return the requests answered per second, from the first answer to ``until``."""
     ends = sorted(
         record.ended for record in records if record.state == "done" and record.ended is not None

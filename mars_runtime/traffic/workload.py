@@ -18,7 +18,7 @@ from mars_runtime.tasks import families_for, generate
 
 if TYPE_CHECKING:
     from mars_runtime.text import Tokenizer
-    from mars_runtime.traffic.controller import Way
+    from mars_runtime.traffic.controller import LoadMethod
 
 BURST_SIZE = 6
 """Average number of requests in a burst, which lasts ``BURST_SECONDS``."""
@@ -115,7 +115,7 @@ class Workload:
 
     arrivals: Sequence[float]
     asks: Sequence[Ask]
-    way: Way
+    way: LoadMethod
     places: int = 8
     max_queue: int = 1000
     max_seconds: float = 300.0

@@ -23,7 +23,7 @@ from mars_runtime.decoders.drafting import (
     Calibration,
     Course,
     Drafter,
-    Feed,
+    FeedLimits,
     Reserve,
     best_option,
     chains_of,
@@ -83,7 +83,7 @@ def test_two_sources_that_agree_are_trusted_more_and_less_where_they_part() -> N
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     curve = Curve([1.0, 1.2, 1.4, 1.6, *[9.0] * 60])
     found = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
-    assert found.feed == Feed(2, 0, ())
+    assert found.feed == FeedLimits(2, 0, ())
     assert found.value == pytest.approx(0.8 - 1.4)
     assert found.gain == pytest.approx(0.8)
     # At a rate of 2 the same positions have to bring twice as much.
@@ -91,14 +91,14 @@ def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     # Proposals for the next forward are worth 0.5 here: a mask after the draft earns that if the
     # draft is right, a mask after each token always, for one position more.
     course = Course(1, 1.0, 0.5)
-    assert best_option([0.9], course, curve, may_branch=True).feed == Feed(1, 1, (1,))
-    assert best_option([0.45], course, curve, may_branch=True).feed == Feed(1, 1, (0, 1))
-    assert best_option([0.45], course, curve, may_branch=False).feed == Feed(0, 1, (0,))
+    assert best_option([0.9], course, curve, may_branch=True).feed == FeedLimits(1, 1, (1,))
+    assert best_option([0.45], course, curve, may_branch=True).feed == FeedLimits(1, 1, (0, 1))
+    assert best_option([0.45], course, curve, may_branch=False).feed == FeedLimits(0, 1, (0,))
     # Where a third token costs little and a fourth much, the mask stands where the draft is likely
     # to be wrong: 0.3 + 0.7 / 2 for the 1.25 of three tokens.
     steep = Curve([1.0, 1.2, 1.25, 1.6, *[9.0] * 60])
     found = best_option([0.3], course, steep, may_branch=True)
-    assert found.feed == Feed(1, 1, (0,))
+    assert found.feed == FeedLimits(1, 1, (0,))
     assert found.value == pytest.approx(0.65 - 1.25)
     assert found.going_on == pytest.approx(0.7)
 
@@ -135,7 +135,7 @@ def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
     assert best_option([], course, Curve(plain), may_branch=True).feed.num_masks == 1
     assert best_option([], course, Curve(plain, 0.25), may_branch=True).feed.num_masks == 0
     dear = best_option([0.9], course, Curve(plain, 0.25), may_branch=True)
-    assert dear.feed == Feed(1, 0, ())
+    assert dear.feed == FeedLimits(1, 0, ())
     assert dear.value == pytest.approx(0.9 - 1.1)
     found = rate_of(1, [([0.5], [])], Curve(plain, 0.1), may_branch=True, rate=1.15)
     assert found == pytest.approx(1.5 / 1.4)
@@ -332,7 +332,7 @@ def test_a_model_that_foresees_nothing_is_never_asked() -> None:
     drafter = Drafter(AUTO, 0)
     curve = Curve(CURVES["flat"])
     for place in range(300):
-        assert drafter.feed(curve) == Feed(0, 0, ())
+        assert drafter.feed(curve) == FeedLimits(0, 0, ())
         drafter.settle([place], 0, [], [], 0, curve)
 
 

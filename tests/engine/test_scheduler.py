@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mars_runtime.engine import Engine, EngineBusy
-from mars_runtime.engine.scheduler import MAX_OWNERS, FullError, Job, Lane, Scheduler, Turn
+from mars_runtime.engine.scheduler import MAX_OWNERS, DeviceTurn, FullError, Job, Lane, Scheduler
 from tests.engine.scripted import Script, request
 
 
@@ -37,26 +37,26 @@ def scheduler_of(*jobs: Job[Lane], max_active: int = 9, max_waiting: int = 9) ->
 def test_jobs_that_are_ready_share_a_forward_and_one_that_rests_sits_out() -> None:
     jobs = [shared(), shared(pace=2.0), shared()]
     scheduler = scheduler_of(*jobs)
-    assert scheduler.next_turn(0.0) == Turn("step", tuple(job.lanes[0] for job in jobs))
+    assert scheduler.next_turn(0.0) == DeviceTurn("step", tuple(job.lanes[0] for job in jobs))
     for job in jobs:
         job.spend(job.lanes[0], 3.0, 3.0)
-    assert scheduler.next_turn(3.0) == Turn("step", (jobs[0].lanes[0], jobs[2].lanes[0]))
-    assert scheduler.next_turn(9.0) == Turn("step", tuple(job.lanes[0] for job in jobs))
+    assert scheduler.next_turn(3.0) == DeviceTurn("step", (jobs[0].lanes[0], jobs[2].lanes[0]))
+    assert scheduler.next_turn(9.0) == DeviceTurn("step", tuple(job.lanes[0] for job in jobs))
 
 
 def test_prompts_are_read_in_between_and_in_order() -> None:
     decoding, first, second = shared(), shared(is_read=False), shared(is_read=False)
     scheduler = scheduler_of(decoding, first, second)
-    steps = Turn("step", decoding.lanes, is_waited_for=True)
-    read = Turn("read", first.lanes, is_waited_for=True)
+    steps = DeviceTurn("step", decoding.lanes, is_waited_for=True)
+    read = DeviceTurn("read", first.lanes, is_waited_for=True)
     assert [scheduler.next_turn(0.0) for _ in range(5)] == [read, steps, read, steps, read]
     first.lanes[0].is_read = True
-    both = Turn("step", (*decoding.lanes, *first.lanes), is_waited_for=True)
+    both = DeviceTurn("step", (*decoding.lanes, *first.lanes), is_waited_for=True)
     assert scheduler.next_turn(0.0) == both
-    assert scheduler.next_turn(0.0) == Turn("read", second.lanes, is_waited_for=True)
+    assert scheduler.next_turn(0.0) == DeviceTurn("read", second.lanes, is_waited_for=True)
     for job in (decoding, first):
         scheduler.finish(job, job.lanes[0])
-    assert [scheduler.next_turn(0.0) for _ in range(2)] == [Turn("read", second.lanes)] * 2
+    assert [scheduler.next_turn(0.0) for _ in range(2)] == [DeviceTurn("read", second.lanes)] * 2
 
 
 def test_jobs_alone_and_shared_jobs_are_served_in_order_of_arrival() -> None:
@@ -82,7 +82,7 @@ def test_a_race_steps_the_lane_that_is_behind() -> None:
         job.spend(lane, 1.0 if lane is fast else 3.0, 0.0)
         assert abs(fast.clock - slow.clock) <= 3.0
     scheduler.finish(job, slow)
-    assert scheduler.next_turn(0.0) == Turn("alone", (fast,))
+    assert scheduler.next_turn(0.0) == DeviceTurn("alone", (fast,))
 
 
 def test_no_rest_after_a_prefill() -> None:
@@ -90,7 +90,7 @@ def test_no_rest_after_a_prefill() -> None:
     scheduler = scheduler_of(slow)
     slow.spend(slow.lanes[0], 2.0, 7.0, has_rest=False)
     assert slow.lanes[0].clock == 2.0
-    assert scheduler.next_turn(7.0) == Turn("alone", slow.lanes)
+    assert scheduler.next_turn(7.0) == DeviceTurn("alone", slow.lanes)
 
 
 NUM_TOKENS = 3
@@ -259,7 +259,7 @@ class Machine(RuleBasedStateMachine):
             if fails:
                 self.finish(job, lane)
 
-    def check_kind(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
+    def check_kind(self, turn: DeviceTurn[Lane], taking: list[Job[Lane]]) -> None:
         if turn.kind == "alone":
             assert not taking[0].is_shared
             assert len(turn.lanes) == 1
@@ -272,7 +272,7 @@ class Machine(RuleBasedStateMachine):
             at_once = [job for job in taking if job in at_full_speed]
             assert all(self.jobs.index(job) <= self.jobs.index(lone) for job in at_once)
 
-    def check_patience(self, turn: Turn[Lane], taking: list[Job[Lane]]) -> None:
+    def check_patience(self, turn: DeviceTurn[Lane], taking: list[Job[Lane]]) -> None:
         """In slow motion one waits for the others' turns and no longer; shared ones are one."""
         for job in self.active:
             is_served = job in taking or (job.is_shared and turn.kind != "alone")

@@ -14,7 +14,7 @@ from mars_runtime import folds
 from mars_runtime.events import End, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.folds import drafting
 from mars_runtime.methods import Method
-from mars_runtime.serving.answer import Answer, StopCutter, spelled
+from mars_runtime.serving.answer import StopCutter, StreamedAnswer, spelled
 from mars_runtime.serving.speculation import metrics, speculative_decoding
 from mars_runtime.settings import DecodeSettings
 from tests.scripted_text import write_tokenizer
@@ -47,7 +47,7 @@ def run_of(size: int, end: str = "eos") -> list[Event]:
 def test_text_and_tokens_are_the_same(
     tmp_path: Path, size: int, stops: list[str], text: str, num_tokens: int
 ) -> None:
-    answer = Answer(write_tokenizer(tmp_path), stops)
+    answer = StreamedAnswer(write_tokenizer(tmp_path), stops)
     pieces = [answer.read([event]) for event in run_of(size)]
     assert "".join(piece.text for piece in pieces) == text
     assert answer.num_tokens == num_tokens == folds.num_tokens(answer.events)
@@ -56,7 +56,7 @@ def test_text_and_tokens_are_the_same(
 
 
 def test_an_answer_that_ends_inside_a_character_ends_with_a_sign(tmp_path: Path) -> None:
-    answer = Answer(write_tokenizer(tmp_path), [])
+    answer = StreamedAnswer(write_tokenizer(tmp_path), [])
     events = run_of(1, "limit")[:5]  # two of the three bytes of the snowman
     assert "".join(answer.read([event]).text for event in events) == "ab"
     assert answer.finish_reason == ""

@@ -25,16 +25,16 @@ from mars_runtime.traffic.controller import (
     FOLLOW_LOSSLESS,
     LEVELS,
     Bounds,
+    ControllerState,
     Decision,
     Observation,
-    State,
     decide,
     is_late,
     steered,
     ways_of,
 )
 from mars_runtime.traffic.drive import Drive
-from mars_runtime.traffic.figures import Record, texts_of
+from mars_runtime.traffic.figures import RequestRecord, texts_of
 from mars_runtime.traffic.workload import Ask, Workload, asks_of, families_of
 from tests.engine.scripted import Script
 from tests.tiny_checkpoint import write_checkpoint
@@ -49,21 +49,21 @@ ANY_BOUNDS = st.builds(
 )
 
 
-def seen(queue: int, places: int = 4, *records: Record, at: float = 0.0) -> Observation:
+def seen(queue: int, places: int = 4, *records: RequestRecord, at: float = 0.0) -> Observation:
     return Observation(at, queue, places, records)
 
 
 @given(LEVEL, QUEUES, QUEUES, PLACES)
 def test_a_longer_queue_never_lowers_the_level(level, queue, more, places) -> None:
-    short, _ = decide(State(level), seen(queue, places))
-    long, _ = decide(State(level), seen(queue + more, places))
+    short, _ = decide(ControllerState(level), seen(queue, places))
+    long, _ = decide(ControllerState(level), seen(queue + more, places))
     assert long.level >= short.level
 
 
 @given(LEVEL, QUEUES, PLACES)
 def test_a_queue_that_sways_by_at_most_one_moves_the_level_once(level, queue, places) -> None:
     for sway in (0, 1):
-        state, levels = State(level), []
+        state, levels = ControllerState(level), []
         for turn in range(10):
             state, _ = decide(state, seen(queue + turn % 2 * sway, places))
             levels.append(state.level)
@@ -71,7 +71,7 @@ def test_a_queue_that_sways_by_at_most_one_moves_the_level_once(level, queue, pl
 
 
 def test_levels_of_four_places_by_hand() -> None:
-    state, levels = State(), []
+    state, levels = ControllerState(), []
     for queue in (0, 1, 2, 3, 4, 3, 2, 8, 20, 7, 6, 5, 4, 1, 0):
         state, decision = decide(state, seen(queue))
         levels.append(decision.level)
@@ -113,15 +113,15 @@ def test_ends_of_the_bounds_are_reached_and_plain_ar_is_left_alone() -> None:
 
 
 def test_who_is_late_and_stays_so_until_it_is_over() -> None:
-    assert not is_late(Record(0, 0.0), 1e9)  # it has no budget
-    waiting = Record(1, 10.0, 11, budget=4.0)
+    assert not is_late(RequestRecord(0, 0.0), 1e9)  # it has no budget
+    waiting = RequestRecord(1, 10.0, 11, budget=4.0)
     assert (is_late(waiting, 12.0), is_late(waiting, 12.1)) == (False, True)
-    writing = Record(0, 0.0, 11, budget=4.0, first=1.0, tokens=(1, 2, 3, 4, 5, 6))
+    writing = RequestRecord(0, 0.0, 11, budget=4.0, first=1.0, tokens=(1, 2, 3, 4, 5, 6))
     assert not is_late(writing, 2.0)  # 5 tokens in 1 s, 5 more to come: 3 s
     assert is_late(writing, 2.6)  # 5 tokens in 1.6 s: 4.2 s
-    state, decision = decide(State(), seen(0, 4, waiting, at=13.0))
+    state, decision = decide(ControllerState(), seen(0, 4, waiting, at=13.0))
     assert decision.late == {1}
-    caught_up = Record(1, 10.0, 11, budget=4.0, first=13.0, tokens=tuple(range(10)))
+    caught_up = RequestRecord(1, 10.0, 11, budget=4.0, first=13.0, tokens=tuple(range(10)))
     state, decision = decide(state, seen(0, 4, caught_up, at=13.1))
     assert decision.late == {1}
     assert decide(state, seen(0, 4))[1].late == frozenset()

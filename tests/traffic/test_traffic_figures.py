@@ -15,7 +15,7 @@ from mars_runtime.events import End, Event, Prefill, RowStep, Step
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.statistics import spread
 from mars_runtime.traffic.figures import (
-    Record,
+    RequestRecord,
     agreement,
     figures_of,
     num_common,
@@ -77,20 +77,20 @@ def step(*tokens: int) -> Step:
     return Step((RowStep(0, 0, 0, 1, 1, (), tokens, 0, DecodeSettings(), "block"),), 0.01)
 
 
-def told(record: Record, *told: tuple[float, Event]) -> Record:
+def told(record: RequestRecord, *told: tuple[float, Event]) -> RequestRecord:
     for at, event in told:
         record = record.after(event, at)
     return record
 
 
-def whole(number: int, arrived: float, first: float, ended: float, *tokens: int) -> Record:
-    record = Record(number, arrived, 8).admitted_at(arrived)
+def whole(number: int, arrived: float, first: float, ended: float, *tokens: int) -> RequestRecord:
+    record = RequestRecord(number, arrived, 8).admitted_at(arrived)
     events = [(first, step(tokens[0])), (ended, step(*tokens[1:])), (ended, End("limit"))]
     return told(record, *events)
 
 
 def test_a_record_follows_its_run() -> None:
-    record = Record(3, arrived=1.0, max_new_tokens=4, budget=2.0)
+    record = RequestRecord(3, arrived=1.0, max_new_tokens=4, budget=2.0)
     assert (record.state, record.ttft, record.latency, record.is_in_time) == (
         "waiting",
         *[None] * 3,
@@ -110,7 +110,7 @@ def test_a_record_follows_its_run() -> None:
     ("reason", "state"), [("error", "failed"), ("cancelled", "cut"), ("deadline", "cut")]
 )
 def test_what_did_not_come_to_its_end_has_no_latency_and_broke_its_budget(reason, state) -> None:
-    record = told(Record(0, 0.0, 4, 9.0), (1.0, step(1)), (2.0, End(reason)))
+    record = told(RequestRecord(0, 0.0, 4, 9.0), (1.0, step(1)), (2.0, End(reason)))
     assert (record.state, record.latency, record.tpot) == (state, None, None)
     assert record.is_in_time is False
 
@@ -119,8 +119,8 @@ def test_figures_of_three_requests() -> None:
     served = [
         whole(0, 0.0, 0.5, 1.0, 1, 2, 3),
         whole(1, 1.0, 2.0, 3.0, 1, 2, 3, 4, 5),
-        Record(2, 2.0).over("refused", 2.0),
-        Record(3, 3.5),
+        RequestRecord(2, 2.0).over("refused", 2.0),
+        RequestRecord(3, 3.5),
     ]
     found = figures_of(served, now=4.0)
     assert (found.num_arrived, found.num_done, found.num_refused) == (4, 2, 1)
@@ -142,16 +142,16 @@ def test_figures_of_three_requests() -> None:
 
 
 def test_the_share_of_budgets_that_were_kept() -> None:
-    kept = told(Record(0, 0.0, 4, 1.0), (0.5, step(1)), (0.9, End("eos")))
-    broken = told(Record(1, 0.0, 4, 1.0), (0.5, step(1)), (1.2, End("eos")))
-    assert figures_of([kept, broken, broken, Record(2, 0.0, 4, 1.0)], 2.0).in_time == 1 / 3
+    kept = told(RequestRecord(0, 0.0, 4, 1.0), (0.5, step(1)), (0.9, End("eos")))
+    broken = told(RequestRecord(1, 0.0, 4, 1.0), (0.5, step(1)), (1.2, End("eos")))
+    assert figures_of([kept, broken, broken, RequestRecord(2, 0.0, 4, 1.0)], 2.0).in_time == 1 / 3
 
 
 def test_agreement_is_the_share_of_tokens_in_the_same_order() -> None:
     assert agreement({0: (1, 2, 3), 1: (4,)}, {0: (1, 2, 3), 2: (9,)}) == 1.0
     assert agreement({0: (1, 2, 3, 4)}, {0: (1, 9, 3)}) == 0.5
     assert agreement({0: (1,)}, {1: (1,)}) is None
-    assert texts_of([whole(5, 0, 1, 2, 1, 2), Record(6, 0)]) == {5: (1, 2)}
+    assert texts_of([whole(5, 0, 1, 2, 1, 2), RequestRecord(6, 0)]) == {5: (1, 2)}
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
@@ -167,8 +167,10 @@ def test_the_common_part_is_as_long_as_that_of_the_slow_twin(a: list[int], b: li
     assert num_common(a, b) == slow(0, 0)
 
 
-def done(number: int, arrived: float, admitted: float, ended: float, forwards: int = 2) -> Record:
-    record = Record(number, arrived).admitted_at(admitted).after(End("eos"), ended)
+def done(
+    number: int, arrived: float, admitted: float, ended: float, forwards: int = 2
+) -> RequestRecord:
+    record = RequestRecord(number, arrived).admitted_at(admitted).after(End("eos"), ended)
     return replace(record, num_forwards=forwards)
 
 

@@ -25,7 +25,7 @@ from mars_runtime.engine.backend import Backend, CheckpointBackend
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import Asked, Request
 from mars_runtime.engine.run import Bell, Run, overdue
-from mars_runtime.engine.scheduler import Job, Scheduler, Turn
+from mars_runtime.engine.scheduler import DeviceTurn, Job, Scheduler
 from mars_runtime.events import End, Event
 from mars_runtime.settings import DecodeSettings
 
@@ -242,7 +242,7 @@ class _Lanes:
                 self._obey(now, until)
                 rest = self._job.ready_at - now
                 if not self._job.is_finished and rest <= 0:
-                    turn = Turn("alone", (self._job.next_lane(),))
+                    turn = DeviceTurn("alone", (self._job.next_lane(),))
                     self._end(self._device.carry_out(turn))
                 elif rest > 0:
                     time.sleep(min(rest, LOOK_SECONDS))

@@ -213,19 +213,19 @@ def _place(model: Any) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class AcceptanceHistogram:
     """A histogram of tokens per forward pass, and its source in words."""
 
     forced: ForcedAcceptance
     source: str
 
 
-def read_acceptance(given: str | None) -> Acceptance:
+def read_acceptance(given: str | None) -> AcceptanceHistogram:
     """Read shares such as "0.55,0.23,0.10,0.12" or the result of a benchmark, by default that of
     the bundled checkpoint. Raises DecodeError."""
     if given is not None and not given.endswith(".json"):
         shares = ", ".join(part.strip() for part in given.split(","))
-        return Acceptance(ForcedAcceptance.parse(given), f"given shares {shares}")
+        return AcceptanceHistogram(ForcedAcceptance.parse(given), f"given shares {shares}")
     path = Path(given) if given is not None else RECORDED
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -236,7 +236,7 @@ def read_acceptance(given: str | None) -> Acceptance:
             f"No acceptance is recorded in {path.name}: give --acceptance the shares of forward "
             "passes with 1, 2, 3 ... tokens, such as 0.55,0.23,0.10,0.12, or a benchmark's JSON."
         ) from error
-    return Acceptance(ForcedAcceptance.recorded(counts), f"a recorded histogram ({where})")
+    return AcceptanceHistogram(ForcedAcceptance.recorded(counts), f"a recorded histogram ({where})")
 
 
 def recorded_counts(found: dict[str, Any]) -> tuple[str, dict[int, int]]:

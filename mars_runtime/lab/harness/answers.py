@@ -19,7 +19,7 @@ from mars_runtime.engine.request import MAX_DEADLINE
 from mars_runtime.events import FINAL, End
 from mars_runtime.lab.evaluation.measure import RowOutput, read_rows
 from mars_runtime.lab.evaluation.store import LineStore
-from mars_runtime.serving.answer import Answer
+from mars_runtime.serving.answer import StreamedAnswer
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 
@@ -73,7 +73,7 @@ class _Writer:
 
     def __init__(self, run: Run, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
         self._run = run
-        self._answer = Answer(tokenizer, stops)
+        self._answer = StreamedAnswer(tokenizer, stops)
         self._seen = 0
         self._text: list[str] = []
 

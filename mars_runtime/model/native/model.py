@@ -1,7 +1,8 @@
 """A model whose forward is one call of the compiled library.
 
-It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result of a position is
-bitwise independent of the other rows and positions of the forward (tests/test_law_bitwise.py).
+It has the interface of ``transformer.Transformer``, for quantised weights on a CPU. The result of a
+position is bitwise independent of the other rows and positions of the forward
+(tests/test_law_bitwise.py).
 """
 
 from __future__ import annotations
