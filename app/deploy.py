@@ -45,7 +45,7 @@ BEHIND = {"MARS_NUM_PROXIES": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SpaceKind:
     """A kind of Space.
 
     hardware: suggested by the card. python: version in the card. variables: of the Space. preload:
@@ -67,8 +67,8 @@ SMALL, LARGE = "Xalphinions/MARS-Qwen2.5-0.5B-blk8", "Xalphinions/MARS-Qwen2.5-7
 SMALL_CPU = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
 """Checkpoint for slow CPUs, where positions are expensive: four proposals in a forward."""
 
-TARGETS: Mapping[str, Target] = {
-    "cpu": Target(
+TARGETS: Mapping[str, SpaceKind] = {
+    "cpu": SpaceKind(
         hardware="cpu-basic",
         about="Two free CPU cores: the bundled checkpoints, a chat model that is fetched, and the "
         "0.5B checkpoint that the authors of the paper published, in int8. It opens with the chat "
@@ -83,7 +83,7 @@ TARGETS: Mapping[str, Target] = {
         options=(CPU_WHEELS,),
         packages=("g++",),
     ),
-    "gpu": Target(
+    "gpu": SpaceKind(
         hardware="l40sx1",
         about="A GPU of its own: the checkpoints that the authors of the paper published.",
         variables={
@@ -93,7 +93,7 @@ TARGETS: Mapping[str, Target] = {
         },
         preload=(LARGE, SMALL),
     ),
-    "zerogpu": Target(
+    "zerogpu": SpaceKind(
         hardware="zero-a10g",
         about="ZeroGPU, a GPU that is lent for each run: a checkpoint that the authors published.",
         python="3.12.12",
@@ -167,7 +167,7 @@ def tracked(root: Path = ROOT) -> list[str]:
     return kept
 
 
-def written(target: Target, root: Path = ROOT) -> dict[str, str]:
+def written(target: SpaceKind, root: Path = ROOT) -> dict[str, str]:
     """Return the generated files of a target, text by name. Raises DeployError."""
     texts = {
         "README.md": card(target, (root / "README.md").read_text("utf-8")),
@@ -179,7 +179,7 @@ def written(target: Target, root: Path = ROOT) -> dict[str, str]:
     return texts
 
 
-def requirements(target: Target, root: Path = ROOT) -> Iterator[str]:
+def requirements(target: SpaceKind, root: Path = ROOT) -> Iterator[str]:
     """Yield the app's requirements, pinned to the installed (tested) versions. Raises
     DeployError.
     """
@@ -197,7 +197,7 @@ def installed(name: str) -> str:
         raise DeployError(NOT_HERE.format(name)) from error
 
 
-def card(target: Target, readme: str) -> str:
+def card(target: SpaceKind, readme: str) -> str:
     """Return the Space's card: the repository's front matter with the target's values, and a
     description of the page. Raises DeployError.
     """

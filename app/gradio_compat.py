@@ -175,7 +175,7 @@ def adopt(page: gr.Blocks, app: FastAPI) -> None:
     (page.app,) = (route.app for route in app.routes if isinstance(route, Mount))  # type: ignore[assignment]
 
 
-class Line:
+class GradioQueue:
     """Access to Gradio's queue for ``serving/run_limits.py``.
 
     If a session never opens its stream, Gradio stores its events and messages and runs the events

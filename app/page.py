@@ -30,7 +30,7 @@ from app.throughput.batch_tab import batch_tab
 from app.throughput.traffic_tab import traffic_tab
 from app.tradeoff.frontier import frontier_json
 from app.tradeoff.grid_tab import grid_tab
-from app.ui.checkpoints import CheckpointHandlers, Choice, missing_sentence
+from app.ui.checkpoints import CheckpointChoice, CheckpointHandlers, missing_sentence
 from app.ui.examples import set_for
 from app.ui.fields import block_size_update, system_hint
 from app.ui.recordings import Recording
@@ -170,7 +170,7 @@ def _wire_checkpoint(
     checkpoint.input(settle, **AT_ONCE)
 
 
-def _updates(choice: Choice, block_size: Any) -> list[Any]:
+def _updates(choice: CheckpointChoice, block_size: Any) -> list[Any]:
     """Return updates of the notice, the B slider, the switch next to it, the footer and the
     methods.
     """

@@ -168,7 +168,7 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
         Middleware(Documents, edit=_edit_document),
         Middleware(
             RunLimits,
-            line=gradio_compat.Line(page),
+            queue=gradio_compat.GradioQueue(page),
             is_run=is_run,
             max_runs=settings.max_runs_per_address,
         ),

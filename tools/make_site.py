@@ -16,8 +16,8 @@ from typing import Any
 from app.ui import assets
 from app.ui.recordings import (
     FOLDER,
-    Measured,
     Recording,
+    RecordingFigures,
     RecordingsError,
     load,
     measured,
@@ -98,7 +98,7 @@ def _address(recording: Recording) -> str:
     return f"{recording.name}.html"
 
 
-def _listed(recording: Recording, found: Measured) -> dict[str, Any]:
+def _listed(recording: Recording, found: RecordingFigures) -> dict[str, Any]:
     """Return the list's entry for a recording."""
     return {
         "address": _address(recording),

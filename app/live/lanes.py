@@ -18,7 +18,7 @@ from app.engines.limits import RefusalError
 from app.live.order import LiveOrder, read_from_view, read_link, read_live_order
 from app.live.presets import controls_of, presets_of
 from app.live.shared_runs import SharedRuns
-from app.ui.controls import TITLES, Steering, read_steering, settings_for
+from app.ui.controls import TITLES, LiveSettings, read_steering, settings_for
 from app.ui.examples import TASKS, ExampleBook, is_too_hard, remark_on, set_for
 from app.ui.run_log import RunLog, RunLogs
 from app.ui.stream import (
@@ -102,7 +102,7 @@ class LiveRun(TabRun[LiveOrder]):
             is_begun = any(lane.tokens[0] for lane in self.transcripts)
             self.log.say(situation, "note" if is_begun else "waiting")
 
-    def steer(self, steering: Steering) -> None:
+    def steer(self, steering: LiveSettings) -> None:
         """Apply settings and pace from the next forward on."""
         if not self.transcripts:
             self.order = replace(self.order, settings=steering.applied_to(self.order.settings))

@@ -77,7 +77,7 @@ class Library:
         self._folder = Path(data) / "review" if data else None
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Shown] = OrderedDict()
-        self._visitors: dict[str, Visitor] = {}
+        self._visitors: dict[str, VisitorSet] = {}
         self._held: set[str] = set()
         self._room: tempfile.TemporaryDirectory[str] | None = None
         self._secret = b""
@@ -170,7 +170,7 @@ class Library:
         with self._lock:
             self._room = self._room or tempfile.TemporaryDirectory(prefix="mars-review-")
             folder = Path(tempfile.mkdtemp(dir=self._room.name))
-            self._visitors[name] = Visitor(folder, address)
+            self._visitors[name] = VisitorSet(folder, address)
             while old := self._surplus(name, address):
                 self._open.pop(old, None)
                 shutil.rmtree(self._visitors.pop(old).folder, ignore_errors=True)
@@ -375,7 +375,7 @@ VISITORS = "own-"
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class VisitorSet:
     """A visitor's set: where it is stored, and the address that made it."""
 
     folder: Path

@@ -27,7 +27,7 @@ from mars_runtime.engine.engine import EngineError
 from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
 from mars_runtime.review import budget
-from mars_runtime.review.making import Decoder, Progress, begin, make
+from mars_runtime.review.making import Decoder, SetProgress, begin, make
 from mars_runtime.review.prompts import (
     MAX_PROMPTS,
     Item,
@@ -37,8 +37,8 @@ from mars_runtime.review.prompts import (
     read_prompts,
     with_system,
 )
-from mars_runtime.review.sets import MAX_NAME, About, ReviewSet, SetError
-from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, Way, read_ways
+from mars_runtime.review.sets import MAX_NAME, ReviewSet, SetDescription, SetError
+from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, ReviewMethod, read_ways
 from mars_runtime.settings import SettingsError
 
 MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
@@ -68,11 +68,11 @@ class Asked:
 
     title: str
     items: Sequence[Item]
-    ways: tuple[Way, ...]
+    ways: tuple[ReviewMethod, ...]
 
 
 @dataclass(slots=True)
-class Job:
+class SetJob:
     """A set in the making. state: making, paused, stopped, done or failed."""
 
     name: str
@@ -80,7 +80,7 @@ class Job:
     asked: Asked
     address: str
     state: str = "making"
-    progress: Progress = field(default_factory=lambda: Progress(0, 0))
+    progress: SetProgress = field(default_factory=lambda: SetProgress(0, 0))
     error: str = ""
     began: float = field(default_factory=time.monotonic)
     seen: float = field(default_factory=time.monotonic)
@@ -108,7 +108,7 @@ class Making:
     def __init__(self, engines: Engines, library: Library) -> None:
         self._engines = engines
         self._library = library
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, SetJob] = {}
         self._lock = threading.Lock()
 
     def told(self, is_owner: bool) -> dict[str, Any]:
@@ -144,15 +144,15 @@ class Making:
             self._check_place()
             if not name:
                 name, folder = self._library.place(address=address)
-            job = self._jobs[name] = Job(name, folder, asked, address)
-            job.progress = Progress(0, len(asked.items) * len(asked.ways))
+            job = self._jobs[name] = SetJob(name, folder, asked, address)
+            job.progress = SetProgress(0, len(asked.items) * len(asked.ways))
             for old in list(self._jobs)[:-MAX_KEPT]:
                 if self._jobs[old].is_over:
                     del self._jobs[old]
         threading.Thread(target=self._run, args=[job], name="review set", daemon=True).start()
         return {"name": name, "faults": faults}
 
-    def _going(self) -> list[Job]:
+    def _going(self) -> list[SetJob]:
         """The sets that are made or paused; those that were left are stopped first."""
         for job in self._jobs.values():
             if not job.is_over and job.is_left():
@@ -177,7 +177,7 @@ class Making:
                 except RefusalError as refusal:
                     raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
 
-    def _ways(self, told: Mapping[str, Any], most: int) -> tuple[Way, ...]:
+    def _ways(self, told: Mapping[str, Any], most: int) -> tuple[ReviewMethod, ...]:
         """Raises SettingsError."""
         words = told.get("ways")
         if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
@@ -196,7 +196,7 @@ class Making:
             return {
                 "state": "gone",
                 "error": NO_JOB,
-                **asdict(Progress(0, 0)),
+                **asdict(SetProgress(0, 0)),
                 "seconds_left": None,
             }
         done = job.progress.num_done - job.num_before
@@ -224,7 +224,7 @@ class Making:
                 job.state = states[do]
         return self.progress(name)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: SetJob) -> None:
         try:
             with self._library.held(job.name):
                 asked = job.asked
@@ -250,7 +250,7 @@ class Making:
         finally:
             self._library.forget(job.name)
 
-    def _work(self, job: Job, review: ReviewSet) -> None:
+    def _work(self, job: SetJob, review: ReviewSet) -> None:
         """Until it is done, or somebody pauses or stops it: what is going on then is dropped, what
         is done is kept."""
         work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
@@ -276,7 +276,7 @@ class Making:
         found = _of_pins(told["pins"], most, address) if "pins" in told else _of_samples(told)
         items, ways, answers = found
         name, folder = self._library.place(address=address)
-        review = ReviewSet.create(folder, About(_name(told), ways, 0, {}), items)
+        review = ReviewSet.create(folder, SetDescription(_name(told), ways, 0, {}), items)
         for (item, way), answer in answers.items():
             if isinstance(answer, str):
                 review.add_text(item, way, answer)
@@ -314,13 +314,13 @@ def _check_number(num_ways: int, most: int) -> None:
 
 def _of_pins(
     pins: Any, max_chars: int, address: str
-) -> tuple[list[Item], tuple[Way, ...], Answers]:
+) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
     """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings.
     max_chars: of a run. address: the visitor's, whose places for reading are counted."""
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
         raise SetError("Pin at least two runs of one prompt first.")
     asked: dict[str, Item] = {}
-    ways: dict[str, Way] = {}
+    ways: dict[str, ReviewMethod] = {}
     answers: Answers = {}
     for text in pins:
         read = read_import(text, max_chars, address)
@@ -339,16 +339,16 @@ def _of_pins(
     return list(asked.values()), tuple(ways.values()), answers
 
 
-def _way(header: Mapping[str, Any]) -> Way:
+def _way(header: Mapping[str, Any]) -> ReviewMethod:
     """Settings are told in the trace itself: what a machine chose needs not be repeatable here."""
     settings, checkpoint = header["settings"], str(header["checkpoint"])
     words = ["ar"] if settings["method"] == "ar" else [f"tau={settings['tau']:g}"]
     words += ["lossless"] if settings.get("lossless") else []
     words += [f"B={settings['block_size']}"] if settings["method"] != "ar" else []
-    return Way(f"{','.join(words)},{checkpoint}"[:80])
+    return ReviewMethod(f"{','.join(words)},{checkpoint}"[:80])
 
 
-def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], Answers]:
+def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
     """What ``lm_eval --log_samples`` wrote, a file for each way: prompts that all of them have."""
     files = told.get("samples")
     if not isinstance(files, list) or not MIN_WAYS <= len(files) <= MAX_WAYS:
@@ -371,7 +371,7 @@ def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[Way, ...], A
         for n, item in enumerate(items)
         for way, found in enumerate(read.values())
     }
-    return items, tuple(Way(name) for name in read), answers
+    return items, tuple(ReviewMethod(name) for name in read), answers
 
 
 def _samples(name: str, text: str) -> dict[str, str]:

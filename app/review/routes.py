@@ -22,8 +22,8 @@ from starlette.routing import Route
 
 from app.engines.engines import UnavailableError
 from app.engines.limits import RefusalError
+from app.review.fair_queue import FairQueue
 from app.review.library import UNSTORED, Library
-from app.review.line import Line
 from app.review.making import Making
 from app.settings import AppSettings
 from mars_runtime.outputs import OutputError
@@ -138,7 +138,7 @@ class ReviewDesk:
         self._library = library
         self._making = making
         self._keys = KeyCheck(key) if key else None
-        self._line = Line()
+        self._waiting_work = FairQueue()
         self._read, self._posted = Quota(MAX_READ), Quota(MAX_POSTED)
 
     async def listed(self, request: Request) -> Response:
@@ -288,7 +288,7 @@ class ReviewDesk:
         if request.method == "GET":
             self._read.take(address)
         try:
-            return await self._line.done(work, address, request.receive)
+            return await self._waiting_work.done(work, address, request.receive)
         except MISTAKES as error:
             raise ApiError(400, str(error)) from None
         except (BudgetError, StoreError) as error:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from urllib.parse import parse_qs
 
-from app.gradio_compat import CALLED, QUEUED, STREAM, Line
+from app.gradio_compat import CALLED, QUEUED, STREAM, GradioQueue
 from app.serving.routes import answer, parsed_object
 from mars_runtime.serving.limits import (
     Application,
@@ -44,19 +44,19 @@ FULL = "Your runs in progress: {}, as many as are allowed. Wait for one to end, 
 class RunLimits:
     """ASGI middleware that limits runs per address and ends runs without a stream.
 
-    line: Gradio's queue. is_run: whether the event with this number decodes. max_runs: maximum
+    queue: Gradio's queue. is_run: whether the event with this number decodes. max_runs: maximum
     number of concurrent runs of an address.
     """
 
     def __init__(
         self,
         app: Application,
-        line: Line,
+        queue: GradioQueue,
         is_run: Callable[[object], bool],
         max_runs: int,
     ) -> None:
         self._app = app
-        self._line = line
+        self._page_queue = queue
         self._is_run = is_run
         self._max_runs = max_runs
         self._open: Counter[str] = Counter()  # number of open streams by session
@@ -69,7 +69,7 @@ class RunLimits:
         elif scope["method"] == "POST" and QUEUED.fullmatch(scope["path"]):
             await self._join(scope, receive, send)
         elif scope["method"] == "GET" and (session := self._session_of(scope)):
-            if not self._line.has_session(session):
+            if not self._page_queue.has_session(session):
                 await _no_stream(scope, send)
                 return
             self._open[session] += 1
@@ -88,7 +88,7 @@ class RunLimits:
             query: str = scope["query_string"].decode("latin-1")
             return parse_qs(query).get("session_hash", [""])[0]
         called = CALLED.fullmatch(scope["path"])
-        return self._line.session_of(called["event"]) if called else ""
+        return self._page_queue.session_of(called["event"]) if called else ""
 
     async def _join(self, scope: Message, receive: Receive, send: Send) -> None:
         body = await whole_body(receive)
@@ -120,7 +120,7 @@ class RunLimits:
     def _num_runs(self, scope: Message) -> int:
         """Return the number of runs of the client's address, queued ones included."""
         address = address_of(scope.get("client"))
-        clients = (client for number, client in self._line.events() if self._is_run(number))
+        clients = (client for number, client in self._page_queue.events() if self._is_run(number))
         return sum(address_of(client) == address for client in clients)
 
     async def _forget(self, session: str) -> None:
@@ -132,7 +132,7 @@ class RunLimits:
             spent = time.monotonic() - began
             left -= spent if spent < PAUSED_SECONDS else 0.0
         del self._expected[session]
-        await self._line.forget(session)
+        await self._page_queue.forget(session)
 
 
 async def _no_stream(scope: Message, send: Send) -> None:

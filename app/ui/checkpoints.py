@@ -18,7 +18,7 @@ OPENING_SECONDS = 30.0  # maximum time that one request waits for a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CheckpointChoice:
     """What the page shows of the selected checkpoint.
 
     depth: the largest B. footer: None until the checkpoint is loaded. missing: lanes that it cannot
@@ -47,7 +47,7 @@ class CheckpointHandlers:
         self._engines = engines
         self._settled: dict[str, None] = {}  # sessions, the latest last
 
-    def choose(self, name: object) -> Iterator[Choice]:
+    def choose(self, name: object) -> Iterator[CheckpointChoice]:
         """Load a checkpoint and yield its state until it is ready, for at most OPENING_SECONDS.
 
         Yields nothing for a name that is not listed.
@@ -61,18 +61,18 @@ class CheckpointHandlers:
             load = self._engines.begin(entry.name)
             served = load.wait(0.0)
             while served is None and time.monotonic() < until:
-                yield Choice(load.situation, entry.block_size)
+                yield CheckpointChoice(load.situation, entry.block_size)
                 served = load.wait(LOOK_SECONDS)
         except UnavailableError as error:
-            yield Choice(str(error), entry.block_size)
+            yield CheckpointChoice(str(error), entry.block_size)
             return
         if served is None:
             waits = f"{entry.name} is still loading. Run waits for it."
-            yield Choice(waits, entry.block_size)
+            yield CheckpointChoice(waits, entry.block_size)
             return
         depth = served.checkpoint.block_size
         words = entry.in_words or f"{entry.name} is ready."
-        yield Choice(words, depth, footer(served), missing(served))
+        yield CheckpointChoice(words, depth, footer(served), missing(served))
 
     def settle(self, session: str) -> None:
         """Stop the page from replacing the checkpoint that this visitor selected or ran."""

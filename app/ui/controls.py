@@ -242,7 +242,7 @@ _STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class LiveSettings:
     """Settings that may change while text streams; all other settings have their defaults."""
 
     settings: DecodeSettings
@@ -261,10 +261,10 @@ def read_live(values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     return _with_settings(LIVE, values, limits)
 
 
-def read_steering(values: Mapping[str, Any], limits: Limits) -> Steering:
+def read_steering(values: Mapping[str, Any], limits: Limits) -> LiveSettings:
     """Validate the controls that steer a running run. Raises RefusalError."""
     found = _with_settings([each for each in LIVE if each.is_steered], values, limits)
-    return Steering(found["settings"], found["pace"])
+    return LiveSettings(found["settings"], found["pace"])
 
 
 def _with_settings(

@@ -55,7 +55,7 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class RecordingFigures:
     """Figures of a recording's first lane.
 
     counts: tokens per forward. speedup: of decoding over the second lane, named ``against``; 0 and
@@ -122,12 +122,12 @@ def read_value(value: str) -> dict[str, Trace]:
         raise RecordingsError(f"This recording cannot be read: {reason}") from error
 
 
-def measured(recording: Recording) -> Measured:
+def measured(recording: Recording) -> RecordingFigures:
     """Fold the figures of a recording from its traces. Raises RecordingsError."""
     first, *others = recording.traces().values()
     speedup = run_speedup(first.events, others[0].events).reported if others else None
     counted = folds.up_to_loop(first.events)
-    return Measured(
+    return RecordingFigures(
         header=first.header,
         num_tokens=folds.num_tokens(counted),
         tpf=folds.tpf(first.events),

@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MethodPoint:
     """One method with its settings.
 
     quality: a share from 0 to 1. tpf: tokens per forward. speed: tokens per second relative to
@@ -54,7 +54,7 @@ class PointSet:
     quality: str
     prompt: str
     source: str
-    points: tuple[Point, ...]
+    points: tuple[MethodPoint, ...]
 
 
 def tour_set() -> dict[str, Any] | None:
@@ -106,7 +106,7 @@ def _methods(rows: Rows) -> Iterator[PointSet]:
         yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], "methods.json", points)
 
 
-def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> Point:
+def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> MethodPoint:
     """Return a row as a point. ``beside``: the most common checkpoint, which is not named in
     labels.
     """
@@ -118,7 +118,7 @@ def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> Point:
     held = Estimate(**told) if isinstance(told, dict) else Estimate(told, told, told)
     timed = row.get("speed")
     speed = Estimate(**timed) if timed else None
-    return Point(name, checkpoint, settings, held, Estimate(**row["tpf"]), speed)
+    return MethodPoint(name, checkpoint, settings, held, Estimate(**row["tpf"]), speed)
 
 
 def read_json(path: Path) -> Any:

@@ -167,7 +167,7 @@ def alpha(units: Iterable[Sequence[Any]], distance: Distance = nominal) -> float
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ReviewerAgreement:
     """Of the reviewers: of how many pairs several judged, and alpha of preference and of rating."""
 
     num_reviewers: int
@@ -176,7 +176,7 @@ class Agreement:
     rating: float | None
 
 
-def agreement(rows: Iterable[Judgement]) -> Agreement:
+def agreement(rows: Iterable[Judgement]) -> ReviewerAgreement:
     """Of what people judged; answers that are equal to the letter nobody was asked about."""
     kept = list(rows)
     preferred: dict[Hashable, list[str]] = defaultdict(list)
@@ -189,7 +189,7 @@ def agreement(rows: Iterable[Judgement]) -> Agreement:
         for way in (row.left, row.right):
             if rating := row.of(way)[0]:
                 rated[unit, way].append(rating)
-    return Agreement(
+    return ReviewerAgreement(
         len({row.reviewer for row in kept}),
         sum(len(own) > 1 for own in preferred.values()),
         alpha(own for own in preferred.values() if len(own) > 1),
@@ -290,7 +290,7 @@ def _categories(review: ReviewSet) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class FirstDifference:
     """The first prompt of a category at which a way parts from the reference, and how."""
 
     way: str
@@ -300,16 +300,18 @@ class Example:
     difference: Difference
 
 
-def _first_examples(review: ReviewSet, way: int) -> dict[str, Example]:
+def _first_examples(review: ReviewSet, way: int) -> dict[str, FirstDifference]:
     """The first example of each category in which the way and the reference differ."""
     name = review.about.ways[way].name
-    examples: dict[str, Example] = {}
+    examples: dict[str, FirstDifference] = {}
     for index, item in enumerate(review.items):
         answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
         if item.category not in examples and answer and reference:
             found = first_difference(reference.text, answer.text)
             if found is not None:
-                examples[item.category] = Example(name, item.category, item.id, item.prompt, found)
+                examples[item.category] = FirstDifference(
+                    name, item.category, item.id, item.prompt, found
+                )
     return examples
 
 

@@ -20,8 +20,8 @@ from mars_runtime.engine.run import Run
 from mars_runtime.events import FINAL, End
 from mars_runtime.provenance import fingerprint, provenance, shipped
 from mars_runtime.review.prompts import Item
-from mars_runtime.review.sets import About, ReviewSet, SetError
-from mars_runtime.review.ways import Way
+from mars_runtime.review.sets import ReviewSet, SetDescription, SetError
+from mars_runtime.review.ways import ReviewMethod
 from mars_runtime.text import Context, TextError
 from mars_runtime.trace import Trace
 
@@ -68,7 +68,7 @@ Decoders = Callable[[str], Decoder]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SetProgress:
     """Progress of a set. refused: an error message for each answer that cannot be decoded."""
 
     num_done: int
@@ -80,7 +80,7 @@ def begin(
     folder: Path,
     name: str,
     items: Sequence[Item],
-    ways: tuple[Way, ...],
+    ways: tuple[ReviewMethod, ...],
     decoders: Decoders,
     reference: int = 0,
 ) -> ReviewSet:
@@ -90,12 +90,12 @@ def begin(
     """
     names = dict.fromkeys(way.checkpoint for way in ways)
     made = {**provenance(), "weights": {each: decoders(each).weights for each in names}}
-    return ReviewSet.create(folder, About(name, ways, reference, made), items)
+    return ReviewSet.create(folder, SetDescription(name, ways, reference, made), items)
 
 
 def make(
     review: ReviewSet, decoders: Decoders, owner: str = "", deadline: float = MAX_DEADLINE
-) -> Iterator[Progress]:
+) -> Iterator[SetProgress]:
     """Decode the missing answers, one method after another, and yield progress.
 
     Yields several times a second; close the generator to stop. owner, deadline: as in Request.
@@ -104,7 +104,7 @@ def make(
     left = review.missing()
     num_all = len(review.items) * len(review.about.ways)
     num_done, refused = num_all - len(left), list[str]()
-    yield Progress(num_done, num_all)
+    yield SetProgress(num_done, num_all)
     for way in range(len(review.about.ways)):
         waiting = deque(item for item, other in left if other == way)
         running: dict[int, tuple[Run, Request]] = {}
@@ -124,12 +124,12 @@ def make(
                 for item in [item for item, (run, _) in running.items() if run.wait(0.0)]:
                     _keep(review, item, way, decoder, *running.pop(item))
                     num_done += 1
-                yield Progress(num_done, num_all, tuple(refused))
+                yield SetProgress(num_done, num_all, tuple(refused))
         finally:
             for run, _ in running.values():
                 run.cancel()
     review.summarize()
-    yield Progress(num_done, num_all, tuple(refused))
+    yield SetProgress(num_done, num_all, tuple(refused))
 
 
 def _begin(

@@ -34,7 +34,7 @@ from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
 from mars_runtime.review.answers import Answer, answer_of, answer_of_json, verdict
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, as_jsonl, read_prompts
-from mars_runtime.review.ways import MAX_WAYS, Way, way_of
+from mars_runtime.review.ways import MAX_WAYS, ReviewMethod, way_of
 from mars_runtime.settings import SettingsError
 from mars_runtime.trace import Trace, TraceError, read_trace
 
@@ -59,7 +59,7 @@ class SetError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class SetDescription:
     """Description of a set.
 
     reference: index of the method that the others are compared with. made: machine, versions and
@@ -67,7 +67,7 @@ class About:
     """
 
     name: str
-    ways: tuple[Way, ...]
+    ways: tuple[ReviewMethod, ...]
     reference: int
     made: Mapping[str, Any]
 
@@ -86,14 +86,14 @@ class About:
 class ReviewSet:
     """A set in a folder or an archive; answers can be added only in a folder."""
 
-    def __init__(self, folder: Path, about: About, items: Sequence[Item]) -> None:
+    def __init__(self, folder: Path, about: SetDescription, items: Sequence[Item]) -> None:
         self._folder = folder
         self.about = about
         self.items = tuple(items)
         self._answers: dict[tuple[int, int], Answer] = {}
 
     @classmethod
-    def create(cls, folder: Path, about: About, items: Sequence[Item]) -> ReviewSet:
+    def create(cls, folder: Path, about: SetDescription, items: Sequence[Item]) -> ReviewSet:
         """Create a set in a new folder, or open an existing one with the same prompts and methods.
 
         Raises SetError, OutputError.
@@ -432,7 +432,7 @@ def _weights(made: Mapping[str, Any]) -> Any:
     return made.get("weights")
 
 
-def _about(told: Mapping[str, Any]) -> About:
+def _about(told: Mapping[str, Any]) -> SetDescription:
     """Raises KeyError, TypeError, ValueError or SettingsError."""
     ways = tuple(way_of(as_mapping(each)) for each in as_list(told["ways"]))
     reference = told["reference"]
@@ -440,4 +440,6 @@ def _about(told: Mapping[str, Any]) -> About:
         raise ValueError("a set of another kind")
     if type(reference) is not int or not 0 <= reference < len(ways):
         raise ValueError("no reference")
-    return About(as_text(told["name"])[:MAX_NAME], ways, reference, as_mapping(told["made"]))
+    return SetDescription(
+        as_text(told["name"])[:MAX_NAME], ways, reference, as_mapping(told["made"])
+    )

@@ -30,7 +30,7 @@ UNREPEATABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ReviewMethod:
     """One way. name: as people wrote it; settings: None of answers that came from elsewhere, as
     text alone, and then there is no checkpoint either."""
 
@@ -43,7 +43,7 @@ class Way:
         return asdict(self)
 
 
-def read_way(text: str, checkpoint: str, **usual: Any) -> Way:
+def read_way(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     """A way from words with commas between: a method, a switch that is on (``lossless``), or
     ``name=value`` of a setting, B for its block size, ``checkpoint``. ``usual``: settings that no
     word names. Raises SettingsError.
@@ -77,7 +77,7 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> Way:
         usual = {**asdict(AR_LOOKUP), **usual}
         del told["method"]
     settings = DecodeSettings(**{**usual, **told})
-    return checked(Way("".join(text.split())[:MAX_NAME], checkpoint, settings))
+    return checked(ReviewMethod("".join(text.split())[:MAX_NAME], checkpoint, settings))
 
 
 def _value(name: str, text: str) -> Any:
@@ -90,7 +90,7 @@ def _value(name: str, text: str) -> Any:
     return text if line.low is None else number(text)
 
 
-def checked(way: Way) -> Way:
+def checked(way: ReviewMethod) -> ReviewMethod:
     """The way if its texts can be repeated. Raises SettingsError."""
     settings = way.settings
     if settings is not None and settings.is_auto and not settings.is_verified:
@@ -98,7 +98,7 @@ def checked(way: Way) -> Way:
     return way
 
 
-def read_ways(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[Way, ...]:
+def read_ways(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:
     """Ways that differ. Raises SettingsError."""
     ways = tuple(read_way(text, checkpoint, **usual) for text in texts)
     if not MIN_WAYS <= len(ways) <= MAX_WAYS:
@@ -110,11 +110,16 @@ def read_ways(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[Way,
     return ways
 
 
-def way_of(told: Mapping[str, Any]) -> Way:
-    """Back from ``Way.as_json``. Raises SettingsError, KeyError, TypeError or ValueError."""
+def way_of(told: Mapping[str, Any]) -> ReviewMethod:
+    """Parse what ``ReviewMethod.as_json`` returned.
+
+    Raises SettingsError, KeyError, TypeError or ValueError.
+    """
     settings = told["settings"]
-    return Way(
+    return ReviewMethod(
         str(told["name"])[:MAX_NAME],
         str(told["checkpoint"]),
-        None if settings is None else checked(Way("", "", read_settings(settings))).settings,
+        None
+        if settings is None
+        else checked(ReviewMethod("", "", read_settings(settings))).settings,
     )

@@ -25,8 +25,8 @@ from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
 from app.review import line as lines
+from app.review.fair_queue import FairQueue
 from app.review.library import Library
-from app.review.line import Line
 from app.review.making import Making
 from app.review.routes import OFTEN, Quota, make_review
 from app.settings import AppSettings
@@ -321,7 +321,7 @@ def test_an_address_that_fills_its_line_delays_no_other() -> None:
         held.wait(60)
 
     async def attack() -> None:
-        line = Line()
+        line = FairQueue()
         tasks = [asyncio.ensure_future(line.done(hold, "many", stays))]
         await asyncio.sleep(0)
         await asyncio.to_thread(begun.wait, 30)
@@ -364,7 +364,7 @@ def test_work_ends_when_its_client_leaves_or_its_seconds_are_over(
 
     async def ask() -> None:
         with pytest.raises(error):
-            await Line().done(work, "one", receive)
+            await FairQueue().done(work, "one", receive)
 
     run(ask())
     assert ended.wait(30)

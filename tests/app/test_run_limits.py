@@ -31,7 +31,7 @@ from visitor import Visitor, assert_serves, post
 
 from app.api import runs
 from app.api.runs import compare, generate
-from app.gradio_compat import Line
+from app.gradio_compat import GradioQueue
 from app.handlers import Handlers
 from app.server import ServedPage
 from app.server import serve as page_of
@@ -106,7 +106,7 @@ def test_runs_that_nobody_watches_are_ended_and_forgotten(
         assert [each.result()[0] for each in posted] == [200] * len(visitors)
     assert call(page.url, 512)[0] == 200
     assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
-    line = Line(page.blocks)
+    line = GradioQueue(page.blocks)
     assert eventually(lambda: not line.events(), 10)
     assert eventually(lambda: not any(line.has_session(each.session) for each in visitors), 10)
     backend.forward_seconds = 0.0
@@ -169,7 +169,7 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
         for visitor in visitors:
             made.live.stop(visitor.session)
         backend.forward_seconds = 0.0
-        assert eventually(lambda: not Line(page.blocks).events(), 20)
+        assert eventually(lambda: not GradioQueue(page.blocks).events(), 20)
         assert_serves(visitors[3])
 
 
@@ -196,7 +196,7 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
         address = f"{loading.url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
         with urllib.request.urlopen(address, timeout=60) as answer:
             answer.readline()
-    assert eventually(lambda: not Line(loading.blocks).events(), 10)
+    assert eventually(lambda: not GradioQueue(loading.blocks).events(), 10)
     late = Visitor(loading.url)
     assert late.run(checkpoint="tiny")[0] == 200
     assert '"reason":"limit"' in late.stream()[-2]["output"]["data"][0]

@@ -10,7 +10,7 @@ import pytest
 
 from app.handlers import Handlers
 from mars_runtime.review.prompts import Item
-from mars_runtime.review.sets import About, ReviewSet
+from mars_runtime.review.sets import ReviewSet, SetDescription
 from mars_runtime.review.ways import read_ways
 from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
 
@@ -100,6 +100,6 @@ def test_a_set_that_was_brought_goes_on_under_the_caps(
     """It names its own ways and prompts."""
     name, folder = handlers.library.place()
     ways = read_ways([f"ar,{way}", f"tau=0.5,{way}"], MODEL)
-    ReviewSet.create(folder, About("brought", ways, 0, {}), [Item("1", prompt)])
+    ReviewSet.create(folder, SetDescription("brought", ways, 0, {}), [Item("1", prompt)])
     answer = http.post("/review/make", json={"set": name})
     assert (answer.status_code, wanted in answer.json()["detail"]) == (400, True), answer.text

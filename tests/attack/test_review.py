@@ -209,7 +209,7 @@ def test_paused_sets_take_no_place_and_end_when_they_are_left(
 
 
 def test_a_pause_of_the_process_is_no_absence_of_its_owner(tmp_path: Path) -> None:
-    job = making.Job("name", tmp_path, making.Asked("a", [], ()), OTHER)
+    job = making.SetJob("name", tmp_path, making.Asked("a", [], ()), OTHER)
     job.seen -= 10 * making.AWAY_SECONDS
     job.checked -= 10 * making.AWAY_SECONDS
     assert not job.is_left()

@@ -22,7 +22,7 @@ from mars_runtime.review.answers import Answer, answer_of, first_difference, mar
 from mars_runtime.review.figures import study
 from mars_runtime.review.making import Decoder, make
 from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
-from mars_runtime.review.sets import About, ReviewSet, SetError, unpack
+from mars_runtime.review.sets import ReviewSet, SetDescription, SetError, unpack
 from mars_runtime.review.ways import read_ways
 from mars_runtime.tasks import Task
 from tests.review.made_sets import TIMES, killed_at, timeless, words
@@ -36,8 +36,8 @@ ITEMS = [
 ]
 
 
-def about(*ways: str, made: dict[str, Any] | None = None) -> About:
-    return About("a set", read_ways(ways, "tiny", max_new_tokens=12), 0, made or {})
+def about(*ways: str, made: dict[str, Any] | None = None) -> SetDescription:
+    return SetDescription("a set", read_ways(ways, "tiny", max_new_tokens=12), 0, made or {})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mars_runtime.review.ways import Way, read_way, read_ways, way_of
+from mars_runtime.review.ways import ReviewMethod, read_way, read_ways, way_of
 from mars_runtime.settings import DecodeSettings, SettingsError
 
 
@@ -23,7 +23,7 @@ def test_words_become_settings_and_come_back_from_json(text, checkpoint, setting
     way = read_way(text, "tiny", max_new_tokens=9)
     wanted = DecodeSettings(**settings, max_new_tokens=9)
     name = ",".join(word.strip() for word in text.split(","))
-    assert way == Way(name, checkpoint, wanted) == way_of(way.as_json())
+    assert way == ReviewMethod(name, checkpoint, wanted) == way_of(way.as_json())
 
 
 @pytest.mark.parametrize(

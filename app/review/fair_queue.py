@@ -37,7 +37,7 @@ class _Piece:
         self.budget: Budget | None = None
 
 
-class Line:
+class FairQueue:
     """Runs work in threads of its own, shared out fairly by address."""
 
     def __init__(self) -> None:
