@@ -24,7 +24,7 @@ from mars_runtime.model.load import load_checkpoint
 from mars_runtime.model.registry import REGISTRY, registry
 from mars_runtime.provenance import fingerprint, fingerprint_of_sums, shipped
 from tools.command_options import BEGIN, DOCUMENT, END, with_options
-from tools.measure_examples import Answers, grid
+from tools.measure_examples import ExampleRunner, grid
 
 RESULTS = ROOT / "assets" / "results"
 OF_NO_CHECKPOINT = (
@@ -217,7 +217,7 @@ def test_the_grid_counts_here_what_its_file_holds():
     """Tokens and forwards of a checkpoint that ships, whatever the machine."""
     told = json.loads((RESULTS / "page_examples.json").read_text(encoding="utf-8"))
     (expected,) = [one for one in told["grids"] if one["checkpoint"] == "mars-tiny"]
-    answers = Answers("mars-tiny")
+    answers = ExampleRunner("mars-tiny")
     try:
         found = grid(expected["prompt"], answers)
     finally:

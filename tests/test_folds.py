@@ -16,7 +16,7 @@ from mars_runtime.terminal import figures
 from mars_runtime.trace import Header, Trace, read_trace
 from tests import trace_folds
 from tools.measure_examples import counts
-from tools.measure_presets import Answer
+from tools.measure_presets import PresetAnswer
 
 SETTINGS = DecodeSettings(tau=0.9)
 BOLDER = replace(SETTINGS, tau=0.5)
@@ -117,7 +117,7 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     assert trace_folds.passes_saved(events) == {"masks": 2}
     assert folds.num_tokens(events) == 75  # a count of what was written, not a figure of the method
     assert counts(events) == {"num_tokens": 5, "num_forwards": 3, "tpf": 5 / 3}
-    answer = Answer.of(events)
+    answer = PresetAnswer.of(events)
     assert (answer.num_tokens, answer.num_forwards, answer.pace) == (5, 3, 0.3)
     assert len(answer.tokens) == 75
     loop = "the text repeats itself after token 5; up to there: "

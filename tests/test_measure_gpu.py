@@ -17,7 +17,7 @@ import pytest
 from mars_runtime.lab.documents import MARKED, PENDING, ROOT, documents, render
 from mars_runtime.outputs import write_text
 from tools import measure_gpu
-from tools.measure_gpu import NO_CHAT, NO_TEXTS, NO_TIME, Runner, Step, join_parts, plan
+from tools.measure_gpu import NO_CHAT, NO_TEXTS, NO_TIME, Measurement, Runner, join_parts, plan
 
 WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
 HANG = "import time; time.sleep(60)"
@@ -31,10 +31,12 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure_gpu, "GRACE", 1.0)
 
 
-def stub(tmp_path: Path, name: str, code: str, *, seconds: float = 20.0, **more: Any) -> Step:
+def stub(
+    tmp_path: Path, name: str, code: str, *, seconds: float = 20.0, **more: Any
+) -> Measurement:
     """A step that runs ``code``, with the file that it may write and a result to write there."""
     out = tmp_path / f"{name}.out"
-    return Step(
+    return Measurement(
         name,
         seconds,
         ("-c", code, str(out), json.dumps({"of": name, "commit": None}), IGNORE + "; " + HANG),
@@ -43,7 +45,9 @@ def stub(tmp_path: Path, name: str, code: str, *, seconds: float = 20.0, **more:
     )
 
 
-def run(tmp_path: Path, steps: Sequence[Step], seconds: float = 100.0) -> dict[str, dict[str, Any]]:
+def run(
+    tmp_path: Path, steps: Sequence[Measurement], seconds: float = 100.0
+) -> dict[str, dict[str, Any]]:
     out, work = tmp_path / "assets", tmp_path
     runner = Runner(out, work, time.monotonic() + seconds, {"PATH": ""}, commit="abc")
     found = runner.run(steps)
@@ -139,7 +143,9 @@ def test_an_earlier_result_is_never_taken_for_a_new_one(tmp_path: Path) -> None:
             assert path.is_relative_to(tmp_path / "work" / step.name)
     out = tmp_path / "fails" / "found.json"
     write_text(out, "{}")
-    step = Step("fails", 20.0, ("-c", "raise SystemExit(1)"), {out: "results/gpu_fails.json"})
+    step = Measurement(
+        "fails", 20.0, ("-c", "raise SystemExit(1)"), {out: "results/gpu_fails.json"}
+    )
     assert run(tmp_path, [step])["fails"]["results"] == []
 
 

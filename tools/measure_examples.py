@@ -46,7 +46,7 @@ BATCH_WAYS = [
 SECONDS = 600.0
 
 
-class Answers:
+class ExampleRunner:
     """Runs one checkpoint, one answer at a time."""
 
     def __init__(self, name: str) -> None:
@@ -77,7 +77,7 @@ def main() -> None:
     told = {"kind": "page examples", "version": 1, **provenance(*CHECKPOINTS.values())}
     told["grids"] = []
     for kind, name in CHECKPOINTS.items():
-        answers = Answers(name)
+        answers = ExampleRunner(name)
         told["grids"].append({"checkpoint": name, **grid(GRID[kind][0], answers)})
         if kind == CHAT:
             told["batch"] = batch(BATCH[kind], answers)
@@ -88,7 +88,9 @@ def main() -> None:
     print(f"Written to {args.out}")
 
 
-def requests(prompts: Sequence[str], answers: Answers, with_text: bool) -> Iterator[dict[str, Any]]:
+def requests(
+    prompts: Sequence[str], answers: ExampleRunner, with_text: bool
+) -> Iterator[dict[str, Any]]:
     """Yield the figures of each prompt.
 
     They are the tokens of AR's answer, tokens per forward, and the number (from 1) of the first
@@ -107,7 +109,7 @@ def requests(prompts: Sequence[str], answers: Answers, with_text: bool) -> Itera
         yield found
 
 
-def grid(prompt: str, answers: Answers) -> Mapping[str, Any]:
+def grid(prompt: str, answers: ExampleRunner) -> Mapping[str, Any]:
     """Return the cells that the Grid tab opens with, plain AR first."""
     thresholds = [*map(Threshold, USUAL_TAUS), Threshold(LOSSLESS_TAU, is_lossless=True)]
     order = GridOrder(prompt, tuple(thresholds), USUAL_BLOCK_SIZES, GRID_TOKENS, "", 1)
@@ -120,7 +122,7 @@ def grid(prompt: str, answers: Answers) -> Mapping[str, Any]:
     return {"prompt": prompt, "cells": cells}
 
 
-def batch(prompts: Sequence[str], answers: Answers) -> list[dict[str, Any]]:
+def batch(prompts: Sequence[str], answers: ExampleRunner) -> list[dict[str, Any]]:
     """Return tokens and forwards over all rows of the Batch tab's initial prompts, unverified. A
     row decodes the same in a batch as on its own.
     """

@@ -69,7 +69,7 @@ SMI = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Measurement:
     """One process: ``command`` are arguments of Python, run in the repository.
 
     seconds: its limit. share: its maximum share of the remaining time. results: files that it
@@ -86,7 +86,7 @@ class Step:
     continues: bool = False
 
 
-def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]:
+def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Measurement]:
     """Return all steps in order; each writes into a folder of its name in ``work``."""
     program = TINY if is_dry else ("-m", "mars_runtime")
     bf16 = "" if is_dry else "--dtype bf16"
@@ -96,25 +96,27 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
 
     def command(
         name: str, seconds: float, words: str, result: str, *extra: str, missing: str = ""
-    ) -> Step:
+    ) -> Measurement:
         """Return a step that runs a command of the runtime, which writes the file ``result``."""
         path = work / name / result
         out = path if words.startswith("benchmark") else path.parent
         arguments = (*program, *words.split(), *extra, "--out", str(out))
         results = {path: f"results/gpu_{name}.json"}
-        return Step(name, seconds, arguments, results, missing=missing)
+        return Measurement(name, seconds, arguments, results, missing=missing)
 
     def benchmark(
         name: str, seconds: float, what: str, peers: str = "generate", missing: str = ""
-    ) -> Step:
+    ) -> Measurement:
         words = f"benchmark {what} --transformers {peers} {DRY_EXTENT if is_dry else ''}"
         return command(name, seconds, words, "benchmark.json", missing=missing)
 
-    def shape(name: str, seconds: float, which: str, rows: int, peers: str = "generate") -> Step:
+    def shape(
+        name: str, seconds: float, which: str, rows: int, peers: str = "generate"
+    ) -> Measurement:
         which = "tiny --dtype fp32" if is_dry else which
         return benchmark(name, seconds, f"--shape {which} --batch {rows} {SHAPED}", peers)
 
-    def profile(name: str, checkpoint: str, missing: str = "") -> Step:
+    def profile(name: str, checkpoint: str, missing: str = "") -> Measurement:
         extent = "--steps 3 --threads 1" if is_dry else bf16
         words = f"profile --checkpoint {checkpoint} --lossless-block-size 4 {extent}"
         return command(name, 45, words, "profile.json", missing=missing)
@@ -130,13 +132,13 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
     train = f"train --stage adapter --from {CHAT} --adapter checkpoints/{CHAT} --rank 32 --sampler"
     train = f"{train} --until-miss-from 0.67 {DRY_TRAIN if is_dry else TRAIN}"
     steps = [
-        Step(
+        Measurement(
             "environment",
             60,
             ("-c", "from tools.measure_gpu import describe; describe()", str(environment)),
             {environment: "results/gpu_environment.json"},
         ),
-        Step("tests", 180, ("-m", "pytest", "-m", "gpu", "-x", *gpu_tests())),
+        Measurement("tests", 180, ("-m", "pytest", "-m", "gpu", "-x", *gpu_tests())),
         shape("shape_05b_1", 80, "qwen2.5-0.5b", 1),
         shape("shape_05b_8", 90, "qwen2.5-0.5b", batch),
         shape("shape_7b_1", 110, "qwen2.5-7b", 1),
@@ -145,7 +147,7 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
         profile("tasks_profile", TASKS),
         benchmark("chat", 100, chat, missing=no_chat),
         profile("chat_profile", CHAT, no_chat),
-        Step(
+        Measurement(
             "race",
             60,
             (*record, "--checkpoint", TASKS) if is_dry else record,
@@ -153,7 +155,7 @@ def plan(work: Path, texts: Path, *, has_chat: bool, is_dry: bool) -> list[Step]
             missing="" if is_dry else no_chat,
         ),
         shape("compiled", 150, "qwen2.5-7b", 1, "static-cache continuous-batching"),
-        Step(
+        Measurement(
             "answers",
             900,
             (*program, *distill, "--data", str(texts), "--out", answers),
@@ -193,7 +195,7 @@ class Runner:
     environment: Mapping[str, str]
     commit: str | None = None
 
-    def run(self, steps: Iterable[Step]) -> list[dict[str, Any]]:
+    def run(self, steps: Iterable[Measurement]) -> list[dict[str, Any]]:
         """Run ``steps`` and return their records. The file also keeps the last record of other
         steps.
         """
@@ -209,7 +211,7 @@ class Runner:
             print("{name}: {state}, {seconds:.0f} s".format(**record[-1]), flush=True)
         return record
 
-    def run_step(self, step: Step) -> dict[str, Any]:
+    def run_step(self, step: Measurement) -> dict[str, Any]:
         """Run one step up to its limit, then collect its results, whole or not."""
         left = self.deadline - time.monotonic() - GRACE
         if step.missing or left <= 0:

@@ -50,7 +50,7 @@ SCRUB = """async ([selector, seconds]) => {
 
 
 @dataclass(frozen=True)
-class Task:
+class MainThreadTask:
     """One task of the main thread, in milliseconds."""
 
     wall: float
@@ -101,7 +101,7 @@ class Tracing:
             "Tracing.start", {"categories": CATEGORIES, "transferMode": "ReportEvents"}
         )
 
-    def stop(self, on: playwright.Page) -> list[Task]:
+    def stop(self, on: playwright.Page) -> list[MainThreadTask]:
         """Return the tasks of the thread that ran the page's script."""
         self.session.send("Tracing.end")
         while not self.is_complete:
@@ -115,7 +115,7 @@ class Tracing:
         threads = [(e["pid"], e["tid"]) for e in frames if (e["pid"], e["tid"]) in names]
         busiest = max(set(threads), key=threads.count)
         return [
-            Task(event["dur"] / 1000, event.get("tdur", event["dur"]) / 1000)
+            MainThreadTask(event["dur"] / 1000, event.get("tdur", event["dur"]) / 1000)
             for event in self.events
             if event["name"] == "RunTask"
             and (event["pid"], event["tid"]) == busiest
@@ -123,7 +123,7 @@ class Tracing:
         ]
 
 
-def row(name: str, tasks: list[Task], seconds: float) -> str:
+def row(name: str, tasks: list[MainThreadTask], seconds: float) -> str:
     """Return one line of the table."""
     cpu = sorted((task.cpu for task in tasks), reverse=True)
     wall = sorted((task.wall for task in tasks), reverse=True)

@@ -24,7 +24,7 @@ from mars_runtime.outputs import path_of, write_text
 from mars_runtime.provenance import provenance
 from mars_runtime.settings import AR_LOOKUP, AUTO, DecodeSettings, describe
 from mars_runtime.statistics import ratio_of_sums, wilson
-from tools.measure_examples import CHECKPOINTS, Answers
+from tools.measure_examples import CHECKPOINTS, ExampleRunner
 
 TAUS = (0.95, 0.9, 0.8, 0.7, 0.5)
 BLOCK_SIZES: dict[str, tuple[Any, ...]] = {CHAT: (2, 3, AUTO), TASKS: (4, 8, AUTO)}
@@ -33,7 +33,7 @@ NUM_TOKENS = {CHAT: 64, TASKS: 96}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PresetAnswer:
     """One answer. tokens: all of it. Other figures count up to a loop in the text; seconds are of
     decoding only.
     """
@@ -44,7 +44,7 @@ class Answer:
     seconds: float
 
     @classmethod
-    def of(cls, events: Sequence[Event]) -> Answer:
+    def of(cls, events: Sequence[Event]) -> PresetAnswer:
         """Return the answer from the events of its run."""
         counted = folds.up_to_loop(events)
         return cls(
@@ -90,16 +90,16 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
         for tau in TAUS
         for block_size in BLOCK_SIZES[kind]
     ]
-    answers = Answers(name)
-    found: list[list[Answer]] = []
+    answers = ExampleRunner(name)
+    found: list[list[PresetAnswer]] = []
     ar_seconds: list[list[float]] = []
     answers.events(prompts_of(kind)[0], plain)  # warm-up
     for prompt in prompts_of(kind):
         own, by_ar = [], []
-        before = Answer.of(answers.events(prompt, plain))
+        before = PresetAnswer.of(answers.events(prompt, plain))
         for settings in asked:
-            answer = Answer.of(answers.events(prompt, settings))
-            after = Answer.of(answers.events(prompt, plain))
+            answer = PresetAnswer.of(answers.events(prompt, settings))
+            after = PresetAnswer.of(answers.events(prompt, plain))
             by_ar.append((before.pace + after.pace) / 2 * answer.num_tokens)
             own.append(answer)
             before = after

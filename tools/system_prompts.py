@@ -49,7 +49,7 @@ SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GradedQuestion:
     """A prompt, its kind, and words of which a correct answer has one; no words if any answer will
     do.
     """
@@ -67,7 +67,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PromptAnswer:
     """The text, whether it repeats itself, and its tokens and passes up to there, with masks only
     and with prompt lookup.
     """
@@ -79,23 +79,23 @@ class Answer:
     passes_with_lookup: int
 
 
-def questions() -> Iterator[Question]:
+def questions() -> Iterator[GradedQuestion]:
     """Yield the short questions, then the requests of each kind."""
     for prompt, expected in json.loads(QUESTIONS.read_text("utf-8")).items():
-        yield Question(SHORT, prompt, expected)
+        yield GradedQuestion(SHORT, prompt, expected)
     for kind in KINDS:
         for task in request_tasks(kind, SEED, NUM_DRAWN)[-NUM_OF_KIND:]:
-            yield Question(kind, task.prompt)
+            yield GradedQuestion(kind, task.prompt)
 
 
-class Answers:
+class PromptRunner:
     """Runs one checkpoint, one answer at a time."""
 
     def __init__(self, checkpoint: Checkpoint, engine: Engine) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
 
-    def answer(self, question: Question, system: str, penalty: float) -> Answer:
+    def answer(self, question: GradedQuestion, system: str, penalty: float) -> PromptAnswer:
         """Decode twice: with masks only and with prompt lookup."""
         settings = replace(DECODING, repetition_penalty=penalty)
         ids = self._checkpoint.tokenizer.encode_prompt(
@@ -108,7 +108,7 @@ class Answers:
         num_tokens = len(tokens) if loop is None else loop
         text = self._checkpoint.tokenizer.decode(tokens)
         passes = [round(num_tokens / folds.tpf(events)) for events in (masks, lookup)]
-        return Answer(text, loop is not None, num_tokens, *passes)
+        return PromptAnswer(text, loop is not None, num_tokens, *passes)
 
     def _events(self, ids: Sequence[int], settings: DecodeSettings) -> list[Event]:
         run = self._engine.submit(Request(ids, settings, SECONDS))
@@ -127,7 +127,7 @@ def main() -> None:
     result: dict[str, Any] = {"kind": "system prompts", "version": 1, **provenance(CHECKPOINT)}
     result["ways"] = []
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
-        answers = Answers(checkpoint, engine)
+        answers = PromptRunner(checkpoint, engine)
         for system in SYSTEMS:
             for penalty in PENALTIES:
                 pairs = []
@@ -143,7 +143,7 @@ def main() -> None:
     print(f"Written to {args.out}")
 
 
-def counts(pairs: Sequence[tuple[Question, Answer]]) -> dict[str, Any]:
+def counts(pairs: Sequence[tuple[GradedQuestion, PromptAnswer]]) -> dict[str, Any]:
     """Count correct short answers and loops, and tokens per pass of each kind and of all."""
     short = [answer for question, answer in pairs if question.kind == SHORT]
     correct = sum(question.is_correct(answer.text) for question, answer in pairs)
@@ -159,7 +159,7 @@ def counts(pairs: Sequence[tuple[Question, Answer]]) -> dict[str, Any]:
     }
 
 
-def tokens_per_pass(answers: Sequence[Answer]) -> dict[str, float]:
+def tokens_per_pass(answers: Sequence[PromptAnswer]) -> dict[str, float]:
     """Return the number of tokens, and tokens per pass with masks only and with prompt lookup."""
     tokens = sum(answer.num_tokens for answer in answers)
     return {

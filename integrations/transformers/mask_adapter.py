@@ -28,13 +28,13 @@ NUM_CANDIDATES = 4
 Hook = Callable[[Any, tuple[Tensor, ...], Tensor], "Tensor | None"]
 
 
-def attach(model: Any, folder: str | Path, mask_token_id: int) -> MaskAdapter:
+def attach(model: Any, folder: str | Path, mask_token_id: int) -> AdapterHooks:
     """Attach the adapter in ``folder`` to a Llama, Qwen2 or Qwen3 that is on its final device.
 
     mask_token_id: the id of the token that ``adapter.json`` names as ``mask_token``. Raises
     ValueError if the adapter does not fit the model, which is left as it was.
     """
-    adapter = MaskAdapter(model, mask_token_id)
+    adapter = AdapterHooks(model, mask_token_id)
     weights = read_weights(Path(folder))
     try:
         adapter.add(weights)
@@ -64,7 +64,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return found
 
 
-class MaskAdapter:
+class AdapterHooks:
     """The hooks of an adapter; ``remove`` takes them off again.
 
     The embeddings' hook notes where the masks of a forward are, for the hooks of the layers.

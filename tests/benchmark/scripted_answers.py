@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mars_runtime.lab.benchmark.paired import (
     Chunk,
     Peer,
-    Question,
+    PromptGroup,
     Sample,
     TimedAnswer,
     TimedRow,
@@ -30,8 +30,8 @@ def answer(seconds: float, tokens: Sequence[int] = TOKENS, per_forward: int = 1)
     return TimedAnswer((row([per_forward] * num_forwards, moments, tokens),), seconds, num_forwards)
 
 
-def question(family: str, first: int) -> Question:
-    return Question(family, ((first, 1),))
+def question(family: str, first: int) -> PromptGroup:
+    return PromptGroup(family, ((first, 1),))
 
 
 def peer(

@@ -20,9 +20,9 @@ from scripted_answers import QUESTIONS, peer
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.lab.benchmark import cli, peers, plan, run
-from mars_runtime.lab.benchmark.elsewhere import Decoding
-from mars_runtime.lab.benchmark.figures import Measured
-from mars_runtime.lab.benchmark.paired import Question, Sample, TimedAnswer, one_row
+from mars_runtime.lab.benchmark.elsewhere import AnswerEnd
+from mars_runtime.lab.benchmark.figures import SeriesSamples
+from mars_runtime.lab.benchmark.paired import PromptGroup, Sample, TimedAnswer, one_row
 from mars_runtime.lab.benchmark.run import Series, measure, spread_out
 from mars_runtime.lab.benchmark.targets import read_acceptance
 from mars_runtime.model import shapes
@@ -60,18 +60,18 @@ def silently(samples: Iterable[Sample], what: str, total: int) -> list[Sample]:
 def faster_with(threads: int, seconds: float):
     """A peer that is fast on one number of threads."""
 
-    def ask(question: Question) -> TimedAnswer:
+    def ask(question: PromptGroup) -> TimedAnswer:
         factor = 1.0 if torch.get_num_threads() == threads else 3.0
         return peer("any", factor * seconds).answer(question)
 
     return ask
 
 
-def failing(question: Question) -> TimedAnswer:
+def failing(question: PromptGroup) -> TimedAnswer:
     raise NotImplementedError("no such cache")
 
 
-def played(asks: dict[str, object], threads: list[int]) -> Measured:
+def played(asks: dict[str, object], threads: list[int]) -> SeriesSamples:
     series = Series(1, asks, tuple(QUESTIONS))  # type: ignore[arg-type]
     return measure(series, threads, 2, silently)
 
@@ -325,7 +325,7 @@ class StandIn:
 
     version = system = "a stand-in"
 
-    def ask(self, question: Question, decoding: Decoding) -> TimedAnswer:
+    def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
         count = decoding.max_new_tokens
         moments = [0.001 * (at + 1) for at in range(count)]
         return TimedAnswer((one_row([5] * count, moments),), moments[-1], count)

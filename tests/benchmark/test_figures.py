@@ -6,7 +6,7 @@ import pytest
 from scripted_answers import peer, samples_of
 
 from mars_runtime.lab.benchmark import plan, report
-from mars_runtime.lab.benchmark.figures import Measured, compare_all, counts_of, figures_of
+from mars_runtime.lab.benchmark.figures import SeriesSamples, compare_all, counts_of, figures_of
 from mars_runtime.lab.benchmark.forward import Rho
 from mars_runtime.statistics import Estimate
 
@@ -22,13 +22,13 @@ PEERS = [
 
 
 @pytest.fixture(scope="module")
-def series() -> Measured:
+def series() -> SeriesSamples:
     samples = tuple(samples_of(*PEERS))
     names = [one.name for one in PEERS]
-    return Measured(8, samples, dict.fromkeys(names, 1))
+    return SeriesSamples(8, samples, dict.fromkeys(names, 1))
 
 
-def test_figures_of_a_peer(series: Measured):
+def test_figures_of_a_peer(series: SeriesSamples):
     natural = [one for one in series.samples if one.family == "natural"]
     (found,) = figures_of(natural, ["MARS τ=0.95 B=4", "nobody"]).values()
     assert found.peer == "MARS τ=0.95 B=4"
@@ -41,13 +41,13 @@ def test_figures_of_a_peer(series: Measured):
     assert counts_of(natural, "MARS τ=0.95 B=4") == {2: 4}
 
 
-def test_one_output_hash_for_equal_outputs(series: Measured):
+def test_one_output_hash_for_equal_outputs(series: SeriesSamples):
     found = figures_of(series.samples, series.peers)
     assert list(found) == series.peers
     assert len({one.output_id for one in found.values()}) == 1
 
 
-def test_comparisons_name_the_best_of_their_kind(series: Measured):
+def test_comparisons_name_the_best_of_their_kind(series: SeriesSamples):
     found = compare_all(series, "MARS τ=0.95 B=4")
     names = {one.name: one for one in found}
     assert names["AR / transformers generate"].overall.value == pytest.approx(2.0)
@@ -61,7 +61,7 @@ def test_comparisons_name_the_best_of_their_kind(series: Measured):
     assert f"{plan.LOOKUP} / {plan.AR}" in names
 
 
-def test_tables_set_natural_text_apart(series: Measured):
+def test_tables_set_natural_text_apart(series: SeriesSamples):
     families, natural = report.speed_tables(series)
     assert [line[0] for line in families.lines] == series.peers
     assert "on natural text" in natural.title
@@ -87,7 +87,7 @@ def test_what_tokens_per_forward_cannot_explain_is_said():
     names = ["AR", "MARS"]
 
     def doubts(samples: list, spread: float, *rhos: float) -> list[str]:
-        measured = Measured(8, tuple(samples), dict.fromkeys(names, 1))
+        measured = SeriesSamples(8, tuple(samples), dict.fromkeys(names, 1))
         return report.impossible(compare_all(measured, None), {8: curve(*rhos)}, spread)
 
     assert doubts(honest, 0.0, 1.0, 1.1) == []

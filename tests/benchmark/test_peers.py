@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from mars_runtime.lab.benchmark.elsewhere import (
-    Decoding,
+    AnswerEnd,
     LlamaCpp,
 )
-from mars_runtime.lab.benchmark.paired import Question, TimedAnswer
+from mars_runtime.lab.benchmark.paired import PromptGroup, TimedAnswer
 from mars_runtime.lab.benchmark.peers import Peers
 from mars_runtime.lab.benchmark.plan import BATCHING, GENERATE, LOOKUP, task_methods
 from mars_runtime.lab.benchmark.run import Series, warmed_up
@@ -41,7 +41,7 @@ def peers(target: Target) -> Iterator[Peers]:
 def ask_all(peers: Peers, target: Target, *texts: str) -> dict[str, TimedAnswer]:
     prompts = tuple(tuple(target.tokenizer.encode_prompt(text)) for text in texts)
     asks = peers.of(len(prompts), max(map(len, prompts)))
-    return {name: ask(Question("symbolic", prompts)) for name, ask in asks.items()}
+    return {name: ask(PromptGroup("symbolic", prompts)) for name, ask in asks.items()}
 
 
 @pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS[1:2], TEXTS])
@@ -73,7 +73,7 @@ def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target
         asks = found.of(1, len(prompt))
         assert LOOKUP not in asks
         assert GENERATE in asks
-        measured, left_out = warmed_up(Series(1, asks, (Question("symbolic", (prompt,)),)), [1])
+        measured, left_out = warmed_up(Series(1, asks, (PromptGroup("symbolic", (prompt,)),)), [1])
     assert "AR" in measured
     assert GENERATE not in measured
     assert left_out == [f"{GENERATE} cannot run here (ImportError: no such package)"]
@@ -86,7 +86,7 @@ def test_other_caches_answer_as_the_cursor_does_where_one_token_leaves(
     prompts = tuple(tuple(target.tokenizer.encode_prompt(text)) for text in TEXTS)
     asks = peers.other_caches(ways["MARS τ=1 B=2"], [4, 16])
     assert list(asks) == ["block cache 4", "block cache 16", "no cache"]
-    answers = {name: ask(Question("mixed", prompts)) for name, ask in asks.items()}
+    answers = {name: ask(PromptGroup("mixed", prompts)) for name, ask in asks.items()}
     assert len({answer.output_id for answer in answers.values()}) == 1
 
 
@@ -101,7 +101,7 @@ for line in sys.stdin:
     moments = [0.5 + 0.1 * at for at in range(len(tokens))]
     print(json.dumps({"tokens": tokens, "moments": moments, "seconds": 2.0}), flush=True)
 """
-DECODING = Decoding((2,), 3)
+DECODING = AnswerEnd((2,), 3)
 
 
 @pytest.fixture
@@ -120,17 +120,17 @@ def llama(child: Path) -> Iterator[LlamaCpp]:
 
 def test_times_are_those_of_the_child(llama: LlamaCpp):
     assert (llama.version, llama.system) == ("1.2", "some.gguf 99")
-    answer = llama.ask(Question("chat", ((7, 8),)), DECODING)
+    answer = llama.ask(PromptGroup("chat", ((7, 8),)), DECODING)
     assert answer.rows[0].tokens == (7, 8, 2)
     assert answer.first_seconds == 0.5
     assert (answer.seconds, answer.num_forwards) == (2.0, 3)
-    assert llama.ask(Question("chat", ((7, 8, 9, 10),)), DECODING).rows[0].tokens == (7, 8, 9)
+    assert llama.ask(PromptGroup("chat", ((7, 8, 9, 10),)), DECODING).rows[0].tokens == (7, 8, 9)
 
 
 def test_a_child_that_ended_is_said(llama: LlamaCpp):
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"llama\.cpp has stopped"):
-            llama.ask(Question("chat", ((13,),)), DECODING)
+            llama.ask(PromptGroup("chat", ((13,),)), DECODING)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_a_file_that_it_cannot_read_is_a_sentence(child: Path):
 )
 def test_the_real_one_repeats_itself():
     llama = LlamaCpp(os.environ["MARS_LLAMA_CPP"], Path(os.environ["MARS_GGUF"]), 128)
-    question = Question("chat", ((1, 9690, 198),))
-    first, again = (llama.ask(question, Decoding((2,), 16)) for _ in range(2))
+    question = PromptGroup("chat", ((1, 9690, 198),))
+    first, again = (llama.ask(question, AnswerEnd((2,), 16)) for _ in range(2))
     llama.close()
     assert first.rows[0].tokens == again.rows[0].tokens
     assert first.num_tokens == first.num_forwards <= 16

@@ -299,8 +299,10 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
 
 
 def test_without_held_out_answers_training_says_what_to_do(tmp_path: Path) -> None:
-    record = store.Record("k", "chat", False, tuple(range(5, 11)), tuple(range(11, 30)), "length")
-    store.Answers(tmp_path / "answers-1-of-1.jsonl").append([record])
+    record = store.DistillRecord(
+        "k", "chat", False, tuple(range(5, 11)), tuple(range(11, 30)), "length"
+    )
+    store.AnswerFile(tmp_path / "answers-1-of-1.jsonl").append([record])
     with pytest.raises(UsageError, match="run distill with more --prompts"):
         read_texts(tmp_path)
 

@@ -92,7 +92,7 @@ def test_slips_change_a_text() -> None:
 
 
 def test_a_question_carries_its_passage() -> None:
-    item = requests.Question("A fox sat.", "Who sat?", "a fox")
+    item = requests.PassageQuestion("A fox sat.", "Who sat?", "a fox")
     draws = list(requests.questions([item] * 40, random.Random(0)))
     assert all("A fox sat." in turns[0] and "Who sat?" in turns[0] for turns in draws)
     assert {len(turns) for turns in draws} == {1, 3}
@@ -136,21 +136,21 @@ def test_half_of_the_chat_is_asked_by_the_base_itself(tmp_path: Path) -> None:
     assert {f"Collected question number {i}?" for i in range(40)} <= set(asked)
 
 
-RECORD = store.Record("k", "chat", False, (1, 2), (3, 4), "eos")
+RECORD = store.DistillRecord("k", "chat", False, (1, 2), (3, 4), "eos")
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    store.Answers(tmp_path / "answers-1-of-1.jsonl").append([RECORD, RECORD])
+    store.AnswerFile(tmp_path / "answers-1-of-1.jsonl").append([RECORD, RECORD])
     assert list(store.read(tmp_path)) == [RECORD, RECORD]
 
 
 def test_half_a_line_is_passed_over_and_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "answers-1-of-1.jsonl"
-    store.Answers(path).append([RECORD])
+    store.AnswerFile(path).append([RECORD])
     with path.open("a") as file:
         file.write('{"key": "half')
     assert list(store.read(tmp_path)) == [RECORD]
-    store.Answers(path).append([RECORD])
+    store.AnswerFile(path).append([RECORD])
     assert list(store.read(tmp_path)) == [RECORD, RECORD]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_qwen2 import tiny_qwen2
 
-from mars_runtime.lab.training.data import Example
+from mars_runtime.lab.training.data import TrainingExample
 from mars_runtime.lab.training.recipe import BLOCK_DIFFUSION_NOISE, Noise
 from mars_runtime.lab.training.streams import TwoStreams, block_ids, two_stream_mask
 from mars_runtime.lab.training.train import mars_loss
@@ -61,7 +61,7 @@ def tiny_model():
 
 
 def streams_of(ids: list[int], start: int, block_size: int, seed: int = 5) -> TwoStreams:
-    example = Example(tuple(ids), start)
+    example = TrainingExample(tuple(ids), start)
     return TwoStreams.of([example], block_size, MASK, EOS, random.Random(seed))
 
 
@@ -140,7 +140,9 @@ def test_the_noisy_stream_may_hold_a_share_of_the_blocks_each_as_in_the_whole():
     for seed in range(12):
         whole = streams_of(ids, start, block_size, seed)
         rng = random.Random(seed)
-        part = TwoStreams.of([Example(tuple(ids), start)], block_size, MASK, EOS, rng, 1 / 3)
+        part = TwoStreams.of(
+            [TrainingExample(tuple(ids), start)], block_size, MASK, EOS, rng, 1 / 3
+        )
         expected, hidden = noisy_hidden(model, whole), noisy_hidden(model, part)
         is_real = part.targets[0, part.num_clean :] >= 0
         num_asked = int(is_real.sum())
@@ -155,7 +157,7 @@ def test_the_noisy_stream_may_hold_a_share_of_the_blocks_each_as_in_the_whole():
 
 
 # A prompt of one token, a response of three and its end; blocks of 2, the first one whole.
-TEXT = Example((10, 20, 21, 22, EOS), 1)
+TEXT = TrainingExample((10, 20, 21, 22, EOS), 1)
 CLEAN = """
     x....|....
     xx...|....
@@ -265,8 +267,10 @@ def test_random_masks_leave_other_tokens_to_be_seen_and_ask_nothing_of_them():
 
 
 def test_what_fills_a_row_up_is_seen_by_nobody_and_asks_nothing():
-    cut = Example((10, 20, 21), 1)  # no EOS: a block of 2 that is whole, and one of 1 in the other
-    longer = Example((10, 20, 21, 22), 1)
+    cut = TrainingExample(
+        (10, 20, 21), 1
+    )  # no EOS: a block of 2 that is whole, and one of 1 in the other
+    longer = TrainingExample((10, 20, 21, 22), 1)
     for noise in (Noise(is_causal=False), BLOCK_DIFFUSION_NOISE):
         found = TwoStreams.of([cut, longer], 2, MASK, EOS, Rng(), 1.0, noise)
         filling = found.num_clean + 2

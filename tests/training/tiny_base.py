@@ -48,6 +48,6 @@ def write_answers(folder: Path, count: int = 24) -> Path:
         start = rng.randrange(5, 40)
         ids = tuple(start + i for i in range(30))
         key, kind = str(index), ("chat", "code")[index % 2]
-        records.append(store.Record(key, kind, index % 6 < 2, ids[:6], ids[6:], "length"))
-    store.Answers(folder / "answers-1-of-1.jsonl").append(records)
+        records.append(store.DistillRecord(key, kind, index % 6 < 2, ids[:6], ids[6:], "length"))
+    store.AnswerFile(folder / "answers-1-of-1.jsonl").append(records)
     return folder

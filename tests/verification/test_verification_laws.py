@@ -16,7 +16,7 @@ from mars_runtime.lab.benchmark.elsewhere import loader
 from mars_runtime.lab.evaluation.measure import decode_in_batches
 from mars_runtime.lab.verification import laws
 from mars_runtime.lab.verification.laws import (
-    Agreement,
+    LogitAgreement,
     Mismatch,
     agreement,
     distance,
@@ -111,7 +111,7 @@ def logits(*rows: list[float]) -> Tensor:
 
 def test_equal_logits_do_not_differ():
     one = logits([0.0, 1.0], [3.0, -2.0])
-    assert agreement(one, one) == Agreement(2, 0.0, 0.0, 1.0, 0.0, 0.0)
+    assert agreement(one, one) == LogitAgreement(2, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 def test_differences_by_hand():

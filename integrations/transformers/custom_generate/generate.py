@@ -89,7 +89,7 @@ def generate(
         **model_kwargs: Any,
     ) -> Any:
         cache = usable_cache(model, input_ids, model_kwargs)
-        run = Run(model, settings, cache, logits_processor, input_ids)
+        run = DecodeState(model, settings, cache, logits_processor, input_ids)
         is_done = False
         while not is_done:
             for token in run.step(generation_config.max_length - run.text.shape[1]):
@@ -137,7 +137,7 @@ def usable_cache(model: Any, input_ids: Tensor, given: dict[str, Any]) -> Dynami
     return cache
 
 
-class Run:
+class DecodeState:
     """The state between two passes. text: ids [1, T]. drafts: ids [1, D] to verify next."""
 
     def __init__(

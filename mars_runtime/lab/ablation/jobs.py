@@ -28,7 +28,7 @@ from mars_runtime.lab.ablation.variants import (
 )
 from mars_runtime.lab.evaluation.measure import by_length
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
-from mars_runtime.lab.training.data import Corpus, Example, Examples, encoded
+from mars_runtime.lab.training.data import Corpus, Examples, TrainingExample, encoded
 from mars_runtime.lab.training.recipe import Noise
 from mars_runtime.lab.training.train import Trainer
 from mars_runtime.model.registry import REGISTRY
@@ -92,11 +92,11 @@ def write_shard(plan: AblationPlan, shard: int) -> None:
 def shards_from(plan: AblationPlan, first: int) -> Examples:
     """Return a reader of the written shards, cyclic, starting at ``first``."""
 
-    def read(shard: int) -> list[Example]:
+    def read(shard: int) -> list[TrainingExample]:
         with np.load(plan.shard((first + shard) % plan.num_shards)) as kept:
             ids, ends, starts = (kept[name].tolist() for name in ("ids", "ends", "starts"))
         spans = zip(pairwise([0, *ends]), starts, strict=True)
-        return [Example(tuple(ids[begin:end]), start) for (begin, end), start in spans]
+        return [TrainingExample(tuple(ids[begin:end]), start) for (begin, end), start in spans]
 
     return read
 

@@ -28,7 +28,7 @@ class MaskEmbedding(nn.Module):
         return torch.where(self.is_mask, self.row, self.base(ids))
 
 
-class LowRank(nn.Module):
+class LoraLinear(nn.Module):
     """A frozen projection with an update that starts at zero."""
 
     def __init__(self, base: nn.Linear, rank: int, gate: MaskEmbedding | None) -> None:
@@ -58,4 +58,4 @@ def put_lora(model: Any, lora: Lora, mask_id: int, seed: int) -> None:
             for name in PROJECTIONS:
                 if hasattr(part, name):
                     gate = embedding if lora.is_gated else None
-                    setattr(part, name, LowRank(getattr(part, name), lora.rank, gate))
+                    setattr(part, name, LoraLinear(getattr(part, name), lora.rank, gate))

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from mars_runtime.lab.benchmark.forward import now
-from mars_runtime.lab.benchmark.paired import Ask, Question, TimedAnswer, TimedRow, one_row
+from mars_runtime.lab.benchmark.paired import Ask, PromptGroup, TimedAnswer, TimedRow, one_row
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint
 
@@ -35,7 +35,7 @@ CHILD = Path(__file__).with_name("llama_child.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Decoding:
+class AnswerEnd:
     """Where an answer ends. Without EOS ids every row has ``max_new_tokens`` tokens."""
 
     eos_ids: tuple[int, ...]
@@ -75,11 +75,11 @@ class _Moments:
         """Required by ``generate``; nothing to do."""
 
 
-def generate_ask(model: Any, decoding: Decoding, **more: Any) -> Ask:
+def generate_ask(model: Any, decoding: AnswerEnd, **more: Any) -> Ask:
     """Return ``model.generate`` on left-padded prompts; ``more`` are fields of its config."""
     config = decoding.config(**more)
 
-    def ask(question: Question) -> TimedAnswer:
+    def ask(question: PromptGroup) -> TimedAnswer:
         ids, mask = _padded(question.prompts, config.pad_token_id, model.device)
         streamer = _Moments(now(model.device))
         with torch.inference_mode():
@@ -101,7 +101,7 @@ class ContinuousBatching:
     prompt of an earlier round is prefilled again.
     """
 
-    def __init__(self, model: Any, decoding: Decoding, num_rows: int, max_prompt: int) -> None:
+    def __init__(self, model: Any, decoding: AnswerEnd, num_rows: int, max_prompt: int) -> None:
         import transformers
 
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
@@ -121,7 +121,7 @@ class ContinuousBatching:
         self._manager.warmup()
         self._manager.start()
 
-    def ask(self, question: Question) -> TimedAnswer:
+    def ask(self, question: PromptGroup) -> TimedAnswer:
         """Answer all prompts at once. Raises RuntimeError if the worker fails."""
         start = now(self._model.device)
         prompts = [list(prompt) for prompt in question.prompts]
@@ -239,7 +239,7 @@ class LlamaCpp:
         self.version: str = about["version"]
         self.system: str = about["system"]
 
-    def ask(self, question: Question, decoding: Decoding) -> TimedAnswer:
+    def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
         """Answer one prompt with as many threads as torch uses. Raises RuntimeError if the child
         has ended."""
         (prompt,) = question.prompts

@@ -14,7 +14,7 @@ from mars_runtime.tasks import NATURAL
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class SeriesSamples:
     """The samples of a series.
 
     threads: the best number for each peer. left_out: a sentence for each peer that cannot run here.
@@ -143,7 +143,7 @@ class Compared:
         return f"{self.peer} / {self.baseline}"
 
 
-def compare(measured: Measured, peer: str, baseline: str) -> Compared:
+def compare(measured: SeriesSamples, peer: str, baseline: str) -> Compared:
     """Compare two peers. Only methods of this runtime compared with its AR have an eta."""
     samples, families = measured.samples, measured.tasks
     has_eta = baseline == plan.AR and plan.is_ours(peer)
@@ -162,7 +162,7 @@ def compare(measured: Measured, peer: str, baseline: str) -> Compared:
     )
 
 
-def compare_all(measured: Measured, cursor: str | None) -> list[Compared]:
+def compare_all(measured: SeriesSamples, cursor: str | None) -> list[Compared]:
     """Return every comparison that ``plan`` lists for the peers that ran.
 
     cursor: the method that is also decoded with the block cache and without a cache.

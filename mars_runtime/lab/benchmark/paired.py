@@ -133,14 +133,14 @@ def fingerprint(rows: Sequence[Sequence[int]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PromptGroup:
     """Prompts (token ids) that are answered together. ``family`` groups questions in figures."""
 
     family: str
     prompts: tuple[tuple[int, ...], ...]
 
 
-Ask = Callable[[Question], TimedAnswer]
+Ask = Callable[[PromptGroup], TimedAnswer]
 """Answers a question and times itself."""
 
 
@@ -175,7 +175,7 @@ class Sample:
 
 def play(
     peers: Sequence[Peer],
-    questions: Sequence[Question],
+    questions: Sequence[PromptGroup],
     num_rounds: int,
     prepare: Callable[[Peer], None],
 ) -> Iterator[Sample]:

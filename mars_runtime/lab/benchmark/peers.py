@@ -20,14 +20,14 @@ from mars_runtime.events import RowStep, Step
 from mars_runtime.lab.benchmark import plan
 from mars_runtime.lab.benchmark.elsewhere import (
     LOOKUP_TOKENS,
+    AnswerEnd,
     ContinuousBatching,
-    Decoding,
     LlamaCpp,
     generate_ask,
     has_continuous_batching,
 )
 from mars_runtime.lab.benchmark.forward import now
-from mars_runtime.lab.benchmark.paired import Ask, Chunk, Question, TimedAnswer, TimedRow
+from mars_runtime.lab.benchmark.paired import Ask, Chunk, PromptGroup, TimedAnswer, TimedRow
 from mars_runtime.lab.benchmark.targets import Target
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.model.config import CheckpointError
@@ -48,7 +48,7 @@ class Peers:
         self._transformers = transformers
         self._methods = {n: one for n, one in methods.items() if has_text or not one.is_auto}
         self._limit = next(iter(methods.values())).max_new_tokens
-        self._decoding = Decoding(target.eos_ids, self._limit)
+        self._decoding = AnswerEnd(target.eos_ids, self._limit)
         self._stack = ExitStack()
 
     @cached_property
@@ -106,7 +106,7 @@ class Peers:
         """Return ``generate``. It loads the model at the first question, so that an error is
         reported like any other of a warm-up."""
 
-        def ask(question: Question) -> TimedAnswer:
+        def ask(question: PromptGroup) -> TimedAnswer:
             return generate_ask(self._model, self._decoding, **more)(question)
 
         return ask
@@ -116,7 +116,7 @@ class Peers:
         own, because it may change the model's attention."""
         started: list[ContinuousBatching] = []
 
-        def ask(question: Question) -> TimedAnswer:
+        def ask(question: PromptGroup) -> TimedAnswer:
             if not started:
                 model = self._target.load_transformers()
                 batching = ContinuousBatching(model, self._decoding, batch_size, longest)
@@ -129,7 +129,7 @@ class Peers:
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
     """Return a method of this runtime."""
 
-    def ask(question: Question) -> TimedAnswer:
+    def ask(question: PromptGroup) -> TimedAnswer:
         steps: list[tuple[float, Step]] = []
         with torch.inference_mode():
             start = now(device)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mars_runtime import tasks
-from mars_runtime.lab.benchmark.paired import Question
+from mars_runtime.lab.benchmark.paired import PromptGroup
 from mars_runtime.model.registry import is_chat
 from mars_runtime.settings import AUTO, MASKED, BlockSize, DecodeSettings, Masked, describe
 from mars_runtime.tasks import NATURAL
@@ -201,7 +201,7 @@ def comparisons(
 
 def questions(
     prompts: Mapping[str, Sequence[Sequence[int]]], batch_size: int, num_prompts: int, seed: int
-) -> list[Question]:
+) -> list[PromptGroup]:
     """Return questions of ``batch_size`` prompts each, from ``num_prompts`` of each family.
 
     Single prompts keep their family. Batches mix the families, as a server's requests do; natural
@@ -210,7 +210,9 @@ def questions(
     """
     prompts = {family: own[:num_prompts] for family, own in prompts.items()}
     if batch_size == 1:
-        return [Question(family, (tuple(one),)) for family, own in prompts.items() for one in own]
+        return [
+            PromptGroup(family, (tuple(one),)) for family, own in prompts.items() for one in own
+        ]
     rng = random.Random(seed)
     pools = {NATURAL: list(prompts.get(NATURAL, ()))}
     pools[MIXED] = [one for family, own in prompts.items() if family != NATURAL for one in own]
@@ -221,7 +223,7 @@ def questions(
         count = wanted if pool else 0
         for start in range(0, count * batch_size, batch_size):
             rows = [pool[at % len(pool)] for at in range(start, start + batch_size)]
-            found.append(Question(family, tuple(tuple(row) for row in rows)))
+            found.append(PromptGroup(family, tuple(tuple(row) for row in rows)))
     return found
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from mars_runtime.lab.benchmark.figures import (
     Compared,
-    Measured,
     PeerFigures,
+    SeriesSamples,
     counts_of,
     figures_of,
 )
@@ -41,7 +41,7 @@ class Findings:
     work: ForwardWork
     forward_threads: int
     curves: Mapping[int, Sequence[Rho]]
-    series: Sequence[Measured]
+    series: Sequence[SeriesSamples]
     compared: Sequence[Compared]
 
     @property
@@ -116,7 +116,7 @@ class Findings:
         }
 
 
-def series_json(series: Measured) -> dict[str, Any]:
+def series_json(series: SeriesSamples) -> dict[str, Any]:
     """Return the figures of every peer, over the families and on natural text, and every sample."""
     families = series.of(*series.tasks)
     parts = {
@@ -157,7 +157,7 @@ def sample_json(one: Sample) -> dict[str, Any]:
     }
 
 
-def speed_tables(series: Measured) -> list[Table]:
+def speed_tables(series: SeriesSamples) -> list[Table]:
     """Return the rates of every peer over the families, then on natural text."""
     columns: dict[str, Callable[[PeerFigures], str]] = {
         "peer": lambda one: one.peer,
@@ -175,7 +175,7 @@ def speed_tables(series: Measured) -> list[Table]:
     return tables
 
 
-def comparisons_table(series: Measured, compared: Sequence[Compared]) -> Table:
+def comparisons_table(series: SeriesSamples, compared: Sequence[Compared]) -> Table:
     """Return a row per comparison: average, each family, with prefill, eta, agreement."""
     lines = tuple(
         (
@@ -193,7 +193,7 @@ def comparisons_table(series: Measured, compared: Sequence[Compared]) -> Table:
     return Table(title, ("peer / baseline", *columns), lines)
 
 
-def rates_table(series: Measured) -> Table:
+def rates_table(series: SeriesSamples) -> Table:
     """Return tokens/s and tokens per forward pass of each peer and family."""
     own = [figures_of(series.of(family), series.peers) for family in series.families]
     lines = tuple((peer, *(_rate(found.get(peer)) for found in own)) for peer in series.peers)
@@ -208,7 +208,7 @@ def _rate(figures: PeerFigures | None) -> str:
     return f"{rate} · {figures.tpf:.2f}"
 
 
-def work_table(series: Measured, read_seconds: float) -> Table:
+def work_table(series: SeriesSamples, read_seconds: float) -> Table:
     """Return the time of forward passes, compared with reading the weights, and output hashes."""
     columns: dict[str, Callable[[PeerFigures], str]] = {
         "peer": lambda one: one.peer,

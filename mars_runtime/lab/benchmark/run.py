@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import track
 
 from mars_runtime.lab.benchmark import plan
-from mars_runtime.lab.benchmark.figures import Compared, Measured, compare_all
+from mars_runtime.lab.benchmark.figures import Compared, SeriesSamples, compare_all
 from mars_runtime.lab.benchmark.forward import (
     CONTEXT,
     WIDTHS,
@@ -30,7 +30,7 @@ from mars_runtime.lab.benchmark.forward import (
 from mars_runtime.lab.benchmark.paired import (
     Ask,
     Peer,
-    Question,
+    PromptGroup,
     Sample,
     best_threads,
     num_answers,
@@ -65,7 +65,7 @@ class Series:
 
     batch_size: int
     asks: Mapping[str, Ask]
-    questions: tuple[Question, ...]
+    questions: tuple[PromptGroup, ...]
     num_slow: int | None = None
 
     def some(self, count: int) -> int:
@@ -94,7 +94,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
     set_threads(most)
     speeds = [bandwidth(device, model.product_dtype, work.weight_bytes)]
     others = Others()
-    measured: list[Measured] = []
+    measured: list[SeriesSamples] = []
     origin = provenance(*wanted.arguments.get("drafts", ()))
     with Peers(target, wanted.methods, wanted.transformers) as peers:
         for batch_size in wanted.batch_sizes:
@@ -130,7 +130,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
 
 
 def _compared(
-    measured: Sequence[Measured], cursor: str | None, *, has_text: bool
+    measured: Sequence[SeriesSamples], cursor: str | None, *, has_text: bool
 ) -> list[Compared]:
     """Return all comparisons; random weights write no text, so they have no agreement."""
     found = [one for each in measured for one in compare_all(each, cursor)]
@@ -152,7 +152,7 @@ def series_of(
     return Series(batch_size, asks, tuple(questions), wanted.num_slow), versions
 
 
-def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> Measured:
+def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> SeriesSamples:
     """Play ``series``, every peer with the one of ``threads`` at which it is fastest."""
     asks, left_out = warmed_up(series, threads)
     questions = series.questions
@@ -166,7 +166,7 @@ def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watc
     played = play(peers, questions, num_rounds, use_threads)
     total = num_answers(peers, len(questions), num_rounds)
     samples = tuple(watch(played, f"batch {series.batch_size}", total))
-    return Measured(series.batch_size, samples, chosen, tuple(left_out))
+    return SeriesSamples(series.batch_size, samples, chosen, tuple(left_out))
 
 
 def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], list[str]]:
@@ -192,7 +192,7 @@ def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], l
     return asks, left_out
 
 
-def first_of_each(questions: Sequence[Question], count: int) -> frozenset[int]:
+def first_of_each(questions: Sequence[PromptGroup], count: int) -> frozenset[int]:
     """Return the numbers of the first ``count`` questions of each family."""
     numbers: dict[str, list[int]] = {}
     for number, question in enumerate(questions):
@@ -200,7 +200,7 @@ def first_of_each(questions: Sequence[Question], count: int) -> frozenset[int]:
     return frozenset(number for own in numbers.values() for number in own[:count])
 
 
-def spread_out(questions: Sequence[Question], count: int) -> list[Question]:
+def spread_out(questions: Sequence[PromptGroup], count: int) -> list[PromptGroup]:
     """Return at most ``count`` questions at equal distances, so that their families differ."""
     step = max(1, len(questions) // count)
     return list(questions[::step][:count])

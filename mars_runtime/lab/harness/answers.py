@@ -45,7 +45,7 @@ class Written:
     output: RowOutput
 
 
-class GenerationError(RuntimeError):
+class AnswerError(RuntimeError):
     """An answer was aborted; the message is one sentence."""
 
 
@@ -54,7 +54,7 @@ def write_all(
 ) -> Iterator[tuple[int, Written]]:
     """Yield the number and answer of each request when it ends.
 
-    Raises GenerationError and what ``Engine.submit`` raises.
+    Raises AnswerError and what ``Engine.submit`` raises.
     """
     todo = deque(enumerate(wanted))
     under_way: dict[int, _Writer] = {}
@@ -87,10 +87,10 @@ class _Writer:
         return self._answer.is_over
 
     def written(self) -> Written:
-        """Return the complete answer. Raises GenerationError."""
+        """Return the complete answer. Raises AnswerError."""
         end = self._answer.end
         if end is not None and end.reason not in FINAL:
-            raise GenerationError(end.message or "An answer was cut short: run it again.")
+            raise AnswerError(end.message or "An answer was cut short: run it again.")
         events = [event for event in self._answer.events if not isinstance(event, End)]
         (output,) = read_rows(events, 1)
         return Written("".join(self._text), output)

@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class BackboneLayer:
     """One decoder layer; ``weights`` [out, in] by part, qkv and gate_up joined in this order.
 
     qkv_bias: [out], or None. head_norms: those of a query's and of a key's head, or None.
@@ -163,7 +163,7 @@ class Backbone:
     def _attention(
         self,
         index: int,
-        layer: Layer,
+        layer: BackboneLayer,
         x: Tensor,
         turn: tuple[Tensor, Tensor],
         attend: Attend,
@@ -182,7 +182,7 @@ class Backbone:
         grouped = q.view(rows, config.num_kv_heads, -1, config.head_dim)
         return _product(index, layer, "o", attend(index, grouped, k, v), update)
 
-    def _mlp(self, index: int, layer: Layer, x: Tensor, update: Update | None) -> Tensor:
+    def _mlp(self, index: int, layer: BackboneLayer, x: Tensor, update: Update | None) -> Tensor:
         h = self.pieces.norm(x, layer.mlp_norm, self.config.rms_norm_eps, self.embedding.dtype)
         gate_up = _product(index, layer, "gate_up", h, update)
         return _product(index, layer, "down", self.pieces.swiglu(gate_up), update)
@@ -275,18 +275,20 @@ class Pieces:
         self.joint_softmax = piece(joint_softmax)
 
 
-def _product(index: int, layer: Layer, part: str, x: Tensor, update: Update | None) -> Tensor:
+def _product(
+    index: int, layer: BackboneLayer, part: str, x: Tensor, update: Update | None
+) -> Tensor:
     y = linear(x, layer.weights[part])
     return y if update is None else update(index, part, x, y)
 
 
-def _layer(weights: dict[str, Tensor], prefix: str) -> Layer:
+def _layer(weights: dict[str, Tensor], prefix: str) -> BackboneLayer:
     def cat(names: Sequence[str], kind: str = "weight") -> Tensor:
         return torch.cat([weights[f"{prefix}{name}.{kind}"] for name in names])
 
     projections = [f"self_attn.{n}_proj" for n in "qkv"]
     norms = [weights.get(f"{prefix}self_attn.{n}_norm.weight") for n in "qk"]
-    return Layer(
+    return BackboneLayer(
         attention_norm=weights[f"{prefix}input_layernorm.weight"].float(),
         mlp_norm=weights[f"{prefix}post_attention_layernorm.weight"].float(),
         weights={

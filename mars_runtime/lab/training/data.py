@@ -19,14 +19,14 @@ from mars_runtime.text import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TrainingExample:
     """ids: prompt, response and EOS; the response begins at ``response_start``."""
 
     ids: tuple[int, ...]
     response_start: int
 
 
-Examples = Callable[[int], list[Example]]
+Examples = Callable[[int], list[TrainingExample]]
 """The examples of a shard, by its number."""
 
 
@@ -62,26 +62,30 @@ class Corpus:
         return chain.from_iterable(pair for n in range(num_shards) for pair in self.pairs(n))
 
 
-def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> Example:
+def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> TrainingExample:
     """One example, cut at ``max_length``; a text that is cut keeps no EOS, since it went on."""
     head = tokenizer.encode_prompt(prompt)
     tail = [*tokenizer.encode(answer), tokenizer.im_end_id]
     ids = [*head, *tail][:max_length]
-    return Example(tuple(ids), len(head))
+    return TrainingExample(tuple(ids), len(head))
 
 
-def encoded(corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int) -> list[Example]:
+def encoded(
+    corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
+) -> list[TrainingExample]:
     """The examples of one shard; those whose prompt leaves no room for a response are left out."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 
 
-def in_batches(examples: Sequence[Example], batch_tokens: int, order: str) -> list[list[Example]]:
+def in_batches(
+    examples: Sequence[TrainingExample], batch_tokens: int, order: str
+) -> list[list[TrainingExample]]:
     """Batches of rows of like length, about ``batch_tokens`` padded tokens each; ``order`` seeds
     theirs."""
     rng = random.Random(order)
-    result: list[list[Example]] = []
-    batch: list[Example] = []
+    result: list[list[TrainingExample]] = []
+    batch: list[TrainingExample] = []
     for example in sorted(
         examples, key=lambda e: (len(e.ids), rng.random())
     ):  # ascending, so the newcomer is the widest row

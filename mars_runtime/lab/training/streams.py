@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.lab.training.data import Example
+from mars_runtime.lab.training.data import TrainingExample
 from mars_runtime.lab.training.recipe import MARS_NOISE, Noise
 
 WIDTH_STEP = 32
@@ -36,7 +36,7 @@ class TokenBatch:
     length: Tensor
 
     @classmethod
-    def of(cls, examples: Sequence[Example], pad: int) -> TokenBatch:
+    def of(cls, examples: Sequence[TrainingExample], pad: int) -> TokenBatch:
         """Right-padded rows, the width rounded up."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
@@ -69,7 +69,7 @@ class TwoStreams:
     @classmethod
     def of(
         cls,
-        examples: Sequence[Example],
+        examples: Sequence[TrainingExample],
         block_size: int,
         mask_id: int,
         eos_id: int,
@@ -171,12 +171,14 @@ def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
     return [position == sure or rng.random() < level for position in range(size)]
 
 
-def _fill_block(example: Example, first_block: int, block_size: int, eos_id: int) -> Example:
+def _fill_block(
+    example: TrainingExample, first_block: int, block_size: int, eos_id: int
+) -> TrainingExample:
     """Pad a response that ends in EOS with EOS to a whole block; leave one that was cut."""
     if example.ids[-1] != eos_id:
         return example
     missing = (first_block - (len(example.ids) - example.response_start)) % block_size
-    return Example(example.ids + (eos_id,) * missing, example.response_start)
+    return TrainingExample(example.ids + (eos_id,) * missing, example.response_start)
 
 
 def _whole_width(width: int) -> int:

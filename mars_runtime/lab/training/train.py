@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mars_runtime.lab.training.data import Corpus, Example, Examples, encoded, in_batches
+from mars_runtime.lab.training.data import Corpus, Examples, TrainingExample, encoded, in_batches
 from mars_runtime.lab.training.recipe import (
     BLOCK_DIFFUSION_NOISE,
     MARS_NOISE,
@@ -141,7 +141,7 @@ class Trainer:
         adapt(model)
         self.progressed = Progressed()
         self.began, self.until = time.monotonic(), math.inf
-        self.log = Log(out / f"log-{stage}.jsonl")
+        self.log = TrainingLog(out / f"log-{stage}.jsonl")
         self.model, self.optimizer = self.accelerator.prepare(
             model, new_optimizer(model, self.stage)
         )
@@ -168,7 +168,7 @@ class Trainer:
         share = (time.monotonic() - self.began) / max(1e-9, self.until - self.began)
         return max(self.progressed.tokens, int(min(1.0, share) * self.stage.tokens))
 
-    def losses(self, examples: list[Example]) -> tuple[dict[str, Tensor], int]:
+    def losses(self, examples: list[TrainingExample]) -> tuple[dict[str, Tensor], int]:
         """Loss terms of one batch and the tokens that its forward reads."""
         device = self.accelerator.device
         if self.name == "ar":
@@ -186,7 +186,7 @@ class Trainer:
         ).to(device)
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
-    def step(self, examples: list[Example]) -> dict[str, float]:
+    def step(self, examples: list[TrainingExample]) -> dict[str, float]:
         """One optimizer step; returns the loss terms."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.stage, self.spent)
@@ -200,7 +200,7 @@ class Trainer:
         self.progressed.tokens += num_tokens
         return {name: float(term.detach()) for name, term in terms.items()}
 
-    def stream(self) -> Iterator[list[Example]]:
+    def stream(self) -> Iterator[list[TrainingExample]]:
         """Batches from where the run stands; keeps ``progressed`` pointing at the next one."""
         where = self.progressed
         while self.spent < self.stage.tokens:
@@ -354,7 +354,7 @@ def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[E
         restore()
 
 
-class Log:
+class TrainingLog:
     """Smoothed loss terms and tokens/s, one JSON line every 20 steps."""
 
     def __init__(self, path: Path) -> None:

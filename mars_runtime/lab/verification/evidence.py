@@ -154,7 +154,7 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     )
 
 
-def _agreement_table(found: laws.Agreement) -> Table:
+def _agreement_table(found: laws.LogitAgreement) -> Table:
     columns = {
         "positions": str(found.num_positions),
         "max |Δ|": f"{found.max_difference:.4f}",

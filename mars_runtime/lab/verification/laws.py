@@ -164,7 +164,7 @@ def total_variation(tokens: Tensor, chances: Tensor) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class LogitAgreement:
     """Two sets of logits over ``num_positions``.
 
     max_difference, mean_difference: of absolute values, in logits. top_agreement: share of
@@ -180,7 +180,7 @@ class Agreement:
     max_divergence: float
 
 
-def agreement(ours: Tensor, theirs: Tensor) -> Agreement:
+def agreement(ours: Tensor, theirs: Tensor) -> LogitAgreement:
     """Of logits [N, V] at the same N positions. Raises ValueError for none or for other shapes."""
     if ours.shape != theirs.shape or not ours.numel():
         raise ValueError(f"Logits of one shape are wanted, got {ours.shape} and {theirs.shape}.")
@@ -188,7 +188,7 @@ def agreement(ours: Tensor, theirs: Tensor) -> Agreement:
     apart = (ours - theirs).abs()
     own, other = ours.log_softmax(-1), theirs.log_softmax(-1)
     divergence = (other.exp() * (other - own)).sum(-1)
-    return Agreement(
+    return LogitAgreement(
         num_positions=len(ours),
         max_difference=float(apart.max()),
         mean_difference=float(apart.mean()),
@@ -198,7 +198,7 @@ def agreement(ours: Tensor, theirs: Tensor) -> Agreement:
     )
 
 
-def pooled(found: Sequence[Agreement]) -> Agreement:
+def pooled(found: Sequence[LogitAgreement]) -> LogitAgreement:
     """As if all positions had been compared at once. Raises ValueError for nothing."""
     total = sum(one.num_positions for one in found)
     if not total:
@@ -211,8 +211,8 @@ def pooled(found: Sequence[Agreement]) -> Agreement:
         weighted = (value * one.num_positions for value, one in zip(values, found, strict=True))
         return sum(weighted) / total
 
-    names = [field.name for field in fields(Agreement)[1:]]
-    return Agreement(total, *map(of_all, names))
+    names = [field.name for field in fields(LogitAgreement)[1:]]
+    return LogitAgreement(total, *map(of_all, names))
 
 
 @torch.inference_mode()

@@ -13,7 +13,7 @@ from mars_runtime.lab.training.adapter.parameters import (
     CANDIDATES,
     FullWeights,
     Parameters,
-    Sampler,
+    SamplerModule,
 )
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, read_clean, read_masks
 from mars_runtime.lab.training.backbone import Backbone
@@ -23,7 +23,7 @@ ROWS = 1024
 """Masks per product with the head."""
 
 
-class Vocabulary:
+class TrainedVocabulary:
     """The tokens that occur in the training texts. Others are never a target, so the softmax omits
     them."""
 
@@ -59,7 +59,7 @@ class Terms:
 def batch_loss(
     model: Backbone,
     parameters: Parameters | FullWeights,
-    vocabulary: Vocabulary,
+    vocabulary: TrainedVocabulary,
     batch: AnchoredBatch,
     num_masks: int,
     until_miss: bool,
@@ -78,18 +78,20 @@ def batch_loss(
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
     if not is_full:
         return mask_loss(model, vocabulary, x, batch, until_miss, parameters.sampler)
-    terms = mask_loss(model, Vocabulary(model, vocabulary.tokens), x, batch, until_miss, None)
+    terms = mask_loss(
+        model, TrainedVocabulary(model, vocabulary.tokens), x, batch, until_miss, None
+    )
     logits, targets = clean_logits(model, batch, clean.hidden)
     return replace(terms, loss=terms.loss + F.cross_entropy(logits, targets))
 
 
 def mask_loss(
     model: Backbone,
-    vocabulary: Vocabulary,
+    vocabulary: TrainedVocabulary,
     x: Tensor,
     batch: AnchoredBatch,
     until_miss: bool,
-    sampler: Sampler | None,
+    sampler: SamplerModule | None,
 ) -> Terms:
     """Return the cross entropy at masks with residual stream ``x`` [N, A, M, H], weighted by
     0.8^(j-1), plus that of the sampler head if there is one.
@@ -152,7 +154,7 @@ def right_masks(
     return [[n for n, real in zip(*row, strict=True) if real] for row in rows]
 
 
-def propose(model: Backbone, sampler: Sampler | None, x: Tensor, previous: Tensor) -> Tensor:
+def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous: Tensor) -> Tensor:
     """Return the tokens [N] that masks propose after the tokens ``previous``. x: [N, H]."""
     if sampler is None:
         return torch.cat([model.greedy(rows) for rows in torch.split(x, ROWS)])

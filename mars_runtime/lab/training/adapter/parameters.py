@@ -64,7 +64,7 @@ class Parameters(nn.Module):
                 self.b[f"{index}_{part}"] = nn.Parameter(torch.zeros(outputs, rank))
         mean = model.embedding.float().mean(0)
         self.mask_embedding = nn.Parameter(mean.repeat(form.embeddings, 1))
-        self.sampler = Sampler(len(mean)) if form.sampler else None
+        self.sampler = SamplerModule(len(mean)) if form.sampler else None
 
     def embedding(self, masks: int) -> Tensor:
         """Return embeddings [masks, H] by position; the last one also serves later positions."""
@@ -158,7 +158,7 @@ class FullWeights(nn.Module):
         """Return None: masks use the weights of real tokens."""
 
 
-class Sampler(nn.Module):
+class SamplerModule(nn.Module):
     """Re-ranks the best candidates of a mask, given the token before it.
 
     score(c) = logit(c) + E[c] . W2 silu(W1 [E[previous]; h]), for the base's embedding E and the

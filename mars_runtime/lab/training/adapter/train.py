@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from mars_runtime.lab.training.adapter import held_out
 from mars_runtime.lab.training.adapter.card import model_card
-from mars_runtime.lab.training.adapter.loss import Vocabulary, agreement, batch_loss
+from mars_runtime.lab.training.adapter.loss import TrainedVocabulary, agreement, batch_loss
 from mars_runtime.lab.training.adapter.parameters import Form, FullWeights, Parameters
 from mars_runtime.lab.training.adapter.streams import AnchoredBatch, Text, epoch, read_texts
 from mars_runtime.lab.training.backbone import Backbone, read_base
@@ -86,20 +86,20 @@ class AdapterTrainer:
         self.texts, kept = read_texts(texts)
         self.held_out = held_out.chosen(kept, recipe.measure_texts)
         occurring = sorted({token for text in self.texts for token in text.ids})
-        self.vocabulary = Vocabulary(self.model, torch.tensor(occurring))
+        self.vocabulary = TrainedVocabulary(self.model, torch.tensor(occurring))
         self.parameters: Parameters | FullWeights = (
             FullWeights(self.base)
             if recipe.form.full
             else Parameters(self.model, recipe.form, recipe.seed)
         )
         self.optimizer = new_optimizer(self.parameters, recipe)
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self._epoch: tuple[int, list[list[Text]]] = (-1, [])
         self._stopped = False
 
     def run(self) -> None:
         """Train until the last step, until measurements stop improving, or until interrupted."""
-        log = Log(self.out / "log.jsonl", self.rank == 0)
+        log = AdapterLog(self.out / "log.jsonl", self.rank == 0)
         # torchrun forwards signals: a second one must not end the process.
         with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
             while self.progress.step < self.recipe.steps and not self._stopped:
@@ -240,7 +240,7 @@ class AdapterTrainer:
         state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         self.parameters.load_state_dict(state["parameters"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.progress = Progress(**state["progress"])
+        self.progress = TrainingProgress(**state["progress"])
 
     def _share_gradients(self) -> None:
         """Average the gradients of all processes in one message."""
@@ -269,7 +269,7 @@ def new_optimizer(
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """The progress of a run. seconds: processor time; best: held-out tokens per forward pass."""
 
     step: int = 0
@@ -280,14 +280,14 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Log:
+class AdapterLog:
     """Writes a JSON line every ten steps and at each measurement, in one process."""
 
     def __init__(self, path: Path, is_writer: bool) -> None:
         self._path, self._is_writer = path, is_writer
         self._recent: list[dict[str, float]] = []
 
-    def step(self, progress: Progress, terms: dict[str, float]) -> None:
+    def step(self, progress: TrainingProgress, terms: dict[str, float]) -> None:
         """Add the terms of a step."""
         self._recent.append(terms)
         if progress.step % 10:

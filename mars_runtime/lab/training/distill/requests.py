@@ -123,7 +123,7 @@ def _edit(draw: random.Random) -> Turns:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PassageQuestion:
     """A question, its short answer and the passage that holds it."""
 
     passage: str
@@ -137,7 +137,7 @@ def summaries(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
         yield (_joined(draw.choice(READING["summary"]), passage, draw),)
 
 
-def questions(found: Iterable[Question], draw: random.Random) -> Iterator[Turns]:
+def questions(found: Iterable[PassageQuestion], draw: random.Random) -> Iterator[Turns]:
     """A question on each passage; some follow the answer up with a second one."""
     for item in found:
         first = _joined(item.question, item.passage, draw)
@@ -224,14 +224,14 @@ class Texts:
         self.random("passages").shuffle(kept)
         return kept
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[PassageQuestion]:
         """Questions on tales whose passage is one section, shuffled."""
         sections = {
             (row["tale"], str(row["section"])): " ".join(row["text"].split())
             for row in self._rows("fairytale_sections_train.jsonl")
         }
         found = [
-            Question(sections[key], row["question"], row["answer"])
+            PassageQuestion(sections[key], row["question"], row["answer"])
             for row in self._rows("fairytale_questions_train.jsonl")
             if (key := (row["tale"], str(row["sections"]))) in sections
             and len(sections[key].split()) <= MAX_WORDS

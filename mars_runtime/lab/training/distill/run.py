@@ -76,7 +76,7 @@ class Distiller:
             ids = tokenizer.encode_chat(with_roles(prompt.turns))
             if len(ids) <= MAX_PROMPT and store.key_of(ids) not in done:
                 todo.append((prompt, ids))
-        answers = store.Answers(self.out / f"answers-{number}-of-{parts}.jsonl")
+        answers = store.AnswerFile(self.out / f"answers-{number}-of-{parts}.jsonl")
         generated = generate(self.checkpoint, [ids for _, ids in todo], self.settings, self.rows)
         for answer in metered("answers", len(todo), generated):
             if answer.ids:
@@ -143,10 +143,10 @@ def open_user_turn(tokenizer: Tokenizer) -> list[int]:
     return [*tokenizer.encode_chat([])[:-opened], *tokenizer.encode("user\n")]
 
 
-def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.Record:
+def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.DistillRecord:
     """Return the stored form of an answered prompt."""
     key, is_held_out = store.key_of(ids), prompt.is_held_out
-    return store.Record(key, prompt.kind, is_held_out, tuple(ids), answer.ids, answer.end)
+    return store.DistillRecord(key, prompt.kind, is_held_out, tuple(ids), answer.ids, answer.end)
 
 
 def metered(name: str, total: int, generated: Iterator[Completion]) -> Iterator[Completion]:

@@ -13,7 +13,7 @@ PATTERN = "answers*.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DistillRecord:
     """One answered prompt. ``end``: eos, length or loop (cut before the repetition)."""
 
     key: str
@@ -29,7 +29,7 @@ def key_of(prompt: Sequence[int]) -> str:
     return hashlib.sha256(json.dumps(list(prompt)).encode()).hexdigest()[:16]
 
 
-class Answers:
+class AnswerFile:
     """Appends records to one file. A truncated last line of a killed run is removed."""
 
     def __init__(self, path: Path) -> None:
@@ -38,14 +38,14 @@ class Answers:
         if path.exists():
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[DistillRecord]) -> None:
         """Write whole lines without buffering."""
         lines = "".join(json.dumps(asdict(r), separators=(",", ":")) + "\n" for r in records)
         with self._path.open("ab", buffering=0) as file:
             file.write(lines.encode())
 
 
-def read(folder: Path) -> Iterator[Record]:
+def read(folder: Path) -> Iterator[DistillRecord]:
     """Yield the complete records of all answer files in ``folder``, by file name and line."""
     for path in sorted(folder.glob(PATTERN)):
         with path.open("rb") as lines:
@@ -54,4 +54,4 @@ def read(folder: Path) -> Iterator[Record]:
                     found = json.loads(line)
                     found["prompt"] = tuple(found["prompt"])
                     found["response"] = tuple(found["response"])
-                    yield Record(**found)
+                    yield DistillRecord(**found)
