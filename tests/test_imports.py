@@ -298,3 +298,16 @@ def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
     assert not left, f"among these there is a circle: {', '.join(sorted(left))}"
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    """Product code defines each class name once, so that a name means one thing."""
+    places: dict[str, list[str]] = {}
+    for folder in ("app", "mars_runtime", "tools", "integrations"):
+        for path in _modules(ROOT / folder):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+                    places.setdefault(node.name, []).append(place)
+    repeated = {name: lines for name, lines in places.items() if len(lines) > 1}
+    assert not repeated, f"rename all but one of each: {repeated}"

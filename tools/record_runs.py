@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -135,12 +135,9 @@ def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> Non
     Raises CheckpointError.
     """
     from mars_runtime.engine.backend import CheckpointBackend
-    from mars_runtime.machine import num_cores
     from mars_runtime.model.load import load_checkpoint
-    from mars_runtime.provenance import Others, Quiet
 
-    load = os.getloadavg()[0]
-    with ExitStack() as engines:
+    with busy_machine_reported(), ExitStack() as engines:
 
         @cache
         def recorder_of(name: str) -> Recorder:
@@ -152,15 +149,24 @@ def record(folder: Path, scenarios: Sequence[Scenario], only: str | None) -> Non
 
         for scenario in scenarios:
             recorder_of(only or scenario.checkpoint)
-        others = Others()
         for done in write(folder, scenarios, lambda name: recorder_of(only or name)):
             print(folder / f"{done}.txt", flush=True)
-    for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
-        print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
 
 
 class RecordingError(RuntimeError):
     """The run was interrupted or failed, so it cannot be recorded."""
+
+
+@contextmanager
+def busy_machine_reported() -> Iterator[None]:
+    """Print a warning for each sign that the machine was busy while this context was open."""
+    from mars_runtime.machine import num_cores
+    from mars_runtime.provenance import Others, Quiet
+
+    load, others = os.getloadavg()[0], Others()
+    yield
+    for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
+        print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
 
 
 def write(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -24,10 +23,10 @@ from app.settings import AppSettings
 from app.ui.recordings import FOLDER, TABS, tab_file
 from app.ui.stream import TabHandlers
 from mars_runtime.json_values import json_line
-from mars_runtime.machine import device_name, num_cores
+from mars_runtime.machine import device_name
 from mars_runtime.model.load import choose_device
 from mars_runtime.outputs import check_folder, path_of
-from mars_runtime.provenance import Others, Quiet
+from tools.record_runs import RecordingError, busy_machine_reported
 
 CHECKPOINT = "mars-smollm2"
 MAX_SECONDS = 1800.0  # time limit of a result
@@ -40,20 +39,14 @@ def main() -> int:
     parser.add_argument("--tab", choices=TABS, help="record only this one (all)")
     args = parser.parse_args()
     check_folder(args.out)
-    load, others = os.getloadavg()[0], Others()
-    with closing(Engines(AppSettings(checkpoint=CHECKPOINT, max_seconds=MAX_SECONDS))) as engines:
+    settings = AppSettings(checkpoint=CHECKPOINT, max_seconds=MAX_SECONDS)
+    with busy_machine_reported(), closing(Engines(settings)) as engines:
         handlers = make_handlers(engines)
         values = opening_values(handlers)
         for tab in [args.tab] if args.tab else TABS:
             lines = recorded(handlers, tab, values)
             print(write(args.out, tab, lines), flush=True)
-    for doubt in Quiet(num_cores(), load, others.share(), None).doubts:
-        print(f"Record again on a quiet machine: {doubt}.", file=sys.stderr)
     return 0
-
-
-class RecordingError(RuntimeError):
-    """The run did not finish, so it cannot be recorded."""
 
 
 def opening_values(handlers: Handlers) -> dict[str, Any]:
