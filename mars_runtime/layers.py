@@ -8,7 +8,7 @@ before it is read, and probabilities of early layers are the least reliable (the
 2303.08112, learns a translation for each layer; nothing is learnt here). arXiv 2603.17942 studies
 how masks come to hold what next-token states hold.
 
-The module works on plain values; ``decoders/layers.py`` computes them.
+The module works on plain values; ``decoders/logit_lens.py`` computes them.
 """
 
 from __future__ import annotations

@@ -263,8 +263,8 @@ class CheckpointBackend(Backend):
         )
 
     def look(self, fed: Fed) -> Generator[None, None, Layers]:
-        """Return what a forward predicts after each layer; see ``decoders/layers.py``."""
-        from mars_runtime.decoders.layers import look
+        """Return what a forward predicts after each layer; see ``decoders/logit_lens.py``."""
+        from mars_runtime.decoders.logit_lens import look
 
         checkpoint = self._checkpoint
         return (yield from look(checkpoint.model, checkpoint.tokenizer, fed, self._store))

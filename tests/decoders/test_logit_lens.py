@@ -16,7 +16,7 @@ from law_checkpoints import load, run, task_prompts
 from native_models import MASK_ID, native_model
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders.layers import NUM_STATES, look
+from mars_runtime.decoders.logit_lens import NUM_STATES, look
 from mars_runtime.events import RowStep
 from mars_runtime.layers import Column, Fed, Layers, counted_masks
 from mars_runtime.model.files import weight_files
