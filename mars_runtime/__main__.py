@@ -24,20 +24,35 @@ from mars_runtime.outputs import in_words
 ABOUT = "MARS: several tokens per forward pass from an ordinary autoregressive checkpoint."
 COMMANDS = {
     "generate": ("mars_runtime.cli_generate", "decode a prompt and stream the text"),
-    "fetch": ("mars_runtime.model.fetch", "fetch a checkpoint"),
+    "fetch": ("mars_runtime.model.fetch", "download a checkpoint"),
     "serve": ("mars_runtime.serving.cli", "serve an OpenAI-compatible endpoint"),
     "page": ("mars_runtime.cli_page", "serve the page"),
-    "review": ("mars_runtime.review.cli", "sets of answers to read, and what people judged"),
+    "review": ("mars_runtime.review.cli", "create sets of answers and merge and export judgements"),
     "train": ("mars_runtime.lab.training.cli", "train a bundled checkpoint"),
     "ablate": ("mars_runtime.lab.ablation.cli", "train variants of the method and compare them"),
     "distill": ("mars_runtime.lab.training.distill.cli", "write the base's answers to train on"),
-    "evaluate": ("mars_runtime.lab.evaluation.cli", "accuracy and tokens per forward over τ and B"),
-    "verify": ("mars_runtime.lab.verification.cli", "check what is promised of a checkpoint"),
-    "benchmark": ("mars_runtime.lab.benchmark.cli", "tokens per second, compared"),
-    "profile": ("mars_runtime.lab.benchmark.profile", "where the time of a step goes"),
-    "lm_eval": ("mars_runtime.lab.harness.cli", "lm-evaluation-harness with this model"),
-    "lm_eval_table": ("mars_runtime.lab.harness.table", "its results with the paper's"),
-    "length": ("mars_runtime.lab.benchmark.length", "speed along a text that grows"),
+    "evaluate": (
+        "mars_runtime.lab.evaluation.cli",
+        "measure accuracy and tokens per forward pass over τ and B",
+    ),
+    "verify": (
+        "mars_runtime.lab.verification.cli",
+        "check that a checkpoint keeps its promises, such as lossless text",
+    ),
+    "benchmark": (
+        "mars_runtime.lab.benchmark.cli",
+        "compare tokens per second with other software",
+    ),
+    "profile": (
+        "mars_runtime.lab.benchmark.profile",
+        "measure where the time of a forward pass goes",
+    ),
+    "lm_eval": ("mars_runtime.lab.harness.cli", "run lm-evaluation-harness with a checkpoint"),
+    "lm_eval_table": (
+        "mars_runtime.lab.harness.table",
+        "compare results of lm-eval with the paper's",
+    ),
+    "length": ("mars_runtime.lab.benchmark.length", "measure speed along a growing text"),
     "tables": (
         "mars_runtime.lab.documents",
         "write the tables of the documents from their results",
@@ -123,7 +138,7 @@ def _run(arguments: list[str]) -> int:
             parser.exit(1, _missing(name, error))
         module.add_parser(subparsers)
     parsed = parser.parse_args(arguments)
-    assert module is not None, "the parser lets only a command through"
+    assert module is not None, "the parser accepts only known commands"
     try:
         return int(module.run(parsed))
     except ModuleNotFoundError as error:
@@ -136,10 +151,10 @@ def _missing(command: str, error: ImportError) -> str:
     for extra, modules in EXTRAS.items():
         if module in modules:
             return (
-                f"The command {command} needs {module}, which is not installed here: run "
-                f"pip install '.[{extra}]' in a clone of the project.\n"
+                f"The command {command} needs {module}, which is not installed here. Run pip "
+                f"install '.[{extra}]' in a clone of the project.\n"
             )
-    return f"The command {command} needs a module that is not there: {error}.\n"
+    return f"The command {command} needs a module that is missing: {error}.\n"
 
 
 if __name__ == "__main__":

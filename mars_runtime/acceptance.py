@@ -27,7 +27,9 @@ NUM_BEST = NUM_RUNNERS_UP + 1
 STRIP = 128
 """Width of the strips that best_of divides a large vocabulary into on CUDA."""
 NEVER = 2**31 - 1
-NO_NUMBER = "The model gave a result that is not a number: reload the checkpoint, or use fp32."
+NO_NUMBER = (
+    "The model returned logits that are not finite numbers. Reload the checkpoint, or use fp32."
+)
 
 
 class DecodeError(MarsError, RuntimeError):
@@ -361,7 +363,7 @@ def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    if any(each.first_at is not None for each in penalties if each):
+    if any(penalty.first_at is not None for penalty in penalties if penalty):
         penalise(table, penalties)
     for logits, penalty in zip(table, penalties, strict=True):
         for slot, addition in zip(logits, penalty.additions if penalty else (), strict=False):
@@ -376,17 +378,17 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
     """
     slots = table.shape[1]
     ids, places = _occurring(penalties)
-    known = [(list(each.known) if each else []) + [0] * slots for each in penalties]
-    factors = [each.factor if each else 1.0 for each in penalties]
+    known = [(list(penalty.known) if penalty else []) + [0] * slots for penalty in penalties]
+    factors = [penalty.factor if penalty else 1.0 for penalty in penalties]
     device = table.device
     at = to_device(ids, device).unsqueeze(1).expand(-1, slots, -1)
     is_known = to_device(places, device).unsqueeze(1) < to_device(
         [row[:slots] for row in known], device
     ).unsqueeze(-1)
     factor = to_device(factors, device, torch.float32).view(-1, 1, 1)
-    found = table.gather(-1, at)
-    less = torch.where(found < 0, found * factor, found / factor)
-    table.scatter_(-1, at, torch.where(is_known, less, found))
+    logits_at = table.gather(-1, at)
+    less = torch.where(logits_at < 0, logits_at * factor, logits_at / factor)
+    table.scatter_(-1, at, torch.where(is_known, less, logits_at))
 
 
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
@@ -394,19 +396,19 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
 
     Shorter rows repeat their tokens up to N; a row without a penalty has token 0 at NEVER.
     """
-    found = []
-    for each in penalties:
+    rows = []
+    for penalty in penalties:
         ids, places = np.zeros(1, np.int64), np.full(1, NEVER, np.int32)
-        if each is not None and each.first_at is not None:
-            first_at = each.first_at.numpy()
+        if penalty is not None and penalty.first_at is not None:
+            first_at = penalty.first_at.numpy()
             occurring = np.flatnonzero(first_at != NEVER)
             if len(occurring):
                 ids, places = occurring, first_at[occurring]
-        found.append((ids, places))
-    length = max(len(ids) for ids, _ in found)
+        rows.append((ids, places))
+    length = max(len(ids) for ids, _ in rows)
     # ``np.resize`` repeats a row up to the length; repeated tokens are harmless.
-    ids = np.stack([np.resize(ids, length) for ids, _ in found])
-    places = np.stack([np.resize(places, length) for _, places in found])
+    ids = np.stack([np.resize(ids, length) for ids, _ in rows])
+    places = np.stack([np.resize(places, length) for _, places in rows])
     return torch.from_numpy(ids), torch.from_numpy(places)
 
 

@@ -53,8 +53,8 @@ MAX_SHOWN = 4
 """Runs that the race view shows next to each other."""
 ROLES = ("system", "user", "assistant")
 NO_MESSAGES = (
-    "Give a prompt as text, or as messages with a role (system, user or assistant) and a content, "
-    "of which the last one is the user's."
+    "Give the prompt as text, or as a list of messages, each with a role (system, user or "
+    "assistant) and a content. The last message must be the user's."
 )
 
 
@@ -130,7 +130,7 @@ class Result:
     def finish_reason(self) -> EndReason:
         """Why the run ended: ``eos``, ``limit``, ``repeats``, ``cancelled`` or ``deadline``."""
         end = folds.end(self.trace.events)
-        assert end is not None, "a result is of a finished run"
+        assert end is not None, "only a finished run has a result"
         return end.reason
 
     @property
@@ -271,11 +271,11 @@ class Model:
         results: list[Result] = []
         streams: deque[TextStream] = deque()
         try:
-            for each in cast(Sequence[Prompt], prompt):
+            for item in cast(Sequence[Prompt], prompt):
                 if len(streams) == MAX_AT_ONCE:
                     results.append(streams[0].result())
                     streams.popleft()
-                streams.append(self.stream(each, **settings))
+                streams.append(self.stream(item, **settings))
             return [*results, *(stream.result() for stream in streams)]
         finally:
             for stream in streams:
@@ -291,7 +291,7 @@ class Model:
         chosen = read_keywords(settings)
         common = {name: getattr(chosen, name) for name in OBEYED_BY_ALL}
         plain = DecodeSettings("ar", tau=1.0, block_size=1, **common)
-        both = [self._request(prompt, each) for each in (chosen, plain)]
+        both = [self._request(prompt, settings) for settings in (chosen, plain)]
         runs = self._engine.race([request for request, _ in both])
         streams = [
             TextStream(run, header, self.checkpoint)
@@ -316,8 +316,8 @@ class Model:
         tokenizer = self.checkpoint.tokenizer
         ids = tokenizer.encode_prompt(text, before=before)
         request = Request(ids, with_draft(settings, self.name), DEADLINE)
-        given = str(before[0][1]) if before and before[0][0] == "system" else ""
-        context = Context(system=tokenizer.system_in_force(given))
+        own_system = str(before[0][1]) if before and before[0][0] == "system" else ""
+        context = Context(system=tokenizer.system_in_force(own_system))
         costs = self._engine.costs()
         return request, make_header(self.checkpoint, text, request, costs=costs, context=context)
 
@@ -354,7 +354,7 @@ def _traces(run: Result | Comparison | str | Path) -> list[Trace]:
         return [read_trace(read_bytes(Path(run)).splitlines())]
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise MarsError(f"{run} cannot be read ({reason}): name a file that save wrote.") from error
+        raise MarsError(f"{run} cannot be read ({reason}). Give a file that save wrote.") from error
 
 
 def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:

@@ -98,9 +98,9 @@ class KVCache:
         cursors = self.cursors
         wrote = min(max(cursors[one], cursors[other]) + MAX_FED, self.capacity)
         used = self._num_units(wrote)
-        kept = self.store[:, one, :used].clone()
+        copy = self.store[:, one, :used].clone()
         self.store[:, one, :used] = self.store[:, other, :used]
-        self.store[:, other, :used] = kept
+        self.store[:, other, :used] = copy
         cursors[one], cursors[other] = cursors[other], cursors[one]
 
     def _num_units(self, num_slots: int) -> int:

@@ -39,15 +39,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the ``generate`` command. DecodeSettings validates the values."""
     parser = subparsers.add_parser("generate", help="decode a prompt and stream the text")
     add = parser.add_argument
-    add("--prompt", required=True, help="what to ask")
-    add("--system", default="", help="the system prompt (the checkpoint's own)")
-    add("--checkpoint", default=DEFAULT_CHECKPOINT, help="a name or a folder (%(default)s)")
+    add("--prompt", required=True, help="the prompt")
+    add("--system", default="", help="system prompt (default: the checkpoint's own)")
+    add(
+        "--checkpoint",
+        default=DEFAULT_CHECKPOINT,
+        help="name or folder of the checkpoint (%(default)s)",
+    )
     for line in SETTINGS.values():
         if line.type != LogitBias:
             _add_setting(parser, line)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
-    add("--json", action="store_true", help="print the trace, a JSON object a line")
+    add("--json", action="store_true", help="print the trace, one JSON object per line")
 
 
 def _add_setting(parser: argparse.ArgumentParser, line: Setting) -> None:
@@ -69,11 +73,11 @@ def settings_of(args: argparse.Namespace) -> DecodeSettings:
 
     Methods other than MARS start from the defaults of the table. Raises SettingsError.
     """
-    given = {
+    chosen = {
         name: value for name, value in vars(args).items() if name in SETTINGS and value is not None
     }
-    start = RECOMMENDED if given.get("method", "mars") == "mars" else DecodeSettings()
-    return replace(start, **given)
+    start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
+    return replace(start, **chosen)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         settings = settings_of(args)
         if not args.prompt.strip():
-            raise SettingsError("Type a prompt: it is empty.")
+            raise SettingsError("The prompt is empty. Type one.")
         check_system(args.system)
     except (SettingsError, TextError) as error:
         return _refuse(error)
@@ -129,7 +133,7 @@ def _generate(
     request = Request(ids, settings, DEADLINE)
     if settings.method == "mars" and settings.num_proposals > checkpoint.block_size:
         trained = f"{checkpoint.name} was trained with B = {checkpoint.block_size}"
-        print(f"Note: {trained}; a larger B is untried ground.", file=sys.stderr)
+        print(f"Note: {trained}; a larger B may give worse text.", file=sys.stderr)
     with Engine(checkpoint, max_runs=1, max_waiting=0) as engine:
         # Imports and look-ups before the run: they would hold the interpreter's lock during it.
         context = Context(system=checkpoint.tokenizer.system_in_force(system))
@@ -140,7 +144,7 @@ def _generate(
             output.show(events)
     output.finish()
     end = current.events_since(0)[-1]
-    assert isinstance(end, End), "a run that is over has an end"
+    assert isinstance(end, End), "a finished run has an end"
     if end.message:
         print(end.message, file=sys.stderr)
     return 0 if end.reason in FINAL else 1

@@ -63,21 +63,21 @@ class DerivedFold:
 
     def add(self, step: RowStep, seconds: float) -> Derived:
         """Return the fields of the row's next step, whose forward took ``seconds``."""
-        found: Derived = {}
+        derived: Derived = {}
         sources = step_sources(step, self._before)
         if any(source != "ar" for source in sources):
-            found["sources"] = "".join(map(LETTERS.__getitem__, sources))
+            derived["sources"] = "".join(map(LETTERS.__getitem__, sources))
         first = len(self._tokens)
         self._tokens.extend(step.accepted)
         loop = None if self._has_loop else find_loop(self._tokens, first)
         if loop is not None:
             self._has_loop = True
-            found["loop"] = (loop.kept, loop.end)
+            derived["loop"] = (loop.kept, loop.end)
         self._clocks.append(seconds + (self._clocks[-1] if self._clocks else 0.0))
         if not math.isnan(uncertainty := spread(self._clocks)):
-            found["spread"] = uncertainty
+            derived["spread"] = uncertainty
         self._before = step
-        return found
+        return derived
 
 
 def drafted(step: RowStep, waiting: int) -> int:
@@ -104,12 +104,12 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
         return ("ar", *by_masks)[:count]
     drafts = before.drafts if before is not None else ()
     judged = drafts[: drafted(step, len(drafts))]
-    found: list[Source] = ["ar"] * count
+    sources: list[Source] = ["ar"] * count
     for place, (token, draft) in enumerate(zip(step.accepted, judged, strict=False)):
         if token != draft or before is None:
             break
-        found[place] = _drafter(before, place)
-    return tuple(found)
+        sources[place] = _drafter(before, place)
+    return tuple(sources)
 
 
 def _drafter(step: RowStep, place: int) -> Source:

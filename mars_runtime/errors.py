@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class MarsError(Exception):
-    """Something cannot be done; the message is one sentence that says what to do."""
+    """Something cannot be done; the message is one sentence with the remedy."""

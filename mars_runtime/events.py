@@ -117,7 +117,7 @@ class RowStep:
         """The tokens that the next forward verifies, from any source."""
         first = len(self.accepted)
         waiting = self.proposals[first : first + self.num_drafted]
-        return (*(self.looked_up or [each.token for each in waiting]), *self.guessed)
+        return (*(self.looked_up or [proposal.token for proposal in waiting]), *self.guessed)
 
 
 class IdleRow(NamedTuple):

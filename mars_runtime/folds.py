@@ -67,19 +67,21 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
     the tokens that count, and forwards of other rows only are left out. Without a loop the events
     are returned unchanged.
     """
-    kept = loops_at(events, row)
-    if kept is None:
+    num_counted = loops_at(events, row)
+    if num_counted is None:
         return events
-    found: list[Event] = []
+    counted: list[Event] = []
     for event in events:
         if not isinstance(event, Step):
-            found.append(event)
+            counted.append(event)
             continue
-        own = [step for step in event.rows if step.row == row and step.start < kept]
-        cut = tuple(replace(step, accepted=step.accepted[: kept - step.start]) for step in own)
+        row_steps = [step for step in event.rows if step.row == row and step.start < num_counted]
+        cut = tuple(
+            replace(step, accepted=step.accepted[: num_counted - step.start]) for step in row_steps
+        )
         if cut:
-            found.append(replace(event, rows=cut))
-    return found
+            counted.append(replace(event, rows=cut))
+    return counted
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
@@ -287,8 +289,8 @@ def totals(events: Sequence[Event]) -> Totals:
 
 def _loops(events: Sequence[Event]) -> dict[int, int]:
     """Return row -> number of tokens before its loop, for rows whose text repeats itself."""
-    found = {row: loops_at(events, row) for row in rows(events)}
-    return {row: kept for row, kept in found.items() if kept is not None}
+    by_row = {row: loops_at(events, row) for row in rows(events)}
+    return {row: kept for row, kept in by_row.items() if kept is not None}
 
 
 def _num_in_loops(step: Step, loops: Mapping[int, int]) -> int:

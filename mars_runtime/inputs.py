@@ -17,10 +17,10 @@ it."""
 
 def check_regular(path: Path) -> int:
     """Return the size of a regular file in bytes. Raises OSError for anything else."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return found.st_size
+    return status.st_size
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> bytes:
@@ -30,14 +30,16 @@ def read_bytes(path: Path, most: int = MAX_BYTES, folder: Path | None = None) ->
     file is checked, so replacing the path during the call has no effect.
     """
     with open(path, "rb", opener=_open) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
-        if folder is not None and not _is_inside(folder, path, found):
+        if status.st_size > most:
+            raise OSError(
+                errno.EFBIG, f"it is larger than {most >> 20} MB, the most that is read", str(path)
+            )
+        if folder is not None and not _is_inside(folder, path, status):
             raise FileNotFoundError(errno.ENOENT, "it is not a file inside its folder", path.name)
-        return file.read(found.st_size)
+        return file.read(status.st_size)
 
 
 def _open(path: str, flags: int) -> int:
@@ -45,15 +47,15 @@ def _open(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _is_inside(folder: Path, path: Path, found: os.stat_result) -> bool:
+def _is_inside(folder: Path, path: Path, status: os.stat_result) -> bool:
     """Return whether an open file is inside a folder, with links resolved, and has no other
     name."""
     try:
         place = path.resolve()
-        is_same = os.path.samestat(place.lstat(), found)
+        is_same = os.path.samestat(place.lstat(), status)
     except (OSError, RuntimeError):  # deleted, or a cycle of links
         return False
-    return is_same and found.st_nlink == 1 and place.is_relative_to(folder.resolve())
+    return is_same and status.st_nlink == 1 and place.is_relative_to(folder.resolve())
 
 
 def read_text(path: Path, most: int = MAX_BYTES, folder: Path | None = None) -> str:

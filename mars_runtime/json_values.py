@@ -13,16 +13,16 @@ from typing import Annotated, Any, cast
 from pydantic import FailFast, Field, PlainValidator, Strict, ValidationError
 
 MAX_INT = 2**31 - 1
-NO_LIST = "a list is missing, or too long"
-NO_OBJECT = "an object is expected"
-NO_TEXT = "a text is expected"
-NO_WHOLE = "a whole number is missing, or out of range"
+NO_LIST = "expected a list that is not too long"
+NO_OBJECT = "expected an object"
+NO_TEXT = "expected a text"
+NO_WHOLE = "expected a whole number within its range"
 SENTENCES = {
     "int_type": NO_WHOLE,
     "greater_than_equal": NO_WHOLE,
     "less_than_equal": NO_WHOLE,
     "string_type": NO_TEXT,
-    "bool_type": "true or false is expected",
+    "bool_type": "expected true or false",
     "dict_type": NO_OBJECT,
     "dataclass_type": NO_OBJECT,
 }
@@ -71,7 +71,7 @@ def as_list(value: Any) -> list[Any]:
 def as_real(value: Any) -> float:
     """Return a finite number unchanged: 1 stays an int. Raises ValueError, or OverflowError."""
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError("a finite number is expected")
+        raise ValueError("expected a finite number")
     return cast(float, value)
 
 
@@ -99,7 +99,7 @@ def words(error: ValidationError) -> str:
         return str(fault["ctx"]["error"]).rstrip(".")
     if kind == "literal_error":
         choices = re.findall(r"'(\w+)'", fault["ctx"]["expected"])
-        return f"one of {', '.join(choices)} is expected"
+        return f"expected one of {', '.join(choices)}"
     if kind == "missing" and isinstance(place, str):
         return f"{place!r} is missing"
     return SENTENCES.get(kind, NO_LIST)

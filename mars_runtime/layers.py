@@ -38,10 +38,10 @@ class Fed:
     def by(cls, prompt_ids: Sequence[int], rows: Sequence[RowStep], index: int) -> Fed:
         """Return the inputs of forward number ``index`` of a row with the steps ``rows``."""
         row = rows[index]
-        before = [token for each in rows[:index] for token in each.accepted]
+        before = [token for row in rows[:index] for token in row.accepted]
         drafts = rows[index - 1].drafts if index else ()
         ids = (*prompt_ids, *before, *drafts)[: row.cursor + row.num_pending]
-        text = (*prompt_ids, *(token for each in rows for token in each.accepted))
+        text = (*prompt_ids, *(token for row in rows for token in row.accepted))
         return cls(ids, row.cursor, _groups(row), text)
 
     @property
@@ -98,9 +98,9 @@ class Layers:
 
 def counted_masks(fed: Fed, columns: Sequence[Column]) -> list[Column]:
     """Return the masks of the group after the last real token that the run kept."""
-    kept = 0
-    while kept < min(len(fed.ids), len(fed.text)) and fed.ids[kept] == fed.text[kept]:
-        kept += 1
-    masks = [each for each in columns if each.root is not None and each.root <= kept]
-    last = max((each.root for each in masks if each.root is not None), default=0)
-    return [each for each in masks if each.root == last]
+    num_kept = 0
+    while num_kept < min(len(fed.ids), len(fed.text)) and fed.ids[num_kept] == fed.text[num_kept]:
+        num_kept += 1
+    masks = [column for column in columns if column.root is not None and column.root <= num_kept]
+    last = max((column.root for column in masks if column.root is not None), default=0)
+    return [column for column in masks if column.root == last]

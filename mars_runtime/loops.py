@@ -90,11 +90,11 @@ def num_repeated(period: int) -> int:
 def find_loop(ids: Sequence[int], first: int = 0) -> Loop | None:
     """Return the first loop that completes behind the first ``first`` tokens of a text, or None."""
     for end in range(first + 1, len(ids) + 1):
-        kept = _repeated_from(ids, end)
-        if kept is None and end % EVERY == 0:
-            kept = _nearly_from(ids, end) or _phrases_from(ids, end)
-        if kept is not None:
-            return Loop(kept, end)
+        num_kept = _repeated_from(ids, end)
+        if num_kept is None and end % EVERY == 0:
+            num_kept = _nearly_from(ids, end) or _phrases_from(ids, end)
+        if num_kept is not None:
+            return Loop(num_kept, end)
     return None
 
 

@@ -50,13 +50,13 @@ def device_name(device: Any) -> str:
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of the project, Python and the packages that a figure depends on."""
-    found = {"mars-live": _project_version(), "python": platform.python_version()}
+    versions = {"mars-live": _project_version(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 @cache
@@ -104,13 +104,13 @@ def _private_folder(path: Path) -> Path:
     return path
 
 
-def is_private(found: os.stat_result) -> bool:
+def is_private(status: os.stat_result) -> bool:
     """Return whether this is a folder that only this user can write to.
 
     Windows has no user ids, and its temporary folder is the user's own.
     """
-    is_open = hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022)
-    return stat.S_ISDIR(found.st_mode) and not is_open
+    is_open = hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022)
+    return stat.S_ISDIR(status.st_mode) and not is_open
 
 
 def free_memory() -> int | None:
@@ -120,8 +120,8 @@ def free_memory() -> int | None:
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-        told = dict(line.split(":") for line in lines)
-        free = 1024 * int(told["MemAvailable"].split()[0])
+        fields = dict(line.split(":") for line in lines)
+        free = 1024 * int(fields["MemAvailable"].split()[0])
     except (OSError, ValueError, KeyError):  # not on Linux
         return None
     try:
@@ -161,5 +161,5 @@ def _project_version() -> str:
         text = (SOURCE / "pyproject.toml").read_text(encoding="utf-8")
     except OSError:
         return "unknown"
-    found = [line.split('"')[1] for line in text.splitlines() if line.startswith("version = ")]
-    return found[0] if found else "unknown"
+    matches = [line.split('"')[1] for line in text.splitlines() if line.startswith("version = ")]
+    return matches[0] if matches else "unknown"

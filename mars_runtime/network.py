@@ -12,10 +12,10 @@ PROXIES = tuple(
 )
 EXEMPT = ("no_proxy", "NO_PROXY")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-NO_CERTIFICATES = "{} is ignored: {} cannot be read as certificates ({})."
+NO_CERTIFICATES = "{} is ignored: {} is not a readable file of certificates ({})."
 NO_SOCKS = "{} is ignored: a SOCKS proxy needs httpx[socks], which is not installed."
 NO_PROXY_ADDRESS = "{} is ignored: write the proxy as http://host:port."
-NO_HOST = "{} is ignored in part: {} is neither a host name nor an address."
+NO_HOST = "Part of {} is ignored: {} is neither a host name nor an address."
 
 
 def repair_network(host: str = "") -> list[str]:
@@ -27,9 +27,9 @@ def repair_network(host: str = "") -> list[str]:
     a program that fetches nothing. Call this before other threads start.
     """
     names = (*CERTIFICATES, *PROXIES, *EXEMPT)
-    given = {name: os.environ.pop(name) for name in names if os.environ.get(name)}
+    values = {name: os.environ.pop(name) for name in names if os.environ.get(name)}
     dropped: list[str] = []
-    for name, value in given.items():
+    for name, value in values.items():
         parts = value.split(",") if name in EXEMPT else [value]
         faults = {part: _fault(name, part.strip()) for part in parts}
         dropped += filter(None, faults.values())

@@ -39,7 +39,7 @@ def display(page: str, title: str, text: str) -> None:
     path = Path(tempfile.mkdtemp(prefix="mars-")) / "replay.html"
     path.write_text(page, encoding="utf-8")
     webbrowser.open(path.as_uri())
-    print(f"The replay is in {path}.")
+    print(f"The replay was saved to {path}.")
 
 
 def _is_notebook() -> bool:

@@ -18,7 +18,7 @@ except ImportError:  # Windows, where concurrent writers are not excluded
 
 
 class OutputError(MarsError, ValueError):
-    """The output cannot be written; the message is one sentence that says what to do."""
+    """The output cannot be written; the message is one sentence with the remedy."""
 
 
 def path_of(text: str) -> Path:
@@ -32,8 +32,10 @@ def in_words(error: OSError) -> str:
     """Return a sentence for an OSError that no command has handled."""
     reason = error.strerror or type(error).__name__
     if error.filename is None:
-        return f"The output can't be written ({reason}): make room, or send it elsewhere."
-    return f"{error.filename} can't be used ({reason}): see that it is there and may be used."
+        return f"The output can't be written ({reason}). Free some space, or redirect it elsewhere."
+    return (
+        f"{error.filename} can't be used ({reason}). Check that it exists and that you may use it."
+    )
 
 
 def check_file(path: Path) -> None:
@@ -43,9 +45,9 @@ def check_file(path: Path) -> None:
     """
     target = _target(path)
     if target.is_dir():
-        raise OutputError(f"{path} is a folder: name a file to write.")
+        raise OutputError(f"{path} is a folder. Name a file to write.")
     if target.exists() and not target.is_file():
-        raise OutputError(f"{path} is no regular file: name a file to write.")
+        raise OutputError(f"{path} is not a regular file. Name a file to write.")
     check_folder(target.parent)
 
 
@@ -56,7 +58,7 @@ def check_folder(path: Path) -> None:
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise OutputError(f"Nothing can be written to {path} ({reason}): name another.") from error
+        raise OutputError(f"{path} cannot be written ({reason}). Choose another path.") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -72,7 +74,7 @@ def write_text(path: Path, text: str) -> None:
         partial.replace(target)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise OutputError(f"{path} cannot be written ({reason}): make room.") from error
+        raise OutputError(f"{path} cannot be written ({reason}). Free some space.") from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -83,7 +85,7 @@ def _target(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
-        raise OutputError(f"{path} is a link that leads nowhere: name another.") from error
+        raise OutputError(f"{path} is a broken link. Choose another path.") from error
 
 
 @contextmanager
@@ -107,5 +109,5 @@ def _lock(descriptor: int, path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise OutputError(
-            f"Another run is writing to {path}: wait for its end, or name another."
+            f"Another run is writing to {path}. Wait until it ends, or choose another path."
         ) from error

@@ -93,8 +93,8 @@ def shipped(name: str) -> str | None:
     if not (folder / SUMS).is_file():
         return None
     gguf = [(entry.gguf.file, entry.gguf.sha256)] if entry and entry.gguf else []
-    own = sorted(each for each in read_sums(folder).items() if each[0].endswith(".safetensors"))
-    return fingerprint_of_sums([*gguf, *own])
+    sums = sorted(entry for entry in read_sums(folder).items() if entry[0].endswith(".safetensors"))
+    return fingerprint_of_sums([*gguf, *sums])
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
@@ -119,18 +119,18 @@ class Quiet:
     @property
     def doubts(self) -> list[str]:
         """A sentence for each reason to doubt the timings."""
-        found = []
+        doubts = []
         if self.load_before > BUSY_LOAD * self.cores:
-            found.append(f"the load before the start was {self.load_before:.1f} on {_of(self)}")
+            doubts.append(f"the load before the start was {self.load_before:.1f} on {_of(self)}")
         if self.others is not None and self.others > BUSY_OTHERS:
-            found.append(f"others used {self.others:.0%} of {_of(self)} meanwhile")
+            doubts.append(f"other processes used {self.others:.0%} of {_of(self)}")
         if self.ar_spread is not None and self.ar_spread > BUSY_SPREAD:
-            found.append(f"repeats of AR lie {self.ar_spread:.0%} apart")
-        return found
+            doubts.append(f"repeated AR runs differ by {self.ar_spread:.0%}")
+        return doubts
 
 
-def _of(found: Quiet) -> str:
-    return f"{found.cores} {'core' if found.cores == 1 else 'cores'}"
+def _of(quiet: Quiet) -> str:
+    return f"{quiet.cores} {'core' if quiet.cores == 1 else 'cores'}"
 
 
 class Others:
@@ -168,10 +168,10 @@ class Others:
 
 def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, float] | None:
     """Return the busy and total seconds of ``cores`` from the lines of /proc/stat (man 5 proc)."""
-    found = [line.split() for line in lines]
+    rows = [line.split() for line in lines]
     counts = [
         [int(part) for part in parts[1 : 1 + _FIELDS]]
-        for parts in found
+        for parts in rows
         if parts and parts[0] in cores
     ]
     if not counts:

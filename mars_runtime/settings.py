@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class SettingsError(MarsError, ValueError):
-    """A setting is out of range; the message is one sentence that says what to do."""
+    """A setting is out of range; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Setting:
             limits = f"numbers from {-MAX_BIAS} to {MAX_BIAS}"
             return f"{self.what} must map at most {MAX_BIASES} token ids to {limits}."
         if self.type is bool:
-            return f"{self.what} is either on or off."
+            return f"{self.what} must be on or off."
         if self.type is str:
             return f"{self.what} is the name of a checkpoint."
         if self.type is float:
@@ -383,6 +383,7 @@ class DecodeSettings:
     )
 
     def __post_init__(self) -> None:
+        """Validate every setting: τ, B and the others. Raises SettingsError."""
         object.__setattr__(self, "logit_bias", as_logit_bias(self.logit_bias))
         try:
             _check(_VALUES(self))

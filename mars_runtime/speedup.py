@@ -38,7 +38,7 @@ SLACK = 1.02
 
 NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
-    "busy": "the machine was busy: measure it again",
+    "busy": "the machine was busy; measure again",
 }
 """Why a speedup is not reported, by its kind."""
 
@@ -148,11 +148,16 @@ class Rounds:
 
     def plain(self) -> dict[str, Any]:
         """The speedup and the tokens per second as JSON, with null for NaN and infinity."""
-        found = self.found
-        numbers = {"ratio": found.ratio, "low": found.low, "high": found.high, "limit": found.limit}
+        speedup = self.found
+        numbers = {
+            "ratio": speedup.ratio,
+            "low": speedup.low,
+            "high": speedup.high,
+            "limit": speedup.limit,
+        }
         rate = (statistics.median(self.rates), min(self.rates), max(self.rates))
         return {
-            "kind": found.kind,
+            "kind": speedup.kind,
             **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
             "rounds": len(self.rates),
             "rate": rate,

@@ -71,9 +71,9 @@ def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
     if not counts:
         raise ValueError("A mean of shares needs at least one share.")
     shares = [wilson(right, every) for right, every in counts]
-    value = sum(one.value for one in shares) / len(shares)
-    below = math.sqrt(sum((one.value - one.low) ** 2 for one in shares)) / len(shares)
-    above = math.sqrt(sum((one.high - one.value) ** 2 for one in shares)) / len(shares)
+    value = sum(share.value for share in shares) / len(shares)
+    below = math.sqrt(sum((share.value - share.low) ** 2 for share in shares)) / len(shares)
+    above = math.sqrt(sum((share.high - share.value) ** 2 for share in shares)) / len(shares)
     return Estimate(value, max(0.0, value - below), min(1.0, value + above))
 
 
@@ -134,7 +134,7 @@ def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
     picked = _resamples(array, rng)
-    resampled = np.concatenate([np.percentile(each, share, axis=1) for each in picked])
+    resampled = np.concatenate([np.percentile(group, share, axis=1) for group in picked])
     return _between(float(np.percentile(array, share)), resampled)
 
 
@@ -152,8 +152,8 @@ def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
     resampled = np.zeros(NUM_RESAMPLES)
     for group in logs:
         resampled += np.concatenate([np.median(x, axis=1) for x in _resamples(group, rng)])
-    found = _between(float(np.mean([np.median(group) for group in logs])), resampled / len(logs))
-    return Estimate(math.exp(found.value), math.exp(found.low), math.exp(found.high))
+    estimate = _between(float(np.mean([np.median(group) for group in logs])), resampled / len(logs))
+    return Estimate(math.exp(estimate.value), math.exp(estimate.low), math.exp(estimate.high))
 
 
 def percentile(values: Sequence[float], share: float) -> float:

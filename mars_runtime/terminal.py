@@ -81,18 +81,20 @@ class TextView:
 
 def figures(events: Sequence[Event]) -> str:
     """Return the figures of a run in one line, up to a loop of its text."""
-    ttft, kept = folds.ttft(events), folds.loops_at(events)
+    ttft, num_kept = folds.ttft(events), folds.loops_at(events)
     counted = folds.up_to_loop(events)
-    loop = "" if kept is None else f"the text repeats itself after token {kept}; up to there: "
+    loop = (
+        "" if num_kept is None else f"the text repeats itself after token {num_kept}; up to there: "
+    )
     parts = [
         f"{loop}TPF {folds.tpf(events):.2f}",
         f"{folds.tokens_per_second(events):.0f} tokens/s",
         "TTFT -" if ttft is None else f"TTFT {1000 * ttft:.1f} ms",
-        f"{folds.ms_per_forward(events):.2f} ms per forward",
-        f"{folds.num_tokens(counted)} tokens in {folds.num_forwards(counted)} forwards",
+        f"{folds.ms_per_forward(events):.2f} ms per forward pass",
+        f"{folds.num_tokens(counted)} tokens in {folds.num_forwards(counted)} forward passes",
     ]
     if drafting := folds.num_draft_forwards(events):
-        parts.append(f"{drafting} forwards of the draft model")
+        parts.append(f"{drafting} forward passes of the draft model")
     return " · ".join(parts)
 
 

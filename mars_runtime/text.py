@@ -36,7 +36,7 @@ _PROBE = " Round  trip:\n\t12345 ünï ☃ 👩‍👩‍👧 <|im_end|>\x00"
 
 
 class TextError(MarsError, ValueError):
-    """A prompt or a tokenizer cannot be used; the message is one sentence that says what to do."""
+    """A prompt or a tokenizer cannot be used; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,16 @@ class Tokenizer:
         )
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of ``text``, which never include a control token.
+        """Tokenize ``text`` into ids that never include a control token.
 
         Lone surrogates, which UTF-8 cannot encode, become U+FFFD. Bytes without a token are
         dropped, as in the tokenizers library. Raises TextError if the text is too long.
         """
         if len(text) > MAX_PROMPT_CHARS:
-            raise TextError(f"Shorten the prompt to {MAX_PROMPT_CHARS:,} characters at most.")
+            raise TextError(
+                f"Shorten the prompt to at most {MAX_PROMPT_CHARS:,} characters; it has "
+                f"{len(text):,}."
+            )
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return list(self._encoder.encode(whole, add_special_tokens=False).ids)
 
@@ -223,15 +226,17 @@ class Tokenizer:
         before: Sequence[Said] = (),
         system: str = "",
     ) -> list[int]:
-        """Return ``encode_chat`` of one user turn, after the turns ``before`` and ``history``.
+        """Tokenize a prompt as one user turn, after the turns ``before`` and ``history``.
 
         system: the system prompt, unless ``before`` begins with one; the checkpoint's own if it is
         empty. Raises TextError if a text is empty, too long or has no tokens.
         """
         if not text.strip():
-            raise TextError("Type a prompt: it is empty.")
+            raise TextError("The prompt is empty. Type one.")
         if self._lost and not self.decode(self.encode(text)).strip():
-            raise TextError("Type another prompt: the model has no tokens for these characters.")
+            raise TextError(
+                "The model has no tokens for the characters of this prompt. Type another one."
+            )
         is_given = bool(before) and before[0][0] == "system"
         in_force = "" if is_given else self.system_in_force(check_system(system))
         first: list[Said] = [("system", in_force)] if in_force else []
@@ -242,7 +247,7 @@ class Tokenizer:
         return len(self.encode_chat(_said([turn]))) - len(self.encode_chat([]))
 
     def encode_chat(self, turns: Sequence[Said]) -> list[int]:
-        """Return the ChatML ids of (role, content) turns, open for the assistant's answer.
+        """Tokenize (role, content) turns as ChatML, open for the assistant's answer.
 
         Content given as ids (the model's own output) is used unchanged. So the ids begin with those
         of the same conversation one turn earlier and of the answer to it.
@@ -255,8 +260,8 @@ class Tokenizer:
         is_given = bool(turns) and turns[0][0] == "system"
         first = [("system", self.system)] if self.system and not is_given else []
         for role, content in [*first, *turns]:
-            text, given = (content, ()) if isinstance(content, str) else ("", content)
-            ids += [self.im_start_id, *self.encode(f"{role}\n{text}"), *given, self.im_end_id]
+            text, tokens = (content, ()) if isinstance(content, str) else ("", content)
+            ids += [self.im_start_id, *self.encode(f"{role}\n{text}"), *tokens, self.im_end_id]
             ids += self.encode("\n")
         return [*ids, self.im_start_id, *self.encode("assistant\n")]
 
@@ -284,8 +289,10 @@ class Tokenizer:
         if self._lost & _NEEDED:
             raise TextError("This tokenizer lacks plain characters: choose one that has them all.")
         ids = self.encode(_PROBE)
-        kept = bytes(byte for byte in _PROBE.encode() if byte not in self._lost)
-        if self._added.keys() & set(ids) or self.decode(ids) != kept.decode("utf-8", "replace"):
+        encodable = bytes(byte for byte in _PROBE.encode() if byte not in self._lost)
+        if self._added.keys() & set(ids) or self.decode(ids) != encodable.decode(
+            "utf-8", "replace"
+        ):
             raise TextError(
                 "This tokenizer changes the text it encodes: choose a byte-level BPE tokenizer "
                 "that gives every text back."
@@ -296,7 +303,7 @@ def check_system(system: str) -> str:
     """Return the system prompt. Raises TextError if it is too long."""
     if len(system) > MAX_SYSTEM_CHARS:
         raise TextError(
-            f"Shorten the system prompt to at most {MAX_SYSTEM_CHARS:,} characters: it has "
+            f"Shorten the system prompt to at most {MAX_SYSTEM_CHARS:,} characters; it has "
             f"{len(system):,}."
         )
     return system
@@ -422,7 +429,7 @@ def _parts(step: Mapping[str, Any] | None, inner: str) -> list[Mapping[str, Any]
         return []
     if step.get("type") != "Sequence":
         return [step]
-    return [part for each in step.get(inner) or [] for part in _parts(each, inner)]
+    return [part for part_of_step in step.get(inner) or [] for part in _parts(part_of_step, inner)]
 
 
 def byte_characters() -> dict[int, str]:

@@ -67,7 +67,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class TraceError(MarsError, ValueError):
-    """A trace cannot be read; the message is one sentence that says where it is broken."""
+    """A trace cannot be read; the message is one sentence with the place of the fault."""
 
 
 def _versions(value: Any) -> dict[str, str]:
@@ -153,10 +153,12 @@ class Trace:
         cls, header: Header, events: Iterable[Event], token_bytes: Callable[[int], bytes]
     ) -> Trace:
         """Return the trace of ``events``; ``token_bytes`` as in ``Tokenizer``."""
-        kept = list(events)
-        steps = [step for step in kept if isinstance(step, Step)]
+        all_events = list(events)
+        steps = [step for step in all_events if isinstance(step, Step)]
         ids = {token for step in steps for row in step.rows for token in token_ids(row)}
-        return cls(header, kept, {token: token_bytes(token) for token in ids.union(header.told)})
+        return cls(
+            header, all_events, {token: token_bytes(token) for token in ids.union(header.told)}
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield the trace as JSON Lines, header first, without line ends."""
@@ -201,8 +203,8 @@ class TraceWriter:
     def header_line(self) -> str:
         """Return the first line; repeated calls return the same line."""
         line = {"type": "header", "version": VERSION, **dataclasses.asdict(self._header)}
-        told = self._spelled(self._header.told)
-        return _encode(line | ({"vocabulary": told} if told else {}))
+        vocabulary = self._spelled(self._header.told)
+        return _encode(line | ({"vocabulary": vocabulary} if vocabulary else {}))
 
     def line(self, event: Event) -> str:
         """Return the line of one event.
@@ -213,8 +215,8 @@ class TraceWriter:
             return self._step_line(event)
         if isinstance(event, Prefill):
             line = {"type": "prefill", "num_tokens": event.num_tokens, "seconds": event.seconds}
-            told = {name: getattr(event, name) for name in ("cache_bytes", "num_reused")}
-            return _encode(line | {name: value for name, value in told.items() if value})
+            fields = {name: getattr(event, name) for name in ("cache_bytes", "num_reused")}
+            return _encode(line | {name: value for name, value in fields.items() if value})
         return _encode({"type": "end", "reason": event.reason, "message": event.message})
 
     def _step_line(self, step: Step) -> str:
@@ -310,14 +312,14 @@ class TraceReader:
     def trace(self) -> Trace:
         """Return the trace read so far. Raises TraceError if there was no header."""
         if self._header is None:
-            raise TraceError("This file is not a trace: it is empty.")
+            raise TraceError("This file is empty. Choose a trace.")
         return Trace(self._header, self._events, self._vocabulary)
 
     def _take(self, line: dict[str, Any]) -> None:
         kind = line.get("type")
         if self._header is None:
             if kind != "header" or line.get("version") != VERSION:
-                raise ValueError(f"the first line of a trace is its header of version {VERSION}")
+                raise ValueError(f"the first line of a trace must be a header of version {VERSION}")
             self._learn(line)
             self._header = header = _checked(_HEADER, "header", line)
             if header.num_given > len(header.prompt_ids):
@@ -326,7 +328,7 @@ class TraceReader:
                 raise ValueError(UNSPELLED)
             return
         if self._events and isinstance(self._events[-1], End):
-            raise ValueError("there is more after the end")
+            raise ValueError("there are lines after the end")
         if len(self._events) >= MAX_EVENTS:
             raise ValueError(f"a trace has {MAX_EVENTS:,} events at most")
         if kind == "step":
@@ -339,7 +341,7 @@ class TraceReader:
         elif kind == "end":
             self._events.append(_checked(_END, kind, line))
         else:
-            raise ValueError("its type is none of header, prefill, step and end")
+            raise ValueError("its type must be header, prefill, step or end")
 
     def _learn(self, line: Mapping[str, Any]) -> None:
         for token, spelled in as_mapping(line.get("vocabulary", {})).items():
@@ -366,7 +368,7 @@ class TraceReader:
             self._num_emitted[row.row] = row.start + len(row.accepted)
         numbers = [row.row for row in step.rows] + [row.row for row in step.idle]
         if len(set(numbers)) != len(numbers):
-            raise ValueError("a row comes twice in a step")
+            raise ValueError("a row occurs twice in a step")
         return step
 
     def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
@@ -396,7 +398,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeError):
-        return "it holds characters that do not belong there"
+        return "it contains characters that are not allowed there"
     if isinstance(error, json.JSONDecodeError) or type(error) is TypeError:
         return "it is not valid JSON of a trace"
     if isinstance(error, ValidationError):

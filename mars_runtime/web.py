@@ -106,19 +106,19 @@ def _add(name: str, order: dict[str, tuple[str, list[str]]], above: tuple[str, .
     for names, path in IMPORT.findall(source):
         target = _resolved(name, path)
         _add(target, order, (*above, name))
-        missing = {each.strip() for each in names.split(",") if each.strip()} - {*order[target][1]}
+        missing = {name.strip() for name in names.split(",") if name.strip()} - {*order[target][1]}
         if missing:
             raise BundleError(f"{name}: {target} does not export {', '.join(sorted(missing))}.")
     exports = EXPORT.findall(source)
-    body = IMPORT.sub(lambda found: _constants(name, found), EXPORT.sub("", source))
-    if found := OTHER.search(body):
-        raise BundleError(f"{name}: {found.group()!r} cannot be put together.")
+    body = IMPORT.sub(lambda match: _constants(name, match), EXPORT.sub("", source))
+    if match := OTHER.search(body):
+        raise BundleError(f"{name}: {match.group()!r} cannot be put together.")
     code = f"const {_name(name)} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();"
     order[name] = (code, exports)
 
 
-def _constants(name: str, found: re.Match[str]) -> str:
-    return f"const {{{found.group(1)}}} = {_name(_resolved(name, found.group(2)))};"
+def _constants(name: str, match: re.Match[str]) -> str:
+    return f"const {{{match.group(1)}}} = {_name(_resolved(name, match.group(2)))};"
 
 
 def _resolved(name: str, path: str) -> str:

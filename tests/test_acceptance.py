@@ -106,7 +106,7 @@ def test_forbidden_ids_count_for_nothing_even_when_they_win() -> None:
 def test_what_is_not_a_number_is_an_error_and_names_the_row(bad: float) -> None:
     logits = torch.zeros(3, 2, 8)
     logits[1, 1, 4] = bad
-    with pytest.raises(DecodeError, match="not a number") as caught:
+    with pytest.raises(DecodeError, match="not finite numbers") as caught:
         read(logits, NONE, ["probability"] * 3)
     assert caught.value.rows == (1,)
 

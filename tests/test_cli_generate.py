@@ -111,7 +111,7 @@ def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert out.startswith(text)
     assert "\x1b[" not in out
-    for figure in ("TPF ", "tokens/s", "TTFT", "ms per forward", "torch", "thread"):
+    for figure in ("TPF ", "tokens/s", "TTFT", "ms per forward pass", "torch", "thread"):
         assert figure in out[len(text) :]
 
 
@@ -238,7 +238,8 @@ def test_no_color_and_files_get_no_escapes() -> None:
 def test_figures_and_circumstances() -> None:
     line = terminal.figures(EVENTS)
     assert line == (
-        "TPF 1.75 · 175 tokens/s · TTFT 15.0 ms · 10.00 ms per forward · 7 tokens in 4 forwards"
+        "TPF 1.75 · 175 tokens/s · TTFT 15.0 ms · 10.00 ms per forward pass · "
+        "7 tokens in 4 forward passes"
     )
     assert terminal.figures([]).startswith("TPF 0.00 · 0 tokens/s · TTFT -")
     settings = DecodeSettings(lossless=True, tau=0, metric="margin", temperature=0.5)

@@ -46,8 +46,8 @@ def test_each_sign_of_a_busy_machine_is_a_doubt():
     assert Quiet(2, 0.5, 0.02, 0.05).doubts == Quiet(2, 0.5, None, None).doubts == []
     assert Quiet(2, 1.4, 0.25, 0.4).doubts == [
         "the load before the start was 1.4 on 2 cores",
-        "others used 25% of 2 cores meanwhile",
-        "repeats of AR lie 40% apart",
+        "other processes used 25% of 2 cores",
+        "repeated AR runs differ by 40%",
     ]
 
 

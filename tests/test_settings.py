@@ -29,9 +29,9 @@ NAN = math.nan
         ("masked", ["all"], "Choose which model is fed masks among both, draft, target, none."),
         ("threshold", [""], "Choose how τ is held among fixed, entropy, agreement."),
         ("draft", ["x" * 201], "The draft is the name of a checkpoint."),
-        ("lossless", [1, "yes", None], "Lossless is either on or off."),
-        ("lookup", [None], "Lookup is either on or off."),
-        ("ignore_eos", [1], "Ignoring the end of the text is either on or off."),
+        ("lossless", [1, "yes", None], "Lossless must be on or off."),
+        ("lookup", [None], "Lookup must be on or off."),
+        ("ignore_eos", [1], "Ignoring the end of the text must be on or off."),
         (
             "tau",
             [NAN, math.inf, -0.01, 1.01, "0.9", None, True, 10**400],

@@ -79,7 +79,7 @@ def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float)
     for found in (pair, rounds):
         if found.reported is None:
             assert found.kind == "busy"
-            assert "measure it again" in found.note
+            assert "measure again" in found.note
             assert ratio > SLACK * limit
         else:
             assert found.low <= found.ratio <= found.high <= limit

@@ -165,7 +165,7 @@ class CheckpointBackend(Backend):
         return_freed_memory()
 
     def _set_threads(self) -> None:
-        """Set the number of threads of this thread's work.
+        """Set the number of CPU threads that forward passes of this worker use.
 
         PyTorch's own work next to a native forward is small: a second PyTorch thread would only
         spin and take processor time from others.
@@ -365,8 +365,8 @@ def _can_warm(models: DraftModels, kind: DecodeSettings) -> bool:
 
 
 def num_threads(checkpoint: Checkpoint) -> int:
-    """Return the maximum number of CPU threads for a forward, except wide forwards of a small
-    model.
+    """Choose the maximum number of CPU threads for a forward pass, except wide forward passes of a
+    small model.
 
     A small model is fastest with one: its forward consists of many operations that are too short to
     split.

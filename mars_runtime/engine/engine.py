@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class EngineError(MarsError, RuntimeError):
-    """The engine cannot take a request; the message is one sentence that says what to do."""
+    """The engine cannot take a request; the message is one sentence with the remedy."""
 
 
 class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)

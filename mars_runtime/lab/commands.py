@@ -1,4 +1,4 @@
-"""What the commands of the lab share: validation of arguments and the report of mistakes."""
+"""Helpers of the lab's commands: validation of arguments and the report of user errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ HIDDEN = {"command", "out", "restart", "llama_cpp"}
 
 
 class UsageError(ValueError):
-    """Invalid arguments of a command; the message is one sentence that says what to do."""
+    """Invalid arguments of a command; the message is one sentence with the remedy."""
 
 
 def run_or_report(work: Callable[[], int]) -> int:
-    """Return the exit code of ``work``; for a mistake in the arguments print its sentence on
-    standard error and return 2."""
+    """Return the exit code of ``work``. For a user error print its sentence on standard error and
+    return 2.
+    """
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.model.config import CheckpointError
 

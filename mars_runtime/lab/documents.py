@@ -88,16 +88,16 @@ class Cells(string.Formatter):
 
     def format_field(self, value: Any, format_spec: str) -> str:
         formats: dict[str, Callable[[Any], str]] = {
-            "two": lambda one: f"{one['value']:.2f}",
-            "interval": lambda one: _estimate(one, ".2f"),
-            "percent": lambda one: _estimate(one, ".1f", 100),
-            "points": lambda one: _estimate(one, "+.1f", 100),
-            "whole": lambda one: f"{one * 100:.0f} %",
-            "share": lambda one: f"{one * 100:.{0 if one in (0.0, 1.0) else 1}f} %",
-            "ms": lambda one: f"{one * 1000:.3f}",
-            "next": lambda one: str(one + 1),
-            "words": lambda one: one.replace("_", " "),
-            "code": lambda one: f"`{one.replace('`', chr(39))}`" if one else NONE,
+            "two": lambda estimate: f"{estimate['value']:.2f}",
+            "interval": lambda estimate: _estimate(estimate, ".2f"),
+            "percent": lambda estimate: _estimate(estimate, ".1f", 100),
+            "points": lambda estimate: _estimate(estimate, "+.1f", 100),
+            "whole": lambda value: f"{value * 100:.0f} %",
+            "share": lambda value: f"{value * 100:.{0 if value in (0.0, 1.0) else 1}f} %",
+            "ms": lambda seconds: f"{seconds * 1000:.3f}",
+            "next": lambda index: str(index + 1),
+            "words": lambda name: name.replace("_", " "),
+            "code": lambda text: f"`{text.replace('`', chr(39))}`" if text else NONE,
         }
         if value is None:
             return NONE
@@ -105,7 +105,7 @@ class Cells(string.Formatter):
 
 
 def _estimate(value: Record, form: str, factor: float = 1.0) -> str:
-    shown = {name: format(one * factor, form) for name, one in value.items()}
+    shown = {name: format(number * factor, form) for name, number in value.items()}
     return shown["value"] + (f" [{shown['low']}, {shown['high']}]" if "low" in shown else "")
 
 
@@ -138,7 +138,7 @@ def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str
         records = RECORDS[name](content) if name in RECORDS else content[name]
         for record in map(_with_method, records):
             if all(record.get(key) == value for key, value in spec.get("where", {}).items()):
-                key = tuple(record[one] for one in spec["key"])
+                key = tuple(record[field] for field in spec["key"])
                 row = by_key.setdefault(key, {**record, "by": {}})
                 row["by"][str(record.get(str(spec.get("by")), "all"))] = record
     if "rows" not in spec:
@@ -172,39 +172,43 @@ def peers(content: Content) -> list[Record]:
     """Return the peers of a benchmark, AR with its share of the limit that reading its weights
     sets."""
     load = content["load"]
-    found: list[Record] = []
+    peer_rows: list[Record] = []
     for series in content["series"]:
         rows = series["batch_size"]
         num_bytes = load["weight_bytes"] + rows * CONTEXT * load["position_bytes"]
         limit = rows * content["machine"]["bytes_per_second"] / num_bytes
-        for one in series["peers"]:
-            rate = one["families"]["decode_rate"]
+        for peer in series["peers"]:
+            rate = peer["families"]["decode_rate"]
             suffix = "" if rows == 1 else f", batches of {rows}"
-            share = rate / limit if rate and one["peer"] == "AR" else None
-            names = {"label": one["peer"] + suffix, "batch_size": rows}
-            found.append({**one["families"], **names, "peer": one["peer"], "limit": share})
-    return found
+            share = rate / limit if rate and peer["peer"] == "AR" else None
+            names = {"label": peer["peer"] + suffix, "batch_size": rows}
+            peer_rows.append({**peer["families"], **names, "peer": peer["peer"], "limit": share})
+    return peer_rows
 
 
 def comparisons_with_ar(content: Content) -> list[Record]:
     """Return the comparisons of a benchmark, those of AR with others also inverted."""
-    found = list(content["comparisons"])
-    for one in content["comparisons"]:
-        if one["peer"] == "AR" and (overall := one["overall"]):
+    compared = list(content["comparisons"])
+    for comparison in content["comparisons"]:
+        if comparison["peer"] == "AR" and (overall := comparison["overall"]):
             low, high = 1 / overall["high"], 1 / overall["low"]
             inverse = {"value": 1 / overall["value"], "low": low, "high": high}
-            names = {"peer": one["baseline"], "baseline": "AR"}
-            found.append({**one, **names, "overall": inverse, "eta": None})
-    known = {(one["batch_size"], one["peer"]) for one in peers(content)}
-    return [one for one in found if (one["batch_size"], one["peer"]) in known]
+            names = {"peer": comparison["baseline"], "baseline": "AR"}
+            compared.append({**comparison, **names, "overall": inverse, "eta": None})
+    known = {(peer["batch_size"], peer["peer"]) for peer in peers(content)}
+    return [
+        comparison
+        for comparison in compared
+        if (comparison["batch_size"], comparison["peer"]) in known
+    ]
 
 
 def sample_rates(content: Content) -> list[Record]:
     """Return the tokens per forward pass of each peer and family, one prompt at a time."""
     groups: dict[tuple[str, str], list[float]] = {}
-    for one in content["series"][0]["samples"]:
-        rate = one["num_tokens"] / one["num_forwards"]
-        groups.setdefault((one["peer"], one["family"]), []).append(rate)
+    for sample in content["series"][0]["samples"]:
+        rate = sample["num_tokens"] / sample["num_forwards"]
+        groups.setdefault((sample["peer"], sample["family"]), []).append(rate)
     return [
         {"peer": peer, "family": family, "tpf": fmean(rates)}
         for (peer, family), rates in groups.items()
@@ -219,13 +223,13 @@ def benchmarks(content: Content) -> list[Record]:
         *(
             {
                 "way": f"paper: {row['name']}",
-                "task": one.task,
-                "accuracy": {"value": row["accuracy"][one.name] / 100},
-                "tpf": {"value": row["tpf"][one.name]},
+                "task": benchmark.task,
+                "accuracy": {"value": row["accuracy"][benchmark.name] / 100},
+                "tpf": {"value": row["tpf"][benchmark.name]},
             }
             for row in paper
-            for one in BENCHMARKS
-            if one.name in row["tpf"]
+            for benchmark in BENCHMARKS
+            if benchmark.name in row["tpf"]
         ),
     ]
 
@@ -233,7 +237,7 @@ def benchmarks(content: Content) -> list[Record]:
 def variants(content: Content) -> list[Record]:
     """Return the figures of each variant of an ablation, as text."""
     results = AblationResults(content)
-    found: list[Record] = []
+    records: list[Record] = []
     for name, runs in results.runs.items():
         is_start = name == "start"
         figures = {
@@ -243,17 +247,18 @@ def variants(content: Content) -> list[Record]:
             "b8": (results.figure(name, "lossless 0 B8", tokens_per_forward), 2),
         }
         change = None if is_start else results.change(name, AR_ONLY, AR, accuracy)
-        found.append(
+        records.append(
             {
                 "variant": name,
                 "seeds": None if is_start else len(runs),
                 "change": change.text(1, sign=True) if change else None,
                 **{
-                    key: one.text(digits) if one else None for key, (one, digits) in figures.items()
+                    key: figure.text(digits) if figure else None
+                    for key, (figure, digits) in figures.items()
                 },
             }
         )
-    return found
+    return records
 
 
 RECORDS: dict[str, Callable[[Content], Sequence[Record]]] = {
@@ -262,8 +267,10 @@ RECORDS: dict[str, Callable[[Content], Sequence[Record]]] = {
     "sample_rates": sample_rates,
     "benchmarks": benchmarks,
     "variants": variants,
-    "categories": lambda content: [one for one in content["marks"] if one["category"]],
-    "methods": lambda content: [{**one, "name": name} for name, one in content["ways"].items()],
+    "categories": lambda content: [marks for marks in content["marks"] if marks["category"]],
+    "methods": lambda content: [
+        {**method, "name": name} for name, method in content["ways"].items()
+    ],
 }
 """Records that are computed from a result."""
 
@@ -277,8 +284,8 @@ def documents(root: Path = ROOT) -> list[Path]:
 def written(text: str, root: Path = ROOT) -> str:
     """Return a document with the tables of its result files. Raises DocumentError."""
     return MARKED.sub(
-        lambda found: (
-            f"{found['begin']}{_markdown(found['view'], found['file'], root)}\n{found['end']}"
+        lambda match: (
+            f"{match['begin']}{_markdown(match['view'], match['file'], root)}\n{match['end']}"
         ),
         text,
     )

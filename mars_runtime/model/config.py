@@ -34,7 +34,7 @@ MOST_OF_ALL, MOST_REAL = 2**24, 1e30
 
 
 class CheckpointError(MarsError, ValueError):
-    """A checkpoint cannot be used; the message is one sentence that says what to do."""
+    """A checkpoint cannot be used; the message is one sentence with the remedy."""
 
 
 class MemoryShortError(CheckpointError):

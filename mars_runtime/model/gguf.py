@@ -409,7 +409,7 @@ class GgufFile:
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Map ``path`` and read its header. Raises GgufError or OSError."""
+        """Map ``path`` and parse its GGUF header. Raises GgufError or OSError."""
         if path.stat().st_size < 24:
             raise GgufError("is too short to be a GGUF file")
         data: NDArray[np.uint8] = np.memmap(path, dtype=np.uint8, mode="r")
@@ -482,6 +482,7 @@ class _Cursor:
 
 
 def _read(cursor: _Cursor) -> GgufFile:
+    """Parse a GGUF header: metadata, then the table of tensors. Raises GgufError."""
     if bytes(cursor.take(4)) != MAGIC:
         raise GgufError("is not a GGUF file")
     version = cursor.number("I")

@@ -1,3 +1,3 @@
-"""Reading many outputs by hand: sets of prompts decoded in several ways, what people and automatic
-marks say of the answers, and files to take to others. Knows no page.
+"""Sets of prompts answered with several methods, automatic checks and people's judgements of the
+answers, and exports.
 """

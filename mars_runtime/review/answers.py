@@ -1,6 +1,6 @@
-"""Build answers from traces and compute their automatic marks, as pure folds.
+"""Build answers from traces and compute their automatic checks, as pure folds.
 
-Marks are stored separately from the judgements of people.
+Automatic checks are stored separately from the judgements of people.
 """
 
 from __future__ import annotations
@@ -48,15 +48,18 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """Return its values for JSON, with the keys of ``otherwise`` as strings."""
-        return {**asdict(self), "otherwise": {str(at): told for at, told in self.otherwise.items()}}
+        return {
+            **asdict(self),
+            "otherwise": {str(at): token for at, token in self.otherwise.items()},
+        }
 
 
 _ANSWER = TypeAdapter(Answer)
 
 
-def answer_of_json(told: Any) -> Answer:
+def answer_of_json(values: Any) -> Answer:
     """Parse the result of ``Answer.as_json``. Raises ValueError."""
-    answer = _ANSWER.validate_python(told)
+    answer = _ANSWER.validate_python(values)
     "".join((answer.text, *answer.pieces, *answer.otherwise.values())).encode()  # no lone surrogate
     return answer
 
@@ -109,7 +112,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Automatic marks of an answer.
+    """Automatic checks of an answer.
 
     is_same: whether the text equals the reference exactly. difference: the first different word,
     None if all words are the same.
@@ -124,7 +127,7 @@ class Marks:
 
 
 def marks(answer: Answer, reference: Answer) -> Marks:
-    """Compute the marks of an answer compared with the reference."""
+    """Compute the automatic checks of an answer compared with the reference."""
     return Marks(
         answer.text == reference.text,
         first_difference(reference.text, answer.text),
@@ -135,12 +138,12 @@ def marks(answer: Answer, reference: Answer) -> Marks:
     )
 
 
-def first_difference(reference: str, own: str) -> Difference | None:
+def first_difference(reference: str, text: str) -> Difference | None:
     """Return the first word in which two texts differ, None if they have the same words."""
-    words = [WORD.findall(reference), WORD.findall(own)]
-    for word, (one, other) in enumerate(zip_longest(*words)):
-        if one != other:
+    words = [WORD.findall(reference), WORD.findall(text)]
+    for word, (expected, other) in enumerate(zip_longest(*words)):
+        if expected != other:
             near = slice(max(0, word - NEAR), word + NEAR + 1)
-            shown = [" ".join(each[near]) for each in words]
+            shown = [" ".join(text_words[near]) for text_words in words]
             return Difference(word, *shown)
     return None

@@ -33,10 +33,10 @@ class Budget:
     def check(self) -> None:
         """Raise BudgetError once the time is over or the work was cancelled."""
         if self._is_cancelled:
-            raise BudgetError("The work was dropped because its client has left.")
+            raise BudgetError("The work was stopped because its client has disconnected.")
         if time.monotonic() > self._until:
             raise BudgetError(
-                f"This takes longer than {self._seconds:g} seconds: send fewer judgements at a "
+                f"This takes longer than {self._seconds:g} seconds. Send fewer judgements at a "
                 "time, or use the command `review`."
             )
 

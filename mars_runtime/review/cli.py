@@ -1,4 +1,4 @@
-"""``python -m mars_runtime review``: make sets of answers to read, and work on what people judged.
+"""``python -m mars_runtime review``: create sets of answers, and merge and export judgements.
 
 review make prompts.jsonl --ways ar tau=0.8 lossless --out set/
 review show set/
@@ -35,18 +35,42 @@ MAX_TOKENS = 128
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``review`` command and what it can do."""
-    parser = subparsers.add_parser("review", help="sets of answers to read, and their judgements")
+    """Add the ``review`` command with its subcommands."""
+    parser = subparsers.add_parser(
+        "review", help="create sets of answers and merge and export judgements"
+    )
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    making = verbs.add_parser("make", help="decode prompts in several ways; can be continued")
+    making = verbs.add_parser(
+        "make", help="decode prompts with several methods; continues where it was stopped"
+    )
     add = making.add_argument
-    add("prompts", help="a file (text, CSV, TSV, JSON), or study, requests, a family of tasks")
-    add("--ways", nargs="+", required=True, help="such as ar tau=0.8 lossless tau=0.5,B=8")
-    add("--reference", default="", help="the method that the others are compared with (the first)")
-    add("--out", type=path_of, required=True, help="the folder of the set")
-    add("--name", default="", help="what the set is called (the name of its folder)")
-    add("--system", default="", help="system prompt of prompts without one (the checkpoint's own)")
-    add("--checkpoint", default="mars-smollm2", help="a name or a folder (%(default)s)")
+    add(
+        "prompts",
+        help="a file (text, CSV, TSV, JSON), or the name study, requests or a task family",
+    )
+    add(
+        "--ways",
+        nargs="+",
+        required=True,
+        help="methods to compare, such as ar tau=0.8 lossless tau=0.5,B=8",
+    )
+    add(
+        "--reference",
+        default="",
+        help="the method that the others are compared with (default: the first)",
+    )
+    add("--out", type=path_of, required=True, help="folder of the set")
+    add("--name", default="", help="name of the set (default: the name of its folder)")
+    add(
+        "--system",
+        default="",
+        help="system prompt for prompts without one (default: the checkpoint's own)",
+    )
+    add(
+        "--checkpoint",
+        default="mars-smollm2",
+        help="name or folder of the checkpoint (%(default)s)",
+    )
     add(
         "--max-new-tokens",
         type=int,
@@ -56,28 +80,36 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     making.set_defaults(work=_make)
-    showing = verbs.add_parser("show", help="what automatic marks say of each way, as JSON")
-    showing.add_argument("set", type=path_of, help="a folder or an archive")
-    showing.add_argument("--out", type=path_of, help="a file to write instead")
+    showing = verbs.add_parser("show", help="print the automatic checks of each method as JSON")
+    showing.add_argument("set", type=path_of, help="folder or archive of the set")
+    showing.add_argument("--out", type=path_of, help="write to this file instead")
     showing.set_defaults(work=_show)
-    exporting = verbs.add_parser("export", help="CSV, JSON Lines, HTML, LLM Comparator")
-    exporting.add_argument("set", type=path_of, help="a folder or an archive")
-    exporting.add_argument("--judgements", type=Path, help="a file; without it marks only")
-    exporting.add_argument("--out", type=path_of, required=True, help="the folder to write")
+    exporting = verbs.add_parser(
+        "export", help="write CSV, JSON Lines, HTML and LLM Comparator files"
+    )
+    exporting.add_argument("set", type=path_of, help="folder or archive of the set")
+    exporting.add_argument(
+        "--judgements",
+        type=Path,
+        help="file of judgements; without it only automatic checks are exported",
+    )
+    exporting.add_argument("--out", type=path_of, required=True, help="folder to write")
     exporting.set_defaults(work=_export)
-    merging = verbs.add_parser("merge", help="files of several reviewers as one")
-    merging.add_argument("set", type=path_of, help="a folder or an archive")
+    merging = verbs.add_parser("merge", help="merge the files of several reviewers")
+    merging.add_argument("set", type=path_of, help="folder or archive of the set")
     merging.add_argument("files", nargs="+", type=Path, help="files of judgements")
-    merging.add_argument("--out", type=path_of, required=True, help="the file to write")
+    merging.add_argument("--out", type=path_of, required=True, help="file to write")
     merging.set_defaults(work=_merge)
-    packing = verbs.add_parser("pack", help="a set as one file")
+    packing = verbs.add_parser("pack", help="pack a set into one archive")
     packing.add_argument("set", type=path_of, help="a folder")
-    packing.add_argument("--out", type=path_of, required=True, help="the archive to write")
+    packing.add_argument("--out", type=path_of, required=True, help="archive to write")
     packing.set_defaults(work=_pack)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the exit code. A mistake of the user is one sentence and exit code 2."""
+    """Run the subcommand and return the exit code. A user error prints one sentence and
+    returns 2.
+    """
     from mars_runtime.model.config import CheckpointError
     from mars_runtime.review.judgements import JudgementError
     from mars_runtime.review.sets import SetError
@@ -100,7 +132,9 @@ def _make(args: argparse.Namespace) -> int:
     ways = read_ways(args.ways, args.checkpoint, **usual)
     names = [way.name for way in ways]
     if args.reference and args.reference not in names:
-        raise SettingsError(f"The reference must be one of the ways: {', '.join(names)}.")
+        raise SettingsError(
+            f"The reference must be one of the methods {', '.join(names)}, got {args.reference}."
+        )
     from rich.console import Console
 
     from mars_runtime.review.making import begin, make
@@ -119,19 +153,19 @@ def _make(args: argparse.Namespace) -> int:
                 bars.update(bar, completed=progress.num_done, total=progress.num_all)
     for sentence in progress.refused:
         print(sentence, file=sys.stderr)
-    print(f"{progress.num_done} of {progress.num_all} answers are in {args.out}.")
+    print(f"{args.out} has {progress.num_done} of {progress.num_all} answers.")
     return 1 if progress.refused else 0
 
 
 class Loaded:
-    """Checkpoints by name with an engine each, from their first use until ``stack`` is left."""
+    """Loads checkpoints by name with one engine each, on first use; closed with ``stack``."""
 
     def __init__(self, device: str, dtype: str, stack: ExitStack) -> None:
         self._device, self._dtype, self._stack = device, dtype, stack
         self._decoders: dict[str, Decoder] = {}
 
     def __call__(self, name: str) -> Decoder:
-        """What decodes with it. Raises CheckpointError."""
+        """Return the decoder of a checkpoint. Raises CheckpointError."""
         from mars_runtime.engine import Engine
         from mars_runtime.engine.backend import CheckpointBackend
         from mars_runtime.model.load import load_checkpoint
@@ -146,22 +180,24 @@ class Loaded:
 
 
 def _items(source: str) -> list[Item]:
-    """The prompts of a file, what is wrong with its other lines told; or bundled ones by name."""
+    """Return the prompts of a file, or bundled ones by name. Prints the faults of unusable
+    lines.
+    """
     path = Path(source)
     if not path.is_file():
         return bundled(source)
-    found = read_prompts(_text(path), name=path.name)
-    for fault in found.faults:
+    prompts = read_prompts(_text(path), name=path.name)
+    for fault in prompts.faults:
         print(fault, file=sys.stderr)
-    return found.items
+    return prompts.items
 
 
 def _text(path: Path) -> str:
-    """What a file holds. Raises PromptError."""
+    """Return the text of a file. Raises PromptError."""
     try:
         return decoded(path.read_bytes())
     except UnicodeDecodeError as error:
-        raise PromptError(f"{path} is not text in UTF-8: save it as UTF-8.") from error
+        raise PromptError(f"{path} is not UTF-8 text. Save it as UTF-8.") from error
     except OSError as error:
         raise PromptError(f"{path} cannot be read ({error.strerror}).") from error
 
@@ -206,7 +242,7 @@ def _merge(args: argparse.Namespace) -> int:
     review = ReviewSet.open(args.set)
     text, num_conflicts = exports.merge(review, [_text(path) for path in args.files])
     write_text(args.out, text)
-    print(f"{args.out}: {num_conflicts} conflicts, of which both sides are kept.")
+    print(f"{args.out}: {num_conflicts} conflicts; both sides are kept.")
     return 0
 
 
@@ -215,7 +251,7 @@ def _pack(args: argparse.Namespace) -> int:
 
     review = ReviewSet.open(args.set)
     if missing := review.missing():
-        raise OutputError(f"{len(missing)} answers are missing: run `review make` again first.")
+        raise OutputError(f"{len(missing)} answers are missing. Run `review make` again first.")
     review.pack(args.out)
     print(f"{args.out}: {args.out.stat().st_size / 1e6:.2f} MB")
     return 0

@@ -1,6 +1,6 @@
 """Export a set and its judgements as CSV, JSON Lines, one HTML page or LLM Comparator's JSON.
 
-Automatic marks and people's judgements are in separate columns. Every text is untrusted: in
+Automatic checks and people's judgements are in separate columns. Every text is untrusted: in
 HTML it is escaped, and a cell of CSV that a spreadsheet would compute gets an apostrophe before it.
 """
 
@@ -93,21 +93,21 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
         if row.item not in numbers or not {row.left, row.right} <= ways.keys():
             continue
         item = review.items[numbers[row.item]]
-        told: list[object] = [
+        cells: list[object] = [
             *(item.id, item.category, item.prompt, row.reviewer, row.time),
             *(row.is_masked, row.is_revealed, row.left, row.right, row.preference),
-            *(row.preferred, row.note, *(each or "" for each in row.ratings)),
-            *("; ".join(each) for each in row.tags),
+            *(row.preferred, row.note, *(rating or "" for rating in row.ratings)),
+            *("; ".join(side_tags) for side_tags in row.tags),
         ]
         for way in (row.left, row.right):
             if (row.item, way) not in marked:
                 marked[row.item, way] = _marked(review, numbers[row.item], ways[way])
-            told += marked[row.item, way]
-        table.writerow([spelled(each) if isinstance(each, str) else each for each in told])
+            cells += marked[row.item, way]
+        table.writerow([spelled(cell) if isinstance(cell, str) else cell for cell in cells])
         if max_chars is not None and out.tell() > max_chars:
             raise JudgementError(
-                f"This table has more than {max_chars // 1_000_000} MB: export JSON Lines instead, "
-                "or use the command `review export`."
+                f"This table has more than {max_chars // 1_000_000} MB. Export JSON Lines "
+                "instead, or use the command `review export`."
             )
     return out.getvalue()
 
@@ -117,11 +117,11 @@ def _marked(review: ReviewSet, item: int, way: int) -> list[object]:
     answer, reference = review.answer(item, way), review.answer(item, review.about.reference)
     if answer is None or reference is None:
         return ["" if answer is None else answer.text, *[""] * (len(MARKED) - 1)]
-    found = marks(answer, reference)
-    word = found.difference.word + 1 if found.difference else ""
-    verdict = "" if found.is_right is None else found.is_right
-    tpf = "" if found.tpf is None else round(found.tpf, 4)
-    return [answer.text, found.is_same, word, found.is_looped, verdict, tpf]
+    checks = marks(answer, reference)
+    word = checks.difference.word + 1 if checks.difference else ""
+    verdict = "" if checks.is_right is None else checks.is_right
+    tpf = "" if checks.tpf is None else round(checks.tpf, 4)
+    return [answer.text, checks.is_same, word, checks.is_looped, verdict, tpf]
 
 
 def to_jsonl(review: ReviewSet, rows: Iterable[Judgement]) -> str:
@@ -136,7 +136,7 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
 
     Raises JudgementError, which names the line; also for judgements of a set other than ``set_id``.
     """
-    found: list[Judgement] = []
+    judgements: list[Judgement] = []
     is_headed = False
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         budget.check()
@@ -144,26 +144,29 @@ def read_jsonl(text: str, set_id: str = "") -> list[Judgement]:
             continue
         try:
             if number > MAX_LINES:
-                raise JudgementError(f"A file has at most {MAX_LINES:,} lines.")
-            told = json.loads(line)
+                raise JudgementError(
+                    f"This file has more than {MAX_LINES:,} lines, the most that can be read. "
+                    "Split it."
+                )
+            value = json.loads(line)
             if not is_headed:
-                is_headed = _check_head(told, set_id)
+                is_headed = _check_head(value, set_id)
             else:
-                found.append(read_judgement(told))
+                judgements.append(read_judgement(value))
         except (JudgementError, RecursionError, ValueError) as error:
-            own = isinstance(error, JudgementError)
-            why = str(error) if own else "It is not valid JSON of a judgement."
+            is_own = isinstance(error, JudgementError)
+            why = str(error) if is_own else "The line is not a judgement in JSON."
             raise JudgementError(f"Line {number}: {why}") from error
     if not is_headed:
-        raise JudgementError("There is nothing in this file: bring one that Review has exported.")
-    return found
+        raise JudgementError("This file is empty. Choose one that Review exported.")
+    return judgements
 
 
-def _check_head(told: Any, set_id: str) -> bool:
-    if not isinstance(told, dict) or told.get("type") != HEAD:
-        raise JudgementError("This is no file of judgements: bring one that Review has exported.")
-    if set_id and told.get("set") != set_id:
-        raise JudgementError("These judgements are of another set.")
+def _check_head(head: Any, set_id: str) -> bool:
+    if not isinstance(head, dict) or head.get("type") != HEAD:
+        raise JudgementError("This is not a file of judgements. Choose one that Review exported.")
+    if set_id and head.get("set") != set_id:
+        raise JudgementError("These judgements belong to another set. Open that set first.")
     return True
 
 
@@ -172,8 +175,8 @@ def merge(review: ReviewSet, texts: Sequence[str]) -> tuple[str, int]:
 
     Both sides of a conflict are kept. Raises JudgementError.
     """
-    found = merged([read_jsonl(text, review.id) for text in texts])
-    return to_jsonl(review, found.rows), found.num_conflicts
+    combined = merged([read_jsonl(text, review.id) for text in texts])
+    return to_jsonl(review, combined.rows), combined.num_conflicts
 
 
 def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str:
@@ -191,8 +194,8 @@ def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str
             of_item.setdefault(row.item, []).append(row)
     for index, item in enumerate(review.items):
         answers = [review.answer(index, number) for number in (about.reference, way)]
-        own = of_item.get(item.id, [])
-        scores = [votes[row.preferred] for row in own]
+        judgements = of_item.get(item.id, [])
+        scores = [votes[row.preferred] for row in judgements]
         examples.append(
             {
                 "input_text": item.prompt,
@@ -208,7 +211,7 @@ def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str
                         "rationale": row.note,
                         "custom_fields": {},
                     }
-                    for row in own
+                    for row in judgements
                 ],
                 "rationale_list": [],
                 "custom_fields": _fields(answers),
@@ -216,23 +219,23 @@ def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str
         )
     schema = [
         {"name": "same text", "type": "category"},
-        *({"name": f"tokens per forward {side}", "type": "number"} for side in "AB"),
+        *({"name": f"tokens per forward pass {side}", "type": "number"} for side in "AB"),
     ]
-    told = {
+    document = {
         "metadata": {"source_path": about.name, "custom_fields_schema": schema},
         "models": [{"name": name} for name in names],
         "examples": examples,
         "rationale_clusters": [],
     }
-    return json.dumps(told, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
 def _fields(answers: Sequence[Answer | None]) -> dict[str, Any]:
-    texts = {each.text for each in answers if each}
-    tpf = [each.tpf if each else None for each in answers]
+    texts = {answer.text for answer in answers if answer}
+    tpf = [answer.tpf if answer else None for answer in answers]
     return {
         "same text": "yes" if len(texts) == 1 and None not in answers else "no",
-        **{f"tokens per forward {side}": own for side, own in zip("AB", tpf, strict=True)},
+        **{f"tokens per forward pass {side}": value for side, value in zip("AB", tpf, strict=True)},
     }
 
 
@@ -242,14 +245,14 @@ def to_html(review: ReviewSet, rows: Iterable[Judgement]) -> str:
     It has charts and every prompt with its answers and judgements. Tokens of one forward pass share
     a background.
     """
-    kept = list(current(rows).values())
+    in_force = list(current(rows).values())
     title = escape(review.about.name)
     of_item: dict[str, list[Judgement]] = {}
-    for row in kept:
+    for row in in_force:
         of_item.setdefault(row.item, []).append(row)
-    told = figures(review, kept)
-    parts = [f"<h1>{title}</h1>", _origin(review), f"<p>{escape(told['caution'])}</p>"]
-    parts += _charts(review, kept)
+    statistics = figures(review, in_force)
+    parts = [f"<h1>{title}</h1>", _origin(review), f"<p>{escape(statistics['caution'])}</p>"]
+    parts += _charts(review, in_force)
     parts.append("<h2>Prompts and answers</h2>")
     parts += [
         _article(review, index, of_item.get(item.id, [])) for index, item in enumerate(review.items)
@@ -266,11 +269,11 @@ def _origin(review: ReviewSet) -> str:
     hardware = made.get("hardware")
     place = hardware.get("processor", "") if isinstance(hardware, Mapping) else ""
     words = [f"{len(review.items)} prompts", *(way.name for way in review.about.ways)]
-    words += [str(each) for each in (place, str(made.get("date", ""))[:10]) if each]
+    words += [str(fact) for fact in (place, str(made.get("date", ""))[:10]) if fact]
     return f'<p class="facts">{escape(" · ".join(words))}</p>'
 
 
-def _article(review: ReviewSet, index: int, own: Sequence[Judgement]) -> str:
+def _article(review: ReviewSet, index: int, judgements: Sequence[Judgement]) -> str:
     item = review.items[index]
     reference = review.answer(index, review.about.reference)
     answers = "".join(
@@ -278,7 +281,7 @@ def _article(review: ReviewSet, index: int, own: Sequence[Judgement]) -> str:
         for number, way in enumerate(review.about.ways)
         if (answer := review.answer(index, number)) is not None
     )
-    judged = "".join(f"<li>{escape(_sentence(row))}</li>" for row in own)
+    judged = "".join(f"<li>{escape(_sentence(row))}</li>" for row in judgements)
     said_of_it = f"<ul>{judged}</ul>" if judged else ""
     category = (
         f' <span class="facts">{escape(item.category.replace("_", " "))}</span>'
@@ -294,7 +297,9 @@ def _article(review: ReviewSet, index: int, own: Sequence[Judgement]) -> str:
 
 def _sentence(row: Judgement) -> str:
     """Return a judgement as one line of text."""
-    words = [f"{row.reviewer}: {row.preferred or 'no preference'} of {row.left} and {row.right}"]
+    words = [
+        f"{row.reviewer}: {row.preferred or 'no preference'} between {row.left} and {row.right}"
+    ]
     for way in (row.left, row.right):
         rating, tags = row.of(way)
         words += [f"{way} rated {rating}"] if rating else []
@@ -304,14 +309,14 @@ def _sentence(row: Judgement) -> str:
 
 
 def _answer_html(name: str, answer: Answer, reference: Answer | None) -> str:
-    found = marks(answer, reference) if reference is not None else None
+    checks = marks(answer, reference) if reference is not None else None
     facts = []
-    if found is not None:
-        place = found.difference.word + 1 if found.difference else 0
-        facts.append("same text" if found.is_same else f"differs from word {place} on")
-        facts += ["loops"] if found.is_looped else []
-        facts += [] if found.is_right is None else ["right" if found.is_right else "wrong"]
-        facts += [] if found.tpf is None else [f"{found.tpf:.2f} tokens per forward"]
+    if checks is not None:
+        place = checks.difference.word + 1 if checks.difference else 0
+        facts.append("same text" if checks.is_same else f"differs from word {place}")
+        facts += ["loops"] if checks.is_looped else []
+        facts += [] if checks.is_right is None else ["right" if checks.is_right else "wrong"]
+        facts += [] if checks.tpf is None else [f"{checks.tpf:.2f} tokens per forward pass"]
     return (
         f'<div><h3>{escape(name)}</h3><p class="facts">{escape(", ".join(facts))}</p>'
         f'<div class="text">{"".join(_grouped(answer))}</div></div>'
@@ -338,25 +343,30 @@ def _grouped(answer: Answer) -> Iterator[str]:
         yield f'<span class="{kind}">{text}</span>' if size > 1 else text
 
 
-def _charts(review: ReviewSet, kept: Sequence[Judgement]) -> list[str]:
+def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
     """Return the charts of preferences and ratings, empty without judgements."""
     import plotly.graph_objects as go
     import plotly.io
 
     drawn = []
-    if found := preferences(review, kept):
+    if preferred := preferences(review, in_force):
         reference = review.about.ways[review.about.reference].name
-        names = ("the way itself", "neither", reference)
-        ways = [each.way for each in found]
+        names = ("the method itself", "neither", reference)
+        ways = [preference.way for preference in preferred]
         shares = [("better", 0), ("equal", 1), ("worse", 2)]
         bars = [
-            _bars(names[place], ways, [getattr(each, kind) for each in found], COLOURS[place])
+            _bars(
+                names[place],
+                ways,
+                [getattr(preference, kind) for preference in preferred],
+                COLOURS[place],
+            )
             for kind, place in shares
         ]
-        drawn.append(("Preferred beside the reference, share of judgements", bars))
-    rated = [each for each in said(review, kept) if each.rating is not None]
+        drawn.append(("Preferred over the reference, share of judgements", bars))
+    rated = [way_said for way_said in said(review, in_force) if way_said.rating is not None]
     if rated:
-        ways, means = [each.way for each in rated], [each.rating for each in rated]
+        ways, means = [way_said.way for way_said in rated], [way_said.rating for way_said in rated]
         bars = [_bars("rating", ways, means, COLOURS[0])]
         drawn.append(("Mean rating, 1 to 5", bars))
     parts = []
@@ -373,19 +383,19 @@ def _charts(review: ReviewSet, kept: Sequence[Judgement]) -> list[str]:
 
 
 def _bars(
-    name: str, ways: Sequence[str], found: Sequence[Estimate | None], colour: str
+    name: str, ways: Sequence[str], estimates: Sequence[Estimate | None], colour: str
 ) -> dict[str, Any]:
     """Return bars with intervals. plotly interprets HTML in its texts, so names are escaped."""
-    known = [each for each in found if each is not None]
+    known = [estimate for estimate in estimates if estimate is not None]
     return {
         "name": escape(name),
         "marker": {"color": colour},
         "x": [escape(way) for way in ways],
-        "y": [each.value for each in known],
+        "y": [estimate.value for estimate in known],
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [each.high - each.value for each in known],
-            "arrayminus": [each.value - each.low for each in known],
+            "array": [estimate.high - estimate.value for estimate in known],
+            "arrayminus": [estimate.value - estimate.low for estimate in known],
         },
     }

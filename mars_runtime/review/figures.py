@@ -1,7 +1,8 @@
-"""What judgements say together: preferences with intervals, ratings, tags, agreement of reviewers.
+"""Statistics of judgements: preferences with intervals, ratings, tags, and agreement between
+reviewers.
 
-Intervals are bootstrapped by prompt (``statistics.py``), for judgements of one prompt are not
-independent. What was said beside what machines marked is kept apart: no figure mixes them.
+Intervals are bootstrapped by prompt (``statistics.py``), because judgements of one prompt are not
+independent. No figure mixes people's judgements with automatic checks.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from mars_runtime.statistics import Estimate, ratio_of_sums, ratios_of_sums
 FEW, ENOUGH = 10, 50
 EQUAL = "equal"
 MAX_SHOWN_TAGS = 20
-"""Tags of one way that get a figure: those that reviewers used most often."""
+"""Most tags of one method that get a figure: the ones used most often."""
 Distance = Callable[[Any, Any], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """Preferences between a way and the reference, over prompts whose two answers differ.
+    """Preferences between a method and the reference, over prompts whose two answers differ.
 
-    Shares of the judgements, bootstrapped by prompt: for the way, for neither, for the reference.
-    num_identical: prompts whose two answers are the same text. They are a tie without any
-    judgement, so no share counts them.
+    Shares of the judgements, bootstrapped by prompt: for the method, for neither, for the
+    reference. num_identical: prompts whose two answers are the same text. These are ties without a
+    judgement and count in no share.
     """
 
     way: str
@@ -47,12 +48,14 @@ class Preferred:
 def preferences(
     review: ReviewSet, rows: Iterable[Judgement], category: str | None = None
 ) -> list[Preferred]:
-    """The preferences for each way that was judged, in one category or all."""
+    """Return the preferences for each judged method, in one category or in all."""
     return _preferences(review, rows).get(category, [])
 
 
 def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | None, list[Preferred]]:
-    """Category -> the preferences for each way; None -> those over all categories."""
+    """Return the preferences for each method by category; the key None holds those over all
+    categories.
+    """
     about = review.about
     reference = about.ways[about.reference].name
     votes: dict[str, dict[str, list[str]]] = {about.ways[way].name: {} for way in about.others}
@@ -61,39 +64,43 @@ def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | Non
         other = row.right if row.left == reference else row.left
         if reference in (row.left, row.right) and row.preference and other in votes:
             votes[other].setdefault(row.item, []).append(row.preferred)
-    found: dict[str | None, list[Preferred]] = {}
+    by_category: dict[str | None, list[Preferred]] = {}
     for number in about.others:
         way = about.ways[number].name
         groups: dict[str | None, list[list[str]]] = {}
         num_identical: Counter[str | None] = Counter()
         for index, item in enumerate(review.items):
-            own = votes[way].get(item.id)
+            item_votes = votes[way].get(item.id)
             for category in dict.fromkeys((None, item.category)):
                 if is_identical(review, index, number):
                     num_identical[category] += 1
-                elif own:
-                    groups.setdefault(category, []).append(own)
+                elif item_votes:
+                    groups.setdefault(category, []).append(item_votes)
         for category, judged in groups.items():
             budget.check()
-            sizes = [len(own) for own in judged]
-            counts = [[own.count(one) for own in judged] for one in (way, EQUAL, reference)]
+            sizes = [len(item_votes) for item_votes in judged]
+            counts = [
+                [item_votes.count(choice) for item_votes in judged]
+                for choice in (way, EQUAL, reference)
+            ]
             shares = ratios_of_sums(counts, sizes)
-            found.setdefault(category, []).append(
+            by_category.setdefault(category, []).append(
                 Preferred(way, len(judged), sum(sizes), num_identical[category], *shares)
             )
-    return found
+    return by_category
 
 
 def is_identical(review: ReviewSet, item: int, way: int) -> bool:
-    """Whether an answer is the reference's to the letter."""
-    one, other = review.answer(item, way), review.answer(item, review.about.reference)
-    return one is not None and other is not None and one.text == other.text
+    """Whether an answer equals the reference's exactly."""
+    answer, other = review.answer(item, way), review.answer(item, review.about.reference)
+    return answer is not None and other is not None and answer.text == other.text
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What was said of a way by itself: mean rating, and tag -> share of judgements that have it,
-    for the tags that are used most. Estimates by prompt; None without ratings."""
+    """Ratings and tags of one method: the mean rating, and the share of judgements with each of the
+    most used tags. Estimates are bootstrapped by prompt; None without ratings.
+    """
 
     way: str
     num_judgements: int
@@ -102,7 +109,7 @@ class Said:
 
 
 def said(review: ReviewSet, rows: Iterable[Judgement]) -> list[Said]:
-    """One for each way that was judged."""
+    """Return the ratings and tags of each judged method."""
     by_way: dict[str, dict[str, list[tuple[int, tuple[str, ...]]]]] = defaultdict(dict)
     for row in rows:
         budget.check()
@@ -112,37 +119,41 @@ def said(review: ReviewSet, rows: Iterable[Judgement]) -> list[Said]:
 
 
 def _said(way: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]) -> Said:
-    rated = [[rating for rating, _ in own if rating] for own in by_item.values()]
-    rated = [own for own in rated if own]
+    rated = [[rating for rating, _ in item_rows if rating] for item_rows in by_item.values()]
+    rated = [item_ratings for item_ratings in rated if item_ratings]
     rating = None
     if rated:
-        rating = ratio_of_sums([sum(own) for own in rated], [len(own) for own in rated])
-    used = [Counter(tag for _, tags in own for tag in tags) for own in by_item.values()]
+        rating = ratio_of_sums(
+            [sum(item_ratings) for item_ratings in rated],
+            [len(item_ratings) for item_ratings in rated],
+        )
+    used = [Counter(tag for _, tags in item_rows for tag in tags) for item_rows in by_item.values()]
     total: Counter[str] = Counter()
-    for each in used:
-        total.update(each)
+    for counted in used:
+        total.update(counted)
     names = [name for name, _ in total.most_common(MAX_SHOWN_TAGS)]
-    sizes = [len(own) for own in by_item.values()]
+    sizes = [len(item_rows) for item_rows in by_item.values()]
     budget.check()
-    shares = ratios_of_sums([[each[name] for each in used] for name in names], sizes)
+    shares = ratios_of_sums([[counts[name] for counts in used] for name in names], sizes)
     return Said(way, sum(sizes), rating, dict(zip(names, shares, strict=True)))
 
 
 def nominal(one: Hashable, other: Hashable) -> float:
-    """Krippendorff's difference of names."""
+    """Return Krippendorff's difference of names: 0 if equal, 1 otherwise."""
     return float(one != other)
 
 
 def interval(one: float, other: float) -> float:
-    """Krippendorff's difference of numbers."""
+    """Return Krippendorff's difference of numbers: the squared difference."""
     return float(one - other) ** 2
 
 
 def alpha(units: Iterable[Sequence[Any]], distance: Distance = nominal) -> float | None:
-    """Krippendorff's alpha: 1 minus observed over expected disagreement, from a matrix of
-    coincidences; units hold the values that reviewers gave, those with one value pair nothing.
+    """Return Krippendorff's alpha: 1 minus observed over expected disagreement, from a coincidence
+    matrix.
 
-    None where nobody could have disagreed. Source: Krippendorff, Computing Krippendorff's
+    units: the values that reviewers gave to each unit; a unit with one value is skipped. Returns
+    None if disagreement is impossible. Source: Krippendorff, Computing Krippendorff's
     Alpha-Reliability (2011), section C.
     """
     weights: dict[tuple[Any, Any], float] = defaultdict(float)
@@ -168,7 +179,9 @@ def alpha(units: Iterable[Sequence[Any]], distance: Distance = nominal) -> float
 
 @dataclass(frozen=True, slots=True)
 class ReviewerAgreement:
-    """Of the reviewers: of how many pairs several judged, and alpha of preference and of rating."""
+    """Agreement between reviewers: the number of pairs that several judged, and alpha of preference
+    and of rating.
+    """
 
     num_reviewers: int
     num_shared: int
@@ -177,11 +190,13 @@ class ReviewerAgreement:
 
 
 def agreement(rows: Iterable[Judgement]) -> ReviewerAgreement:
-    """Of what people judged; answers that are equal to the letter nobody was asked about."""
-    kept = list(rows)
+    """Return the agreement between reviewers. Pairs with equal answers are never shown, so they do
+    not count.
+    """
+    judged = list(rows)
     preferred: dict[Hashable, list[str]] = defaultdict(list)
     rated: dict[Hashable, list[int]] = defaultdict(list)
-    for row in kept:
+    for row in judged:
         budget.check()
         unit = row.unit[1:]
         if row.preference:
@@ -190,27 +205,27 @@ def agreement(rows: Iterable[Judgement]) -> ReviewerAgreement:
             if rating := row.of(way)[0]:
                 rated[unit, way].append(rating)
     return ReviewerAgreement(
-        len({row.reviewer for row in kept}),
-        sum(len(own) > 1 for own in preferred.values()),
-        alpha(own for own in preferred.values() if len(own) > 1),
-        alpha((own for own in rated.values() if len(own) > 1), interval),
+        len({row.reviewer for row in judged}),
+        sum(len(unit_votes) > 1 for unit_votes in preferred.values()),
+        alpha(unit_votes for unit_votes in preferred.values() if len(unit_votes) > 1),
+        alpha((unit_ratings for unit_ratings in rated.values() if len(unit_ratings) > 1), interval),
     )
 
 
 def caution(num_prompts: int) -> str:
-    """What so many judged prompts allow to say."""
+    """Return one sentence about what this many judged prompts allow to conclude."""
     if not num_prompts:
-        return "Nobody has judged anything yet."
+        return "No judgements yet."
     if num_prompts < FEW:
-        return f"{_counted(num_prompts)}: far too few to say which way is better."
+        return f"{_counted(num_prompts)}: far too few to say which method is better."
     if num_prompts < ENOUGH:
         return (
-            f"{_counted(num_prompts)}: only large differences show; an interval that spans half "
-            "allows no conclusion."
+            f"{_counted(num_prompts)}: only large differences show. An interval that contains 50 "
+            "% allows no conclusion."
         )
     return (
-        f"{_counted(num_prompts)}: where the intervals of two shares don't overlap, they differ "
-        "on prompts like these."
+        f"{_counted(num_prompts)}: two shares whose intervals do not overlap differ on prompts "
+        "like these."
     )
 
 
@@ -220,9 +235,12 @@ def _counted(num_prompts: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What automatic marks say of the answers of one way, all of them or of one category. tpf: of
-    each answer by itself, then their mean. num_same: to the letter the reference's; first_word:
-    median of where the others first differ, counted from 1. num_right of num_checked."""
+    """Automatic checks of one method's answers, over all of them or in one category.
+
+    tpf: mean over the answers. num_same: answers equal to the reference. first_word: median first
+    difference of the other answers, counted from 1. num_right of num_checked: verdicts of the
+    checkers.
+    """
 
     way: str
     category: str
@@ -236,51 +254,58 @@ class Marked:
 
 
 def _marks_by_category(review: ReviewSet, way: int) -> Mapping[str, list[Marks]]:
-    """Category -> the marks of its answers; "" -> those of all."""
-    found: dict[str, list[Marks]] = defaultdict(list)
+    """Return the automatic checks of a method by category; the key "" holds those of all
+    answers.
+    """
+    by_category: dict[str, list[Marks]] = defaultdict(list)
     for index, item in enumerate(review.items):
         answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
         if answer and reference:
             made = marks(answer, reference)
             for category in dict.fromkeys(("", item.category)):
-                found[category].append(made)
-    return found
+                by_category[category].append(made)
+    return by_category
 
 
-def _summed(review: ReviewSet, way: int, category: str, found: Sequence[Marks]) -> Marked:
-    tpf = [each.tpf for each in found if each.tpf is not None]
-    words = [each.difference.word + 1 for each in found if each.difference]
-    checked = [each.is_right for each in found if each.is_right is not None]
+def _summed(review: ReviewSet, way: int, category: str, checks: Sequence[Marks]) -> Marked:
+    tpf = [mark.tpf for mark in checks if mark.tpf is not None]
+    words = [mark.difference.word + 1 for mark in checks if mark.difference]
+    checked = [mark.is_right for mark in checks if mark.is_right is not None]
     return Marked(
         way=review.about.ways[way].name,
         category=category,
-        num_answers=len(found),
+        num_answers=len(checks),
         tpf=fmean(tpf) if tpf else None,
-        num_same=sum(each.is_same for each in found),
+        num_same=sum(mark.is_same for mark in checks),
         first_word=median(words) if words else None,
-        num_looped=sum(each.is_looped for each in found),
+        num_looped=sum(mark.is_looped for mark in checks),
         num_right=sum(checked),
         num_checked=len(checked),
     )
 
 
 def study(review: ReviewSet) -> dict[str, Any]:
-    """The marks of all ways, by category too, with where they come from, as JSON values."""
+    """Return the automatic checks of all methods, in total and by category, with provenance, as
+    JSON values.
+    """
     about = review.about
     categories = _categories(review)
-    found = [_marks_by_category(review, way) for way in range(len(about.ways))]
+    by_way = [_marks_by_category(review, way) for way in range(len(about.ways))]
     examples = [_first_examples(review, way) for way in about.others]
     return {
         "name": about.name,
         "reference": about.ways[about.reference].name,
         "made": dict(about.made),
         "marks": [
-            asdict(_summed(review, way, category, found[way].get(category, [])))
+            asdict(_summed(review, way, category, by_way[way].get(category, [])))
             for category in ("", *categories)
             for way in range(len(about.ways))
         ],
         "examples": [
-            asdict(own[category]) for own in examples for category in categories if category in own
+            asdict(by_category[category])
+            for by_category in examples
+            for category in categories
+            if category in by_category
         ],
     }
 
@@ -291,7 +316,9 @@ def _categories(review: ReviewSet) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """The first prompt of a category at which a way parts from the reference, and how."""
+    """The first prompt of a category at which a method's answer differs from the reference's, and
+    the difference.
+    """
 
     way: str
     category: str
@@ -301,30 +328,31 @@ class FirstDifference:
 
 
 def _first_examples(review: ReviewSet, way: int) -> dict[str, FirstDifference]:
-    """The first example of each category in which the way and the reference differ."""
+    """Return the first example of each category in which the method and the reference differ."""
     name = review.about.ways[way].name
     examples: dict[str, FirstDifference] = {}
     for index, item in enumerate(review.items):
         answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
         if item.category not in examples and answer and reference:
-            found = first_difference(reference.text, answer.text)
-            if found is not None:
+            difference = first_difference(reference.text, answer.text)
+            if difference is not None:
                 examples[item.category] = FirstDifference(
-                    name, item.category, item.id, item.prompt, found
+                    name, item.category, item.id, item.prompt, difference
                 )
     return examples
 
 
 def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:
-    """All figures as JSON values, for pages and files."""
-    kept = list(rows)
-    preferred = _preferences(review, kept)
+    """Return all figures as JSON values, for pages and files."""
+    judged = list(rows)
+    preferred = _preferences(review, judged)
     return {
-        "preferences": [asdict(each) for each in preferred.get(None, [])],
+        "preferences": [asdict(preference) for preference in preferred.get(None, [])],
         "by_category": {
-            name: [asdict(each) for each in preferred.get(name, [])] for name in _categories(review)
+            name: [asdict(preference) for preference in preferred.get(name, [])]
+            for name in _categories(review)
         },
-        "said": [asdict(each) for each in said(review, kept)],
-        "agreement": asdict(agreement(kept)),
-        "caution": caution(len({row.item for row in kept if row.preference})),
+        "said": [asdict(way_said) for way_said in said(review, judged)],
+        "agreement": asdict(agreement(judged)),
+        "caution": caution(len({row.item for row in judged if row.preference})),
     }

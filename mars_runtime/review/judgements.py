@@ -81,51 +81,51 @@ class Judgement:
         return sides.get(self.preference, self.preference)
 
     def of(self, way: str) -> tuple[int, tuple[str, ...]]:
-        """Rating and tags of a way that was shown."""
+        """Return the rating and the tags of a method that was shown."""
         side = (self.left, self.right).index(way)
         return self.ratings[side], self.tags[side]
 
     def as_json(self) -> dict[str, Any]:
-        """Its values."""
+        """Return its values for JSON."""
         return asdict(self)
 
 
 def now() -> str:
-    """The time, to the millisecond."""
+    """Return the time in ISO 8601, to the millisecond."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 def read_judgement(value: Any) -> Judgement:
-    """A row from anybody. Raises JudgementError."""
+    """Validate an untrusted judgement. Raises JudgementError."""
     try:
-        told = as_mapping(value)
+        fields = as_mapping(value)
         names = Judgement.__dataclass_fields__
-        if unknown := told.keys() - names:
-            raise JudgementError(f"A judgement has no {sorted(unknown)[0][:MAX_ID]!r}.")
+        if unknown := fields.keys() - names:
+            raise JudgementError(f"A judgement has no field {sorted(unknown)[0][:MAX_ID]!r}.")
         texts = {
-            name: _words(told.get(name, ""), name, most)
+            name: _words(fields.get(name, ""), name, most)
             for name, most in (
                 *(("id", MAX_ID), ("reviewer", MAX_REVIEWER), ("item", MAX_ID), ("left", MAX_ID)),
                 *(("right", MAX_ID), ("undoes", MAX_ID), ("time", MAX_ID)),
             )
         }
-        note = _words(told.get("note", ""), "note", MAX_NOTE)
-        ratings = [_rating(each) for each in _two(told.get("ratings", [0, 0]))]
-        tags = [_tags(each) for each in _two(told.get("tags", [[], []]))]
-        preference = told.get("preference", "")
-        switches = {name: told.get(name, False) for name in ("is_masked", "is_revealed")}
+        note = _words(fields.get("note", ""), "note", MAX_NOTE)
+        ratings = [_rating(value_of_side) for value_of_side in _two(fields.get("ratings", [0, 0]))]
+        tags = [_tags(value_of_side) for value_of_side in _two(fields.get("tags", [[], []]))]
+        preference = fields.get("preference", "")
+        switches = {name: fields.get(name, False) for name in ("is_masked", "is_revealed")}
     except ValueError as error:
         sentence = str(error)
         raise JudgementError(sentence[:1].upper() + sentence[1:].rstrip(".") + ".") from None
     if preference not in PREFERENCES:
-        raise JudgementError("A preference is left, right, equal or empty.")
-    if not all(isinstance(each, bool) for each in switches.values()):
-        raise JudgementError("Whether a judgement was masked is true or false.")
+        raise JudgementError("The preference must be left, right, equal or empty.")
+    if not all(isinstance(switch, bool) for switch in switches.values()):
+        raise JudgementError("masked must be true or false.")
     for name in ("id", "reviewer", "item", "left", "right"):
         if not texts[name].strip():
-            raise JudgementError(f"A judgement needs a text as {name}.")
+            raise JudgementError(f"The {name} of a judgement must be a text.")
     if texts["left"] == texts["right"]:
-        raise JudgementError("A judgement is about two ways that differ.")
+        raise JudgementError("A judgement must compare two different methods.")
     return Judgement(
         **cast("Mapping[str, Any]", texts),
         preference=cast("Preference", preference),
@@ -138,49 +138,51 @@ def read_judgement(value: Any) -> Judgement:
 
 def _two(value: Any) -> list[Any]:
     if len(as_list(list(value) if isinstance(value, tuple) else value)) != 2:
-        raise ValueError("a judgement is about two answers")
+        raise ValueError("a judgement has two answers")
     return list(value)
 
 
 def _words(value: Any, name: str, most: int) -> str:
     text = as_text(value)
     if len(text) > most:
-        raise ValueError(f"the {name} of a judgement has at most {most:,} characters")
+        raise ValueError(f"the {name} of a judgement must have at most {most:,} characters")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"the {name} of a judgement holds half of a character") from None
+        raise ValueError(
+            f"the {name} of a judgement contains half of a character (a lone surrogate)"
+        ) from None
     return text
 
 
 def _rating(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MAX_RATING:
-        raise ValueError(f"a rating is a whole number from 1 to {MAX_RATING}, or 0 for none")
+        raise ValueError(f"a rating must be a whole number from 1 to {MAX_RATING}, or 0 for none")
     return value
 
 
 def _tags(value: Any) -> tuple[str, ...]:
-    given = as_list(list(value) if isinstance(value, tuple) else value)
-    if len(given) > MAX_TAGS:
-        raise ValueError(f"an answer has at most {MAX_TAGS} tags")
-    found = (_words(each, "tag", MAX_TAG).strip() for each in given)
-    return tuple(dict.fromkeys(filter(None, found)))
+    items = as_list(list(value) if isinstance(value, tuple) else value)
+    if len(items) > MAX_TAGS:
+        raise ValueError(f"an answer must have at most {MAX_TAGS} tags")
+    tags = (_words(item, "tag", MAX_TAG).strip() for item in items)
+    return tuple(dict.fromkeys(filter(None, tags)))
 
 
 def current(rows: Iterable[Judgement]) -> dict[Unit, Judgement]:
-    """The row that counts for each unit: the latest that was not undone, in the order of time.
+    """Return the row that counts for each unit: the latest one that was not undone, by time.
 
-    An undo takes its row away whatever their times are, so a clock that was set back between the
-    two revives nothing.
+    An undo removes its row regardless of their times, so a clock that was set back cannot restore
+    one.
     """
-    kept = sorted(rows, key=lambda row: row.time)
-    undone = {(row.unit, row.undoes) for row in kept if row.undoes}
-    found: dict[Unit, Judgement] = {}
-    for row in kept:
+    ordered = sorted(rows, key=lambda row: row.time)
+    undone = {(row.unit, row.undoes) for row in ordered if row.undoes}
+    latest: dict[Unit, Judgement] = {}
+    for row in ordered:
         budget.check()
         if not row.undoes and (row.unit, row.id) not in undone:
-            found[row.unit] = row
-    return found
+            latest[row.unit] = row
+    return latest
 
 
 class StoreError(RuntimeError):
@@ -215,7 +217,7 @@ class JudgementStore:
         except sqlite3.Error as error:
             log.error("the judgements in %s cannot be used: %s", self._path.name, error)
             raise StoreError(
-                f"The server cannot store judgements at the moment ({error}): this browser keeps "
+                f"The server cannot store judgements right now ({error}). This browser keeps "
                 "yours and sends them again."
             ) from error
 
@@ -227,25 +229,31 @@ class JudgementStore:
         """
         with self._open() as database:
             database.execute("BEGIN IMMEDIATE")
-            told = database.execute(
+            stored = database.execute(
                 "SELECT told FROM judgements WHERE set_id = ? AND id = ?", (set_id, row.id)
             ).fetchone()
-            if told is not None:
-                return read_judgement(json.loads(told[0]))
+            if stored is not None:
+                return read_judgement(json.loads(stored[0]))
             (count,) = database.execute("SELECT COUNT(*) FROM judgements").fetchone()
             if count >= MAX_ROWS:
                 raise JudgementError(
-                    f"The store is full ({MAX_ROWS} judgements): export and move them."
+                    f"The server stores at most {MAX_ROWS:,} judgements. Export yours to keep them."
                 )
             last = database.execute(
                 "SELECT time FROM judgements ORDER BY number DESC LIMIT 1"
             ).fetchone()
-            kept = replace(row, time=_later(now(), last[0] if last else ""))
+            stored_row = replace(row, time=_later(now(), last[0] if last else ""))
             database.execute(
                 "INSERT INTO judgements (set_id, id, reviewer, time, told) VALUES (?, ?, ?, ?, ?)",
-                (set_id, kept.id, kept.reviewer, kept.time, json.dumps(kept.as_json())),
+                (
+                    set_id,
+                    stored_row.id,
+                    stored_row.reviewer,
+                    stored_row.time,
+                    json.dumps(stored_row.as_json()),
+                ),
             )
-        return kept
+        return stored_row
 
     def rows(self, set_id: str) -> list[Judgement]:
         """Return all rows of a set in the order of storage.
@@ -253,16 +261,16 @@ class JudgementStore:
         A row that this version cannot parse is skipped and logged.
         """
         with self._open() as database:
-            told = database.execute(
+            stored = database.execute(
                 "SELECT told FROM judgements WHERE set_id = ? ORDER BY number", (set_id,)
             ).fetchall()
-        found = []
-        for (each,) in told:
+        parsed = []
+        for (text,) in stored:
             try:
-                found.append(read_judgement(json.loads(each)))
+                parsed.append(read_judgement(json.loads(text)))
             except ValueError as error:
-                log.warning("a stored judgement cannot be read and is left out: %s", error)
-        return found
+                log.warning("skipped a stored judgement that cannot be read: %s", error)
+        return parsed
 
 
 def _later(time: str, last: str) -> str:
@@ -294,20 +302,20 @@ def merged(files: Sequence[Sequence[Judgement]]) -> Merged:
     If two files have different rows of a unit and neither contains the other's, the rows of the
     later file are stored under another reviewer's name, so both are kept.
     """
-    kept = _Kept()
+    store = _Kept()
     num_conflicts = 0
     for file in files:
         units: dict[Unit, list[Judgement]] = {}
         for row in file:
             units.setdefault(row.unit, []).append(row)
-        for own in units.values():
+        for unit_rows in units.values():
             budget.check()
-            if kept.is_conflict(own):
+            if store.is_conflict(unit_rows):
                 num_conflicts += 1
-                kept.add_as_another(own)
+                store.add_as_another(unit_rows)
             else:
-                kept.add(own)
-    return Merged(tuple(sorted(kept.rows.values(), key=lambda row: row.time)), num_conflicts)
+                store.add(unit_rows)
+    return Merged(tuple(sorted(store.rows.values(), key=lambda row: row.time)), num_conflicts)
 
 
 class _Kept:
@@ -328,27 +336,27 @@ class _Kept:
                 self._units.setdefault(row.unit, {})[row.id] = row
                 self._says.pop(row.unit, None)
 
-    def is_conflict(self, own: Sequence[Judgement]) -> bool:
+    def is_conflict(self, rows: Sequence[Judgement]) -> bool:
         """Return whether rows of another file contradict the stored rows of their unit."""
-        there = self._units.get(own[0].unit, {})
-        mine = {row.id: row for row in own}
+        there = self._units.get(rows[0].unit, {})
+        mine = {row.id: row for row in rows}
         if any(name in there and there[name] != row for name, row in mine.items()):
             return True
         if there.keys() <= mine.keys() or mine.keys() <= there.keys():
             return False
-        return self._said(own[0].unit) != _said(own)
+        return self._said(rows[0].unit) != _said(rows)
 
-    def add_as_another(self, own: Sequence[Judgement]) -> None:
+    def add_as_another(self, rows: Sequence[Judgement]) -> None:
         """Add the rows under ``name (2)``, or the next number with no or the same judgement."""
-        stem = own[0].reviewer[: MAX_REVIEWER - 6]
-        family: Unit = (stem, *own[0].unit[1:])
-        says = _said(own)
+        stem = rows[0].reviewer[: MAX_REVIEWER - 6]
+        family: Unit = (stem, *rows[0].unit[1:])
+        says = _said(rows)
         unit = self._named.get((family, says))
         if unit is None or self._said(unit) != says:
             number = self._numbers.get(family, 1)
             while True:
                 number += 1
-                unit = (f"{stem} ({number})", *own[0].unit[1:])
+                unit = (f"{stem} ({number})", *rows[0].unit[1:])
                 if unit not in self._units:
                     break
                 self._named[family, self._said(unit)] = unit
@@ -365,9 +373,9 @@ class _Kept:
                 id=row.id[: MAX_ID - 6] + mark,
                 undoes=row.undoes[: MAX_ID - 6] + mark if row.undoes else "",
             )
-            for row in own
+            for row in rows
         )
-        self._says[unit] = says  # two rows that say the same say it together
+        self._says[unit] = says  # identical judgements also have identical text
 
     def _said(self, unit: Unit) -> str:
         if unit not in self._says:
@@ -377,5 +385,7 @@ class _Kept:
 
 def _said(rows: Iterable[Judgement]) -> str:
     """Return the judgements of one unit as text, without ids, times and reviewers."""
-    told = [replace(row, id="", time="", reviewer="").as_json() for row in current(rows).values()]
-    return json.dumps(told)
+    judgements = [
+        replace(row, id="", time="", reviewer="").as_json() for row in current(rows).values()
+    ]
+    return json.dumps(judgements)

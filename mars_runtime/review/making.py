@@ -89,7 +89,7 @@ def begin(
     Raises SetError, OutputError and the errors of ``decoders``.
     """
     names = dict.fromkeys(way.checkpoint for way in ways)
-    made = {**provenance(), "weights": {each: decoders(each).weights for each in names}}
+    made = {**provenance(), "weights": {name: decoders(name).weights for name in names}}
     return ReviewSet.create(folder, SetDescription(name, ways, reference, made), items)
 
 
@@ -136,10 +136,10 @@ def _begin(
     review: ReviewSet, item: int, way: int, decoder: Decoder, owner: str, deadline: float
 ) -> tuple[Run, Request]:
     settings = review.about.ways[way].settings
-    assert settings is not None, "only ways with settings are decoded"
-    asked = review.items[item]
+    assert settings is not None, "only methods with settings are decoded"
+    prompt_item = review.items[item]
     request = Request(
-        decoder.tokenizer.encode_prompt(asked.prompt, before=asked.before),
+        decoder.tokenizer.encode_prompt(prompt_item.prompt, before=prompt_item.before),
         settings,
         deadline,
         is_checked=settings.method == "mars" and not settings.is_verified,
@@ -162,15 +162,15 @@ def _keep(
     events = run.events_since(0)
     end = events[-1]
     if not isinstance(end, End) or end.reason not in FINAL:
-        why = end.message if isinstance(end, End) and end.message else "It was stopped."
-        raise SetError(f"Prompt {item + 1} was not answered: {why}")
-    asked = review.items[item]
+        why = end.message if isinstance(end, End) and end.message else "The run was stopped."
+        raise SetError(f"Prompt {item + 1} has no answer: {why}")
+    prompt_item = review.items[item]
     header = make_header(
         decoder.facts,
-        asked.prompt,
+        prompt_item.prompt,
         request,
-        task=asdict(asked.task) if asked.task else None,
+        task=asdict(prompt_item.task) if prompt_item.task else None,
         name=review.about.ways[way].name,
-        context=Context(system=decoder.tokenizer.system_in_force(asked.system)),
+        context=Context(system=decoder.tokenizer.system_in_force(prompt_item.system)),
     )
     review.add_trace(item, way, Trace.of(header, events, decoder.tokenizer.token_bytes).lines())

@@ -26,8 +26,10 @@ from mars_runtime.inputs import read_bytes
 
 NUM_BYTES = 32
 MAX_SEALED = 16_000_000
-"""Characters of a sealed set. A browser keeps no larger one, because no larger one is accepted."""
-NOT_OURS = "This was sealed by another server or by an earlier version: make the set again."
+"""Most characters of a sealed set. A browser stores no larger one, because the server accepts no
+larger one.
+"""
+NOT_OURS = "This set was sealed by another server or an earlier version. Create it again."
 
 
 class SealError(ValueError):
@@ -45,7 +47,7 @@ def secret_in(folder: Path) -> bytes:
     with suppress(FileNotFoundError):
         if secret := _read_secret(path):
             return secret
-        with FileLock(folder / "review.secret.lock"):  # only one may remove it
+        with FileLock(folder / "review.secret.lock"):  # only one process may remove it
             if secret := _read_secret(path):
                 return secret
             path.unlink()
@@ -57,7 +59,7 @@ def secret_in(folder: Path) -> bytes:
             os.fsync(descriptor)
         try:
             os.link(partial, path)
-        except FileExistsError:  # another process was first
+        except FileExistsError:  # another process created it first
             pass
         except OSError:  # a file system without links
             os.replace(partial, path)
@@ -70,7 +72,7 @@ def _read_secret(path: Path) -> bytes:
     """Return the secret in a file, or nothing if the file is too short. Raises OSError."""
     content = read_bytes(path)
     if len(content) > NUM_BYTES:
-        raise OSError(f"{path} is damaged: remove it, and sides are drawn again")
+        raise OSError(f"{path} is damaged; delete it to draw the sides again")
     return content if len(content) == NUM_BYTES else b""
 
 

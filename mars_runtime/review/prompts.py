@@ -1,7 +1,7 @@
-"""Prompts of a set, read from untrusted files: text, CSV and its relatives, JSON.
+"""Prompts of a set, parsed from untrusted files: plain text, CSV and similar tables, JSON.
 
 A record that cannot be used becomes a Fault with its line number and a reason; the other records
-are still read.
+are still parsed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MOST: Mapping[str, int] = {
     "category": 60,
     "reference": 16_000,
 }
-"""Characters of each text of a prompt."""
+"""Maximum length of each text of a prompt, in characters."""
 MAX_CHARS = 16_000_000
 MAX_FAULTS = 100
-"""After so many records that cannot be used, the rest of a file is not read."""
+"""After this many unusable records, the rest of a file is skipped."""
 CHECKED = ("word_problems", "python_functions", "formats", "symbolic", "multiple_choice")
 SEED, OF_A_FAMILY = 0, 20
 DELIMITERS = ",;\t|"
@@ -45,23 +45,23 @@ ALPACA_EXTRAS = ("text", "generator", "dataset")
 COLUMNS = ("prompt", "instruction")
 """A table has one of these columns."""
 NO_COLUMN = (
-    "{name} is read as a table, so its first line must name its columns (separated by commas, "
-    "semicolons, tabs or |), prompt or instruction among them; it is {line}."
+    "{name} is a table, so its first line must name the columns, separated by commas, semicolons, "
+    "tabs or |. One column must be prompt or instruction. The first line is {line}."
 )
 BLANK = re.compile(r"\n[ \t]*\n")
 SEPARATOR = re.compile(r"sep=([,;\t|])\r?\n", re.IGNORECASE)
 """First line by which Excel names the delimiter."""
 LONE = re.compile("[\ud800-\udfff]")
-TASK_FIELDS = tuple(each.name for each in fields(Task))
+TASK_FIELDS = tuple(field.name for field in fields(Task))
 
 
 class PromptError(ValueError):
-    """No set can be made of this; the message is one sentence that says what to do."""
+    """No prompts can be read; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a line of a file, as a sentence without its number."""
+    """Why a line of a file cannot be used, as a sentence without its number."""
 
     line: int
     reason: str
@@ -72,9 +72,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prompt. turns: what was said before, (role, text) in order, roles user and assistant in
-    turn. reference: an answer to read beside the others. task: what a checker needs, if there is
-    one (``tasks.Task``)."""
+    """One prompt.
+
+    turns: earlier turns as (role, text), alternating between user and assistant. reference: an
+    answer to read next to the others. task: data for the checker, if there is one (``tasks.Task``).
+    """
 
     id: str
     prompt: str
@@ -86,36 +88,36 @@ class Item:
 
     @property
     def before(self) -> list[Said]:
-        """What stands before the prompt, as a tokenizer takes it."""
+        """Return the system prompt and the earlier turns, as a tokenizer takes them."""
         first: list[Said] = [("system", self.system)] if self.system else []
         return [*first, *self.turns]
 
     def as_json(self) -> dict[str, Any]:
-        """Its values, without those that say nothing."""
+        """Return its values for JSON, without empty ones."""
         return {name: value for name, value in asdict(self).items() if value}
 
 
 @dataclass(slots=True)
 class Prompts:
-    """What a file held: items, and the faults of records that gave none."""
+    """The content of a file: items, and the faults of records that gave none."""
 
     items: list[Item] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     _ids: set[str] = field(default_factory=set)
 
     def take(self, line: int, make: Callable[[str], Item]) -> bool:
-        """Add the item of a record, or its fault; return whether to read on.
+        """Add the item of a record, or its fault. Return whether to continue.
 
-        make: makes the item, given the id to use where the record names none.
+        make: builds the item; its argument is the id for a record without one.
         """
         if len(self.items) == MAX_PROMPTS:
-            reason = f"a set has at most {MAX_PROMPTS} prompts, so the rest was not read"
+            reason = f"a set has at most {MAX_PROMPTS} prompts; the rest was skipped"
             self.faults.append(Fault(line, reason))
             return False
         try:
             item = make(str(len(self.items) + 1))
             if item.id in self._ids:
-                raise ValueError(f"the id {item.id!r} is there already")
+                raise ValueError(f"the id {item.id!r} occurs twice")
         except (ValueError, RecursionError) as error:
             self.faults.append(Fault(line, reason_of(error)))
         else:
@@ -123,49 +125,54 @@ class Prompts:
             self._ids.add(item.id)
         if len(self.faults) < MAX_FAULTS:
             return True
-        reason = f"{MAX_FAULTS} lines cannot be used, so the rest was not read"
+        reason = f"{MAX_FAULTS} lines cannot be used; the rest was skipped"
         self.faults.append(Fault(line, reason))
         return False
 
 
 def reason_of(error: Exception) -> str:
-    """What is wrong with a record, as a clause that follows its line number."""
+    """Return why a record is unusable, as a clause that follows its line number."""
     if isinstance(error, json.JSONDecodeError):
         return f"it is not valid JSON ({error.msg} in line {error.lineno}, column {error.colno})"
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def read_prompts(text: str, kind: Kind | None = None, name: str = "") -> Prompts:
-    """Read the prompts of a file.
+    """Parse the prompts of a file.
 
-    kind: chosen by ``name``'s ending and the text, unless given. Raises PromptError where there is
+    kind: if None, derived from the ending of ``name`` and the text. Raises PromptError if there is
     no prompt at all.
     """
     if len(text) > MAX_CHARS:
-        raise PromptError(f"A file of more than {MAX_CHARS // 1_000_000} MB is not read: split it.")
+        raise PromptError(
+            f"This file has more than {MAX_CHARS // 1_000_000} MB, the most that can be read. "
+            "Split it."
+        )
     text = text.removeprefix("\ufeff")
     name = name or "this text"
     if text.count("\0") > len(text) // 4:
-        raise PromptError(f"{name} is not text in UTF-8: save it as UTF-8 and choose it again.")
-    found = Prompts()
+        raise PromptError(f"{name} is not UTF-8 text. Save it as UTF-8 and choose it again.")
+    prompts = Prompts()
     for line, make in _READERS[kind or kind_of(text, name)](text, name):
         budget.check()
-        if not found.take(line, make):
+        if not prompts.take(line, make):
             break
-    if not found.items:
-        why = f" {found.faults[0]}" if found.faults else ""
-        raise PromptError(f"There is no prompt in {name}.{why}")
-    return found
+    if not prompts.items:
+        why = f" {prompts.faults[0]}" if prompts.faults else ""
+        raise PromptError(f"{name} has no prompts.{why}")
+    return prompts
 
 
 def decoded(content: bytes) -> str:
-    """The text of a file: UTF-8, or UTF-16 with a byte order mark. Raises UnicodeDecodeError."""
+    """Decode the bytes of a file: UTF-8, or UTF-16 with a byte order mark. Raises
+    UnicodeDecodeError.
+    """
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return content.decode("utf-16" if is_utf16 else "utf-8-sig")
 
 
 def kind_of(text: str, name: str = "") -> Kind:
-    """How a file holds its prompts: by the ending of its name, else by what it begins with."""
+    """Return the format of a file, from the ending of its name or else from how it begins."""
     ending = name.rpartition(".")[2].lower()
     if ending in ("jsonl", "ndjson", "json") or _begins_as_json(text):
         return "json"
@@ -175,7 +182,7 @@ def kind_of(text: str, name: str = "") -> Kind:
 
 
 def _begins_as_json(text: str) -> bool:
-    """Whether the first value is an object with a prompt."""
+    """Whether the first value is a JSON object with a prompt."""
     start = text.find("{")
     if start < 0 or text[:start].strip() not in ("", "["):
         return False
@@ -187,45 +194,46 @@ def _begins_as_json(text: str) -> bool:
 
 
 def _begins_as_table(text: str) -> bool:
-    """Whether the first line names two columns or more of a table of prompts."""
+    """Whether the first line names two or more columns of a table of prompts."""
     head = _head(text.lstrip(), DELIMITERS)[1]
     return bool(head) and len({*MOST, "turns", *ALPACA}.intersection(head)) > 1
 
 
-def made_item(told: Mapping[str, Any], number: str) -> Item:
-    """An item of JSON values; ``number``: its id where it has none. Raises ValueError."""
-    if "instruction" in told and "prompt" not in told:
-        told = _from_alpaca(told)
-    unknown = told.keys() - {*MOST, "turns", "task"}
+def made_item(record: Mapping[str, Any], number: str) -> Item:
+    """Build an item from JSON values. number: its id if it has none. Raises ValueError."""
+    if "instruction" in record and "prompt" not in record:
+        record = _from_alpaca(record)
+    unknown = record.keys() - {*MOST, "turns", "task"}
     if unknown:
         raise ValueError(f"{sorted(unknown)[0]!r} is none of {', '.join([*MOST, 'turns', 'task'])}")
-    if "prompt" not in told:
+    if "prompt" not in record:
         raise ValueError("'prompt' is missing")
-    texts = {name: _text(told, name) for name in MOST if told.get(name) is not None}
+    texts = {name: _text(record, name) for name in MOST if record.get(name) is not None}
     if not texts["prompt"].strip():
         raise ValueError("its prompt is empty")
-    return Item(**{"id": number, **texts}, turns=_turns(told), task=_task(told.get("task")))
+    return Item(**{"id": number, **texts}, turns=_turns(record), task=_task(record.get("task")))
 
 
-def _from_alpaca(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The same record under the keys of this program: what is instructed, then its input.
+def _from_alpaca(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert an Alpaca record to this program's keys: the prompt is the instruction, followed by
+    the input.
 
     Source: tatsu-lab/stanford_alpaca, README, "Data Release".
     """
-    instruction, given, output = (told.get(name) or "" for name in ALPACA)
-    for name, value in zip(ALPACA, (instruction, given, output), strict=True):
+    instruction, given_input, output = (record.get(name) or "" for name in ALPACA)
+    for name, value in zip(ALPACA, (instruction, given_input, output), strict=True):
         if not isinstance(value, str):
             raise ValueError(f"{name!r} must be a text")
-    renamed = {"prompt": f"{instruction}\n\n{given}" if given.strip() else instruction}
+    renamed = {"prompt": f"{instruction}\n\n{given_input}" if given_input.strip() else instruction}
     if output:
         renamed["reference"] = output
     return renamed | {
-        name: value for name, value in told.items() if name not in (*ALPACA, *ALPACA_EXTRAS)
+        name: value for name, value in record.items() if name not in (*ALPACA, *ALPACA_EXTRAS)
     }
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told[name]
+def _text(record: Mapping[str, Any], name: str) -> str:
+    value = record[name]
     if name == "id" and type(value) is int:
         value = str(value)
     if not isinstance(value, str):
@@ -233,44 +241,49 @@ def _text(told: Mapping[str, Any], name: str) -> str:
     if len(value) > MOST[name]:
         raise ValueError(f"{name!r} is longer than {MOST[name]:,} characters")
     if LONE.search(value):
-        raise ValueError(f"{name!r} holds half of a character")
+        raise ValueError(f"{name!r} contains half of a character (a lone surrogate)")
     return value
 
 
-def _turns(told: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Earlier turns, as ``{"role", "content"}`` or pairs of both."""
-    found = []
-    given = as_list(told.get("turns") or [])
-    if len(given) > MAX_TURNS:
-        raise ValueError(f"it has more than {MAX_TURNS} earlier turns")
-    for number, each in enumerate(given):
-        pair = [each.get("role"), each.get("content")] if isinstance(each, dict) else as_list(each)
+def _turns(record: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Parse earlier turns, given as ``{"role", "content"}`` or as pairs. Raises ValueError."""
+    turns = []
+    posted = as_list(record.get("turns") or [])
+    if len(posted) > MAX_TURNS:
+        raise ValueError(f"it has more than the allowed {MAX_TURNS} earlier turns")
+    for number, turn in enumerate(posted):
+        pair = [turn.get("role"), turn.get("content")] if isinstance(turn, dict) else as_list(turn)
         if len(pair) != 2 or pair[0] != ("user", "assistant")[number % 2]:
-            raise ValueError("its turns must be by user and assistant in turn, the user first")
-        found.append((pair[0], _text({"prompt": pair[1]}, "prompt")))
-    if len(found) % 2:
-        raise ValueError("its last turn must be the assistant's: what the user asks is the prompt")
-    return tuple(found)
+            raise ValueError(
+                "its turns must alternate between user and assistant, starting with the user"
+            )
+        turns.append((pair[0], _text({"prompt": pair[1]}, "prompt")))
+    if len(turns) % 2:
+        raise ValueError(
+            "its last turn must be the assistant's; the user's next message is the prompt"
+        )
+    return tuple(turns)
 
 
-def _task(told: object) -> Task | None:
-    if not told:
+def _task(posted: object) -> Task | None:
+    if not posted:
         return None
-    values = as_mapping(told)
+    values = as_mapping(posted)
     if set(values) != set(TASK_FIELDS):
         raise ValueError(f"its task must have {', '.join(TASK_FIELDS)}")
     return Task(**{name: as_text(value) for name, value in values.items()})
 
 
 Made = Iterator[tuple[int, Callable[[str], Item]]]
-"""The line of each record, and how to make its item."""
+"""The line of each record, and a function that builds its item."""
 
 
 def json_records(text: str) -> Iterator[tuple[int, Any]]:
-    """Each value of a JSON file with its line; a ValueError or RecursionError for a bad one.
+    """Yield each value of a JSON file with its line; a ValueError or RecursionError for an invalid
+    one.
 
-    Reads JSON Lines, values printed over several lines, and a file that is one array (its
-    elements). After a bad value it continues at the next line that is indented as that value is.
+    Accepts JSON Lines, values over several lines, and a single array (its elements). After an
+    invalid value parsing continues at the next line with the same indentation.
     """
     decoder = json.JSONDecoder()
     is_array = text.lstrip().startswith("[")
@@ -289,13 +302,13 @@ def json_records(text: str) -> Iterator[tuple[int, Any]]:
         except (ValueError, RecursionError) as error:
             yield line, error
             num_passed += error.pos - at if isinstance(error, json.JSONDecodeError) else 1
-            if num_passed > len(text):  # what is wrong in many places is not read many times
+            if num_passed > len(text):  # avoid scanning the same text again for each of many errors
                 return
             before = text[text.rfind("\n", 0, at) + 1 : at]
             indent = "" if before.strip() else before
             start = r"\{" if text[at] == "{" else r"[^\s}\]]"
-            found = re.compile(rf"\n{indent}(?={start})").search(text, at)
-            at = found.end() if found else len(text)
+            match = re.compile(rf"\n{indent}(?={start})").search(text, at)
+            at = match.end() if match else len(text)
     if is_array:
         yield line, ValueError("the array that ends here has no closing bracket")
 
@@ -330,7 +343,7 @@ def _lines(text: str, _: str) -> Made:
 
 
 def _blocks(text: str, _: str) -> Made:
-    """Paragraphs, each with the number of its first line."""
+    """Yield paragraphs, each with the number of its first line."""
     block: list[str] = []
     for number, line in enumerate([*re.split(r"\r?\n", text), ""], 1):
         if line.strip():
@@ -341,7 +354,9 @@ def _blocks(text: str, _: str) -> Made:
 
 
 class _Source:
-    """Lines for a csv reader, which may be set back. at: the next one; is_over: all were read."""
+    """Lines for a csv reader, which can be rewound. at: index of the next line; is_over: whether
+    all were read.
+    """
 
     def __init__(self, text: str) -> None:
         self._lines = list(io.StringIO(text, newline=""))
@@ -359,11 +374,11 @@ class _Source:
 
 
 def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
-    """The delimiter by which the first line names most columns, a prompt's among them; and these.
+    """Return the delimiter with which the first line names most columns, and these columns.
 
-    No columns where there is no such delimiter.
+    One of them must be a prompt column; without such a delimiter there are no columns.
     """
-    found = [(delimiters[0], list[str]())]
+    candidates = [(delimiters[0], list[str]())]
     for delimiter in delimiters:
         try:
             lines = io.StringIO(text, newline="")
@@ -372,12 +387,14 @@ def _head(text: str, delimiters: str) -> tuple[str, list[str]]:
             continue
         head = [name.strip().lower() for name in row]
         if any(name in head for name in COLUMNS):
-            found.append((delimiter, head))
-    return max(found, key=lambda each: len(each[1]))
+            candidates.append((delimiter, head))
+    return max(candidates, key=lambda candidate: len(candidate[1]))
 
 
 def _csv(text: str, name: str) -> Made:
-    """Rows below a head that names the prompt's column. Raises PromptError where it has none."""
+    """Yield the rows below a header that names the prompt column. Raises PromptError if it names
+    none.
+    """
     body = text.lstrip("\r\n")
     delimiters = "\t,;|" if name.lower().endswith((".tsv", ".tab")) else DELIMITERS
     if named := SEPARATOR.match(body):
@@ -386,7 +403,7 @@ def _csv(text: str, name: str) -> Made:
     if not head:
         raise PromptError(NO_COLUMN.format(name=name, line=shown(body.partition("\n")[0].strip())))
     if len(set(head)) < len(head):
-        raise PromptError(f"Two columns of {name} have the same name: rename one.")
+        raise PromptError(f"Two columns of {name} have the same name. Rename one.")
     source = _Source(body)
     rows = csv.reader(source, delimiter=delimiter, strict=True)
     next(rows)
@@ -399,7 +416,7 @@ def _csv(text: str, name: str) -> Made:
         except csv.Error as error:
             reason = f"it is not valid CSV ({error})"
             if source.is_over and not is_set_back:
-                # A quote that is never closed takes all lines behind it: read them without it.
+                # An unclosed quote swallows all lines after it, so parse them again without it.
                 is_set_back, source.is_over, source.at = True, False, start + 1
             elif source.at > start + 1:
                 reason += f", nor are the lines up to {source.at - 1 + num_above}"
@@ -415,13 +432,15 @@ def _of_row(head: list[str], row: list[str]) -> Callable[[str], Item]:
     def make(number: str) -> Item:
         if len(row) != len(head):
             raise ValueError(f"it has {len(row)} columns, not {len(head)}")
-        told: dict[str, Any] = {name: value for name, value in zip(head, row, strict=True) if value}
-        known = {name: value for name, value in told.items() if name in (*MOST, *ALPACA)}
-        if "prompt" in told:
+        record: dict[str, Any] = {
+            name: value for name, value in zip(head, row, strict=True) if value
+        }
+        known = {name: value for name, value in record.items() if name in (*MOST, *ALPACA)}
+        if "prompt" in record:
             known = {name: value for name, value in known.items() if name not in ALPACA}
-        if "turns" in told:
+        if "turns" in record:
             try:
-                known["turns"] = json.loads(told["turns"])
+                known["turns"] = json.loads(record["turns"])
             except ValueError:
                 raise ValueError("'turns' is not valid JSON") from None
         return made_item(known, number)
@@ -445,19 +464,19 @@ _READERS: dict[Kind, Callable[[str, str], Made]] = {
 
 
 def with_system(items: Iterable[Item], system: str) -> list[Item]:
-    """Give a system prompt to the items that bring none; empty leaves them as they are."""
+    """Add a system prompt to items without one; an empty one changes nothing."""
     return [replace(item, system=item.system or system) for item in items]
 
 
 def as_jsonl(items: Iterable[Item]) -> str:
-    """One item a line; ``read_prompts`` gives them back."""
+    """Return the items as JSON Lines, which ``read_prompts`` parses back."""
     return "".join(json.dumps(item.as_json(), ensure_ascii=False) + "\n" for item in items)
 
 
-def of_tasks(found: Iterable[Task]) -> list[Item]:
-    """An item of each, under its family and its number there."""
+def of_tasks(drawn: Iterable[Task]) -> list[Item]:
+    """Return an item for each task, with its family and its number there as id."""
     items: list[Item] = []
-    for task in found:
+    for task in drawn:
         number = 1 + sum(item.category == task.family for item in items)
         items.append(
             Item(
@@ -472,9 +491,10 @@ def of_tasks(found: Iterable[Task]) -> list[Item]:
 
 
 def bundled(name: str) -> list[Item]:
-    """Prompts that come with the program: ``study`` (80 open requests of five kinds and 20 tasks
-    with a checker), ``requests`` (100 of five kinds), or a family of tasks or requests by its name.
-    Raises PromptError."""
+    """Return bundled prompts: ``study`` (80 open requests of five kinds and 20 tasks with a
+    checker), ``requests`` (100 open requests of five kinds), or a family of tasks or requests.
+    Raises PromptError.
+    """
     if name == "requests":
         return of_tasks(_each(tasks.KINDS, OF_A_FAMILY))
     if name == "study":
@@ -482,7 +502,7 @@ def bundled(name: str) -> list[Item]:
     known = [*tasks.all_families(), *tasks.KINDS]
     if name not in known:
         raise PromptError(
-            f"No prompts are called {name!r}: choose study, requests, {', '.join(known)}."
+            f"There are no prompts named {name!r}. Choose study, requests, {', '.join(known)}."
         )
     return of_tasks(_each([name], OF_A_FAMILY))
 

@@ -1,12 +1,12 @@
-"""A set: prompts, ways of decoding them, and an answer of each, as files that outlive the program.
+"""A set as files: prompts, methods, and one answer for each pair of them.
 
-    set.json            name, ways, which of them is the reference, and how it was made
-    prompts.jsonl       one item per line (prompts.py)
-    answers/0001-0.jsonl  the trace of prompt 1 by way 0 (trace.py); .json where there is text alone
-    summary.jsonl       what those traces say to a reader, so that a set opens without reading them
+set.json: name, methods, index of the reference, and how it was made
+prompts.jsonl: one item per line (prompts.py)
+answers/0001-0.jsonl: the trace of prompt 1 with method 0 (trace.py); .json for text without a trace
+summary.jsonl: the answers without their traces, so that a set opens fast
 
-A file is there whole or not at all, so a set that was killed in the making goes on where it was.
-Packed, the same files stand in one archive. Nothing in such files is trusted.
+Files are written atomically, so an interrupted set can be continued. An archive holds the same
+files. All files are untrusted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_DICTIONARY = 2**27
 MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
 DIGITS = 6
 """Decimal digits of seconds in an archive; more digits are noise that does not compress."""
-NO_SET = "{} holds no set: name a folder or an archive that `review make` has written."
+NO_SET = "{} is not a set. Give a folder or an archive that `review make` wrote."
 log = logging.getLogger(__name__)
 
 
@@ -77,10 +77,10 @@ class SetDescription:
         return [number for number in range(len(self.ways)) if number != self.reference]
 
     def as_json(self) -> dict[str, Any]:
-        """Its values."""
+        """Return its values for JSON."""
         ways = [way.as_json() for way in self.ways]
-        told = {"name": self.name, "reference": self.reference, "ways": ways, "made": self.made}
-        return {"version": VERSION, **told}
+        values = {"name": self.name, "reference": self.reference, "ways": ways, "made": self.made}
+        return {"version": VERSION, **values}
 
 
 class ReviewSet:
@@ -101,19 +101,19 @@ class ReviewSet:
         check_folder(folder)
         if not all(map(is_text, (about.name, *(way.name for way in about.ways)))):
             raise SetError(
-                "The name of the set or of a way holds half of a character (a lone surrogate): "
-                "choose another."
+                "The name of the set or of a method contains half of a character (a lone "
+                "surrogate). Choose another name."
             )
         if (folder / ABOUT).exists():
-            found = cls.open(folder)
+            existing = cls.open(folder)
             fresh = (about.ways, about.reference, tuple(items))
-            if (found.about.ways, found.about.reference, found.items) != fresh:
+            if (existing.about.ways, existing.about.reference, existing.items) != fresh:
                 raise SetError(
-                    f"{folder} holds a set of other prompts or ways: name another folder."
+                    f"{folder} has a set with other prompts or methods. Choose another folder."
                 )
-            if found.weights != _weights(about.made):
-                raise SetError(f"{folder} was begun with other weights: name another folder.")
-            return found
+            if existing.weights != _weights(about.made):
+                raise SetError(f"{folder} was started with other weights. Choose another folder.")
+            return existing
         made = cls(folder, about, items)
         made._keep(PROMPTS, as_jsonl(items))
         made._keep(ABOUT, json.dumps(about.as_json(), ensure_ascii=False, indent=1) + "\n")
@@ -132,16 +132,16 @@ class ReviewSet:
         except UNREADABLE as error:
             raise SetError(NO_SET.format(path)) from error
         try:
-            told = as_mapping(json.loads(_read(folder, ABOUT)))
-            about = _about(told)
-            found = read_prompts(_read(folder, PROMPTS), "json")
+            values = as_mapping(json.loads(_read(folder, ABOUT)))
+            about = _about(values)
+            prompts = read_prompts(_read(folder, PROMPTS), "json")
         except SettingsError as error:
-            raise SetError(f"{path} holds a set with a way that can't be: {error}") from error
+            raise SetError(f"{path} has a set with an invalid method: {error}") from error
         except UNREADABLE as error:
             raise SetError(NO_SET.format(path)) from error
-        if found.faults:
-            raise SetError(f"{path}: {found.faults[0]}")
-        opened = cls(folder, about, found.items)
+        if prompts.faults:
+            raise SetError(f"{path}: {prompts.faults[0]}")
+        opened = cls(folder, about, prompts.items)
         opened._read_summary()
         return opened
 
@@ -149,8 +149,8 @@ class ReviewSet:
     def id(self) -> str:
         """Hash of the prompts and methods; the same on every machine."""
         about = self.about
-        told = [[way.as_json() for way in about.ways], about.reference, as_jsonl(self.items)]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+        parts = [[way.as_json() for way in about.ways], about.reference, as_jsonl(self.items)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
     def weights(self) -> Any:
@@ -183,7 +183,7 @@ class ReviewSet:
         """Write a file of the set. Raises OutputError, also for a link that leads elsewhere."""
         file = self._folder / name
         if file.is_symlink() or file.parent.is_symlink():
-            raise OutputError(f"{file} is a link: remove it, or name another folder.")
+            raise OutputError(f"{file} is a link. Remove it, or choose another folder.")
         write_text(file, text)
 
     def lines(self, item: int, way: int) -> list[str]:
@@ -201,7 +201,7 @@ class ReviewSet:
         except TraceError as error:
             raise SetError(f"The answer {_stem(item, way)} is damaged: {error}") from error
         except (OSError, ValueError) as error:
-            raise SetError(f"The answer {_stem(item, way)} is damaged: make it again.") from error
+            raise SetError(f"The answer {_stem(item, way)} is damaged. Create it again.") from error
 
     def answer(self, item: int, way: int) -> Answer | None:
         """Return an answer, None if it is missing. Raises SetError."""
@@ -213,11 +213,11 @@ class ReviewSet:
             return None
         if file.name.endswith(".json"):
             text = _text(self._folder, file)
-            found = Answer(text, is_right=verdict(self.items[item], text))
+            answer = Answer(text, is_right=verdict(self.items[item], text))
         else:
-            found = answer_of(self.trace(item, way), self.items[item])
-        self._answers[item, way] = found
-        return found
+            answer = answer_of(self.trace(item, way), self.items[item])
+        self._answers[item, way] = answer
+        return answer
 
     def _file(self, item: int, way: int) -> Path | None:
         for ending in (".jsonl", ".json"):
@@ -242,9 +242,9 @@ class ReviewSet:
             return
         for line in text.split("\n"):
             try:
-                told = json.loads(line)
-                item, way = told.pop("item"), told.pop("way")
-                self._answers[item, way] = answer_of_json(told)
+                values = json.loads(line)
+                item, way = values.pop("item"), values.pop("way")
+                self._answers[item, way] = answer_of_json(values)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 continue
 
@@ -274,19 +274,22 @@ class ReviewSet:
             partial.replace(path)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise OutputError(f"{path} cannot be written ({reason}): name another.") from error
+            raise OutputError(
+                f"{path} cannot be written ({reason}). Choose another path."
+            ) from error
         finally:
             partial.unlink(missing_ok=True)
 
 
 def _is_own(folder: Path, file: Path) -> bool:
-    """Whether a file of a set is a regular file inside the set's folder once links are followed,
-    and has no other name (a hard link may lead elsewhere)."""
+    """Whether a file lies inside the set's folder with links resolved, is a regular file, and has
+    no hard links, which may lead elsewhere.
+    """
     try:
         check_regular(file)
         is_inside = file.resolve().is_relative_to(folder.resolve())
         return is_inside and file.stat().st_nlink == 1
-    except (OSError, RuntimeError):  # missing, of another kind, or a circle of links
+    except (OSError, RuntimeError):  # missing, of another kind, or a cycle of links
         return False
 
 
@@ -299,26 +302,30 @@ def _read(folder: Path, name: str) -> str:
 SECONDS = re.compile(r'"seconds":([0-9.e-]+)')
 
 
-def _rounded(found: re.Match[str]) -> str:
-    return f'"seconds":{round(float(found[1]), DIGITS)}'
+def _rounded(match: re.Match[str]) -> str:
+    return f'"seconds":{round(float(match[1]), DIGITS)}'
 
 
 def unpacked(path: Path) -> Path:
-    """Unpack a set into the cache, or into a temporary folder where the cache cannot be written.
-    Raises OSError if the archive cannot be read, ValueError if it is not one, OutputError if
-    neither folder has room."""
+    """Unpack a set into the cache, or into a temporary folder if the cache cannot be written.
+
+    Raises OSError if the archive cannot be read, ValueError if it is not a set, OutputError if
+    neither folder has space.
+    """
     name = hashlib.sha256(read_bytes(path, MAX_PACKED)).hexdigest()[:16]
     try:
         return _unpacked(path, cache_folder() / "sets" / name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        log.warning("the cache cannot hold a set (%s): a temporary folder is used", reason)
+        log.warning(
+            "a set cannot be unpacked into the cache (%s); using a temporary folder", reason
+        )
     try:
         return _unpacked(path, _temporary() / name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise OutputError(
-            f"{path} cannot be unpacked ({reason}): make room for temporary files."
+            f"{path} cannot be unpacked ({reason}). Free some space for temporary files."
         ) from error
 
 
@@ -331,7 +338,9 @@ def _temporary() -> Path:
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """Unpack next to ``folder`` and rename, unless it exists. Raises OSError, ValueError."""
+    """Unpack into a temporary folder and rename it to ``folder``, unless that exists. Raises
+    OSError, ValueError.
+    """
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -340,7 +349,7 @@ def _unpacked(path: Path, folder: Path) -> Path:
         unpack(path, partial)
         partial.rename(folder)
     except OSError:
-        if not folder.is_dir():  # another process may have been first
+        if not folder.is_dir():  # another process may have finished first
             raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -348,10 +357,11 @@ def _unpacked(path: Path, folder: Path) -> Path:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """A packed set's files into a folder. Raises OSError, or ValueError for no such file.
+    """Unpack the files of a set into a folder. Raises OSError, or ValueError if it is not a packed
+    set.
 
-    Only the files that a set has are written, and the unpacked bytes, headers among them, are
-    counted while they are unpacked.
+    Only files that a set has are written. The unpacked bytes, headers included, are counted and
+    limited during decompression.
     """
     num_bytes = 0
     try:
@@ -374,7 +384,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> No
     name = entry.name.removeprefix("./")
     content = archive.extractfile(entry) if entry.isfile() and _FILE.fullmatch(name) else None
     if content is None:
-        raise ValueError("other things than files of a set")
+        raise ValueError("entries that are not files of a set")
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
@@ -382,7 +392,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> No
 
 
 class _Unpacked:
-    """The bytes of an xz file, decompressed as they are read, at most ``left`` more of them."""
+    """The bytes of an xz file, decompressed on demand, at most ``left`` more."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
@@ -390,17 +400,19 @@ class _Unpacked:
         self.left = MAX_HEADER
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes, none at the end. Raises LZMAError, EOFError or ValueError."""
-        found = b""
-        while not found and not self._decompressor.eof:
+        """Return at most ``size`` bytes, none at the end. Raises LZMAError, EOFError or
+        ValueError.
+        """
+        content = b""
+        while not content and not self._decompressor.eof:
             more = self._packed.read(2**16) if self._decompressor.needs_input else b""
             if self._decompressor.needs_input and not more:
                 raise EOFError
-            found = self._decompressor.decompress(more, size)
-        self.left -= len(found)
+            content = self._decompressor.decompress(more, size)
+        self.left -= len(content)
         if self.left < 0:
             raise ValueError("headers that are too large")
-        return found
+        return content
 
 
 _FILE = re.compile(r"set\.json|(prompts|summary)\.jsonl|answers/[0-9]{4}-[0-9]\.jsonl?")
@@ -413,33 +425,33 @@ def _stem(item: int, way: int) -> str:
     return f"answers/{item + 1:04d}-{way}"
 
 
-def _line(told: Mapping[str, Any]) -> str:
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
+def _line(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def _text(folder: Path, file: Path) -> str:
-    """Read an answer that has no trace. Raises SetError."""
+    """Read an answer without a trace. Raises SetError."""
     try:
-        told = json.loads(_read(folder, file.relative_to(folder).as_posix()))
-        text = as_text(as_mapping(told)["text"])
+        value = json.loads(_read(folder, file.relative_to(folder).as_posix()))
+        text = as_text(as_mapping(value)["text"])
         text.encode()  # no lone surrogate
         return text
     except (OSError, ValueError, KeyError, RecursionError) as error:
-        raise SetError(f"The answer {file.name} is damaged: make it again.") from error
+        raise SetError(f"The answer {file.name} is damaged. Create it again.") from error
 
 
 def _weights(made: Mapping[str, Any]) -> Any:
     return made.get("weights")
 
 
-def _about(told: Mapping[str, Any]) -> SetDescription:
-    """Raises KeyError, TypeError, ValueError or SettingsError."""
-    ways = tuple(way_of(as_mapping(each)) for each in as_list(told["ways"]))
-    reference = told["reference"]
-    if told["version"] != VERSION or not 1 <= len(ways) <= MAX_WAYS:
+def _about(values: Mapping[str, Any]) -> SetDescription:
+    """Parse the description of a set. Raises KeyError, TypeError, ValueError or SettingsError."""
+    ways = tuple(way_of(as_mapping(way_values)) for way_values in as_list(values["ways"]))
+    reference = values["reference"]
+    if values["version"] != VERSION or not 1 <= len(ways) <= MAX_WAYS:
         raise ValueError("a set of another kind")
     if type(reference) is not int or not 0 <= reference < len(ways):
         raise ValueError("no reference")
     return SetDescription(
-        as_text(told["name"])[:MAX_NAME], ways, reference, as_mapping(told["made"])
+        as_text(values["name"])[:MAX_NAME], ways, reference, as_mapping(values["made"])
     )

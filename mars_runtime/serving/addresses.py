@@ -21,8 +21,8 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^\s/\[\]@?#:*,]+)(:
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:]*)(?::([0-9]*))?", re.IGNORECASE)
 OTHER_HOST = (
-    "This server is for this machine only: open it at localhost or 127.0.0.1, or set "
-    "MARS_NUM_PROXIES where a proxy is in front of it."
+    "This server accepts requests from this machine only. Open it at localhost or 127.0.0.1, or "
+    "set MARS_NUM_PROXIES if it runs behind a proxy."
 )
 
 
@@ -34,8 +34,8 @@ def read_origins(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of origins, in the spelling that browsers send. Raises
     OriginsError.
     """
-    origins = tuple(part for each in text.split(",") if (part := each.strip().lower()))
-    if not all(each == "*" or _ORIGIN.fullmatch(each) for each in origins):
+    origins = tuple(part for item in text.split(",") if (part := item.strip().lower()))
+    if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in origins):
         raise OriginsError(
             f"{ORIGINS} must be * or origins such as https://example.org, separated by commas and "
             f"without a path, got {text!r}."
@@ -104,13 +104,13 @@ def _is_rebound(scope: Message) -> bool:
     if not _is_address(address) or not ipaddress.ip_address(address).is_loopback:
         return False
     sent = dict(scope["headers"]).get(b"host", b"").decode("latin-1").strip()
-    found = _HOST.fullmatch(sent)
-    if not found or not found[1]:
+    match = _HOST.fullmatch(sent)
+    if not match or not match[1]:
         return False
-    name = found[1].rstrip(".").lower()
+    name = match[1].rstrip(".").lower()
     if _is_address(name.strip("[]")) or name == "localhost" or name.endswith(".localhost"):
         return False
-    return int(found[2] or 80) == port
+    return int(match[2] or 80) == port
 
 
 def _is_address(text: str) -> bool:

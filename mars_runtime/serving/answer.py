@@ -38,8 +38,8 @@ from mars_runtime.text import Detokenizer, Tokenizer
 OBJECTS = {"chat": "chat.completion", "text": "text_completion"}
 Json = dict[str, Any]
 POLL_SECONDS = 0.02
-SHUTTING_DOWN = "The server is shutting down: please send the request again in a moment."
-LOWERED = "The limit of {} tokens was lowered to {}, the most that this server allows here."
+SHUTTING_DOWN = "The server is shutting down. Send the request again in a moment."
+LOWERED = "max_tokens was lowered from {} to {}, the most that fits."
 T = TypeVar("T")
 
 
@@ -296,20 +296,20 @@ class Envelope:
         if most is None:
             return None
         if self.is_chat:
-            return {"content": [self._told(each, most) for each in piece.tokens], "refusal": None}
+            return {"content": [self._told(token, most) for token in piece.tokens], "refusal": None}
         return {
-            "tokens": [self._spelled(each.token) for each in piece.tokens],
-            "token_logprobs": [_log(each.proposal.confidence) for each in piece.tokens],
+            "tokens": [self._spelled(token.token) for token in piece.tokens],
+            "token_logprobs": [_log(token.proposal.confidence) for token in piece.tokens],
             "top_logprobs": [
-                {self._spelled(token): _log(share) for token, share in _best(each, most)}
-                for each in piece.tokens
+                {self._spelled(token): _log(share) for token, share in _best(written, most)}
+                for written in piece.tokens
             ],
-            "text_offset": [each.start for each in piece.tokens],
+            "text_offset": [token.start for token in piece.tokens],
         }
 
-    def _told(self, each: Told, most: int) -> Json:
-        best = [self._entry(token, share) for token, share in _best(each, most)]
-        return {**self._entry(each.token, each.proposal.confidence), "top_logprobs": best}
+    def _told(self, written: Told, most: int) -> Json:
+        best = [self._entry(token, share) for token, share in _best(written, most)]
+        return {**self._entry(written.token, written.proposal.confidence), "top_logprobs": best}
 
     def _entry(self, token: int, share: float) -> Json:
         spelled = self._tokenizer.token_bytes(token)
@@ -370,12 +370,12 @@ def spelled(token_bytes: bytes) -> str:
         return "bytes:" + "".join(shown)
 
 
-def _best(each: Told, most: int) -> list[tuple[int, float]]:
+def _best(token: Told, most: int) -> list[tuple[int, float]]:
     """Return the ``most`` likeliest tokens with their probabilities, including the chosen token if
     it is one of them.
     """
-    mine = (each.token, each.proposal.confidence)
-    ranked = sorted([mine, *each.proposal.runners_up], key=lambda one: -one[1])
+    mine = (token.token, token.proposal.confidence)
+    ranked = sorted([mine, *token.proposal.runners_up], key=lambda candidate: -candidate[1])
     return ranked[:most]
 
 
@@ -435,7 +435,9 @@ class Cancellable(Protocol):
 
 
 class ServerSentEvents(StreamingResponse):
-    """Server-sent events; ``run`` is cancelled when the stream ends or the client disconnects."""
+    """Sends a stream of server-sent events. ``run`` is cancelled when the stream ends or the client
+    disconnects.
+    """
 
     def __init__(self, lines: AsyncIterator[str], run: Cancellable) -> None:
         super().__init__(lines, media_type="text/event-stream")

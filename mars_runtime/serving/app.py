@@ -79,12 +79,12 @@ BODIES: dict[str, type[BaseModel]] = {
 }
 """Body models by the path to which they are posted."""
 DIGITS = re.compile(r"[0-9]{1,9}")
-NO_ROUTE = "Nothing is served here: see /v1/models."
-NO_METHOD = "This is served by another method: read with GET, ask with POST."
-TOO_LARGE = "The request is too large; shorten the prompt."
-RATE_LIMITED = "Too many of your requests are going: wait for one to end."
-NO_KEY = "Send the key of this server as a bearer token."
-ONLY_JSON = "Send JSON with the content type application/json."
+NO_ROUTE = "There is nothing at this address. See /v1/models."
+NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
+TOO_LARGE = "The request is too large. Shorten the prompt."
+RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
+NO_KEY = "The API key is missing or wrong. Send it as a bearer token."
+ONLY_JSON = "The content type must be application/json."
 LOADING_SECONDS = 5
 NUM_READERS = 2  # threads that tokenize prompts
 T = TypeVar("T")
@@ -120,10 +120,10 @@ def make_app(
     ]
     if expose is not None:
         routes.append(Route("/metrics", partial(_metrics, expose)))
-    told = document(routes, BODIES)
+    description = document(routes, BODIES)
     routes += [
-        Route("/openapi.json", lambda request: JSONResponse(told)),
-        Route("/docs", lambda request: HTMLResponse(page(told))),
+        Route("/openapi.json", lambda request: JSONResponse(description)),
+        Route("/docs", lambda request: HTMLResponse(page(description))),
     ]
     return Starlette(
         routes=routes,
@@ -226,7 +226,7 @@ class Endpoint:
         posted = read(RunBody, await request.body())
         model = self._models.find(posted.model)
         made = await self._aside(partial(lane_requests, posted, model, self._caps))
-        requests = [replace(each, owner=_owner(request)) for each in made]
+        requests = [replace(lane_request, owner=_owner(request)) for lane_request in made]
         lanes = Lanes(await model.race(requests, posted.pace, posted.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
         self._lane_groups.add(name, model.block_size, lanes.runs)
@@ -240,13 +240,13 @@ class Endpoint:
         return Response(status_code=204)
 
     async def _answer(self, kind: Kind, request: Request) -> Response:
-        asked = read_completion(kind, await request.body())
-        model = self._models.find(asked.model)
-        work = partial(make_requests, asked, model, self._caps)  # slow for a long prompt
+        completion = read_completion(kind, await request.body())
+        model = self._models.find(completion.model)
+        work = partial(make_requests, completion, model, self._caps)  # slow for a long prompt
         made = await self._aside(work)
-        choices = self._choices(asked, model, made, request)
+        choices = self._choices(completion, model, made, request)
         await choices.begin()
-        if asked.is_stream:
+        if completion.is_stream:
             return ServerSentEvents(_lines(choices), choices)
         try:
             answer = await unless_gone(request.receive, choices.whole())
@@ -266,19 +266,19 @@ class Endpoint:
         """
         tokenizer, owner = model.tokenizer, _owner(request)
         first = Envelope(asked, tokenizer, 0, made[0][0].settings)
-        found: list[Choice] = []
+        choices: list[Choice] = []
         for prompt, requests in zip(asked.prompts, made, strict=True):
             echo = _echo(prompt, tokenizer) if asked.has_echo else ""
-            for number, each in enumerate(requests):
-                num_prompt_tokens = 0 if number else len(each.prompt_ids)
-                envelope = first.sibling(len(found), num_prompt_tokens, each.settings)
+            for number, answer_request in enumerate(requests):
+                num_prompt_tokens = 0 if number else len(answer_request.prompt_ids)
+                envelope = first.sibling(len(choices), num_prompt_tokens, answer_request.settings)
                 stops = asked.stops, asked.stop_ids, asked.settings.min_tokens
                 answer = StreamedAnswer(tokenizer, *stops)
-                found.append(Choice(replace(each, owner=owner), envelope, answer, echo))
+                choices.append(Choice(replace(answer_request, owner=owner), envelope, answer, echo))
         more: Callable[[int], int] = request.scope[MORE_PLACES]
-        at_once = 1 + more(min(len(found), MAX_LANES) - 1)
+        at_once = 1 + more(min(len(choices), MAX_LANES) - 1)
         register = partial(self._lane_groups.add, first.name, model.block_size)
-        return Choices(found, model.submit, at_once, self._caps.max_seconds, register)
+        return Choices(choices, model.submit, at_once, self._caps.max_seconds, register)
 
     async def _respond(self, request: Request) -> Response:
         parsed = read_request(await request.body())
@@ -306,10 +306,10 @@ class Endpoint:
     def _check_key(self, request: Request) -> None:
         if self._keys is None:
             return
-        scheme, _, given = request.headers.get("authorization", "").strip().partition(" ")
-        given = given.strip() if scheme.lower() == "bearer" else ""
+        scheme, _, key = request.headers.get("authorization", "").strip().partition(" ")
+        key = key.strip() if scheme.lower() == "bearer" else ""
         try:
-            if not given or not self._keys.is_right(given, _owner(request)):
+            if not key or not self._keys.is_right(key, _owner(request)):
                 raise ApiError(401, NO_KEY)
         except BlockedError as error:
             raise ApiError(429, str(error), retry_after=error.seconds) from None
@@ -325,9 +325,9 @@ def _owner(request: Request) -> str:
 
 
 async def _whole(run: Answering, answer: StreamedAnswer) -> Piece:
-    found = [piece async for piece in pieces(run, answer)]
-    tokens = tuple(token for piece in found for token in piece.tokens)
-    return Piece("".join(piece.text for piece in found), tokens)
+    collected = [piece async for piece in pieces(run, answer)]
+    tokens = tuple(token for piece in collected for token in piece.tokens)
+    return Piece("".join(piece.text for piece in collected), tokens)
 
 
 def _echo(prompt: Prompt, tokenizer: Tokenizer) -> str:

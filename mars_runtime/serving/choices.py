@@ -78,7 +78,7 @@ class Choices:
         self._waiting.popleft()
         self._going.append(choice)
         self._until = time.monotonic() + self._seconds
-        self._register([each.run for each in self.all if each.run is not None])
+        self._register([choice.run for choice in self.all if choice.run is not None])
 
     def cancel(self) -> None:
         """End all runs within one forward."""
@@ -118,12 +118,17 @@ class Choices:
 
     async def whole(self) -> Json:
         """Return the answers once all are complete. Raises what ``pieces`` raises."""
-        found: dict[int, list[Piece]] = {id(choice): [Piece(choice.echo)] for choice in self.all}
+        collected: dict[int, list[Piece]] = {
+            id(choice): [Piece(choice.echo)] for choice in self.all
+        }
         async for choice, piece in self.pieces():
             if piece is not None:
-                found[id(choice)].append(piece)
+                collected[id(choice)].append(piece)
         return joined(
-            [choice.envelope.whole(choice.answer, _one(found[id(choice)])) for choice in self.all]
+            [
+                choice.envelope.whole(choice.answer, _one(collected[id(choice)]))
+                for choice in self.all
+            ]
         )
 
     async def chunks(self) -> AsyncIterator[Json]:
@@ -165,17 +170,17 @@ def _with_own(answer: Json, source: Json) -> Json:
     """Return the answer with the fields of ``source`` that are not common to all moved into its
     choice.
     """
-    own = {name: value for name, value in source.items() if name not in SHARED}
+    moved = {name: value for name, value in source.items() if name not in SHARED}
     shared = {name: value for name, value in answer.items() if name in SHARED}
-    return {**shared, "choices": [{**choice, **own} for choice in answer["choices"]]}
+    return {**shared, "choices": [{**choice, **moved} for choice in answer["choices"]]}
 
 
 def total(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Add up several usages field by field."""
     return {
-        name: total([each[name] for each in usages])
+        name: total([usage[name] for usage in usages])
         if isinstance(value, dict)
-        else sum(each[name] for each in usages)
+        else sum(usage[name] for usage in usages)
         for name, value in usages[0].items()
     }
 

@@ -28,17 +28,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the ``serve`` command."""
     parser = subparsers.add_parser("serve", help="serve an OpenAI-compatible endpoint")
     add = parser.add_argument
-    add("--checkpoint", default="mars-smollm2", help="a name or a folder (%(default)s)")
+    add(
+        "--checkpoint",
+        default="mars-smollm2",
+        help="name or folder of the checkpoint (%(default)s)",
+    )
     add("--host", default="127.0.0.1", help="address to serve at (%(default)s)")
-    add("--port", type=int, default=8000, help="port (%(default)s), 0 any")
+    add("--port", type=int, default=8000, help="port (%(default)s); 0 picks a free one")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
-    add("--max-runs", type=int, default=8, help="requests served at once (%(default)s)")
-    add("--max-waiting", type=int, default=32, help="requests in line behind (%(default)s)")
-    add("--ray", action="store_true", help="replicas of it by Ray Serve, with the options below")
-    add("--threads", type=int, default=1, help="of a replica (%(default)s)")
-    add("--min-replicas", type=int, default=1, help="at least (%(default)s)")
-    add("--max-replicas", type=int, default=2, help="at most, under load (%(default)s)")
+    add("--max-runs", type=int, default=8, help="most requests decoded at once (%(default)s)")
+    add(
+        "--max-waiting",
+        type=int,
+        default=32,
+        help="most requests that wait in the queue (%(default)s)",
+    )
+    add("--ray", action="store_true", help="serve replicas with Ray Serve, with the options below")
+    add("--threads", type=int, default=1, help="per replica (%(default)s)")
+    add("--min-replicas", type=int, default=1, help="fewest replicas (%(default)s)")
+    add("--max-replicas", type=int, default=2, help="most replicas, under load (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from mars_runtime.text import TextError
 
 BUSY_SECONDS, DEAD_SECONDS = 1, 10
 """Seconds after which the client should retry: when the queue is full, when an engine has died."""
-FAULT = "The server failed at this request: please send it again, or another one."
+FAULT = "An error on the server interrupted this request. Send it again, or change it."
 KINDS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -49,8 +49,8 @@ class ApiError(Exception):
     def body(self) -> dict[str, Any]:
         """Error object in OpenAI's format."""
         kind = KINDS.get(self.status, KINDS[400])
-        told = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
-        return {"error": told}
+        error = {"message": str(self), "type": kind, "param": self.field, "code": self.status}
+        return {"error": error}
 
     @property
     def response(self) -> Response:

@@ -261,7 +261,7 @@ class BlockedError(Exception):
     """The address sent too many wrong keys and is blocked. seconds: until the block ends."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"Many wrong keys came from your address: wait {seconds} seconds.")
+        super().__init__(f"Too many wrong keys came from your address. Wait {seconds} seconds.")
         self.seconds = seconds
 
 
@@ -291,35 +291,36 @@ class KeyCheck:
         self._lock = threading.Lock()
         self._wrong: OrderedDict[str, _Wrong] = OrderedDict()
 
-    def is_right(self, given: str, address: str) -> bool:
+    def is_right(self, value: str, address: str) -> bool:
         """Whether a header's value is the key, as its bytes or percent-encoded (browsers send only
         ASCII). Raises BlockedError.
         """
         now = time.monotonic()
         with self._lock:
-            own = self._wrong.get(address)
-            if own and now < own.until:
-                raise BlockedError(max(1, math.ceil(own.until - now)))
-            sent = given.encode("latin-1", "replace")
-            found = [
-                hmac.compare_digest(each, self._key) for each in (sent, unquote_to_bytes(sent))
+            record = self._wrong.get(address)
+            if record and now < record.until:
+                raise BlockedError(max(1, math.ceil(record.until - now)))
+            sent = value.encode("latin-1", "replace")
+            matches = [
+                hmac.compare_digest(candidate, self._key)
+                for candidate in (sent, unquote_to_bytes(sent))
             ]
-            if self._key and any(found):
+            if self._key and any(matches):
                 return True
             self._count(address, now)
             return False
 
     def _count(self, address: str, now: float) -> None:
-        own = self._wrong.pop(address, None)
-        if own is None or now - max(own.since, own.until) > MAX_BLOCKED_SECONDS:
-            own = _Wrong(now)
-        if now - own.since > BLOCKED_SECONDS:
-            own.since, own.count = now, 0
-        own.count += 1
-        if own.count >= MAX_WRONG:
-            own.until = now + min(MAX_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**own.num_blocks)
-            own.num_blocks, own.since, own.count = own.num_blocks + 1, own.until, 0
-        self._wrong[address] = own
+        record = self._wrong.pop(address, None)
+        if record is None or now - max(record.since, record.until) > MAX_BLOCKED_SECONDS:
+            record = _Wrong(now)
+        if now - record.since > BLOCKED_SECONDS:
+            record.since, record.count = now, 0
+        record.count += 1
+        if record.count >= MAX_WRONG:
+            record.until = now + min(MAX_BLOCKED_SECONDS, BLOCKED_SECONDS * 2**record.num_blocks)
+            record.num_blocks, record.since, record.count = record.num_blocks + 1, record.until, 0
+        self._wrong[address] = record
         while len(self._wrong) > MAX_REMEMBERED:
             self._wrong.popitem(last=False)
 
@@ -328,7 +329,7 @@ def weak_key(name: str, key: str) -> str:
     """Return why a key is too easy to guess, as a sentence; empty if it is not."""
     if not key or len(key) >= MIN_KEY:
         return ""
-    return f"{name} must have at least {MIN_KEY} characters, got {len(key)}: choose a longer one."
+    return f"{name} must have at least {MIN_KEY} characters, got {len(key)}."
 
 
 def address_of(client: Any) -> str:
@@ -344,14 +345,14 @@ def address_of(client: Any) -> str:
 @lru_cache(4096)
 def _network(text: str) -> str:
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return text
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, 64), strict=False))
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, 64), strict=False))
 
 
 def _without_port(text: str) -> str:

@@ -127,9 +127,9 @@ class Metrics:
         going = self._seen[name]
         seen = going.setdefault(heard.run, _Seen())
         if isinstance(event, Prefill):
-            asked = heard.run.asked
-            is_plain = isinstance(asked, Request)
-            seen.num_held = len(asked.prompt_ids) if is_plain else event.num_tokens  # type: ignore[union-attr]
+            request = heard.run.asked
+            is_plain = isinstance(request, Request)
+            seen.num_held = len(request.prompt_ids) if is_plain else event.num_tokens  # type: ignore[union-attr]
             series.prompt_tokens.labels(name).inc(seen.num_held)
             began = heard.run.began or heard.seconds
             series.queue_time.labels(name).observe(began - heard.run.submitted)
@@ -192,37 +192,39 @@ class MetricSeries:
         def histogram(name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(f"mars:{name}", about, [LABEL], registry=registry, buckets=buckets)
 
-        self.running = gauge("num_requests_running", "Requests that take turns")
-        self.waiting = gauge("num_requests_waiting", "Requests in line")
-        self.cache = gauge("kv_cache_usage_perc", "Share of the slots for keys and values in use")
-        self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts that were read")
-        self.generation_tokens = counter("generation_tokens", "Tokens that were written")
-        self.success = counter("request_success", "Requests that ended", "finished_reason")
+        self.running = gauge("num_requests_running", "Requests in progress")
+        self.waiting = gauge("num_requests_waiting", "Requests in the queue")
+        self.cache = gauge("kv_cache_usage_perc", "Used share of the KV cache slots")
+        self.prompt_tokens = counter("prompt_tokens", "Prompt tokens")
+        self.generation_tokens = counter("generation_tokens", "Generated tokens")
+        self.success = counter("request_success", "Finished requests", "finished_reason")
         self.first_token = histogram(
-            "time_to_first_token_seconds", "From submission to the first tokens", LONG
+            "time_to_first_token_seconds", "Time from submission to the first tokens", LONG
         )
         self.between = histogram(
-            "inter_token_latency_seconds", "Between two forwards of a request", SHORT
+            "inter_token_latency_seconds", "Time between two forward passes of a request", SHORT
         )
         self.per_token = histogram(
             "request_time_per_output_token_seconds",
-            "Per token after the first, of a request",
+            "Mean time per token after the first, by request",
             SHORT,
         )
         self.whole_time = histogram(
-            "e2e_request_latency_seconds", "From submission to the end", LONG
+            "e2e_request_latency_seconds", "Time from submission to the end", LONG
         )
         self.queue_time = histogram(
-            "request_queue_time_seconds", "From submission to the first turn", LONG
+            "request_queue_time_seconds", "Time from submission to the first forward pass", LONG
         )
         self.iteration_tokens = histogram(
-            "iteration_tokens_total", "Tokens that one forward wrote, over its requests", TOKENS
+            "iteration_tokens_total",
+            "Tokens written by one forward pass, over all its requests",
+            TOKENS,
         )
-        self.drafts = counter("spec_decode_num_drafts", "Forwards that judged drafts")
-        self.draft_tokens = counter("spec_decode_num_draft_tokens", "Drafts that were judged")
-        self.accepted_tokens = counter(
-            "spec_decode_num_accepted_tokens", "Drafts that were accepted"
-        )
+        self.drafts = counter("spec_decode_num_drafts", "Forward passes that verified drafts")
+        self.draft_tokens = counter("spec_decode_num_draft_tokens", "Verified draft tokens")
+        self.accepted_tokens = counter("spec_decode_num_accepted_tokens", "Accepted draft tokens")
         self.accepted_at = counter(
-            "spec_decode_num_accepted_tokens_per_pos", "Accepted drafts by place", "position"
+            "spec_decode_num_accepted_tokens_per_pos",
+            "Accepted draft tokens by position",
+            "position",
         )

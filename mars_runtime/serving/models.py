@@ -28,7 +28,7 @@ from mars_runtime.text import Tokenizer
 if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
-FAILED = "The checkpoint could not be loaded: see the log of the server."
+FAILED = "The checkpoint could not be loaded. See the log of the server."
 log = logging.getLogger(__name__)
 
 
@@ -109,7 +109,7 @@ class Models(Protocol):
 
 def unknown(names: Sequence[str]) -> UnknownModelError:
     """Return the error for a name that is not among these."""
-    return UnknownModelError(f"There is no such model here: choose among {', '.join(names)}.")
+    return UnknownModelError(f"This model does not exist. Choose among {', '.join(names)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class SingleModel:
         if self.failure:
             return self.failure
         if self._model is None:
-            return f"{self._name} is still loading: try again in a moment."
+            return f"{self._name} is still loading. Try again in a moment."
         return "" if self._model.engine.is_alive else DEAD
 
     def find(self, name: str) -> EngineModel:

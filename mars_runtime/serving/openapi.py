@@ -63,14 +63,14 @@ def _shown(route: Route, body: type[BaseModel] | None) -> APIRoute:
     )
 
 
-def page(told: Json) -> str:
+def page(document: Json) -> str:
     """Return the document as an HTML page."""
     parts = [
         _operation(method, path, operation)
-        for path, operations in told["paths"].items()
+        for path, operations in document["paths"].items()
         for method, operation in operations.items()
     ]
-    parts += [_schema(name, schema) for name, schema in told["components"]["schemas"].items()]
+    parts += [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{TITLE}: API</title>'
         f"<style>{STYLE}</style><h1>{TITLE}: API</h1>"
@@ -79,18 +79,18 @@ def page(told: Json) -> str:
     )
 
 
-def _operation(method: str, path: str, told: Json) -> str:
-    content = told.get("requestBody", {}).get("content", {}).get("application/json", {})
+def _operation(method: str, path: str, operation: Json) -> str:
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     body = f"<p>Takes {_kind(content['schema'])}.</p>" if content else ""
-    words = escape(told.get("description", "").replace("``", ""))
+    words = escape(operation.get("description", "").replace("``", ""))
     return f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{words}</p>{body}"
 
 
 def _schema(name: str, schema: Json) -> str:
     rows = "".join(
-        f"<tr><td><code>{escape(field)}</code><td>{_kind(each)}<td>{_default(each)}"
-        f"<td>{escape(each.get('description', ''))}"
-        for field, each in schema.get("properties", {}).items()
+        f"<tr><td><code>{escape(field)}</code><td>{_kind(field_schema)}<td>{_default(field_schema)}"
+        f"<td>{escape(field_schema.get('description', ''))}"
+        for field, field_schema in schema.get("properties", {}).items()
     )
     heads = "<tr><th>Field<th>Type<th>Default<th>What it is"
     words = escape(schema.get("description", ""))
@@ -98,8 +98,8 @@ def _schema(name: str, schema: Json) -> str:
 
 
 def _default(schema: Json) -> str:
-    given = schema.get("default")
-    return "" if given is None else f"<code>{escape(repr(given))}</code>"
+    default = schema.get("default")
+    return "" if default is None else f"<code>{escape(repr(default))}</code>"
 
 
 def _kind(schema: Json) -> str:
@@ -107,9 +107,9 @@ def _kind(schema: Json) -> str:
     if name := schema.get("$ref", "").rpartition("/")[2]:
         return f'<a href="#{name}">{name}</a>'
     if choices := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
-        return ", ".join(f"<code>{escape(str(each))}</code>" for each in choices)
+        return ", ".join(f"<code>{escape(str(choice))}</code>" for choice in choices)
     if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
+        return " or ".join(_kind(alternative) for alternative in schema["anyOf"])
     kind = schema.get("type", "anything")
     if kind == "array":
         return f"list of {_kind(schema['items'])}"

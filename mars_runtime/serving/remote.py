@@ -35,14 +35,17 @@ from mars_runtime.trace import TraceError, TraceReader, TraceWriter
 if TYPE_CHECKING:
     from mars_runtime.decoders.forward_costs import ForwardCosts
 
-CLOSED = "The page was closed: start the program again."
-NO_BATCH = "Batches run only where the page runs: this page's model is on another machine."
+CLOSED = "The page was closed. Start the program again."
+NO_BATCH = "Batches need the model on the page's own machine; it is on another one."
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS = 5.0
 SILENT_SECONDS = 15.0  # silence after which the machine counts as lost
-AWAY = "The machine that decodes for this page does not answer: run it again in a moment."
-LOST = "The machine that decoded this was lost: run it again in a moment."
-STRANGE = "The machine that decodes for this page speaks another language: update both."
+AWAY = "The machine that decodes for this page does not answer. Run it again in a moment."
+LOST = "The connection to the machine that decoded this was lost. Run it again in a moment."
+STRANGE = (
+    "The page and the machine that decodes for it have different versions of the protocol. Update "
+    "both."
+)
 ServerEvent = tuple[str, str]
 """Name and data of a server-sent event."""
 _STATE = TypeAdapter(QueueState)
@@ -88,15 +91,15 @@ class RemoteEngine(BaseEngine):
         for run in list(self._runs):
             run.cancel()
 
-    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+    def _serve(self, jobs: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
         if self._is_closed:
             raise EngineError(CLOSED)
-        posted = self._posted(asked, check_pace(pace), is_shared)
+        posted = self._posted(jobs, check_pace(pace), is_shared)
         session = uuid.uuid4().hex
         with ExitStack() as stack:
             stream = stack.enter_context(self._machine.begin(posted, session))
             bell = Bell()
-            runs = _new_runs(asked, pace, bell)
+            runs = _new_runs(jobs, pace, bell)
             self._runs.update(runs)
             follow = threading.Thread(
                 target=self._follow, args=(stack.pop_all(), stream, session, runs), daemon=True
@@ -104,15 +107,15 @@ class RemoteEngine(BaseEngine):
             follow.start()
         return list(runs)
 
-    def _posted(self, asked: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
+    def _posted(self, jobs: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
         """Return the JSON body of the request. Raises RequestError for a ``Solo`` job, whose
         decoder is a program and cannot be sent.
         """
-        if any(isinstance(each, Solo) for each in asked):
+        if any(isinstance(job, Solo) for job in jobs):
             raise RequestError(NO_BATCH)
         return {
             "model": self._checkpoint,
-            "lanes": [_lane(each) for each in asked if isinstance(each, Request)],
+            "lanes": [_lane(job) for job in jobs if isinstance(job, Request)],
             "pace": pace,
             "is_alone": not is_shared,
         }
@@ -140,9 +143,9 @@ class RemoteEngine(BaseEngine):
             self._runs.difference_update(runs)
 
 
-def _new_runs(asked: Sequence[Asked], pace: float, bell: Bell) -> list[RemoteRun]:
+def _new_runs(jobs: Sequence[Asked], pace: float, bell: Bell) -> list[RemoteRun]:
     scheduler: Scheduler[Run] = Scheduler(1, 0)
-    runs = [RemoteRun(each, time.monotonic(), bell, scheduler) for each in asked]
+    runs = [RemoteRun(job, time.monotonic(), bell, scheduler) for job in jobs]
     job: Job[Run] = Job(runs, check_pace(pace))
     for run in runs:
         run.join_job(job)
@@ -203,7 +206,7 @@ def _reader(run: RemoteRun) -> LaneReader:
 
 
 def _no_bytes(token: int) -> bytes:
-    raise TraceError("the head of a lane names no token")
+    raise TraceError("the header of a lane has no such token")
 
 
 def _tell(run: RemoteRun, event: Event) -> None:
@@ -322,7 +325,7 @@ class RemoteSteering:
         try:
             request()
         except (EngineError, RequestError) as error:
-            _log.info("a run was not steered: %s", error)
+            _log.info("a change of settings was not applied to a run: %s", error)
 
 
 class Machine:
@@ -363,12 +366,12 @@ class Machine:
         return (_sentence(answer.text) or AWAY) if answer.is_error else ""
 
     @contextmanager
-    def begin(self, asked: Mapping[str, Any], session: str) -> Iterator[Stream]:
+    def begin(self, body: Mapping[str, Any], session: str) -> Iterator[Stream]:
         """Start a run and yield its stream. Raises EngineBusy, EngineError or RequestError."""
         headers = {"x-session-id": session}
         with (
             _sentences(),
-            self._http.stream("POST", "/v1/runs", json=dict(asked), headers=headers) as answer,
+            self._http.stream("POST", "/v1/runs", json=dict(body), headers=headers) as answer,
         ):
             if answer.is_error:
                 answer.read()

@@ -43,9 +43,12 @@ START_SECONDS = 60.0  # for a proxy to start on a busy machine; Ray's default is
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's variable, read when it is imported: 0 binds all its ports to 127.0.0.1, on Linux too."""
-NO_RAY = "Ray is not installed here: run pip install -r requirements-serve.txt."
+NO_RAY = "Ray is not installed here. Run pip install -r requirements-serve.txt."
 Bring = Callable[[ServePlan], EngineModel]
-NO_KEY = f"This machine has no {KEY} as the one has that deploys: set it and start Ray again."
+NO_KEY = (
+    f"{KEY} is not set on this machine, but it is set where the server was deployed. Set it and "
+    "start Ray again."
+)
 
 
 def serve(plan: ServePlan, host: str, port: int) -> int:
@@ -110,10 +113,10 @@ def begin(host: str, port: int, num_cores: int | None = None) -> bool:
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    own: dict[str, Any] = {"include_dashboard": False, "num_cpus": num_cores}
+    options: dict[str, Any] = {"include_dashboard": False, "num_cpus": num_cores}
     if address:
-        own = {}
-    ray.init(address=address or "local", **own, **quiet)
+        options = {}
+    ray.init(address=address or "local", **options, **quiet)
     serve.start(http_options={"host": host, "port": port}, logging_config=_logging())
     return not address
 
@@ -131,9 +134,13 @@ def deploy(plan: ServePlan, bring: Bring, name: str = "") -> None:
     try:
         serve.run(bound, name=name or APP, route_prefix=f"/{name}")
     except RuntimeError as error:
-        found = serve.status().applications.get(name or APP)
-        told = found.deployments[DEPLOYMENT].message if found and found.deployments else str(error)
-        raise ReplicaSetError(sentence_in(told)) from error
+        application = serve.status().applications.get(name or APP)
+        reason = (
+            application.deployments[DEPLOYMENT].message
+            if application and application.deployments
+            else str(error)
+        )
+        raise ReplicaSetError(sentence_in(reason)) from error
 
 
 def end(*names: str) -> None:

@@ -43,8 +43,16 @@ from mars_runtime.settings import (
 )
 from mars_runtime.text import Said, TextError, Tokenizer
 
-NO_JSON = "Send one JSON object in UTF-8, with numbers that are finite."
-NO_TEXT = "Remove the characters that are no valid text."
+NO_JSON = "The request must be one JSON object in UTF-8, with finite numbers."
+UNSUPPORTED = "{} is not supported. Remove it."
+LAST = "The last message must have the role user or assistant."
+FINAL = "continue_final_message must be {} if the last message has the role {}."
+NO_ECHO = "is only supported for text completions; remove it"
+ECHO_LOGPROBS = "echo does not work with logprobs. Remove one of them."
+NEEDS_PROBABILITY = "logprobs needs the metric probability."
+BIASED_TOKENS = "logit_bias must have token ids below {}, got {}."
+FOREIGN_IDS = "The prompt has token ids that are not text tokens of this model."
+NO_TEXT = "Remove the characters that are not valid text."
 MAX_MESSAGES, MAX_PARTS = 1000, 100
 MAX_STOPS, MAX_STOP_CHARS = 64, 200
 MAX_CHOICES = 128
@@ -53,7 +61,7 @@ TEXT_PARTS = ("text", "input_text", "output_text")
 """Types of the parts of a message that hold text, in chats and in the Responses API."""
 MAX_RUNNERS_UP = 3  # as many as events contain
 NUM_SEEDS = 2**31
-NO_TOOLS = "Tools are not supported here: remove tools, tool_calls and messages of the role tool."
+NO_TOOLS = "Tools are not supported. Remove tools, tool_calls and messages with the role tool."
 SERVED = (
     *(name for name, line in SETTINGS.items() if line.link and name != "max_new_tokens"),
     *("presence_penalty", "frequency_penalty", "logit_bias"),
@@ -124,12 +132,12 @@ def _content(value: Any) -> Any:
     for part in value:
         is_text = isinstance(part, dict) and part.get("type") in TEXT_PARTS
         if not is_text or not isinstance(part.get("text"), str):
-            refuse("must be a text, or parts of the type text")
+            refuse("must be a text, or a list of parts of type text")
     return "".join(part["text"] for part in value)
 
 
 def _objects(value: Any) -> Any:
-    if isinstance(value, list) and not all(isinstance(each, dict) for each in value):
+    if isinstance(value, list) and not all(isinstance(part, dict) for part in value):
         refuse("must hold objects with role and content")
     return value
 
@@ -148,7 +156,7 @@ def _no_tool_role(role: Any) -> Any:
 
 def _no_echo(value: Any) -> Any:
     if value is not False:
-        refuse("is only supported for text completions: leave it out")
+        refuse(NO_ECHO)
     return value
 
 
@@ -207,7 +215,7 @@ Seed = Annotated[
 MaxTokens = Annotated[
     NumTokens | None,
     BeforeValidator(_max_tokens),
-    Field(description="the most tokens of an answer; null or -1: as many as fit"),
+    Field(description="most tokens of an answer; null or -1: as many as fit"),
 ]
 NumChoices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
@@ -216,14 +224,14 @@ NumRunnersUp = Annotated[int, Field(ge=0, le=MAX_RUNNERS_UP)]
 Stops = Annotated[
     list[Text],
     BeforeValidator(_stops),
-    Field(description=f"up to {MAX_STOPS} texts at which the answer ends"),
+    Field(description=f"up to {MAX_STOPS} texts that end the answer"),
 ]
 
 
 StopIds = Annotated[
     list[int],
     BeforeValidator(_stop_ids),
-    Field(description=f"up to {MAX_STOPS} tokens at which the answer ends, without their text"),
+    Field(description=f"up to {MAX_STOPS} token ids that end the answer; their text is left out"),
 ]
 
 
@@ -240,7 +248,7 @@ class MessageBody(Body):
     tool_calls: NoTools = None
     function_call: NoTools = None
     content: Annotated[Text, BeforeValidator(_content)] = Field(
-        description="a text, or parts of the type text; may be null for the assistant"
+        description="a text, or a list of parts of type text; may be null for the assistant"
     )
 
     @model_validator(mode="before")
@@ -267,7 +275,8 @@ class AnswerBody(Body):
     max_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     max_completion_tokens: MaxTokens = RECOMMENDED.max_new_tokens
     n: NumChoices = Field(
-        default=1, description="answers to each prompt, with seeds that rise by 1"
+        default=1,
+        description="number of answers to each prompt; the seed rises by 1 from one to the next",
     )
     best_of: NumChoices | None = Field(default=None, description="must equal n")
     tools: NoTools = Field(default=None, description="not supported")
@@ -285,7 +294,7 @@ class ChatFields(AnswerBody):
         min_length=1, max_length=MAX_MESSAGES
     )
     continue_final_message: bool | None = Field(
-        default=None, description="whether the last message is an answer to be continued"
+        default=None, description="true continues the last message, which must be the assistant's"
     )
     echo: Annotated[Any, BeforeValidator(_no_echo)] = False
     logprobs: bool = False
@@ -299,7 +308,7 @@ class TextFields(AnswerBody):
         list[PostedPrompt],
         BeforeValidator(_prompts, json_schema_input_type=PostedPrompt | list[PostedPrompt]),
     ] = Field(description="a text, a list of token ids, or a list of either")
-    echo: bool = Field(default=False, description="whether the answer begins with the prompt")
+    echo: bool = Field(default=False, description="true puts the prompt in front of the answer")
     logprobs: NumRunnersUp | None = None
 
 
@@ -492,27 +501,27 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
     field: the field that held the prompt before translation, for error messages.
     """
     check_supported(posted, NEUTRAL)
-    asked: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
-    settings = _settings(asked)
+    fields: ChatFields | TextFields = checked(ChatBody if kind == "chat" else TextBody, posted)
+    settings = _settings(fields)
     prompts: tuple[Prompt, ...]
-    if isinstance(asked, ChatFields):
-        prompts = (_said(asked),)
+    if isinstance(fields, ChatFields):
+        prompts = (_said(fields),)
     else:
-        prompts = tuple(map(_text_or_ids, asked.prompt))
-    _check_choices(asked, len(prompts))
+        prompts = tuple(map(_text_or_ids, fields.prompt))
+    _check_choices(fields, len(prompts))
     return CompletionRequest(
         kind,
-        asked.model,
+        fields.model,
         prompts,
         settings,
-        _num_tokens(asked),
-        tuple(asked.stop),
-        frozenset(asked.stop_token_ids),
-        asked.n,
-        isinstance(asked, TextFields) and asked.echo,
-        _num_runners_up(asked, settings),
-        asked.stream,
-        asked.stream_options.include_usage,
+        _num_tokens(fields),
+        tuple(fields.stop),
+        frozenset(fields.stop_token_ids),
+        fields.n,
+        isinstance(fields, TextFields) and fields.echo,
+        _num_runners_up(fields, settings),
+        fields.stream,
+        fields.stream_options.include_usage,
         field or ("messages" if kind == "chat" else "prompt"),
     )
 
@@ -520,15 +529,17 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
 def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
     """Reject each of these fields whose value is not one of its neutral values. Raises ApiError."""
     for name, values in neutral.items():
-        if name in posted and not any(_is_same(posted[name], each) for each in values):
-            raise ApiError(400, f"{name} is not supported here: leave it out.", name)
+        if name in posted and not any(
+            _is_same(posted[name], neutral_value) for neutral_value in values
+        ):
+            raise ApiError(400, UNSUPPORTED.format(name), name)
 
 
-def _check_choices(asked: AnswerBody, num_prompts: int) -> None:
+def _check_choices(body: AnswerBody, num_prompts: int) -> None:
     """Validate the number of answers. Raises ApiError."""
-    if asked.best_of not in (None, asked.n):
-        raise ApiError(400, f"best_of must equal n, got {asked.best_of} and {asked.n}.", "best_of")
-    if asked.n * num_prompts > MAX_CHOICES:
+    if body.best_of not in (None, body.n):
+        raise ApiError(400, f"best_of must equal n, got {body.best_of} and {body.n}.", "best_of")
+    if body.n * num_prompts > MAX_CHOICES:
         sentence = f"n times the number of prompts must be at most {MAX_CHOICES}."
         raise ApiError(400, sentence, "n")
 
@@ -537,22 +548,22 @@ def _is_same(value: object, neutral: object) -> bool:
     return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
-def _settings(asked: AnswerBody) -> DecodeSettings:
-    settings = changed(RECOMMENDED, asked, SERVED)
-    if settings.temperature and "seed" not in asked.model_fields_set:
+def _settings(body: AnswerBody) -> DecodeSettings:
+    settings = changed(RECOMMENDED, body, SERVED)
+    if settings.temperature and "seed" not in body.model_fields_set:
         settings = replace(settings, seed=secrets.randbelow(NUM_SEEDS))
     return settings
 
 
-def changed(settings: DecodeSettings, asked: Body, names: Iterable[str]) -> DecodeSettings:
+def changed(settings: DecodeSettings, body: Body, names: Iterable[str]) -> DecodeSettings:
     """Return the settings with the posted ones of these names.
 
     They are applied one at a time, so the error can name the field that conflicts with the rest.
     Raises ApiError.
     """
     for name in names:
-        if name in asked.model_fields_set:
-            chosen: dict[str, Any] = {name: getattr(asked, name)}
+        if name in body.model_fields_set:
+            chosen: dict[str, Any] = {name: getattr(body, name)}
             try:
                 settings = replace(settings, **chosen)
             except SettingsError as error:
@@ -560,42 +571,39 @@ def changed(settings: DecodeSettings, asked: Body, names: Iterable[str]) -> Deco
     return settings
 
 
-def _said(asked: ChatFields) -> tuple[Said, ...]:
-    last = asked.messages[-1].role
+def _said(body: ChatFields) -> tuple[Said, ...]:
+    last = body.messages[-1].role
     if last not in ("user", "assistant"):
-        raise ApiError(400, "messages must end with one of the role user or assistant.", "messages")
+        raise ApiError(400, LAST, "messages")
     is_answer = last == "assistant"
-    if asked.continue_final_message not in (None, is_answer):
+    if body.continue_final_message not in (None, is_answer):
         wanted = str(is_answer).lower()
-        sentence = (
-            f"continue_final_message must be {wanted} after a last message of the role {last}."
-        )
-        raise ApiError(400, sentence, "continue_final_message")
-    return tuple((ROLES[each.role], each.content) for each in asked.messages)
+        raise ApiError(400, FINAL.format(wanted, last), "continue_final_message")
+    return tuple((ROLES[message.role], message.content) for message in body.messages)
 
 
 def _text_or_ids(prompt: str | list[int]) -> str | tuple[int, ...]:
     return prompt if isinstance(prompt, str) else tuple(prompt)
 
 
-def _num_tokens(asked: AnswerBody) -> int | None:
-    posted = [getattr(asked, name) for name in LIMITS if name in asked.model_fields_set]
+def _num_tokens(body: AnswerBody) -> int | None:
+    posted = [getattr(body, name) for name in LIMITS if name in body.model_fields_set]
     numbers = [number for number in posted if number is not None]
     if numbers:
         return int(numbers[0])
     return UP_TO_LIMIT if posted else None
 
 
-def _num_runners_up(asked: AnswerBody, settings: DecodeSettings) -> int | None:
-    number = asked.logprobs if isinstance(asked, TextFields) else None
-    if isinstance(asked, TextFields) and asked.echo and number is not None:
-        raise ApiError(400, "echo does not work with logprobs: leave one of them out.", "echo")
-    if isinstance(asked, ChatFields):
-        number = asked.top_logprobs if asked.logprobs else None
-        if asked.top_logprobs and number is None:
+def _num_runners_up(body: AnswerBody, settings: DecodeSettings) -> int | None:
+    number = body.logprobs if isinstance(body, TextFields) else None
+    if isinstance(body, TextFields) and body.echo and number is not None:
+        raise ApiError(400, ECHO_LOGPROBS, "echo")
+    if isinstance(body, ChatFields):
+        number = body.top_logprobs if body.logprobs else None
+        if body.top_logprobs and number is None:
             raise ApiError(400, "top_logprobs needs logprobs to be true.", "top_logprobs")
     if number is not None and settings.metric != "probability":
-        raise ApiError(400, "logprobs can only be told with the metric probability.", "logprobs")
+        raise ApiError(400, NEEDS_PROBABILITY, "logprobs")
     return number
 
 
@@ -619,29 +627,33 @@ class Caps:
 DEFAULT_CAPS = Caps()
 
 
-def make_requests(asked: CompletionRequest, model: ServedModel, caps: Caps) -> list[list[Request]]:
+def make_requests(
+    completion: CompletionRequest, model: ServedModel, caps: Caps
+) -> list[list[Request]]:
     """Return, for each prompt, one request per answer.
 
     A token limit above the server's maximum is lowered to it, and further to what fits after the
     prompt; the answer has a note about it. Raises ApiError or RequestError.
     """
-    check_depth(asked.settings, model.block_size)
-    check_bias(asked.settings, model.tokenizer)
+    check_depth(completion.settings, model.block_size)
+    check_bias(completion.settings, model.tokenizer)
     most = min(caps.max_new_tokens, MAX_NEW_TOKENS)
-    found: list[list[Request]] = []
-    for prompt in asked.prompts:
-        check_prompt(prompt, model.tokenizer, caps.max_prompt_chars, asked.field)
+    requests: list[list[Request]] = []
+    for prompt in completion.prompts:
+        check_prompt(prompt, model.tokenizer, caps.max_prompt_chars, completion.field)
         try:
             ids = _encode(prompt, model.tokenizer)
         except TextError as error:
-            raise ApiError(400, str(error), asked.field) from None
-        number = asked.max_tokens
+            raise ApiError(400, str(error), completion.field) from None
+        number = completion.max_tokens
         if number in (None, UP_TO_LIMIT) or number > most:
             usual = RECOMMENDED.max_new_tokens if number is None else most
             number = max(1, min(usual, most, model.capacity - len(ids)))
-        request = Request(ids, replace(asked.settings, max_new_tokens=number), caps.max_seconds)
-        found.append([_of_choice(request, index) for index in range(asked.num_choices)])
-    return found
+        request = Request(
+            ids, replace(completion.settings, max_new_tokens=number), caps.max_seconds
+        )
+        requests.append([_of_choice(request, index) for index in range(completion.num_choices)])
+    return requests
 
 
 def _of_choice(request: Request, index: int) -> Request:
@@ -653,7 +665,7 @@ def _of_choice(request: Request, index: int) -> Request:
 def check_length(num_tokens: int, most: int) -> None:
     """Check the number of tokens of an answer. Raises ApiError if it is larger than ``most``."""
     if num_tokens > most:
-        raise ApiError(400, f"Ask for at most {most} tokens here.", "max_tokens")
+        raise ApiError(400, f"max_tokens must be at most {most}, got {num_tokens}.", "max_tokens")
 
 
 def check_prompt(prompt: Prompt, tokenizer: Tokenizer, most: int, field: str) -> None:
@@ -696,15 +708,14 @@ def check_bias(settings: DecodeSettings, tokenizer: Tokenizer) -> None:
     """Raise ApiError if a bias names a token that the model does not have."""
     highest = max((token for token, _ in settings.logit_bias), default=-1)
     if highest >= tokenizer.size:
-        sentence = f"logit_bias must name tokens below {tokenizer.size}, got {highest}."
-        raise ApiError(400, sentence, "logit_bias")
+        raise ApiError(400, BIASED_TOKENS.format(tokenizer.size, highest), "logit_bias")
 
 
 def check_ids(ids: Sequence[Any], tokenizer: Tokenizer) -> list[int]:
     """Return the ids if a prompt may contain all of them. Raises ApiError."""
     size, never = tokenizer.size, tokenizer.mask_id
     if any(type(token) is not int or not 0 <= token < size or token == never for token in ids):
-        raise ApiError(400, "The prompt holds tokens that are no text of this model.", "prompt")
+        raise ApiError(400, FOREIGN_IDS, "prompt")
     return list(ids)
 
 
@@ -713,7 +724,7 @@ def _encode(prompt: Prompt, tokenizer: Tokenizer) -> list[int]:
         return tokenizer.encode(prompt)
     if not isinstance(prompt[0], tuple):
         return check_ids(prompt, tokenizer)
-    *before, (role, content) = (_in_tokens(each, tokenizer) for each in prompt)
+    *before, (role, content) = (_in_tokens(message, tokenizer) for message in prompt)
     if role == "assistant":  # an answer to continue
         return [*tokenizer.encode_chat(before), *content]
     return tokenizer.encode_prompt(str(content), before=before)

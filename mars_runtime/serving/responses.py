@@ -21,6 +21,7 @@ from mars_runtime.serving.models import Answering
 from mars_runtime.serving.requests import (
     MAX_MESSAGES,
     SERVED,
+    UNSUPPORTED,
     Body,
     CompletionRequest,
     MessageBody,
@@ -38,10 +39,10 @@ from mars_runtime.serving.requests import (
 from mars_runtime.serving.requests import NEUTRAL as CHAT_NEUTRAL
 from mars_runtime.settings import RECOMMENDED
 
-UNSTORED = "No response is stored here: send the whole conversation as input."
-UNSUPPORTED = "{field} is not supported here: leave it out."
+UNSTORED = "This server stores no responses. Send the whole conversation as input."
+NO_LOGPROBS = "{} is not supported. Use a chat completion with logprobs."
 WANTED = f"a text or a list of 1 to {MAX_MESSAGES} messages"
-LAST = "input must end with a message of the role user."
+LAST = "The last message of input must have the role user."
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     **CHAT_NEUTRAL,
     "background": (False,),
@@ -74,12 +75,12 @@ class ResponsesFields(Body):
 
     model: Text = Field(description="a name of /v1/models")
     input: Annotated[list[MessageBody], BeforeValidator(_messages)] = Field(description=WANTED)
-    instructions: Text = Field(default="", description="a system message before the input")
+    instructions: Text = Field(default="", description="system message in front of the input")
     max_output_tokens: NumTokens = RECOMMENDED.max_new_tokens
     stop: Stops = Field(default=[])
     stop_token_ids: StopIds = Field(default=[])
     stream: bool = False
-    metadata: dict[Text, Text] = Field(default={}, description="texts that are returned as sent")
+    metadata: dict[Text, Text] = Field(default={}, description="texts that are returned unchanged")
 
 
 ResponsesBody = with_settings(ResponsesFields, SERVED)
@@ -103,7 +104,7 @@ def read_request(body: bytes) -> ResponseRequest:
     posted = checked(ResponsesBody, values)
     if posted.input[-1].role != "user":
         raise ApiError(400, LAST, "input")
-    messages = [{"role": each.role, "content": each.content} for each in posted.input]
+    messages = [{"role": message.role, "content": message.content} for message in posted.input]
     if posted.instructions:
         messages.insert(0, {"role": "system", "content": posted.instructions})
     names = (*SERVED, "model", "stop", "stop_token_ids", "stream")
@@ -118,10 +119,9 @@ def _check_supported(values: Json) -> None:
     check_supported(values, NEUTRAL)
     text, include = values.get("text"), values.get("include")
     if isinstance(text, dict) and text.get("format", {"type": "text"}) != {"type": "text"}:
-        raise ApiError(400, UNSUPPORTED.format(field="text.format"), "text.format")
+        raise ApiError(400, UNSUPPORTED.format("text.format"), "text.format")
     if isinstance(include, list) and LOGPROBS in include:
-        sentence = f"{LOGPROBS} is not supported here: ask for a chat completion with logprobs."
-        raise ApiError(400, sentence, "include")
+        raise ApiError(400, NO_LOGPROBS.format(LOGPROBS), "include")
 
 
 class ResponseEnvelope:

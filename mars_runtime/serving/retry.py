@@ -21,9 +21,9 @@ from mars_runtime.serving.server import allowed_origins
 
 NUM_TRIES = 3
 EVENTS = b"text/event-stream"
-TORN = "The machine that wrote this answer was lost: please send the request again."
-NOBODY = "No machine can answer at the moment: please send the request again in a moment."
-FULL = "All machines are busy: please send the request again in a moment."
+TORN = "The connection to the machine that wrote this answer was lost. Send the request again."
+NOBODY = "No machine can answer right now. Send the request again in a moment."
+FULL = "All machines are busy. Send the request again in a moment."
 RETRY_SECONDS = 5
 HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a replica for it
 
@@ -123,8 +123,8 @@ class Passing:
         it.
         """
         if _header(self._start, b"content-type").startswith(EVENTS):
-            told = json.dumps(ApiError(503, TORN, retry_after=RETRY_SECONDS).body)
-            end = f"data: {told}\n\ndata: [DONE]\n\n".encode()
+            error_json = json.dumps(ApiError(503, TORN, retry_after=RETRY_SECONDS).body)
+            end = f"data: {error_json}\n\ndata: [DONE]\n\n".encode()
             await self._send({"type": "http.response.body", "body": end})
 
     def _refused(self) -> bytes:
@@ -140,11 +140,11 @@ def refusal_of(start: Message) -> ApiError | None:
         return None
     is_full = start["status"] == 429
     refusal = ApiError(429, FULL, None, BUSY_SECONDS) if is_full else _nobody()
-    told = refusal.response.raw_headers
+    headers = refusal.response.raw_headers
     length = str(len(json.dumps(refusal.body).encode())).encode()
-    kept = [(name, value) for name, value in told if name != b"content-length"]
+    other_headers = [(name, value) for name, value in headers if name != b"content-length"]
     start["status"] = refusal.status
-    start["headers"] = [*kept, (b"content-length", length)]
+    start["headers"] = [*other_headers, (b"content-length", length)]
     return refusal
 
 
@@ -153,5 +153,5 @@ def _nobody() -> ApiError:
 
 
 def _header(start: Message, name: bytes) -> bytes:
-    found: bytes = dict(start.get("headers", ())).get(name, b"")
-    return found
+    value: bytes = dict(start.get("headers", ())).get(name, b"")
+    return value

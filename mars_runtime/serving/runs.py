@@ -38,15 +38,15 @@ from mars_runtime.trace import Header, TraceWriter
 
 POLL_SECONDS = 0.05
 BEAT_SECONDS = 1.0
-GONE = "No such run goes on here: it is over, or it was begun with another x-session-id."
+GONE = "This run does not exist. It has ended, or it was started with another x-session-id."
 
 
-def lane_requests(asked: RunBody, model: ServedModel, caps: Caps) -> list[Request]:
+def lane_requests(body: RunBody, model: ServedModel, caps: Caps) -> list[Request]:
     """Validate the lanes against the model and return a request for each. Raises ApiError,
     RequestError or SettingsError.
     """
     return [
-        _request(lane, f"lanes.{number}", model, caps) for number, lane in enumerate(asked.lanes)
+        _request(lane, f"lanes.{number}", model, caps) for number, lane in enumerate(body.lanes)
     ]
 
 
@@ -174,18 +174,18 @@ class LaneGroups:
         return group
 
 
-def steer(group: LaneGroup, asked: SteerFields) -> None:
+def steer(group: LaneGroup, body: SteerFields) -> None:
     """Apply the posted settings from the next forward on, either all of them or none. Raises
     ApiError or SettingsError.
     """
-    chosen = lanes_of(group, asked.lane)
-    wanted = [changed(run.settings, asked, STEERED) for run in chosen]
+    chosen = lanes_of(group, body.lane)
+    wanted = [changed(run.settings, body, STEERED) for run in chosen]
     for settings in wanted:
         check_depth(settings, group.block_size)
     room = min(run.asked.settings.max_new_tokens for run in chosen)
-    most = whole(asked.max_new_tokens, "max_new_tokens", 1, room)
-    if asked.pace is not None:
-        chosen[0].pace = asked.pace
+    most = whole(body.max_new_tokens, "max_new_tokens", 1, room)
+    if body.pace is not None:
+        chosen[0].pace = body.pace
     for run, settings in zip(chosen, wanted, strict=True):
         run.settings = settings if most is None else replace(settings, max_new_tokens=most)
 

@@ -105,11 +105,17 @@ class ServePlan:
 
     def __post_init__(self) -> None:
         if self.max_runs < 1 or self.max_waiting < 0:
-            raise PlanError("Serve at least 1 request at once, with a line of 0 or more.")
+            raise PlanError(
+                f"--max-runs must be at least 1 and --max-waiting at least 0, got {self.max_runs} "
+                f"and {self.max_waiting}."
+            )
         if self.threads < 1:
-            raise PlanError("Give every replica at least 1 thread.")
+            raise PlanError(f"--threads must be at least 1, got {self.threads}.")
         if not 1 <= self.min_replicas <= self.max_replicas:
-            raise PlanError("Choose at least 1 replica, and no fewer at most than at least.")
+            raise PlanError(
+                "--min-replicas must be at least 1 and at most --max-replicas, got "
+                f"{self.min_replicas} and {self.max_replicas}."
+            )
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ServePlan:
@@ -140,8 +146,8 @@ class PlaceTakenError(OSError):
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(
-            f"Nothing can be served at {authority(host, port)}, which is taken or not of this "
-            "machine: choose another --port (0 takes any that is free) or --host."
+            f"The address {authority(host, port)} is in use or does not belong to this machine. "
+            "Choose another --port (0 picks a free one) or --host."
         )
 
 
@@ -161,7 +167,7 @@ def bound(host: str, port: int) -> socket.socket:
             socket.getaddrinfo(
                 host.strip("[]") or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             ),
-            key=lambda found: found[0] != socket.AF_INET,
+            key=lambda info: info[0] != socket.AF_INET,
         )
         is_dual = address == "::" and socket.has_dualstack_ipv6()
         place = (address, port, *scope)
@@ -281,19 +287,19 @@ class PunctualProtocol(H11Protocol):
         most.
         """
         by_address: defaultdict[str, list[PunctualProtocol]] = defaultdict(list)
-        for each in self.connections:
-            if isinstance(each, PunctualProtocol):
-                by_address[address_of(each.client)].append(each)
-        own = by_address[address_of(self.client)]
+        for connection in self.connections:
+            if isinstance(connection, PunctualProtocol):
+                by_address[address_of(connection.client)].append(connection)
+        of_address = by_address[address_of(self.client)]
         is_proxied = isinstance(self.config, Config) and self.config.is_proxied
-        if self.client is not None and not is_proxied and len(own) > MAX_OF_ADDRESS:
+        if self.client is not None and not is_proxied and len(of_address) > MAX_OF_ADDRESS:
             return True
         if len(self.connections) <= MAX_CONNECTIONS:
             return False
         most = max(by_address.values(), key=len)
-        if len(most) <= len(own):
+        if len(most) <= len(of_address):
             return True
-        oldest = min(most, key=lambda each: (each._is_answering, each._opened))
+        oldest = min(most, key=lambda connection: (connection._is_answering, connection._opened))
         oldest.transport.abort()
         self.connections.discard(oldest)
         return False
@@ -398,9 +404,9 @@ class Config(uvicorn.Config):
     """
 
     def __init__(self, app: ASGIApp, is_proxied: bool = False, **rest: Any) -> None:
-        own = InPieces(app if is_proxied else LocalNames(app))
+        in_pieces = InPieces(app if is_proxied else LocalNames(app))
         super().__init__(
-            own, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **rest
+            in_pieces, http=PunctualProtocol, proxy_headers=False, headers=[*HEADERS], **rest
         )
         self.is_proxied = is_proxied
 

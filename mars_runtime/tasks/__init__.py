@@ -60,12 +60,12 @@ def generate(family: str, split: Split, seed: int, count: int) -> list[Task]:
         return natural_tasks(split, seed, count)
     if is_open(family):
         if split == "train":
-            raise ValueError("open requests are held out: there are none to train on")
+            raise ValueError("all open requests are held out, so there are none to train on")
         make = shifted_tasks if family in SHIFTED else request_tasks
         return make(family, seed, count)
     if family not in FAMILIES:
         known = ", ".join([*FAMILIES, NATURAL, *KINDS, *SHIFTED])
-        raise ValueError(f"no family {family!r}; choose one of {known}")
+        raise ValueError(f"There is no task family {family!r}. Choose one of {known}.")
     rng = random.Random(f"{family}:{split}:{seed}")
     tasks: list[Task] = []
     seen: set[str] = set()

@@ -1,8 +1,8 @@
-"""Format following, as IFEval has it: exact counts, JSON, upper case, no commas, first and last
-words.
+"""Format following, in the style of IFEval: exact counts, JSON, upper case, no commas, first and
+last words.
 
-What is asked of a text is kept as constraints, a name and a value each, so that it can be written
-as JSON; the checker looks for those and for nothing else.
+The requirements of a prompt are constraints, each a name and a value, so they can be written as
+JSON. The checker tests exactly these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .words import COLOURS, NUMBER_WORDS, SINGULAR, TOPICS, people, plural
 
 _DATA = read_data("formats")
 FACTS: dict[str, list[str]] = _DATA["facts"]
-"""What a subject does: verb phrases without a comma."""
+"""Facts about each subject: verb phrases without a comma."""
 COUNTS = (2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7)
 LONGER_COUNTS = (*COUNTS, 6, 7, 8, 9, 10)
 Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, constraints
@@ -27,13 +27,14 @@ Made = tuple[dict[str, str], str, dict[str, object]]  # prompt fields, answer, c
 def _items(
     rng: random.Random, counts: tuple[int, ...] = COUNTS
 ) -> tuple[dict[str, str], list[str], list[str]]:
-    """Prompt fields, items of a topic, and everything that counts as one."""
+    """Return prompt fields, items of a topic, and all words that count as items."""
     topic = rng.choice(sorted(TOPICS))
     count = rng.choice(counts)
     number = rng.choice((str(count), NUMBER_WORDS[count]))
     members = sorted(TOPICS[topic])
-    start = zlib.crc32(f"{topic}:{number}".encode())  # the same order every time, so a next
-    items = [members[(start + at) % len(members)] for at in range(count)]  # item is never a guess
+    start = zlib.crc32(f"{topic}:{number}".encode())  # always in the same order, so that the
+    # next item is never a guess
+    items = [members[(start + at) % len(members)] for at in range(count)]
     names = {"furniture": "pieces of furniture", "clothes": "pieces of clothing"}
     known = [form for item in TOPICS[topic] for form in (item, plural(item))]
     return {"n": number, "topic": names.get(topic, topic)}, items, known
@@ -84,7 +85,7 @@ def json_object(rng: random.Random, split: Split) -> Made:
 
 
 def _plain_sentence(rng: random.Random) -> str:
-    """A sentence to copy: few words that combine in many ways, seven at most."""
+    """Return a sentence to copy: up to seven common words in a random combination."""
     subject = rng.choice(sorted(FACTS))
     fact = rng.choice(FACTS[subject])
     manner = rng.choice(("", *_DATA["manners"])) if len(fact.split()) < 5 else ""
@@ -114,15 +115,15 @@ def repeat_upper(rng: random.Random, split: Split) -> Made:
 
 
 def _facts(rng: random.Random, subject: str, count: int) -> list[str]:
-    """Facts about a subject in their fixed order, from any of them on."""
+    """Return facts about a subject in their fixed order, starting at a random one."""
     facts = FACTS[subject]
     start = rng.randrange(len(facts))
     return [facts[(start + step) % len(facts)] for step in range(count)]
 
 
-def _about(subject: str, asked: dict[str, object]) -> dict[str, object]:
-    """The constraints of one sentence about a subject of which something more is asked."""
-    return asked | {"mentions": subject, "sentences": 1, "plain": True}
+def _about(subject: str, constraints: dict[str, object]) -> dict[str, object]:
+    """Return the constraints of one sentence about a subject, together with the additional ones."""
+    return constraints | {"mentions": subject, "sentences": 1, "plain": True}
 
 
 def no_commas(rng: random.Random, split: Split) -> Made:
@@ -157,7 +158,7 @@ def end_word(rng: random.Random, split: Split) -> Made:
 def yes_no(rng: random.Random, split: Split) -> Made:
     topic = rng.choice(sorted(TOPICS))
     is_member = rng.random() < 0.5
-    blurred = _DATA["blurred_topics"]  # pairs that a thing may belong to both of
+    blurred = _DATA["blurred_topics"]  # pairs with things that may belong to both
     clear = [
         name for name in sorted(TOPICS) if name != topic and sorted((topic, name)) not in blurred
     ]
@@ -203,7 +204,7 @@ def _are_separated(text: str, mark_and_count: tuple[str, int]) -> bool:
 
 
 def _are_members(text: str, known: list[str]) -> bool:
-    """Every item is known and none comes twice, whatever separates them."""
+    """Whether every item is known and none repeats, with any separators."""
     items = [
         re.sub(r"^\s*(?:[-*]|\d+[.)])\s*", "", part).strip(" .!\"'").lower()
         for part in re.split(r"[\n;|/]+", text.strip())
@@ -228,7 +229,7 @@ def _are_sentences(text: str, count: int) -> bool:
 
 
 def _is_plain(text: str, wanted: bool) -> bool:
-    """Nothing but letters, blanks and full stops: no markup, no code."""
+    """Whether there are only letters, blanks and full stops: no markup, no code."""
     return (re.fullmatch(r"[A-Za-z' .!?,;:\"\n-]+", text.strip()) is not None) == wanted
 
 
@@ -244,20 +245,22 @@ CONSTRAINTS: dict[str, Callable[..., bool]] = {
     "mentions": _mentions,
     "sentences": _are_sentences,
     "first_word": lambda text, word: _words(text)[:1] == [word],
-    "last_word": lambda text, word: [each.lower() for each in _words(text)[-1:]] == [word.lower()],
+    "last_word": lambda text, word: (
+        [written.lower() for written in _words(text)[-1:]] == [word.lower()]
+    ),
     "plain": _is_plain,
 }
 
 
 def holds(text: str, constraints: dict[str, object]) -> bool:
-    """Say whether the text keeps every constraint."""
+    """Return whether the text satisfies every constraint."""
     return bool(text.strip()) and all(
         CONSTRAINTS[name](text, value) for name, value in constraints.items()
     )
 
 
 class Formats(Family):
-    """Answers whose form is asked for exactly."""
+    """Answers in an exactly specified form."""
 
     name = "formats"
 

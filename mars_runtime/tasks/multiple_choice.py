@@ -1,7 +1,7 @@
-"""Multiple choice, as MMLU-Pro and GPQA have it, over facts given in the prompt; the answer states
-the fact and goes through the options before it names the letter.
+"""Multiple choice, in the style of MMLU-Pro and GPQA, over facts given in the prompt.
 
-Knows no fact of the world that the prompt does not say.
+The answer states the fact and compares the options before it names the letter. It needs no
+knowledge beyond the prompt.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .words import COLOURS, PLACES, THINGS, TOPICS, people
 _DATA = read_data("multiple_choice")
 QUESTIONS = _DATA["questions"]
 Puzzle = tuple[list[str], str, list[str], str, str]
-"""Facts, question, options, the right one, what to say of it."""
+"""Facts, question, options, the right option, and the statement that justifies it."""
 
 
 def _things(rng: random.Random, count: int) -> list[str]:
-    return [one for one, _ in rng.sample(THINGS, count)]
+    return [singular for singular, _ in rng.sample(THINGS, count)]
 
 
 def colour_of(rng: random.Random, split: Split) -> Puzzle:
@@ -71,7 +71,7 @@ def compare(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _running_best(names: list[str], values: list[int]) -> str:
-    """One line a comparison: the best so far against the next."""
+    """Return one line per comparison: the best so far against the next."""
     texts = [f"{value} for {name}" for name, value in zip(names, values, strict=True)]
     best, lines = 0, ""
     for index in range(1, len(values)):
@@ -136,7 +136,7 @@ class MultipleChoice(Family):
         return Task(self.name, kind, prompt, answer, letter)
 
     def judge(self, task: Task, text: str) -> bool:
-        found = re.findall(r"answer\s*(?:is)?\s*:?\s*\(?\s*([A-F])\b", text, re.IGNORECASE)
-        if not found:
-            found = re.findall(r"^\s*\(?([A-F])[).]?\s*$", text, re.MULTILINE)
-        return bool(found) and found[-1].upper() == task.expected
+        letters = re.findall(r"answer\s*(?:is)?\s*:?\s*\(?\s*([A-F])\b", text, re.IGNORECASE)
+        if not letters:
+            letters = re.findall(r"^\s*\(?([A-F])[).]?\s*$", text, re.MULTILINE)
+        return bool(letters) and letters[-1].upper() == task.expected

@@ -1,8 +1,8 @@
-"""Small Python functions, as HumanEval has them, judged by running them on a few calls.
+"""Small Python functions, in the style of HumanEval, judged by running them on a few calls.
 
-Knows the specifications and the sandbox; it never runs foreign code in this process. In a
-specification {x} and {y} are numbers, {t} a list of numbers, {s} a string, {w} a list of strings,
-{k} a small constant, {m} a larger one, {c} a letter and {p} a mark.
+Code written by a model runs in the sandbox only, never in this process. In a specification {x} and
+{y} are numbers, {t} a list of numbers, {s} a string, {w} a list of strings, {k} a small constant,
+{m} a larger one, {c} a letter and {p} a punctuation mark.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _calls(
     spec: Mapping[str, Any], rng: random.Random, fields: dict[str, str]
 ) -> list[list[object]]:
     kind = spec["kind"]
-    calls = [[_argument(each, rng, fields) for each in spec["args"]] for _ in range(6)]
+    calls = [[_argument(kind, rng, fields) for kind in spec["args"]] for _ in range(6)]
     if kind in ("absolute", "sign", "clamp", "bigger_than"):
         calls += [[-4], [0], [int(fields["m"]) + 3], [int(fields["m"])]]
     if kind in ("is_even", "is_odd", "divisible", "remainder"):
@@ -68,7 +68,7 @@ def _results(source: str, name: str, calls: list[list[object]]) -> list[Case]:
 
 
 def extract_code(text: str) -> str:
-    """The last fenced block that defines a function, or the text from its first `def` on."""
+    """Return the last fenced block that defines a function, or the text from its first `def` on."""
     blocks = [block for block in _FENCE.findall(text) if "def " in block]
     if blocks:
         return str(blocks[-1])

@@ -35,10 +35,10 @@ def has_phrase(words: list[str], key: str) -> bool:
     return bool(wanted) and any(words[i : i + len(wanted)] == wanted for i in spans)
 
 
-def token_f1(found: list[str], gold: list[str]) -> float:
+def token_f1(answer: list[str], gold: list[str]) -> float:
     """Return the F1 score over words, counting repeated words."""
-    common = sum((Counter(found) & Counter(gold)).values())
-    return 2 * common / (len(found) + len(gold)) if common else 0.0
+    common = sum((Counter(answer) & Counter(gold)).values())
+    return 2 * common / (len(answer) + len(gold)) if common else 0.0
 
 
 def conclusion(prompt: str, text: str) -> str:
@@ -61,15 +61,15 @@ class Reading(Family):
         fields = _fields(rng, split)
         sentences = [phrase(rng, split, part).format(**fields) for part in DATA["sentences"]]
         kind = rng.choice(sorted(DATA["questions"]))
-        asked = DATA["questions"][kind]
-        question = phrase(rng, split, asked["phrasings"]).format(**fields)
+        questions = DATA["questions"][kind]
+        question = phrase(rng, split, questions["phrasings"]).format(**fields)
         frame = phrase(rng, split, DATA["frames"])
         prompt = frame.format(story=" ".join(sentences), question=question)
-        key, quote = fields[asked["key"]], sentences[asked["sentence"]]
+        key, quote = fields[questions["key"]], sentences[questions["sentence"]]
         # A sentence with only a pronoun does not contain the answer.
         quoted = f'The text says: "{quote}" ' if key in quote else ""
-        expected = json.dumps({"key": key, "rivals": _rivals(kind, asked["rivals"], fields)})
-        answer = quoted + asked["answer"].format(**fields)
+        expected = json.dumps({"key": key, "rivals": _rivals(kind, questions["rivals"], fields)})
+        answer = quoted + questions["answer"].format(**fields)
         return Task(self.name, kind, prompt, answer, expected)
 
     def judge(self, task: Task, text: str) -> bool:

@@ -1,10 +1,10 @@
 """Open requests of the kinds that a chat model gets: held-out prompts without a checker.
 
-Written for this repository alone and never trained on; names, places and figures are made up. Each
-kind begins with prompts that were written out one by one; further ones come from frames and from
-texts of our own. Beside them openings of tales to continue, and kinds unlike anything a chat
-model's adapter was trained on; some of those have words that a right answer holds, which tell
-whether the model still follows, not how well it writes. Knows no model.
+They were written for this repository and never trained on; names, places and figures are made up.
+Each kind starts with prompts written one by one; more are combined from frames and our own texts.
+There are also openings of tales to continue, and kinds unlike the training data of a chat model's
+adapter. Some of those have words that a right answer contains: they show whether the model still
+follows the request, not how well it writes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from .base import Split, Task, read_data
 NATURAL = "natural"
 KINDS = ("chat", "maths", "code", "summary", "rewriting")
 SHIFTED = ("languages", "odd_code", "tables", "long")
-"""Other languages, code in languages that are rare, tables, and prompts of up to about 4,000
-tokens."""
+"""Kinds unlike the training data: other languages, code in rare languages, tables, and prompts of
+up to about 4,000 tokens.
+"""
 MANY_SUMS = 600
-"""Exercises that are drawn; those that fall alike are kept once."""
+"""Number of exercises that are drawn; duplicates are dropped."""
 
 DATA = read_data("requests")
 _SHIFTED = read_data("shifted")
@@ -31,8 +32,9 @@ _MATHS = DATA["maths"]
 
 
 def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """``count`` different prompts of a kind, those that were written out first; fewer where there
-    are not so many. The same arguments always give the same list."""
+    """Return up to ``count`` different prompts of a kind, the hand-written ones first. The same
+    arguments always give the same list.
+    """
     rng = random.Random(f"{kind}:{seed}")
     written, further = _prompts(kind, rng)
     rng.shuffle(further)
@@ -41,26 +43,26 @@ def request_tasks(kind: str, seed: int, count: int) -> list[Task]:
 
 
 def _prompts(kind: str, rng: random.Random) -> tuple[list[str], list[str]]:
-    """What was written out, and all the others."""
-    told = DATA[kind]
+    """Return the hand-written prompts, and all others."""
+    written = DATA[kind]
     if kind == "maths":
-        return told["written"], [_exercise(rng, number) for number in range(MANY_SUMS)]
-    if "texts" in told:
-        texts, frames = told["texts"], told["frames"]
+        return written["written"], [_exercise(rng, number) for number in range(MANY_SUMS)]
+    if "texts" in written:
+        texts, frames = written["texts"], written["frames"]
         return list(_framed(texts, frames, 1)), list(_framed(texts, frames, len(frames)))
-    filled = [frame.format(word) for frame, words in told["frames"].items() for word in words]
-    return told["written"], filled
+    filled = [frame.format(word) for frame, words in written["frames"].items() for word in words]
+    return written["written"], filled
 
 
 def _framed(texts: Sequence[str], frames: Sequence[str], num_frames: int) -> Iterator[str]:
-    """Every text in ``num_frames`` of the frames, its own first."""
+    """Put every text into ``num_frames`` of the frames, starting with its own."""
     for index, text in enumerate(texts):
         for step in range(num_frames):
             yield frames[(index + step) % len(frames)].format(text=text)
 
 
 def _exercise(rng: random.Random, number: int) -> str:
-    """Numbers are drawn so that the question makes sense."""
+    """Draw an exercise with numbers that make sense together."""
     draw = EXERCISES[number % len(EXERCISES)]
     return str(_MATHS["exercises"][draw.__name__].format(**draw(rng)))
 
@@ -105,23 +107,23 @@ EXERCISES = (shopping, equation, work, journey, percentage, sharing)
 
 
 def shifted_tasks(kind: str, seed: int, count: int) -> list[Task]:
-    """The first ``count`` prompts of a kind; the seed orders the texts of long ones."""
-    found = []
-    for told in _SHIFTED[kind][:count]:
-        prompt = told["prompt"]
+    """Return the first ``count`` prompts of a kind; the seed orders the texts of long ones."""
+    tasks = []
+    for entry in _SHIFTED[kind][:count]:
+        prompt = entry["prompt"]
         if kind == "long":
             rng = random.Random(f"{seed}:{prompt}")
             ours = [*DATA["summary"]["texts"], *DATA["rewriting"]["texts"]]
-            texts = [rng.choice(ours) for _ in range(told["passages"])]
-            texts.insert(rng.randrange(len(texts)), told["hidden"])
+            texts = [rng.choice(ours) for _ in range(entry["passages"])]
+            texts.insert(rng.randrange(len(texts)), entry["hidden"])
             prompt = "\n\n".join([*texts, prompt])
-        expected = json.dumps(told["right"], ensure_ascii=False) if told["right"] else ""
-        found.append(Task(kind, "shifted", prompt, "", expected))
-    return found
+        expected = json.dumps(entry["right"], ensure_ascii=False) if entry["right"] else ""
+        tasks.append(Task(kind, "shifted", prompt, "", expected))
+    return tasks
 
 
 def says_right(task: Task, text: str) -> bool:
-    """Whether the text holds one of the words of a right answer; no where a task is damaged."""
+    """Whether the text contains one of the words of a right answer; False for a damaged task."""
     try:
         words = [as_text(word).lower() for word in as_list(json.loads(task.expected))]
     except (ValueError, RecursionError):
@@ -130,10 +132,14 @@ def says_right(task: Task, text: str) -> bool:
 
 
 def natural_tasks(split: Split, seed: int, count: int) -> list[Task]:
-    """Openings of our own to continue; there is no reference and no checker."""
+    """Return openings of our own to continue, without reference and checker."""
     rng = random.Random(f"{NATURAL}:{split}:{seed}")
-    told = DATA[NATURAL]
-    shown = [frame.format(opening=each) for each in told["openings"] for frame in told["frames"]]
+    written = DATA[NATURAL]
+    shown = [
+        frame.format(opening=opening)
+        for opening in written["openings"]
+        for frame in written["frames"]
+    ]
     rng.shuffle(shown)
     prompts = [shown[index % len(shown)] for index in range(count)]
     return [Task(NATURAL, "opening", prompt, "", "") for prompt in prompts]

@@ -1,11 +1,10 @@
-"""Run Python that nobody has read, bounded in time, memory and reach.
+"""Run untrusted Python with limits on time, memory and access.
 
-Source in, one verdict out: of a small function by the results that it should give (``passes``), of
-a benchmark's program by a test that is known and trusted (``passes_test``). A syntax walk lets a
-small language through, without underscored names and unknown methods, before a separate process
-with resource limits, without files and without network, runs it. A program may say more than a
-function of our own tasks: exceptions, and a few harmless names of a few modules. Knows no task and
-no benchmark.
+``passes`` judges a small function by its results, ``passes_test`` a benchmark's program by a
+trusted test. First a syntax walk rejects everything outside a small language: names with
+underscores, unknown methods. Then a separate process without files and network, with resource
+limits, runs the source. A program may use more than a function of our tasks: exceptions, and a few
+harmless names of a few modules.
 """
 
 from __future__ import annotations
@@ -35,11 +34,13 @@ ALLOWED_NODES = (
     ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.FormattedValue, ast.expr_context, ast.boolop,
     ast.operator, ast.unaryop, ast.cmpop,
 )  # fmt: skip
-"""The whole language: what is not here is refused, so nothing that Python may learn gets in."""
+"""The syntax nodes of the allowed language. Anything else is rejected, including nodes that Python
+may add later.
+"""
 
-# Runs in the child, niced: limits first, then the stranger's code with a short list of builtins.
-# Once no file can be opened any more, no socket can be either. It gets arguments and never hears
-# what is expected of it.
+# Runs in the child process: first the limits, then the untrusted code with a short list of
+# builtins. No file can be opened any more, and so no socket. The code gets arguments and never the
+# expected results.
 LIMITS = """
 import sys, json, builtins, os, resource
 os.nice(19)
@@ -71,10 +72,10 @@ PROGRAM_NODES = (
     ast.Assert, ast.NamedExpr, ast.Delete, ast.Nonlocal, ast.Yield,
 )  # fmt: skip
 
-# The test's modules come first, for nothing can be opened behind the limits. The program has no
-# way to write, to reach the test, or to get from a name it may use to one it may not: of a module
-# it gets those names alone, in a namespace of its own, and it sets no attribute of anything. The
-# test sees the program's functions, but none in place of one of Python's own.
+# The test's modules are imported first, because nothing can be opened once the limits are set. The
+# program cannot write, reach the test, or get from an allowed name to another one: a module is a
+# namespace with the allowed names only, and attributes cannot be set. The test sees the program's
+# functions, but none that would replace a builtin.
 PROGRAM_CHILD = (
     "import collections, copy, functools, hashlib, itertools, math, random, re, string, types\n"
     "import typing\n"
@@ -121,14 +122,15 @@ def _is_allowed_in_program(node: ast.AST) -> bool:
 
 
 def _has_hidden_name(node: ast.AST) -> bool:
-    """Whether a node names something that Python keeps for itself."""
+    """Whether a node uses a name that Python reserves for itself."""
     names = [getattr(node, field, None) for field in ("id", "name", "arg", "asname")]
     return any(isinstance(name, str) and name.startswith("__") for name in names)
 
 
 def is_harmless(source: str, is_allowed: Callable[[ast.AST], bool] = _is_allowed) -> bool:
-    """Say whether the source parses and every node ``is_allowed``: by default, whether it keeps to
-    the small language of the tasks."""
+    """Return whether the source parses and every node ``is_allowed``: by default, whether it stays
+    within the small language of the tasks.
+    """
     if len(source) > MAX_SOURCE:
         return False
     try:
@@ -139,20 +141,21 @@ def is_harmless(source: str, is_allowed: Callable[[ast.AST], bool] = _is_allowed
 
 
 def passes(source: str, name: str, cases: list[Case]) -> bool:
-    """Say whether the function `name` of this source gives every case's result.
+    """Return whether the function `name` of this source gives the expected result for every case.
 
-    One at a time: who asks meanwhile waits.
+    Runs one at a time; other callers wait.
     """
     if not is_harmless(source):
         return False
     wanted = [json.dumps(want, sort_keys=True) for _, want in cases]
-    calls = [given for given, _ in cases]
+    calls = [arguments for arguments, _ in cases]
     return _told_by(CHILD, {"source": source, "name": name, "calls": calls}) == wanted
 
 
 def passes_test(source: str, name: str, test: str) -> bool:
-    """Say whether ``check`` of the ``test`` accepts the function ``name`` of this source. One at a
-    time: who asks meanwhile waits."""
+    """Return whether ``check`` of the ``test`` accepts the function ``name`` of this source. Runs
+    one at a time; other callers wait.
+    """
     if not is_harmless(source, _is_allowed_in_program):
         return False
     job = {"source": source, "name": name, "test": test}
@@ -161,16 +164,17 @@ def passes_test(source: str, name: str, test: str) -> bool:
 
 
 def _told_by(child: str, job: Mapping[str, object]) -> object:
-    """What a child process writes about a job, read as JSON; None where it does not come to its
-    end."""
-    given = json.dumps({"builtins": ALLOWED_CALLS, "most": MAX_TOLD, **job})
+    """Return what a child process writes about a job, parsed from JSON; None if it fails or is
+    killed.
+    """
+    job_json = json.dumps({"builtins": ALLOWED_CALLS, "most": MAX_TOLD, **job})
     try:
         with _one_at_a_time:
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", child],
-                input=given,
+                input=job_json,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # the words of an exception may be without end
+                stderr=subprocess.DEVNULL,  # an exception's message may be endless
                 text=True,
                 timeout=WALL_SECONDS,
                 env={},

@@ -1,7 +1,7 @@
-"""Symbolic reasoning, as BBH has it: sorting, counting, booleans, dates, brackets, lists.
+"""Symbolic reasoning, in the style of BBH: sorting, counting, booleans, dates, brackets, lists.
 
-An answer spells its steps and ends in `Answer: X`. Steps copy what is known before they use it, and
-compare two things at a time.
+An answer writes out its steps and ends in `Answer: X`. A step copies known values before it uses
+them, and compares two things at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _different_initials(rng: random.Random, count: int) -> list[str]:
 def _running_best(
     items: Sequence[Item], pick: Callable[[Item, Item], Item]
 ) -> tuple[Item, list[str]]:
-    """The best of the items, and one line for each comparison on the way to it."""
+    """Return the best of the items, and one line for each comparison that leads to it."""
     best, lines = items[0], []
     for item in items[1:]:
         better = pick(best, item)
@@ -93,10 +93,10 @@ def count_objects(rng: random.Random, split: Split) -> Puzzle:
     counts = {item: rng.randint(1, 6) for item in wanted + strange}
     items = wanted + strange
     rng.shuffle(items)
-    kept = [item for item in items if item in wanted]
-    copied = [f"{counts[i]} {i if counts[i] == 1 else plural(i)}" for i in kept]
-    lines, total = [", ".join(copied)], counts[kept[0]]
-    for item in kept[1:]:
+    wanted_items = [item for item in items if item in wanted]
+    copied = [f"{counts[i]} {i if counts[i] == 1 else plural(i)}" for i in wanted_items]
+    lines, total = [", ".join(copied)], counts[wanted_items[0]]
+    for item in wanted_items[1:]:
         lines.append(add(total, counts[item]))
         total += counts[item]
     names = {"clothes": "pieces of clothing"}
@@ -149,7 +149,9 @@ def _value(rng: random.Random) -> str:
 
 
 def _reduce(text: str) -> str:
-    """One step: all bare `not` inside first, then the bracket, then `and`, then `or`."""
+    """Reduce a boolean expression by one step: every bare `not` first, then a bracket, then `and`,
+    then `or`.
+    """
     for old, new in (("not True", "False"), ("not False", "True")):
         if old in text:
             return text.replace(old, new, 1)
@@ -200,7 +202,7 @@ def date(rng: random.Random, split: Split) -> Puzzle:
 
 
 def _when(count: int, forward: bool, has_word: bool) -> dict[str, str]:
-    """So many days on or back, or the word for one day."""
+    """Return a number of days forward or back, or the word for one day."""
     days = f"{count} {'day' if count == 1 else 'days'}"
     if forward:
         return {"when": "tomorrow" if has_word else f"in {days}", "is_": "is"}
@@ -234,10 +236,10 @@ PUZZLES: dict[str, Callable[[random.Random, Split], Puzzle]] = {
 
 
 def _last_answer(text: str) -> str:
-    """What follows the last `Answer:`, or else the last line that is not empty."""
-    found = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
-    if found:
-        return str(found[-1]).strip()
+    """Return what follows the last `Answer:`, or else the last line that is not empty."""
+    answers = re.findall(r"answer\s*:\s*(.*)", text, re.IGNORECASE)
+    if answers:
+        return str(answers[-1]).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
@@ -262,7 +264,7 @@ class Symbolic(Family):
 
     def judge(self, task: Task, text: str) -> bool:
         result = json.loads(task.expected)["result"]
-        found = _last_answer(text)
+        answer = _last_answer(text)
         if task.kind == "brackets":
-            return re.sub(r"\s", "", found) == re.sub(r"\s", "", result)
-        return _normal(found) == _normal(result)
+            return re.sub(r"\s", "", answer) == re.sub(r"\s", "", result)
+        return _normal(answer) == _normal(result)

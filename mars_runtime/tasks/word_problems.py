@@ -1,7 +1,7 @@
-"""Word problems, as GSM8K has them: solved step by step and ending in `#### n`.
+"""Word problems, in the style of GSM8K: solved step by step and ending in `#### n`.
 
-Knows only sums a child can do, written out as a child would: tens, then ones, then both together.
-It judges the final number, not the steps.
+Sums are simple enough for a child and written out as a child would: tens, then ones, then both.
+Only the final number is judged, not the steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ Numbers = dict[str, int]
 
 
 def add(a: int, b: int) -> str:
-    """The sum of two numbers; taken apart where both have tens or the ones carry."""
+    """Write out the sum of two numbers; split into tens and ones if both have tens or the ones
+    carry.
+    """
     tens, ones = a // 10 * 10 + b // 10 * 10, a % 10 + b % 10
     has_carry = ones >= 10 and tens > 0
     has_two_tens = a >= 10 and b >= 10 and ones > 0
@@ -29,7 +31,7 @@ def add(a: int, b: int) -> str:
 
 
 def subtract(a: int, b: int) -> str:
-    """The difference of two numbers; the tens go first where the ones have to borrow."""
+    """Write out the difference of two numbers; tens first if the ones have to borrow."""
     tens, ones = b // 10 * 10, b % 10
     has_borrow = tens > 0 and a % 10 < ones
     between = f"{a} - {tens} - {ones} = {a - tens} - {ones} = " if has_borrow else ""
@@ -117,7 +119,7 @@ NUMBERS: dict[str, Callable[[random.Random], Numbers]] = {
         *(times_multiple, three_terms, sum_less, two_products),
     )
 }
-"""What the structures name: the numbers of a problem, its result ``r``."""
+"""What the structures name: the numbers of a problem, and its result ``r``."""
 
 
 class WordProblems(Family):
@@ -143,8 +145,8 @@ class WordProblems(Family):
             "boxes": rng.choice(CONTAINERS),
             **numbers,
         }
-        told = (structure["stories"], structure["questions"])
-        text = " ".join(phrase(rng, split, each) for each in told).format(**fields)
+        texts = (structure["stories"], structure["questions"])
+        text = " ".join(phrase(rng, split, phrasings) for phrasings in texts).format(**fields)
         frame = phrase(rng, split, _DATA["frames"])
         text = re.sub(r"\bA ([aeiou])", r"An \1", text)
         steps = written_out(structure["steps"].format(**fields))
@@ -154,5 +156,5 @@ class WordProblems(Family):
 
     def judge(self, task: Task, text: str) -> bool:
         marked = re.findall(r"####\s*\$?\s*(" + _NUMBER.pattern + ")", text, re.ASCII)
-        found = marked or re.findall(_NUMBER.pattern, text, re.ASCII)
-        return bool(found) and float(found[-1].replace(",", "")) == float(task.expected)
+        numbers = marked or re.findall(_NUMBER.pattern, text, re.ASCII)
+        return bool(numbers) and float(numbers[-1].replace(",", "")) == float(task.expected)

@@ -37,7 +37,7 @@ _DATA = read_data("words")
 REAL_PEOPLE = _people(_DATA["real_people"])
 TRAIN_PEOPLE = REAL_PEOPLE + _people(_DATA["made_up_people"])
 EVAL_PEOPLE = _people(_DATA["held_out_people"])
-THINGS: tuple[tuple[str, str], ...] = tuple((one, many) for one, many in _DATA["things"])
+THINGS: tuple[tuple[str, str], ...] = tuple((singular, many) for singular, many in _DATA["things"])
 """Singular and plural of small things that can be counted, given and bought."""
 CONTAINERS: tuple[str, ...] = tuple(_DATA["containers"])
 COLOURS: tuple[str, ...] = tuple(_DATA["colours"])

@@ -49,9 +49,11 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.low <= self.high <= 1.0:
-            raise SettingsError("The bounds of τ must be from 0 to 1, the lower one first.")
+            raise SettingsError("The bounds of τ must be between 0 and 1, the lower one first.")
         if not 1 <= self.least <= self.most <= MAX_BLOCK_SIZE:
-            raise SettingsError(f"The bounds of B must be from 1 to {MAX_BLOCK_SIZE}, in order.")
+            raise SettingsError(
+                f"The bounds of B must be between 1 and {MAX_BLOCK_SIZE}, the lower one first."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ class Drive:
         is_over = is_cut or (
             len(self._records) == len(self._workload.asks) and not self._unfinished()
         )
-        kept = tuple(self._records.values())
-        self.progress = LoadProgress(now, kept, tuple(self._decisions), is_over)
+        records = tuple(self._records.values())
+        self.progress = LoadProgress(now, records, tuple(self._decisions), is_over)
 
     def _unfinished(self) -> list[RequestRecord]:
         return [self._records[number] for number in (*self._runs, *self._waiting)]

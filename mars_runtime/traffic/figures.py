@@ -177,10 +177,10 @@ def agreement(
     1 if all texts are the same; None if there is no such request.
     """
     shared = texts.keys() & others.keys()
-    total = sum(max(len(texts[one]), len(others[one])) for one in shared)
+    total = sum(max(len(texts[number]), len(others[number])) for number in shared)
     if not total:
         return None
-    return sum(num_common(texts[one], others[one]) for one in shared) / total
+    return sum(num_common(texts[number], others[number]) for number in shared) / total
 
 
 def num_common(first: Sequence[int], second: Sequence[int]) -> int:

@@ -33,15 +33,15 @@ MIXES = {"short": "short prompts", "all": "short and long prompts"}
 
 
 class ArrivalsError(ValueError):
-    """Invalid arrivals; the message is one sentence that says what to do."""
+    """Invalid arrivals; the message is one sentence with the remedy."""
 
 
 def poisson(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
     """Return Poisson arrivals: ``rate`` per second on average, for ``seconds``."""
-    rng, found, now = random.Random(seed), [], 0.0
+    rng, arrivals, now = random.Random(seed), [], 0.0
     while (now := now + rng.expovariate(rate)) < seconds:
-        found.append(now)
-    return tuple(found)
+        arrivals.append(now)
+    return tuple(arrivals)
 
 
 def bursts(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
@@ -49,12 +49,12 @@ def bursts(rate: float, seconds: float, seed: int) -> tuple[float, ...]:
     process.
     """
     rng = random.Random(f"bursts:{seed}")
-    found = [
+    arrivals = [
         begin + rng.uniform(0.0, BURST_SECONDS)
         for begin in poisson(rate / BURST_SIZE, seconds, seed)
         for _ in range(rng.randint(1, 2 * BURST_SIZE - 1))
     ]
-    return tuple(sorted(moment for moment in found if moment < seconds))
+    return tuple(sorted(moment for moment in arrivals if moment < seconds))
 
 
 def read_recorded(text: str) -> tuple[float, ...]:
@@ -71,12 +71,12 @@ def read_recorded(text: str) -> tuple[float, ...]:
 
 def arrivals_of(listed: object) -> tuple[float, ...]:
     """Return the listed seconds in order. Raises ArrivalsError."""
-    given = listed if isinstance(listed, (list, tuple)) else ()
-    if not 0 < len(given) <= MAX_RECORDED or not all(_is_moment(each) for each in given):
+    values = listed if isinstance(listed, (list, tuple)) else ()
+    if not 0 < len(values) <= MAX_RECORDED or not all(_is_moment(value) for value in values):
         raise ArrivalsError(
-            "Give the arrivals as seconds from the start with commas between, such as 0, 0.4, 1.2."
+            "Give the arrivals as seconds from the start, separated by commas, such as 0, 0.4, 1.2."
         )
-    return tuple(sorted(float(each) for each in given))
+    return tuple(sorted(float(value) for value in values))
 
 
 def rate_of(arrivals: Sequence[float]) -> float:
@@ -138,9 +138,11 @@ def asks_of(
     ``budget``. ``system``: the system prompt; empty for the checkpoint's own.
     """
     families = families_of(checkpoint, mix)
-    each = -(-count // len(families))
-    drawn = [generate(family, "eval", seed, each) for family in families]
-    prompts = [tasks[turn % len(tasks)].prompt for turn in range(each) for tasks in drawn][:count]
+    per_family = -(-count // len(families))
+    drawn = [generate(family, "eval", seed, per_family) for family in families]
+    prompts = [tasks[turn % len(tasks)].prompt for turn in range(per_family) for tasks in drawn][
+        :count
+    ]
     rng = random.Random(f"lengths:{seed}")
     least = max(1, round(SHORTEST * max_new_tokens))
     return tuple(
@@ -157,4 +159,4 @@ def asks_of(
 def families_of(checkpoint: str, mix: str) -> Sequence[str]:
     """Return the families that a mix draws from."""
     families = families_for(is_chat(checkpoint))
-    return [each for each in families if each not in LONG] if mix == "short" else families
+    return [family for family in families if family not in LONG] if mix == "short" else families

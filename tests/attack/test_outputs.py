@@ -78,8 +78,8 @@ def test_a_folder_or_a_pipe_in_place_of_a_file(command: str, tmp_path: Path, sai
     assert "is a folder" in said([command, "--out", str(tmp_path)])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert "no regular file" in said([command, "--out", str(pipe)])
-    with pytest.raises(OutputError, match="no regular file"):
+    assert "not a regular file" in said([command, "--out", str(pipe)])
+    with pytest.raises(OutputError, match="not a regular file"):
         write_text(pipe, "text")
     assert pipe.is_fifo()
 

@@ -316,7 +316,7 @@ def test_what_a_browser_keeps_the_server_accepts_again(tmp_path: Path, share: fl
         answer = client.get(f"review/sets/{name}/sealed")
         assert client.get(f"review/sets/{name}").status_code == 200
     if share > 0.5:
-        assert "too large to be kept in the browser" in answer.json()["detail"]
+        assert "too large to be stored in the browser" in answer.json()["detail"]
         return
     after = make_handlers(tmp_path, ScriptedBackend(), port=0)
     with page_served(after) as url, client_of(url) as client:  # after a restart

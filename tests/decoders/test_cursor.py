@@ -130,7 +130,7 @@ def test_nan_is_a_sentence_and_names_the_rows_and_the_rest_goes_on() -> None:
     emitted = []
     for _ in range(3):
         emitted += [row for row in batch.step().rows if row.row == 8]
-    with pytest.raises(DecodeError, match="not a number") as caught:
+    with pytest.raises(DecodeError, match="not finite numbers") as caught:
         batch.step()
     assert caught.value.rows == (7,)
     batch.drop(7)

@@ -138,7 +138,7 @@ def test_a_forward_that_fails_leaves_nothing() -> None:
     batch.add(1, [8] * 11, lambda: PLAIN)
     for _ in range(2):
         batch.step()
-    with pytest.raises(DecodeError, match="not a number"):
+    with pytest.raises(DecodeError, match="not finite numbers"):
         batch.step()
     batch.drop(0)
     assert store.num_bytes == 0

@@ -37,19 +37,19 @@ def test_a_row_comes_back_from_json() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"ratings": [6, 0]}, "A rating is a whole number from 1 to 5"),
-        ({"ratings": [1]}, "A judgement is about two answers"),
-        ({"ratings": 3}, "A list is missing"),
-        ({"tags": [["x" * 41], []]}, "The tag of a judgement has at most 40 characters"),
-        ({"tags": [["x"] * 13, []]}, "An answer has at most 12 tags"),
-        ({"note": "\ud800"}, "The note of a judgement holds half of a character"),
-        ({"note": "x" * 2001}, "The note of a judgement has at most 2,000"),
-        ({"reviewer": " "}, "A judgement needs a text as reviewer"),
-        ({"right": "ar"}, "about two ways that differ"),
-        ({"preference": "up"}, "A preference is left, right, equal or empty"),
-        ({"is_masked": 1}, "masked is true or false"),
-        ({"shown": 1}, "A judgement has no 'shown'"),
-        ({"id": 5}, "A text is expected"),
+        ({"ratings": [6, 0]}, "A rating must be a whole number from 1 to 5"),
+        ({"ratings": [1]}, "A judgement has two answers"),
+        ({"ratings": 3}, "Expected a list"),
+        ({"tags": [["x" * 41], []]}, "The tag of a judgement must have at most 40 characters"),
+        ({"tags": [["x"] * 13, []]}, "An answer must have at most 12 tags"),
+        ({"note": "\ud800"}, "The note of a judgement contains half of a character"),
+        ({"note": "x" * 2001}, "The note of a judgement must have at most 2,000"),
+        ({"reviewer": " "}, "The reviewer of a judgement must be a text"),
+        ({"right": "ar"}, "must compare two different methods"),
+        ({"preference": "up"}, "The preference must be left, right, equal or empty"),
+        ({"is_masked": 1}, "masked must be true or false"),
+        ({"shown": 1}, "A judgement has no field 'shown'"),
+        ({"id": 5}, "Expected a text"),
     ],
 )
 def test_a_row_of_a_stranger_is_refused_in_a_sentence(
@@ -166,5 +166,5 @@ def test_a_seal_hides_and_opens_only_here(tmp_path: Path) -> None:
     for damaged in ("", "é", sealed[:-4], *changed):
         with pytest.raises(SealError):
             unseal(secret, damaged)
-    with pytest.raises(SealError, match="another server or by an earlier version"):
+    with pytest.raises(SealError, match="another server or an earlier version"):
         unseal(b"x" * 32, sealed)

@@ -55,18 +55,18 @@ def test_json_lines_bring_everything_and_come_back_as_they_were() -> None:
     ("line", "reason"),
     [
         ("{", "it is not valid JSON"),
-        ("[1]", "an object is expected"),
+        ("[1]", "expected an object"),
         ("[" * 100_000, "it is nested too deeply"),
         ("{}", "'prompt' is missing"),
         ('{"prompt": 1}', "'prompt' must be a text"),
         ('{"prompt": " "}', "its prompt is empty"),
         ('{"prompt": "a", "promt": "b"}', "'promt' is none of id, prompt, system"),
-        ('{"prompt": "\\ud800"}', "'prompt' holds half of a character"),
+        ('{"prompt": "\\ud800"}', "'prompt' contains half of a character"),
         ('{"prompt": "a", "category": "%s"}' % ("x" * 61), "'category' is longer than 60"),
-        ('{"prompt": "a", "id": "1"}', "the id '1' is there already"),
+        ('{"prompt": "a", "id": "1"}', "the id '1' occurs twice"),
         (
             '{"prompt": "a", "turns": [["assistant", "b"]]}',
-            "its turns must be by user and assistant",
+            "its turns must alternate between user and assistant",
         ),
         ('{"prompt": "a", "turns": [["user", "b"]]}', "its last turn must be the assistant's"),
         ('{"prompt": "a", "task": {"family": "x"}}', "its task must have family"),
@@ -83,7 +83,7 @@ def test_a_set_has_at_most_five_hundred_prompts() -> None:
     found = read_prompts("\n".join(f"p{n}" for n in range(MAX_PROMPTS + 2)))
     assert len(found.items) == MAX_PROMPTS
     assert [str(fault) for fault in found.faults] == [
-        "Line 501: a set has at most 500 prompts, so the rest was not read."
+        "Line 501: a set has at most 500 prompts; the rest was skipped."
     ]
 
 
@@ -188,11 +188,11 @@ def test_an_array_that_was_cut_short_says_so() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "sentence"),
     [
-        ("question\nwhat\n", "x.csv", "must name its columns"),
-        ("question;answer\nx;y\n", "x.csv", r"x\.csv is read as a table.*'question;answer'\.$"),
+        ("question\nwhat\n", "x.csv", "must name the columns"),
+        ("question;answer\nx;y\n", "x.csv", r"x\.csv is a table.*'question;answer'\.$"),
         ("prompt,prompt\na,b\n", "x.csv", r"Two columns of x\.csv have the same name"),
-        ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not text in UTF-8"),
-        (" \n", "empty.txt", r"There is no prompt in empty\.txt"),
+        ("p\0r\0o\0m\0p\0t\0", "x.txt", r"x\.txt is not UTF-8 text"),
+        (" \n", "empty.txt", r"empty\.txt has no prompts"),
         ('[{"instruction": 3}]', "x.json", "'instruction' must be a text"),
     ],
 )
@@ -213,7 +213,7 @@ def test_the_command_refuses_what_is_no_text(
     file = tmp_path / "x.csv"
     file.write_bytes("prompt;id\nné;7\n".encode("latin-1"))
     assert main(["review", "make", str(file), "--ways", "ar", "lossless", "--out", "x"]) == 2
-    assert capsys.readouterr().err == f"{file} is not text in UTF-8: save it as UTF-8.\n"
+    assert capsys.readouterr().err == f"{file} is not UTF-8 text. Save it as UTF-8.\n"
 
 
 def test_a_file_that_is_wrong_everywhere_ends_soon() -> None:
@@ -226,9 +226,9 @@ def test_a_file_that_is_wrong_everywhere_ends_soon() -> None:
         "z.json": "[" * 1_000_000,
     }
     for name, text in texts.items():
-        with pytest.raises(PromptError, match=f"There is no prompt in {name}"):
+        with pytest.raises(PromptError, match=f"{name} has no prompts"):
             read_prompts(text, name=name)
     good = '{"prompt": "good"}\n'
     found = read_prompts(good + "no\n" * 300_000, name="x.jsonl")
     assert len(found.faults) == MAX_FAULTS + 1
-    assert "the rest was not read" in str(found.faults[-1])
+    assert "the rest was skipped" in str(found.faults[-1])

@@ -109,10 +109,10 @@ def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
 
 
 def test_few_judgements_are_called_few() -> None:
-    assert "Nobody" in caution(0)
+    assert "No judgements yet" in caution(0)
     assert "1 judged prompt: far too few" in caution(1)
     assert "only large differences" in caution(20)
-    assert "don't overlap" in caution(80)
+    assert "do not overlap" in caution(80)
 
 
 def test_marks_are_counted_apart_from_judgements(review: ReviewSet) -> None:
@@ -162,11 +162,11 @@ def test_judgements_come_back_from_their_file(review: ReviewSet) -> None:
     rows = judged("anna", 0)
     text = exports.to_jsonl(review, rows)
     assert exports.read_jsonl(text, review.id) == rows
-    with pytest.raises(JudgementError, match="of another set"):
+    with pytest.raises(JudgementError, match="belong to another set"):
         exports.read_jsonl(text, "other")
-    with pytest.raises(JudgementError, match=r"Line 3: It is not valid JSON"):
+    with pytest.raises(JudgementError, match=r"Line 3: The line is not a judgement"):
         exports.read_jsonl("\n".join([*text.split("\n")[:2], "{", ""]))
-    with pytest.raises(JudgementError, match="nothing in this file"):
+    with pytest.raises(JudgementError, match="This file is empty"):
         exports.read_jsonl("")
 
 

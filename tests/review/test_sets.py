@@ -84,7 +84,7 @@ def test_a_set_is_resumed_only_by_the_same(tmp_path: Path) -> None:
         (about("ar", "tau=0.5", made=made), ITEMS),
         (about("ar", "tau=0"), ITEMS[:1]),
     ):
-        with pytest.raises(SetError, match="other prompts or ways"):
+        with pytest.raises(SetError, match="other prompts or methods"):
             ReviewSet.create(tmp_path, other, items)
     with pytest.raises(SetError, match="other weights"):
         ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
@@ -114,7 +114,7 @@ def test_an_archive_of_other_things_than_files_leaves_nothing(
         file.addfile(entry, io.BytesIO(b""))
     folder = tmp_path / "in" / "here"
     folder.mkdir(parents=True)
-    with pytest.raises(ValueError, match="other things than files of a set"):
+    with pytest.raises(ValueError, match="entries that are not files of a set"):
         unpack(archive, folder)
     assert sorted(tmp_path.rglob("*")) == [archive, tmp_path / "in", folder]
 
@@ -137,7 +137,7 @@ def test_packed_it_is_the_same_set(
         ours, theirs = ("".join(each.lines(*pair)) for each in (packed, review))
         assert TIMES.sub("", ours) == TIMES.sub("", theirs)
     (tmp_path / "b.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:-100])
-    with pytest.raises(SetError, match="holds no set"):
+    with pytest.raises(SetError, match="is not a set"):
         ReviewSet.open(tmp_path / "b.tar.xz")
 
 
@@ -169,7 +169,7 @@ def test_a_damaged_set_is_refused_in_a_sentence(tmp_path: Path, name: str) -> No
     ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS)
     for damage in ("", "{", "[]", '{"version": 2}', "\x00"):
         (tmp_path / name).write_text(damage, encoding="utf-8")
-        with pytest.raises(SetError, match=r"holds no set|Line"):
+        with pytest.raises(SetError, match=r"is not a set|Line"):
             ReviewSet.open(tmp_path)
 
 
@@ -259,7 +259,7 @@ def test_links_out_of_a_set_are_not_followed(tmp_path: Path) -> None:
     assert review.lines(0, 0) == []
     (tmp_path / "set" / "prompts.jsonl").rename(tmp_path / "prompts.jsonl")
     (tmp_path / "set" / "prompts.jsonl").symlink_to(tmp_path / "prompts.jsonl")
-    with pytest.raises(SetError, match="holds no set"):
+    with pytest.raises(SetError, match="is not a set"):
         ReviewSet.open(tmp_path / "set")
 
 

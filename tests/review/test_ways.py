@@ -29,14 +29,14 @@ def test_words_become_settings_and_come_back_from_json(text, checkpoint, setting
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "A way needs a word"),
-        ("fast", "'fast' is no way of decoding"),
-        ("tau", "'tau' is no way of decoding"),
+        ("", "The method is empty"),
+        ("fast", "'fast' is not a method"),
+        ("tau", "'tau' is not a method"),
         ("tau=2", "threshold τ must be a number from 0 to 1"),
         ("tau=high", "threshold τ must be a number"),
         ("B=17", "block size B must be a whole number"),
         ("B=auto", "Choose a number as B, or lossless"),
-        ("lossless=maybe", "Lossless is either on or off"),
+        ("lossless=maybe", "Lossless must be on or off"),
         ("block_diffusion,B=auto", "Choose a number as B"),
     ],
 )
@@ -48,7 +48,7 @@ def test_what_is_no_way_gets_a_sentence(text: str, sentence: str) -> None:
 def test_ways_differ_and_are_few_and_are_validated_again() -> None:
     ways = read_ways(["ar", "tau=0.5"], "t")
     assert [way.name for way in ways] == ["ar", "tau=0.5"]
-    with pytest.raises(SettingsError, match="2 to 5 ways"):
+    with pytest.raises(SettingsError, match="2 to 5 methods"):
         read_ways(["ar"], "t")
     with pytest.raises(SettingsError, match="the same"):
         read_ways(["tau=0.5", "tau=0.50"], "t")

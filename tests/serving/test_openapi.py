@@ -15,7 +15,19 @@ pytest.importorskip("openai")
 from fastapi.openapi.models import OpenAPI
 
 from mars_runtime.serving.app import BODIES
-from mars_runtime.serving.requests import NO_TOOLS, SERVED
+from mars_runtime.serving.requests import (
+    BIASED_TOKENS,
+    ECHO_LOGPROBS,
+    FINAL,
+    FOREIGN_IDS,
+    LAST,
+    NEEDS_PROBABILITY,
+    NO_ECHO,
+    NO_TEXT,
+    NO_TOOLS,
+    SERVED,
+    UNSUPPORTED,
+)
 from mars_runtime.settings import RECOMMENDED, SETTINGS, STEERED
 from tests.serving.scripted_server import NAME, Oracle, Place, serving
 
@@ -102,11 +114,8 @@ def message(role: str = "user", **more: Any) -> list[dict[str, Any]]:
     return [{"role": role, **more}]
 
 
-NO_TEXT = "Remove the characters that are no valid text."
 NEITHER = "The {} does not work with block diffusion: leave it out."
 CONTENT = "messages.0.content must be a text"
-FINAL = "continue_final_message must be {} after a last message of the role {}."
-LAST = "messages must end with one of the role user or assistant."
 ROLES = "messages.0.role must be one of system, developer, user, assistant."
 SECONDS = "lanes.0.seconds must be a whole number from 1 to 86400."
 LIMIT = " must be a whole number from 1 to 2147483647, or -1 for as many as fit."
@@ -130,13 +139,11 @@ WRONG: list[Case] = [
     *wrong(CHAT, "top_logprobs", "top_logprobs needs logprobs to be true.", 1),
     *wrong(TEXT, "logprobs", f"logprobs {TOP}", 4),
     *wrong(
-        *(CHAT, "logprobs", "logprobs can only be told with the metric probability.", True),
+        *(CHAT, "logprobs", NEEDS_PROBABILITY, True),
         metric="margin",
     ),
-    *wrong(
-        TEXT, "echo", "echo does not work with logprobs: leave one of them out.", True, logprobs=0
-    ),
-    *wrong(CHAT, "echo", "echo is only supported for text completions: leave it out.", True),
+    *wrong(TEXT, "echo", ECHO_LOGPROBS, True, logprobs=0),
+    *wrong(CHAT, "echo", f"echo {NO_ECHO}.", True),
     # Messages.
     *wrong(CHAT, "messages", "messages must be a list of 1 to 1000 values.", [], None),
     *wrong(CHAT, "messages", "messages must hold objects with role and content.", [7]),
@@ -156,10 +163,10 @@ WRONG: list[Case] = [
     ),
     *wrong(CHAT, "messages", f"{CONTENT}.", message()),
     *wrong(
-        *(CHAT, "messages", f"{CONTENT}, or parts of the type text."),
+        *(CHAT, "messages", f"{CONTENT}, or a list of parts of type text."),
         message(content=[{"type": "image_url"}]),
     ),
-    *wrong(CHAT, "messages", LAST, message("system", content="x")),
+    *wrong(CHAT, "messages", LAST, message("system", content="x"), field="messages"),
     *wrong(CHAT, "continue_final_message", FINAL.format("false", "user"), True),
     *wrong(
         *(CHAT, "continue_final_message", FINAL.format("true", "assistant"), False),
@@ -169,7 +176,7 @@ WRONG: list[Case] = [
     *wrong(TEXT, "prompt", PROMPT, *PROMPTS),
     *wrong(TEXT, "prompt", NO_TEXT, "\udfff", ["a", "\udfff"], field="prompt"),
     *wrong(
-        *(TEXT, "prompt", "The prompt holds tokens that are no text of this model.", ["a", [300]]),
+        *(TEXT, "prompt", FOREIGN_IDS, ["a", [300]]),
         field="prompt",
     ),
     *wrong(TEXT, "prompt", "n times the number of prompts must be at most 128.", ["a"] * 43, n=3),
@@ -193,7 +200,7 @@ WRONG: list[Case] = [
             ),
         )
     ),
-    *wrong(TEXT, "logit_bias", "logit_bias must name tokens below 260, got 260.", {"260": 1}),
+    *wrong(TEXT, "logit_bias", BIASED_TOKENS.format(260, 260), {"260": 1}),
     *wrong(CHAT, "presence_penalty", NEITHER.format("presence penalty"), 1, **DIFFUSION),
     *wrong(CHAT, "min_tokens", NEITHER.format("minimum number of tokens"), 1, **DIFFUSION),
     *wrong(CHAT, "tau", "The threshold τ must be a number from 0 to 1.", 2, field="tau"),
@@ -236,7 +243,7 @@ FOREIGN = {
 def test_what_would_change_the_answer_is_refused_by_name(
     place: Place, name: str, path: str
 ) -> None:
-    sentence = f"{name} is not supported here: leave it out."
+    sentence = UNSUPPORTED.format(name)
     assert refusal(place, path, {name: FOREIGN[name]}) == (400, sentence, name)
 
 

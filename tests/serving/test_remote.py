@@ -135,7 +135,7 @@ def test_what_cannot_be_served_is_refused_in_the_words_of_the_engine(
 ) -> None:
     with pytest.raises(RequestError, match="depth"):
         engine.submit(Request(place.ids(), replace(CAREFUL, block_size=9)))
-    with pytest.raises(RequestError, match="no text of this model"):
+    with pytest.raises(RequestError, match="not text tokens of this model"):
         engine.submit(Request([100_000], CAREFUL))
     with pytest.raises(RequestError, match=NO_BATCH):
         engine.solo(lambda *_: iter(()), CAREFUL)
@@ -247,16 +247,16 @@ def test_an_answer_is_steered_and_stopped_by_its_id(few: Place, changes: Any, wo
     assert few.is_idle(5)
     gone = few.http.delete(f"/v1/runs/{name}")
     assert gone.status_code == 404
-    assert "No such run" in gone.json()["error"]["message"]
+    assert "This run does not exist" in gone.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"lanes": [7]}, "prompt_ids"),
-        ({"lanes": [{**LANE, "prompt_ids": ["a"]}]}, "no text"),
-        ({"lanes": [{**LANE, "prompt_ids": [258]}]}, "no text"),  # the mask
-        ({"lanes": [{**LANE, "prompt_ids": [-1]}]}, "no text"),
+        ({"lanes": [{**LANE, "prompt_ids": ["a"]}]}, "not text tokens"),
+        ({"lanes": [{**LANE, "prompt_ids": [258]}]}, "not text tokens"),  # the mask
+        ({"lanes": [{**LANE, "prompt_ids": [-1]}]}, "not text tokens"),
         ({"lanes": [{**LANE, "max_new_tokens": 5000}]}, "tokens to generate"),
         ({"lanes": [{**LANE, "block_size": 9}]}, "depth"),
         ({"lanes": [{**LANE, "is_checked": 1}]}, "is_checked"),

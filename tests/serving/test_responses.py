@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from scripted_server import NAME, QUESTION, Oracle, Place, respond, serving
 
 from mars_runtime.serving.answer import LOWERED
-from mars_runtime.serving.requests import DEFAULT_CAPS, NO_TOOLS
-from mars_runtime.serving.responses import LAST, UNSTORED, WANTED
+from mars_runtime.serving.requests import DEFAULT_CAPS, NO_TEXT, NO_TOOLS, UNSUPPORTED
+from mars_runtime.serving.responses import LAST, NO_LOGPROBS, UNSTORED, WANTED
 
 EVENTS = [
     "response.created",
@@ -52,7 +52,7 @@ def test_a_response_is_valid_by_openai_s_own_types(place: Place) -> None:
     assert (found["store"], found["previous_response_id"]) == (False, None)
     with pytest.raises(openai.NotFoundError):
         place.client.responses.retrieve(response.id)
-    with pytest.raises(openai.NotFoundError, match="choose among"):
+    with pytest.raises(openai.NotFoundError, match="Choose among"):
         respond(place, model="none")
 
 
@@ -136,9 +136,7 @@ def test_fields_that_change_nothing_are_ignored(place: Place) -> None:
 
 
 MESSAGE = {"role": "user", "content": "Hello"}
-UNSUPPORTED = "{} is not supported here: leave it out."
-NO_TEXT = "Remove the characters that are no valid text."
-PARTS = "input.0.content must be a text, or parts of the type text."
+PARTS = "input.0.content must be a text, or a list of parts of type text."
 INCLUDED = "message.output_text.logprobs"
 POSITIVE = "a whole number from 1 to 2147483647"
 
@@ -159,7 +157,7 @@ POSITIVE = "a whole number from 1 to 2147483647"
         ({"text": {"format": {"type": "json_object"}}}, "", UNSUPPORTED.format("text.format")),
         (
             *({"include": [INCLUDED]}, "include"),
-            f"{INCLUDED} is not supported here: ask for a chat completion with logprobs.",
+            NO_LOGPROBS.format(INCLUDED),
         ),
         *[
             ({"input": value}, "input", f"input must be {WANTED}.")

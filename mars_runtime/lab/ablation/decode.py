@@ -1,8 +1,7 @@
-"""Greedy decoding of many prompts at once by a transformers model, whatever its masks were taught.
+"""Greedy decoding of many prompts at once by a transformers model, for every variant of masks.
 
-The decoders of the runtime are for MARS; here masks may also see each other or predict their own
-token. For MARS both give the same tokens in as many forwards: a test holds them together.
-Knows tensors and ids; knows no text.
+The decoders of the runtime support MARS only; here masks may also see each other or predict their
+own token. For MARS both give the same tokens in equally many forward passes, which a test checks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """mask, eos: token ids; forbidden: those that can never come out, [F] int64 on the device."""
+    """mask, eos: token ids. forbidden: ids that are never emitted, [F] int64 on the device."""
 
     mask: int
     eos: int
@@ -29,15 +28,16 @@ class SpecialIds:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """tokens: EOS included where it came."""
+    """tokens: the decoded ids, including EOS if it was emitted."""
 
     tokens: tuple[int, ...]
     num_forwards: int
 
 
 class PositionedKVCache:
-    """Keys and values of R rows by position: what transformers' attention calls a cache. Each
-    forward says where it writes and how far attention reads."""
+    """Keys and values of R rows by position, as a cache for transformers' attention. Each forward
+    pass sets where it writes and how far attention reads.
+    """
 
     def __init__(self, model: Any, rows: int, capacity: int, device: torch.device) -> None:
         config = model.config
@@ -51,22 +51,27 @@ class PositionedKVCache:
     def update(
         self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write [R, H, Q, D] and read [R, H, end, D]."""
+        """Write keys and values [R, H, Q, D] of a layer; return those up to ``end``, [R, H, end,
+        D].
+        """
         self.keys[layer][self.rows, self.at] = keys.transpose(1, 2)
         self.values[layer][self.rows, self.at] = values.transpose(1, 2)
         read = self.keys[layer][:, : self.end], self.values[layer][:, : self.end]
         return read[0].transpose(1, 2), read[1].transpose(1, 2)
 
     def keep(self, rows: Tensor) -> None:
-        """Let go of all rows but these."""
+        """Drop all rows except these."""
         self.keys, self.values = self.keys[:, rows], self.values[:, rows]
         self.rows = self.rows[: len(rows)]
 
 
 class GreedyBatch:
-    """Prompts that get at most ``limit`` tokens each, by ``ar`` or ``mars``, lossless or not, with
-    a number as B. Of a row that is still written, tokens before ``cursor`` have final keys and
-    values; ``pending`` tokens follow, and masks behind them."""
+    """Prompts that get at most ``limit`` tokens each with the method ``ar`` or ``mars``, lossless
+    or not, with a number as B.
+
+    In an unfinished row, tokens before ``cursor`` have final keys and values; ``pending`` tokens
+    follow, and then masks.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class GreedyBatch:
         self.tau, self.is_verified = settings.tau, settings.is_verified
         self.size = size = settings.num_proposals
         device = ids.forbidden.device
-        # A mask that predicts its own token also stands where AR's own proposal goes.
+        # If a mask predicts its own token, one is also needed in the place of AR's own proposal.
         self.num_masks = size - (1 if noise.is_shifted or size == 1 else 0)
         self.num_fed = size + self.num_masks
         lengths = [len(prompt) for prompt in prompts]
@@ -101,7 +106,7 @@ class GreedyBatch:
 
     @torch.inference_mode()
     def decoded(self) -> list[Decoded]:
-        """The tokens after each prompt, in their order."""
+        """Return the tokens after each prompt, in the order of the prompts."""
         width = int(self.begin.max())
         at = torch.arange(width, device=self.text.device).expand(len(self.text), -1)
         no_mask = torch.full_like(self.cursor, self.text.shape[1])
@@ -111,7 +116,9 @@ class GreedyBatch:
         return self.done
 
     def _is_going(self) -> bool:
-        """Whether a row is still to be written; rows that are done leave when half of them are."""
+        """Return whether a row is unfinished. Finished rows are dropped when half of the rows have
+        finished.
+        """
         num_live = int(self.is_live.sum())
         if num_live and num_live > len(self.is_live) // 2:
             return True
@@ -119,15 +126,15 @@ class GreedyBatch:
             begin, count = int(self.begin[row]), int(self.written[row])
             tokens = tuple(self.text[row, begin : begin + count].tolist())
             self.done[int(self.number[row])] = Decoded(tokens, int(self.forwards[row]))
-        kept = self.is_live.nonzero().flatten()
-        self.cache.keep(kept)
+        live = self.is_live.nonzero().flatten()
+        self.cache.keep(live)
         for name in ("text", "cursor", "pending", "begin", "written", "forwards", "number"):
-            setattr(self, name, getattr(self, name)[kept])
-        self.is_live = self.is_live[kept]
+            setattr(self, name, getattr(self, name)[live])
+        self.is_live = self.is_live[live]
         return num_live > 0
 
     def _step(self) -> None:
-        """One forward of every row."""
+        """Run one forward pass of every row."""
         device = self.cursor.device
         fed_offset = torch.arange(self.num_fed, device=device)
         at = self.cursor[:, None] + fed_offset
@@ -150,8 +157,9 @@ class GreedyBatch:
         self.pending = self.pending.where(self.is_live, 1)
 
     def _settle_verified(self, hidden: Tensor, proposals: Tensor, num_taken: Tensor) -> None:
-        """Keep the drafts that AR agrees with and its own token after them; new drafts follow where
-        all agreed."""
+        """Accept the drafts that AR confirms and AR's own token after them; draft again if all were
+        confirmed.
+        """
         offset = torch.arange(self.size, device=hidden.device)
         choices, _ = self._read(hidden, offset.expand(len(hidden), -1))
         drafts = self.text.gather(1, self.cursor[:, None] + 1 + offset)
@@ -161,11 +169,11 @@ class GreedyBatch:
         self._emit(choices, num_agreed + 1, self.cursor + 1)
         self.cursor = self.cursor + num_agreed + 1
         self.pending = torch.where(is_whole, num_taken, 1)
-        # What lies behind the first pending token is read only as far as tokens are pending.
+        # Predictions after the first pending token are only read up to the last pending token.
         self._write(proposals, self.cursor, (offset > 0) & is_whole[:, None])
 
     def _emit(self, tokens: Tensor, count: Tensor, start: Tensor) -> None:
-        """Write the first tokens of each row that is live, to EOS or the limit."""
+        """Emit the first tokens of each unfinished row, up to EOS or the limit."""
         offset = torch.arange(tokens.shape[1], device=tokens.device)
         is_eos = (tokens == self.ids.eos).long()
         is_kept = (offset < count[:, None]) & self.is_live[:, None]
@@ -182,7 +190,7 @@ class GreedyBatch:
         self.text.scatter_(1, at, tokens.where(is_kept, self.text.gather(1, at)))
 
     def _read(self, hidden: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Token and probability at offsets [R, S] of the forward."""
+        """Return the best tokens and their probabilities at offsets [R, S] of the forward pass."""
         chosen = hidden.gather(1, at[:, :, None].expand(-1, -1, hidden.shape[-1]))
         logits = self.model.lm_head(chosen).float()
         logits[..., self.ids.forbidden] = -torch.inf
@@ -190,7 +198,9 @@ class GreedyBatch:
         return best.indices, best.values
 
     def _hidden(self, fed: Tensor, at: Tensor, end: int, first_mask: Tensor) -> Tensor:
-        """One forward. first_mask: position of each row's first mask."""
+        """Return the hidden states of one forward pass. first_mask: position of each row's first
+        mask.
+        """
         self.cache.at, self.cache.end = at, end
         key = torch.arange(end, device=at.device)
         sees = key <= at[:, :, None]

@@ -93,8 +93,8 @@ def shards_from(plan: AblationPlan, first: int) -> Examples:
     """Return a reader of the written shards, cyclic, starting at ``first``."""
 
     def read(shard: int) -> list[TrainingExample]:
-        with np.load(plan.shard((first + shard) % plan.num_shards)) as kept:
-            ids, ends, starts = (kept[name].tolist() for name in ("ids", "ends", "starts"))
+        with np.load(plan.shard((first + shard) % plan.num_shards)) as stored:
+            ids, ends, starts = (stored[name].tolist() for name in ("ids", "ends", "starts"))
         spans = zip(pairwise([0, *ends]), starts, strict=True)
         return [TrainingExample(tuple(ids[begin:end]), start) for (begin, end), start in spans]
 
@@ -184,9 +184,11 @@ def measure(
     forbidden = {*tokenizer.forbidden_ids, *range(tokenizer.size, model.config.vocab_size)}
     never = torch.tensor(sorted(forbidden), device=device)
     ids = SpecialIds(tokenizer.mask_id, tokenizer.im_end_id, never)
-    prompts = [tokenizer.encode_prompt(task.prompt) for one in sets for task in one.tasks]
+    prompts = [
+        tokenizer.encode_prompt(task.prompt) for prompt_set in sets for task in prompt_set.tasks
+    ]
     rows = GPU_ROWS if device.type == "cuda" else CPU_ROWS
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    counts: dict[str, dict[str, dict[str, int]]] = {}
     by_ar: list[Decoded] = []
     for name in ("ar",) if is_ar else WAYS:
         decoded: dict[int, Decoded] = {}
@@ -197,11 +199,13 @@ def measure(
         in_order = [decoded[number] for number in range(len(prompts))]
         by_ar = by_ar or in_order
         pairs = iter(zip(in_order, by_ar, strict=True))
-        found[name] = {
-            one.family: _counts([next(pairs) for _ in one.tasks], tokenizer, count, number)
-            for number, one in enumerate(sets)
+        counts[name] = {
+            prompt_set.family: _counts(
+                [next(pairs) for _ in prompt_set.tasks], tokenizer, count, number
+            )
+            for number, prompt_set in enumerate(sets)
         }
-    return found
+    return counts
 
 
 def _counts(

@@ -49,18 +49,18 @@ def mean_of_seeds(values: Sequence[float]) -> Figure:
 
 def accuracy(families: Mapping[str, Mapping[str, int]]) -> float:
     """Return the percentage of right answers; families have equal weight."""
-    return fmean(100 * one["num_right"] / one["num_prompts"] for one in families.values())
+    return fmean(100 * family["num_right"] / family["num_prompts"] for family in families.values())
 
 
 def _accuracy_of_one(families: Mapping[str, Mapping[str, int]]) -> Figure:
-    shares = [(one["num_right"], one["num_prompts"]) for one in families.values()]
-    found = mean_of_shares(shares).scaled(100)
-    return Figure(found.value, (found.high - found.low) / 2)
+    shares = [(family["num_right"], family["num_prompts"]) for family in families.values()]
+    percentage = mean_of_shares(shares).scaled(100)
+    return Figure(percentage.value, (percentage.high - percentage.low) / 2)
 
 
 def tokens_per_forward(families: Mapping[str, Mapping[str, int]]) -> float:
     """Return tokens per forward pass; families have equal weight."""
-    return fmean(one["num_tokens"] / one["num_forwards"] for one in families.values())
+    return fmean(family["num_tokens"] / family["num_forwards"] for family in families.values())
 
 
 FamilyMetric = Callable[[Mapping[str, Mapping[str, int]]], float]
@@ -91,12 +91,12 @@ class AblationResults:
         """Return the difference from the variant ``than``, seed by seed."""
         base, own = self.runs.get(than, {}), self.runs[name]
         seeds = sorted(set(base) & set(own))
-        found = [
+        changes = [
             metric(own[seed]["ways"][way]) - metric(base[seed]["ways"][way])
             for seed in seeds
             if way in own[seed]["ways"]
         ]
-        return mean_of_seeds(found) if found and name != than else None
+        return mean_of_seeds(changes) if changes and name != than else None
 
 
 def _text(figure: Figure | None, digits: int, *, sign: bool = False) -> str:
@@ -128,8 +128,12 @@ def _curve(path: Path) -> list[tuple[int, float, float | None]]:
     """Return the smoothed losses: tokens, clean, noisy (None in stage ``ar``)."""
     points = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
-        (one["tokens"], round(one["clean"], 4), round(one["noisy"], 4) if "noisy" in one else None)
-        for one in points
+        (
+            point["tokens"],
+            round(point["clean"], 4),
+            round(point["noisy"], 4) if "noisy" in point else None,
+        )
+        for point in points
     ]
 
 
@@ -151,15 +155,15 @@ def table_of(results: AblationResults) -> Table:
         *("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"),
     )
     lines = []
-    for one in results.variants:
-        line = [one.name, one.change, str(len(results.runs[one.name]))]
-        line.append(_text(results.figure(one.name, AR, accuracy), 1))
+    for variant in results.variants:
+        line = [variant.name, variant.change, str(len(results.runs[variant.name]))]
+        line.append(_text(results.figure(variant.name, AR, accuracy), 1))
         for than in (AR_ONLY, BASE):
-            line.append(_text(results.change(one.name, than, AR, accuracy), 1, sign=True))
+            line.append(_text(results.change(variant.name, than, AR, accuracy), 1, sign=True))
         for way in WAYS_SHOWN:
-            line.append(_text(results.figure(one.name, way, accuracy), 1))
-            line.append(_text(results.figure(one.name, way, tokens_per_forward), 2))
+            line.append(_text(results.figure(variant.name, way, accuracy), 1))
+            line.append(_text(results.figure(variant.name, way, tokens_per_forward), 2))
         for way in ("lossless 0 B4", "lossless 0 B8"):
-            line.append(_text(results.figure(one.name, way, tokens_per_forward), 2))
+            line.append(_text(results.figure(variant.name, way, tokens_per_forward), 2))
         lines.append(tuple(line))
     return Table("Variants, mean over seeds ± half of a 95 % interval", columns, tuple(lines))

@@ -92,11 +92,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    asked = {
+    to_evaluate = {
         name: load_prompts(args.families or families_for(is_chat(name)), args.seed, args.prompts)
         for name in args.checkpoints
     }
-    grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in asked.items()}
+    grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in to_evaluate.items()}
     at_least_one(args, "batch_size", "threads")
     check_file(args.out)
     _check_own(args.out)
@@ -106,10 +106,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     with only_writer(cells):
         store = CellStore(cells, is_fresh=args.restart)
         results: dict[GridCell, Sequence[Outcome]] = {}
-        for name, prompt_sets in asked.items():
+        for name, prompt_sets in to_evaluate.items():
             results |= _evaluated(name, grids[name], prompt_sets, store, args, console)
-        found = document(results, arguments_of(args))
-        write_text(args.out, json.dumps(found, ensure_ascii=False, indent=1))
+        content = document(results, arguments_of(args))
+        write_text(args.out, json.dumps(content, ensure_ascii=False, indent=1))
         for table in report.tables(results):
             console.print(table.to_rich(), crop=False)
         console.print(f"Written to {args.out}", markup=False)
@@ -145,11 +145,11 @@ def _evaluated(
 def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
     """Return the grid of the arguments, with defaults for this kind of prompts. Raises
     SettingsError for a value out of range."""
-    default = REQUESTS_GRID if all(one.is_open for one in prompt_sets) else Grid()
-    given = {field.name: getattr(args, field.name) for field in fields(Grid)}
+    default = REQUESTS_GRID if all(prompt_set.is_open for prompt_set in prompt_sets) else Grid()
+    chosen = {field.name: getattr(args, field.name) for field in fields(Grid)}
     frozen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in given.items()
+        for name, value in chosen.items()
         if value is not None
     }
     grid = replace(default, **frozen)
@@ -162,20 +162,20 @@ def _check_own(path: Path) -> None:
     if not path.exists():
         return
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        is_own = isinstance(found, dict) and found.get("kind") == "evaluation"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        is_own = isinstance(content, dict) and content.get("kind") == "evaluation"
     except (OSError, ValueError, RecursionError):
         is_own = False
     if not is_own:
         raise OutputError(f"{path} holds no finished evaluation: remove it, or name another file.")
 
 
-def document(results: report.Results, asked: Mapping[str, Any]) -> dict[str, Any]:
+def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of ``--out``: provenance, arguments, averages and cells."""
     return {
         **{"kind": "evaluation", "version": 2},
-        **provenance(*asked.get("drafts") or ()),
-        "asked": asked,
+        **provenance(*arguments.get("drafts") or ()),
+        "asked": arguments,
         **report.to_json(results),
     }
 

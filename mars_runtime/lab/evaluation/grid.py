@@ -51,9 +51,9 @@ class Grid:
     def settings(self) -> Iterator[DecodeSettings]:
         """Yield AR, MARS, lossless MARS and the others, by penalty. Raises SettingsError."""
         for penalty in self.repetition_penalties:
-            for one in self._ways():
-                if penalty == 1 or "repetition_penalty" not in METHODS[one.method].refuses:
-                    yield replace(one, repetition_penalty=penalty)
+            for settings in self._ways():
+                if penalty == 1 or "repetition_penalty" not in METHODS[settings.method].refuses:
+                    yield replace(settings, repetition_penalty=penalty)
 
     def _ways(self) -> Iterator[DecodeSettings]:
         yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
@@ -72,8 +72,8 @@ class Grid:
         for block_size in self.block_sizes:
             for threshold in self.thresholds:
                 if threshold == "agreement":
-                    one = self._one(0.0, block_size, threshold=threshold)
-                    yield from (replace(one, target=target) for target in self.targets)
+                    adaptive = self._one(0.0, block_size, threshold=threshold)
+                    yield from (replace(adaptive, target=target) for target in self.targets)
                     continue
                 for tau in self.taus:
                     yield self._one(tau, block_size, threshold=threshold)
@@ -86,14 +86,16 @@ class Grid:
         yield from lossless
         if self.has_lookup:
             yield self._one(0.0, 1, lossless=True, lookup=True)
-            beside = [one for one in lossless if one.groups == self.groups[-1]]
-            yield from (replace(one, lookup=True) for one in beside)
+            beside = [settings for settings in lossless if settings.groups == self.groups[-1]]
+            yield from (replace(settings, lookup=True) for settings in beside)
 
     def _speculative(self) -> Iterator[DecodeSettings]:
         for draft in self.drafts:
             for size in self.block_sizes:
-                one = self._one(0.95, size, groups="every", method="speculative")
-                yield from (replace(one, draft=draft, masked=way) for way in reversed(MASKED))
+                speculative = self._one(0.95, size, groups="every", method="speculative")
+                yield from (
+                    replace(speculative, draft=draft, masked=way) for way in reversed(MASKED)
+                )
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
         """Return the grid without block sizes beyond ``trained``. Block diffusion is only measured

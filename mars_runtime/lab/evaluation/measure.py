@@ -39,16 +39,16 @@ class RowOutput:
         if loop is None:
             return self
         length = loop.kept
-        kept: list[int] = []
+        kept_counts: list[int] = []
         for count in self.taken:
-            if sum(kept) == length:
+            if sum(kept_counts) == length:
                 break
-            kept.append(min(count, length - sum(kept)))
+            kept_counts.append(min(count, length - sum(kept_counts)))
         return replace(
             self,
             tokens=self.tokens[:length],
-            taken=tuple(kept),
-            offered=self.offered[: len(kept)],
+            taken=tuple(kept_counts),
+            offered=self.offered[: len(kept_counts)],
             is_ended=False,
             is_looped=True,
         )
@@ -56,11 +56,10 @@ class RowOutput:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A RowOutput judged and made small enough to keep.
+    """A RowOutput, judged and reduced to what is stored.
 
-    is_right: by the task's checker, None for text that has no right answer.
-    output_id: equal for two outcomes exactly when their tokens are.
-    taken, offered, is_looped: as of a RowOutput.
+    is_right: by the task's checker, None without one. output_id: equal for two outcomes exactly
+    when their tokens are. taken, offered, is_looped: as in RowOutput.
     """
 
     num_tokens: int
@@ -75,13 +74,14 @@ class Outcome:
 
     @property
     def tokens_per_forward(self) -> float:
-        """TPF of this row, to EOS."""
+        """Tokens per forward pass of this row, up to EOS."""
         return self.num_tokens / self.num_forwards
 
 
 def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
-    """Gather each row's tokens and forwards from a batch. Raises ValueError for a row that never
-    took part."""
+    """Return each row's tokens and forward passes in a batch. Raises ValueError for a row without
+    any.
+    """
     steps: list[list[RowStep]] = [[] for _ in range(num_rows)]
     for event in events:
         if isinstance(event, Step):
@@ -89,7 +89,7 @@ def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
                 steps[row.row].append(row)
     if [] in steps:
         raise ValueError(f"Row {steps.index([])} of the batch was never decoded.")
-    return [_output(own) for own in steps]
+    return [_output(row_steps) for row_steps in steps]
 
 
 def num_offered(step: RowStep, before: RowStep | None) -> int:
@@ -109,11 +109,11 @@ def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:
     that emitted it. forwards: pairs of emitted and offered tokens."""
     known = list(forwards)
     widest = max((offered for _, offered in known), default=0)
-    found = []
+    shares = []
     for place in range(widest):
-        given = [taken > place for taken, offered in known if offered > place]
-        found.append(sum(given) / len(given))
-    return found
+        emitted = [taken > place for taken, offered in known if offered > place]
+        shares.append(sum(emitted) / len(emitted))
+    return shares
 
 
 def _output(steps: Sequence[RowStep]) -> RowOutput:

@@ -46,9 +46,9 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
     unknown = [name for name in families if name not in known]
     if unknown:
         raise UsageError(f"There is no family {unknown[0]!r}; choose among {', '.join(known)}.")
-    found = []
+    sets = []
     for name in dict.fromkeys(families):
         # A repeated prompt would count the same evidence twice.
         unique = {task.prompt: task for task in tasks.generate(name, "eval", seed, count)}
-        found.append(PromptSet(name, tuple(unique.values())))
-    return found
+        sets.append(PromptSet(name, tuple(unique.values())))
+    return sets

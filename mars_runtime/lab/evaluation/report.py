@@ -1,9 +1,8 @@
-"""From outcomes to figures and their tables: a summary of each cell, averages over the families,
-and what open requests say, which have no right answer.
+"""Figures of an evaluation and their tables: a summary of each cell, averages over the families,
+and figures of open requests, which have no right answer.
 
-Pure folds; knows neither terminal nor file. Natural text is summarised beside the families and
-stays out of every average; so do open requests. A way that promises AR's text is held against
-AR's, token for token.
+Only pure folds. Natural text and open requests are summarised with the families but left out of
+every average. A lossless method is compared with AR token for token.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ Results = Mapping[GridCell, Sequence[Outcome]]
 class Summary:
     """The figures of one cell.
 
-    accuracy: share right (Wilson), None where nothing can be judged.
-    tpf: mean over rows of tokens / forwards; tpf_pooled: all tokens / all forwards.
-    agreement: share of prompts with the very tokens AR gave on the same weights, None without AR.
-    ended: share of rows that reached EOS within the limit.
+    accuracy: share of right answers (Wilson), None without a checker. tpf: mean over rows of tokens
+    / forward passes; tpf_pooled: all tokens / all forward passes. agreement: share of prompts with
+    exactly AR's tokens on the same weights, None without AR. ended: share of rows that reached EOS
+    within the limit.
     """
 
     cell: GridCell
@@ -44,10 +43,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """One way of decoding over the families: each family counts alike, natural text is left out.
+    """One method over the families. Each family has equal weight; natural text is left out.
 
-    accuracy_change: accuracy minus that of AR on the same weights and prompts, prompt by prompt;
-        None for AR itself.
+    accuracy_change: accuracy minus that of AR on the same weights and prompts, paired by prompt;
+    None for AR itself.
     """
 
     checkpoint: str
@@ -61,12 +60,12 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """One way of decoding over the kinds of requests, repetitions cut off.
+    """One method over the kinds of requests, without repetition loops.
 
-    tpf: tokens per forward, kinds count alike; by_kind: of each. agreement: share of answers with
-    the very tokens of AR, None without AR. num_tokens: of an answer, on average. ended, looped:
-    shares of answers that ended by themselves and that were cut. by_place: of the forwards that
-    offered so many tokens, the share that gave them.
+    tpf: tokens per forward pass, kinds with equal weight; by_kind: of each kind. agreement: share
+    of answers with exactly AR's tokens, None without AR. num_tokens: mean per answer. ended,
+    looped: shares of answers that ended by themselves and that were cut. by_place: of the forward
+    passes that offered this many tokens, the share that emitted them.
     """
 
     checkpoint: str
@@ -82,13 +81,13 @@ class RequestFigures:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """One way of decoding on one kind of prompts: what breaks first where they are unlike the
-    training data. Agreement with AR is no quality, so AR itself is judged too.
+    """One method on one kind of prompts, to show what breaks first if prompts are unlike the
+    training data. Agreement with AR is no measure of quality, so AR itself is judged too.
 
-    tpf: tokens per forward, loops cut off. first_mask: of the forwards that offered a second token
-    the share that gave it, None where none did. ended, looped: shares of answers. right: share of
-    those that have a right word and hold it, None where no answer has one. agreement: share with
-    the very tokens of AR.
+    tpf: tokens per forward pass, without loops. first_mask: share of the forward passes that
+    offered a second token and emitted it, None if none did. ended, looped: shares of answers.
+    right: share of the answers that contain a right word, None if there are none to check.
+    agreement: share with exactly AR's tokens.
     """
 
     checkpoint: str
@@ -103,19 +102,23 @@ class KindFigures:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Every figure as plain values; shares from 0 to 1."""
+    """Return every figure as plain values; shares from 0 to 1."""
     kinds = kind_figures(results)
     return {
-        "averages": [asdict(one) for one in average(results)],
-        "cells": [asdict(one) for one in summarise(results)],
-        "requests": [asdict(one) for one in request_figures(results)],
-        **({"kinds": [asdict(one) for one in kinds]} if kinds else {}),
+        "averages": [asdict(figure) for figure in average(results)],
+        "cells": [asdict(figure) for figure in summarise(results)],
+        "requests": [asdict(figure) for figure in request_figures(results)],
+        **({"kinds": [asdict(figure) for figure in kinds]} if kinds else {}),
     }
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Averages and families, where there are any; requests and kinds."""
-    judged = {cell: own for cell, own in results.items() if not tasks.is_open(cell.family)}
+    """Return the tables of averages and families, and of requests and kinds, as far as there are
+    any.
+    """
+    judged = {
+        cell: outcomes for cell, outcomes in results.items() if not tasks.is_open(cell.family)
+    }
     if judged:
         summaries = summarise(judged)
         yield averages_table(average(judged), summaries)
@@ -126,7 +129,7 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def summarise(results: Results) -> list[Summary]:
-    """A summary for each cell, in order."""
+    """Return a summary for each cell, in order."""
     return [_summary(cell, results) for cell in results]
 
 
@@ -150,7 +153,9 @@ def _summary(cell: GridCell, results: Results) -> Summary:
 
 
 def average(results: Results) -> list[Average]:
-    """One average for each checkpoint and settings that judged at least one family, in order."""
+    """Return one average for each checkpoint and settings that judged at least one family, in
+    order.
+    """
     groups: dict[tuple[str, str, DecodeSettings], list[GridCell]] = {}
     for cell, outcomes in results.items():
         if not tasks.is_open(cell.family) and _is_judged(outcomes):
@@ -180,7 +185,7 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
 
 
 def request_figures(results: Results) -> list[RequestFigures]:
-    """Figures of each checkpoint and settings that answered requests, in order."""
+    """Return the figures of each checkpoint and settings that answered requests, in order."""
     ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
     for cell in results:
         if tasks.is_open(cell.family):
@@ -196,9 +201,9 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
         checkpoint=cells[0].checkpoint,
         settings=cells[0].settings,
         tpf=statistics.mean_of_means(list(rates.values())),
-        by_kind={kind: statistics.mean(own) for kind, own in rates.items()},
+        by_kind={kind: statistics.mean(values) for kind, values in rates.items()},
         agreement=_agreement_with_ar(cells, results),
-        num_tokens=sum(one.num_tokens for one in every) / len(every),
+        num_tokens=sum(outcome.num_tokens for outcome in every) / len(every),
         ended=_share_of("is_ended", every),
         looped=_share_of("is_looped", every),
         by_place=tuple(_by_place(every)),
@@ -206,7 +211,9 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
 
 
 def kind_figures(results: Results) -> list[KindFigures]:
-    """Of every open cell, in order, where any of them is unlike the training data; else none."""
+    """Return the figures of every open cell, in order; empty if no kind is unlike the training
+    data.
+    """
     cells = [cell for cell in results if tasks.is_open(cell.family)]
     if not any(cell.family in tasks.SHIFTED for cell in cells):
         return []
@@ -215,7 +222,7 @@ def kind_figures(results: Results) -> list[KindFigures]:
 
 def _kind_figures(cell: GridCell, results: Results) -> KindFigures:
     outcomes = results[cell]
-    judged = [one for one in outcomes if one.is_right is not None]
+    judged = [outcome for outcome in outcomes if outcome.is_right is not None]
     return KindFigures(
         checkpoint=cell.checkpoint,
         settings=cell.settings,
@@ -246,12 +253,14 @@ def _by_place(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _agreement_with_ar(cells: Sequence[GridCell], results: Results) -> float | None:
-    """Share of all prompts of ``cells`` whose output is AR's, None where AR was not measured."""
+    """Return the share of all prompts of ``cells`` whose output is AR's, None if AR was not
+    measured.
+    """
     same = [
-        one.output_id == other.output_id
+        outcome.output_id == other.output_id
         for cell in cells
         if (ar := _ar_of(cell, results)) is not None
-        for one, other in zip(results[cell], ar, strict=True)
+        for outcome, other in zip(results[cell], ar, strict=True)
     ]
     return sum(same) / len(same) if same else None
 
@@ -261,7 +270,7 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
-    """AR's outcomes on the same weights, prompts and limit, with the same penalty."""
+    """Return AR's outcomes on the same weights, prompts and limit, with the same penalty."""
     for other, outcomes in results.items():
         if (
             other.settings.method == "ar"
@@ -277,86 +286,90 @@ def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
 
 
 def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
-    """One line a way of decoding: the families' averages and natural text beside them."""
+    """Return one row per method: the averages of the families, and natural text."""
     natural = {
-        (one.cell.checkpoint, one.cell.settings): one.tpf
-        for one in summaries
-        if one.accuracy is None
+        (summary.cell.checkpoint, summary.cell.settings): summary.tpf
+        for summary in summaries
+        if summary.accuracy is None
     }
     columns: dict[str, Callable[[Average], str]] = {
         "way": _way,
-        "accuracy %": lambda one: percent(one.accuracy),
-        "against AR": lambda one: points(one.accuracy_change),
-        "TPF": lambda one: number(one.tpf),
-        "same as AR": lambda one: share(one.agreement),
-        "natural TPF": lambda one: number(natural.get((one.checkpoint, one.settings))),
+        "accuracy %": lambda method: percent(method.accuracy),
+        "against AR": lambda method: points(method.accuracy_change),
+        "TPF": lambda method: number(method.tpf),
+        "same as AR": lambda method: share(method.agreement),
+        "natural TPF": lambda method: number(natural.get((method.checkpoint, method.settings))),
     }
     return Table.of("Average over the families, with 95 % intervals", averages, columns)
 
 
 def families_table(summaries: Sequence[Summary]) -> Table:
-    """One line per way of decoding, one column per family: accuracy and tokens per forward."""
-    families = list(dict.fromkeys(one.cell.family for one in summaries))
+    """Return one row per method and one column per family: accuracy and tokens per forward pass."""
+    families = list(dict.fromkeys(summary.cell.family for summary in summaries))
     ways: dict[str, dict[str, str]] = {}
-    for one in summaries:
-        right = f"{one.accuracy.value * 100:.0f} % · " if one.accuracy else ""
-        ways.setdefault(_way(one.cell), {})[one.cell.family] = f"{right}{one.tpf.value:.2f}"
+    for summary in summaries:
+        right = f"{summary.accuracy.value * 100:.0f} % · " if summary.accuracy else ""
+        ways.setdefault(_way(summary.cell), {})[summary.cell.family] = (
+            f"{right}{summary.tpf.value:.2f}"
+        )
     lines = tuple(
-        (way, *(found.get(family, NONE) for family in families)) for way, found in ways.items()
+        (way, *(cells.get(family, NONE) for family in families)) for way, cells in ways.items()
     )
     return Table("Accuracy and TPF of each family", ("way", *families), lines)
 
 
-def request_tables(found: Sequence[RequestFigures]) -> list[Table]:
-    """Tokens per forward by kind, then acceptance by place; nothing where nothing was asked."""
-    if not found:
+def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
+    """Return tokens per forward pass by kind, then acceptance by position; empty without
+    requests.
+    """
+    if not figures:
         return []
-    kinds = list(dict.fromkeys(kind for one in found for kind in one.by_kind))
+    kinds = list(dict.fromkeys(kind for method in figures for kind in method.by_kind))
     lines = tuple(
         (
-            _way(one),
-            number(one.tpf),
-            *(number(one.by_kind.get(kind)) for kind in kinds),
-            share(one.agreement),
-            f"{one.num_tokens:.0f}",
-            share(one.ended),
-            share(one.looped),
+            _way(method),
+            number(method.tpf),
+            *(number(method.by_kind.get(kind)) for kind in kinds),
+            share(method.agreement),
+            f"{method.num_tokens:.0f}",
+            share(method.ended),
+            share(method.looped),
         )
-        for one in found
+        for method in figures
     )
     columns = ("way", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
     title = "Tokens per forward on open requests, loops cut, with 95 % intervals"
     rates = Table(title, columns, lines)
-    drafting = [one for one in found if len(one.by_place) > 1]
+    drafting = [method for method in figures if len(method.by_place) > 1]
     if not drafting:
         return [rates]
-    widest = max(len(one.by_place) for one in drafting)
+    widest = max(len(method.by_place) for method in drafting)
     lines = tuple(
         (
-            _way(one),
-            *(f"{value:.0%}" for value in one.by_place),
-            *[NONE] * (widest - len(one.by_place)),
+            _way(method),
+            *(f"{value:.0%}" for value in method.by_place),
+            *[NONE] * (widest - len(method.by_place)),
         )
-        for one in drafting
+        for method in drafting
     )
     title = "Open requests: of forwards that offered so many tokens, the share that gave them"
     return [rates, Table(title, ("way", *map(str, range(1, widest + 1))), lines)]
 
 
-def kinds_table(found: Sequence[KindFigures]) -> Table:
-    """A line for each way and kind."""
+def kinds_table(figures: Sequence[KindFigures]) -> Table:
+    """Return one row for each method and kind."""
     columns: dict[str, Callable[[KindFigures], str]] = {
         "way": _way,
-        "kind": lambda one: one.kind,
-        "TPF": lambda one: number(one.tpf),
-        "first mask": lambda one: NONE if one.settings.method == "ar" else share(one.first_mask),
-        "ended": lambda one: share(one.ended),
-        "loops": lambda one: share(one.looped),
-        "right": lambda one: share(one.right),
-        "same as AR": lambda one: share(one.agreement),
+        "kind": lambda kind: kind.kind,
+        "TPF": lambda kind: number(kind.tpf),
+        "first mask": lambda kind: NONE if kind.settings.method == "ar" else share(kind.first_mask),
+        "ended": lambda kind: share(kind.ended),
+        "loops": lambda kind: share(kind.looped),
+        "right": lambda kind: share(kind.right),
+        "same as AR": lambda kind: share(kind.agreement),
     }
-    return Table.of("Kinds of prompts, with 95 % intervals", found, columns)
+    return Table.of("Kinds of prompts, with 95 % intervals", figures, columns)
 
 
-def _way(one: GridCell | Average | RequestFigures | KindFigures) -> str:
-    return f"{one.checkpoint} · {describe(one.settings)}"
+def _way(record: GridCell | Average | RequestFigures | KindFigures) -> str:
+    return f"{record.checkpoint} · {describe(record.settings)}"

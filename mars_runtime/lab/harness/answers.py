@@ -60,9 +60,9 @@ def write_all(
     under_way: dict[int, _Writer] = {}
     while todo or under_way:
         while todo and len(under_way) < engine.max_running + WAITING:
-            number, one = todo.popleft()
-            request = Request(one.prompt, one.settings, MAX_DEADLINE)
-            under_way[number] = _Writer(engine.submit(request), tokenizer, one.stops)
+            number, next_request = todo.popleft()
+            request = Request(next_request.prompt, next_request.settings, MAX_DEADLINE)
+            under_way[number] = _Writer(engine.submit(request), tokenizer, next_request.stops)
         for number in [n for n, writer in under_way.items() if writer.read()]:
             yield number, under_way.pop(number).written()
         time.sleep(POLL_SECONDS)
@@ -117,17 +117,17 @@ class AnswerRecord:
 
 def record(task: str, document: int, written: Written, limit: int) -> AnswerRecord:
     """Return the record of an answer of at most ``limit`` tokens."""
-    whole, kept = written.output, written.output.without_loop()
+    whole, without_loop = written.output, written.output.without_loop()
     return AnswerRecord(
         task=task,
         document=document,
         text=written.text,
         num_tokens=len(whole.tokens),
         num_forwards=whole.num_forwards,
-        kept_tokens=len(kept.tokens),
-        kept_forwards=kept.num_forwards,
+        kept_tokens=len(without_loop.tokens),
+        kept_forwards=without_loop.num_forwards,
         is_ended=whole.is_ended or len(whole.tokens) < limit,
-        is_looped=kept.is_looped,
+        is_looped=without_loop.is_looped,
     )
 
 
@@ -135,7 +135,7 @@ class AnswerStore(LineStore[AnswerRecord]):
     """Answers by ``key_of``."""
 
     def __init__(self, path: Path | None) -> None:
-        super().__init__(path, asdict, lambda told: AnswerRecord(**told))
+        super().__init__(path, asdict, lambda values: AnswerRecord(**values))
 
 
 def key_of(fingerprint: str, arithmetic: str, task: str, document: int, wanted: Wanted) -> str:
@@ -151,23 +151,29 @@ def figures_of(records: Sequence[AnswerRecord]) -> dict[str, dict[str, Any]]:
     tpf, tpf_whole: mean tokens per forward pass over answers, without and with repetition loops.
     ended, looped: shares of answers that ended before the limit, and that have a loop.
     """
-    tasks = dict.fromkeys(one.task for one in records)
-    return {task: _figures([one for one in records if one.task == task]) for task in tasks}
+    tasks = dict.fromkeys(answer.task for answer in records)
+    return {task: _figures([answer for answer in records if answer.task == task]) for task in tasks}
 
 
 def _figures(records: Sequence[AnswerRecord]) -> dict[str, Any]:
-    kept = [one.kept_tokens / one.kept_forwards for one in records]
-    whole = [one.num_tokens / one.num_forwards for one in records]
+    tpf = [answer.kept_tokens / answer.kept_forwards for answer in records]
+    whole = [answer.num_tokens / answer.num_forwards for answer in records]
     return {
         "answers": len(records),
-        "tokens": sum(one.num_tokens for one in records),
-        "forwards": sum(one.num_forwards for one in records),
-        "tpf": asdict(statistics.mean(kept)),
+        "tokens": sum(answer.num_tokens for answer in records),
+        "forwards": sum(answer.num_forwards for answer in records),
+        "tpf": asdict(statistics.mean(tpf)),
         "tpf_whole": asdict(statistics.mean(whole)),
-        "ended": sum(one.is_ended for one in records) / len(records),
-        "looped": sum(one.is_looped for one in records) / len(records),
+        "ended": sum(answer.is_ended for answer in records) / len(records),
+        "looped": sum(answer.is_looped for answer in records) / len(records),
         "by_answer": [
-            [one.document, one.kept_tokens, one.kept_forwards, one.num_tokens, one.num_forwards]
-            for one in records
+            [
+                answer.document,
+                answer.kept_tokens,
+                answer.kept_forwards,
+                answer.num_tokens,
+                answer.num_forwards,
+            ]
+            for answer in records
         ],
     }

@@ -30,7 +30,7 @@ Splits = dict[str, Any]
 
 
 class BenchmarkError(ValueError):
-    """A benchmark's file is missing; the message is one sentence that says what to do."""
+    """A benchmark's file is missing; the message is one sentence with the remedy."""
 
 
 def ifeval(**_: Any) -> Splits:
@@ -65,7 +65,7 @@ def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for row in rows:
         tasks.setdefault(row["task"], []).append(row)
     for place in range(max(map(len, tasks.values()), default=0)):
-        yield from (own[place] for own in tasks.values() if place < len(own))
+        yield from (task_rows[place] for task_rows in tasks.values() if place < len(task_rows))
 
 
 def question_in(prompt: str, questions: Mapping[str, str]) -> str:

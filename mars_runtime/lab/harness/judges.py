@@ -44,15 +44,15 @@ def final_answer(text: str, target: str) -> str:
     said = re.split(r"answer is:?|answer:", text, flags=re.IGNORECASE)[-1].strip()
     wanted = tidy(target)
     if re.fullmatch(r"\([a-z]\)", wanted):
-        found = re.findall(r"\(([A-Z])\)", said) or re.findall(r"\b([A-Z])\b(?=[).:]|$)", said)
-        return f"({found[-1].lower()})" if found else ""
+        options = re.findall(r"\(([A-Z])\)", said) or re.findall(r"\b([A-Z])\b(?=[).:]|$)", said)
+        return f"({options[-1].lower()})" if options else ""
     if re.fullmatch(r"-?\d+", wanted):
         numbers = re.findall(r"-?\d+", said.replace(",", ""))
         return str(numbers[-1]) if numbers else ""
     for words in WORDS:
         if wanted in words:
-            found = re.findall(rf"\b({'|'.join(words)})\b", said.lower())
-            return str(found[-1]) if found else ""
+            options = re.findall(rf"\b({'|'.join(words)})\b", said.lower())
+            return str(options[-1]) if options else ""
     lines = [line for line in said.splitlines() if line.strip()]
     return tidy(lines[-1]) if lines else ""
 

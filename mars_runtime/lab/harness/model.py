@@ -110,11 +110,11 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Return one answer per request."""
-        found = self._answers(requests, is_quiet=disable_tqdm)
-        self._records += found
-        for request, one in zip(requests, found, strict=True):
-            self.cache_hook.add_partial("generate_until", request.args, one.text)
-        return [one.text for one in found]
+        answers = self._answers(requests, is_quiet=disable_tqdm)
+        self._records += answers
+        for request, answer in zip(requests, answers, strict=True):
+            self.cache_hook.add_partial("generate_until", request.args, answer.text)
+        return [answer.text for answer in answers]
 
     def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[AnswerRecord]:
         """Return the record of each request; decode those that are not stored."""
@@ -123,14 +123,16 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         wanted = [self._wanted(backend.capacity, *request.args) for request in requests]
         names = [(str(request.task_name), int(request.doc_id)) for request in requests]
         weights = (self._fingerprint, self._checkpoint.model.arithmetic)
-        keys = [key_of(*weights, *name, one) for name, one in zip(names, wanted, strict=True)]
+        keys = [
+            key_of(*weights, *name, request) for name, request in zip(names, wanted, strict=True)
+        ]
         missing = [number for number, key in enumerate(keys) if self._store.get(key) is None]
         if missing:
             bar = tqdm(total=len(missing), desc="Answers", disable=is_quiet)
-            asked = [wanted[number] for number in missing]
+            missing_requests = [wanted[number] for number in missing]
             # A machine that is suspended for minutes must not end the run.
             with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
-                for place, written in write_all(engine, self._tokenizer, asked):
+                for place, written in write_all(engine, self._tokenizer, missing_requests):
                     number = missing[place]
                     limit = wanted[number].settings.max_new_tokens
                     self._store.put(keys[number], record(*names[number], written, limit))
@@ -146,8 +148,8 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         room = self._checkpoint.model.config.max_positions
         texts = []
         for ids, first in pairs:
-            kept = shortened(ids, room)
-            texts.append((kept, max(1, first - (len(ids) - len(kept)))))
+            shortened_ids = shortened(ids, room)
+            texts.append((shortened_ids, max(1, first - (len(ids) - len(shortened_ids)))))
         scores = dict(score_all(self._checkpoint.model, texts, self._batch_size))
         return [(scores[n].log_probability, scores[n].is_greedy) for n in range(len(texts))]
 
@@ -169,12 +171,12 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
             sums[owners[number]] += score.log_probability
         return sums
 
-    def _wanted(self, capacity: int, context: str, told: Mapping[str, Any]) -> Wanted:
-        given = normalize_gen_kwargs(dict(told), MAX_NEW_TOKENS)
-        limit = int(given["max_gen_toks"])
+    def _wanted(self, capacity: int, context: str, arguments: Mapping[str, Any]) -> Wanted:
+        options = normalize_gen_kwargs(dict(arguments), MAX_NEW_TOKENS)
+        limit = int(options["max_gen_toks"])
         settings = replace(
-            self._settings, max_new_tokens=limit, temperature=float(given.get("temperature", 0.0))
+            self._settings, max_new_tokens=limit, temperature=float(options.get("temperature", 0.0))
         )
         room = min(self._checkpoint.model.config.max_positions, capacity) - limit
         prompt = shortened(encode_context(self._tokenizer, context), room)
-        return Wanted(tuple(prompt), settings, tuple(stop for stop in given["until"] if stop))
+        return Wanted(tuple(prompt), settings, tuple(stop for stop in options["until"] if stop))

@@ -44,7 +44,7 @@ BENCHMARKS = (
 
 
 class ResultsError(ValueError):
-    """Files without usable results; the message is one sentence that says what to do."""
+    """Files without usable results; the message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +72,32 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
     Raises ResultsError.
     """
     files = [file for path in paths for file in path.rglob("results_*.json")]
-    found: dict[tuple[str, str, str], BenchmarkResult] = {}
+    newest: dict[tuple[str, str, str], BenchmarkResult] = {}
     origin: dict[str, Any] = {}
     for file in sorted(files, key=lambda file: file.name):
-        told = json.loads(file.read_text(encoding="utf-8"))
-        mars = told["config"].get("mars")
+        result = json.loads(file.read_text(encoding="utf-8"))
+        mars = result["config"].get("mars")
         if mars is None:
             raise ResultsError(f"{file} is not a result of the model mars: name others.")
         origin = {key: mars[key] for key in ("date", "commit", "hardware", "versions")}
-        origin["versions"] = {**origin["versions"], "lm_eval": told["lm_eval_version"]}
+        origin["versions"] = {**origin["versions"], "lm_eval": result["lm_eval_version"]}
         for benchmark in BENCHMARKS:
-            if benchmark.task in told["results"]:
-                cell = _result(benchmark, told, mars)
-                found[cell.checkpoint, cell.way, cell.task] = cell
-    if not found:
+            if benchmark.task in result["results"]:
+                cell = _result(benchmark, result, mars)
+                newest[cell.checkpoint, cell.way, cell.task] = cell
+    if not newest:
         raise ResultsError(
             "There are no results of lm-eval: name the folders of its --output_path."
         )
-    return list(found.values()), origin
+    return list(newest.values()), origin
 
 
 def _result(
-    benchmark: Benchmark, told: Mapping[str, Any], mars: Mapping[str, Any]
+    benchmark: Benchmark, result: Mapping[str, Any], mars: Mapping[str, Any]
 ) -> BenchmarkResult:
-    figures, counts = mars["tasks"][benchmark.task], told["n-samples"][benchmark.task]
+    figures, counts = mars["tasks"][benchmark.task], result["n-samples"][benchmark.task]
     num_answers = int(counts["effective"])
-    share = float(told["results"][benchmark.task][benchmark.metric])
+    share = float(result["results"][benchmark.task][benchmark.metric])
     return BenchmarkResult(
         checkpoint=mars["checkpoint"],
         fingerprint=mars["fingerprint"],
@@ -130,11 +130,11 @@ def tables(cells: Sequence[BenchmarkResult], paper: Mapping[str, Any]) -> list[T
     accuracies: list[tuple[str, ...]] = []
     rates: list[tuple[str, ...]] = []
     for checkpoint, way in ways:
-        own = [by_place.get((checkpoint, way, benchmark.task)) for benchmark in BENCHMARKS]
+        row_cells = [by_place.get((checkpoint, way, benchmark.task)) for benchmark in BENCHMARKS]
         name = f"{checkpoint} · {way}"
-        fewer = [_fewer(cell, cells) for cell in own]
-        shares = [percent(cell.accuracy if cell else None) for cell in own]
-        tpfs = [number(cell.tpf if cell else None) for cell in own]
+        fewer = [_fewer(cell, cells) for cell in row_cells]
+        shares = [percent(cell.accuracy if cell else None) for cell in row_cells]
+        tpfs = [number(cell.tpf if cell else None) for cell in row_cells]
         accuracies.append((name, *map("".join, zip(shares, fewer, strict=True))))
         rates.append((name, *map("".join, zip(tpfs, fewer, strict=True))))
     for row in paper["benchmarks"]:
@@ -171,15 +171,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         check_file(args.out)
         cells, origin = read_results(args.results)
-        found = tables(cells, json.loads(PAPER.read_text(encoding="utf-8")))
+        both = tables(cells, json.loads(PAPER.read_text(encoding="utf-8")))
         write_text(args.out, json.dumps(document(cells, origin), ensure_ascii=False, indent=1))
-        markdown = "\n\n".join(table.to_markdown() for table in found)
+        markdown = "\n\n".join(table.to_markdown() for table in both)
         write_text(args.out.with_suffix(".md"), markdown + "\n")
     except (ResultsError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2
     console = Console()
-    for table in found:
+    for table in both:
         console.print(table.to_rich(), crop=False)
     console.print(f"Written to {args.out}", markup=False)
     return 0

@@ -36,9 +36,9 @@ def encode_context(tokenizer: Tokenizer, context: str) -> list[int]:
     """Return the ids of a context, plain text or a conversation."""
     if not context.startswith(MARK):
         return tokenizer.encode(context)
-    told = json.loads(context[len(MARK) :])
-    turns: list[Said] = [(role, content) for role, content in told["turns"]]
-    if not told["open"]:
+    conversation = json.loads(context[len(MARK) :])
+    turns: list[Said] = [(role, content) for role, content in conversation["turns"]]
+    if not conversation["open"]:
         return tokenizer.encode_chat(turns)
     *before, (_, begun) = turns
     assert isinstance(begun, str), "turns are text"
@@ -97,8 +97,8 @@ def _score(model: Any, texts: Sequence[tuple[Sequence[int], int]]) -> list[Score
             for row, (tokens, scored_from) in enumerate(texts):
                 begin, end = max(scored_from, place), min(len(tokens), place + logits.shape[1])
                 if begin < end:
-                    own = logits[row, begin - place : end - place]
-                    total, is_greedy = _of_row(own, ids[row, begin:end])
+                    row_logits = logits[row, begin - place : end - place]
+                    total, is_greedy = _of_row(row_logits, ids[row, begin:end])
                     sums[row] += total
                     greedy[row] &= is_greedy
         for row in range(len(texts)):

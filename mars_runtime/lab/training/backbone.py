@@ -74,13 +74,13 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
     """Return the shape, the dense weights, and what the tokenizer is made from. Raises
     CheckpointError."""
     if path.is_file():
-        found = read_gguf(path)
-        _check(found.config, path)
+        content = read_gguf(path)
+        _check(content.config, path)
         weights = {
             name: weight.dense() if isinstance(weight, GroupedMatrix) else weight
-            for name, weight in found.weights.items()
+            for name, weight in content.weights.items()
         }
-        return found.config, weights, (found.tokenizer, found.tokenizer_config)
+        return content.config, weights, (content.tokenizer, content.tokenizer_config)
     _check(read_config(path), path)
     config, stored = read_weights(path)
     return config, dict(stored), read_spec(path)

@@ -1,7 +1,7 @@
 """Training examples: task families and natural text, tokenized and bucketed by length.
 
-A shard is a function of (recipe, index) alone, so a resumed run reads what the uninterrupted one
-would have read.
+A shard depends only on (recipe, index), so a resumed run reads the same data as an uninterrupted
+one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from mars_runtime.text import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """ids: prompt, response and EOS; the response begins at ``response_start``."""
+    """ids: prompt, response and EOS. response_start: index of the first token of the response."""
 
     ids: tuple[int, ...]
     response_start: int
 
 
 Examples = Callable[[int], list[TrainingExample]]
-"""The examples of a shard, by its number."""
+"""Function that returns the examples of a shard, by its number."""
 
 
 class Corpus:
-    """Draws (prompt, answer) pairs by a recipe's mixture; texts in ``folder`` are read once."""
+    """Draws (prompt, answer) pairs with the shares of a recipe; the texts in ``folder`` are read
+    once.
+    """
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -39,10 +41,10 @@ class Corpus:
             "tales": tale_passages(folder, "train"),
             "fairytale": fairytale_questions(folder, "train"),
         }
-        self._files = {name: [(t.prompt, t.answer) for t in found] for name, found in files.items()}
+        self._files = {name: [(t.prompt, t.answer) for t in tasks] for name, tasks in files.items()}
 
     def pairs(self, shard: int) -> list[tuple[str, str]]:
-        """The shuffled (prompt, answer) pairs of one shard."""
+        """Return the shuffled (prompt, answer) pairs of one shard."""
         recipe = self._recipe
         rng = random.Random(f"{recipe.seed}/{shard}")
         pairs: list[tuple[str, str]] = []
@@ -58,12 +60,14 @@ class Corpus:
         return pairs
 
     def texts(self, num_shards: int) -> Iterator[str]:
-        """Plain texts to train a tokenizer on."""
+        """Return plain texts to train a tokenizer on."""
         return chain.from_iterable(pair for n in range(num_shards) for pair in self.pairs(n))
 
 
 def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> TrainingExample:
-    """One example, cut at ``max_length``; a text that is cut keeps no EOS, since it went on."""
+    """Return one example, truncated at ``max_length``. A truncated text gets no EOS, because it
+    continues.
+    """
     head = tokenizer.encode_prompt(prompt)
     tail = [*tokenizer.encode(answer), tokenizer.im_end_id]
     ids = [*head, *tail][:max_length]
@@ -73,7 +77,7 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> T
 def encoded(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
 ) -> list[TrainingExample]:
-    """The examples of one shard; those whose prompt leaves no room for a response are left out."""
+    """Return the examples of one shard, except those whose prompt leaves no room for a response."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 
@@ -81,14 +85,15 @@ def encoded(
 def in_batches(
     examples: Sequence[TrainingExample], batch_tokens: int, order: str
 ) -> list[list[TrainingExample]]:
-    """Batches of rows of like length, about ``batch_tokens`` padded tokens each; ``order`` seeds
-    theirs."""
+    """Yield batches of rows of similar length, about ``batch_tokens`` tokens each with padding;
+    ``order`` seeds their order.
+    """
     rng = random.Random(order)
     result: list[list[TrainingExample]] = []
     batch: list[TrainingExample] = []
     for example in sorted(
         examples, key=lambda e: (len(e.ids), rng.random())
-    ):  # ascending, so the newcomer is the widest row
+    ):  # sorted by length, so the newest row is the widest
         if batch and (len(batch) + 1) * len(example.ids) > batch_tokens:
             result.append(batch)
             batch = []

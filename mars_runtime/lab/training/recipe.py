@@ -1,6 +1,6 @@
-"""Everything that decides a training run, as frozen values saved beside the weights.
+"""Everything that determines a training run, as frozen values that are saved with the weights.
 
-Imports no torch: a recipe can be read, printed and compared anywhere.
+This module does not import torch, so a recipe can be read, printed and compared anywhere.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ Masking = Literal["block", "random", "everywhere"]
 
 @dataclass(frozen=True)
 class Noise:
-    """How the noisy stream is made and read. As it stands it is MARS's; each change opens a gap to
-    AR again (paper section 3.1).
+    """How the noisy stream is built and read. The defaults are MARS's; each change makes the stream
+    less like AR (paper, section 3.1).
 
-    masking: ``block``, every position of a block is a mask; ``random``, each one with a probability
-        that is drawn for its block, and the others hold their tokens; ``everywhere``, the same over
-        the whole response, which is then one block.
-    is_causal: whether a position sees only what stands before it in its block, or all of it.
-    is_shifted: whether a mask predicts the token after it, or its own.
-    has_clean_stream: whether blocks see the clean stream beside them, so that a text trains all of
-        its blocks; without, a text ends with one block of masks.
+    masking: ``block``: every position of a block is a mask; ``random``: each is a mask with a
+    probability that is drawn for its block, the others keep their tokens; ``everywhere``: the same,
+    with the whole response as one block. is_causal: whether a position sees only earlier positions
+    of its block, or all of it. is_shifted: whether a mask predicts the token after it, or its own.
+    has_clean_stream: whether blocks see the clean stream, so that one text trains all of its
+    blocks; without it a text ends with one block of masks.
     """
 
     masking: Masking = "block"
@@ -38,7 +37,7 @@ BLOCK_DIFFUSION_NOISE = Noise(masking="random", is_causal=False, is_shifted=Fals
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of the Qwen2 model; head size is hidden_size / num_heads."""
+    """Size of the Qwen2 model; the head size is hidden_size / num_heads."""
 
     vocab_size: int
     hidden_size: int
@@ -52,9 +51,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass of the optimizer. tokens: budget, counting every token that enters a forward (both
-    streams, prompts, padding); batch_tokens: about so many of them a step; prompt_weight: how much
-    the prompt's own tokens count, for weights that start at random and have no pretraining."""
+    """One pass of the optimizer.
+
+    tokens: budget, which counts every token of a forward pass (both streams, prompts, padding).
+    batch_tokens: about this many of them per step. prompt_weight: weight of the prompt's own tokens
+    in the loss, for models without pretraining.
+    """
 
     tokens: int
     batch_tokens: int
@@ -69,11 +71,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A whole checkpoint pair. mixture: share of examples by source (``data.py``);
-    block_size: trained depth B; clean_weight: weight of the clean loss in stage ``mars`` (paper
-    section 3.2, "SFT loss"); masked_share: share of a response's blocks that the noisy stream of
-    stage ``mars`` holds, 1 in the paper: fewer leave more of the budget for other texts; tokenizer:
-    the bundled checkpoint whose tokenizer it shares, if it shares one; precision: of accelerate."""
+    """Recipe of a pair of checkpoints.
+
+    mixture: share of examples by source (``data.py``). block_size: trained depth B. clean_weight:
+    weight of the clean loss in stage ``mars`` (paper, section 3.2, "SFT loss"). masked_share: share
+    of a response's blocks in the noisy stream of stage ``mars``; 1 in the paper, and a smaller
+    share leaves more of the budget for other texts. tokenizer: the bundled checkpoint whose
+    tokenizer is copied, if any. precision: of accelerate.
+    """
 
     name: str
     shape: Shape
@@ -109,7 +114,7 @@ CPU = Recipe(
     ar=Stage(33_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
     mars=Stage(46_000_000, 1536, 8e-4, 200_000),
     mixture=MIXTURE,
-    # Both favour the clean stream: a stage this short must not cost AR accuracy.
+    # Both values favour the clean stream, because a stage this short must not cost AR accuracy.
     clean_weight=16.0,
     masked_share=1 / 3,
 )
@@ -130,13 +135,13 @@ DRAFT = Recipe(
     mars=Stage(8_000_000, 2_048, 1e-3, 200_000),
     mixture=MIXTURE,
     block_size=4,
-    # A draft is asked for AR's own tokens first, and masks must not cost it those.
+    # A draft model is mainly used for AR's own tokens, so masks must not cost their accuracy.
     clean_weight=4.0,
     compile=False,
     tokenizer="mars-tiny",
     precision="no",
 )
-"""A draft for speculative decoding: the same ids as mars-tiny at a fifth of its size."""
+"""A draft model for speculative decoding: the token ids of mars-tiny at a fifth of its size."""
 
 TWIN = Recipe(
     name="twin",
@@ -146,6 +151,6 @@ TWIN = Recipe(
     mixture=MIXTURE,
     tokenizer="mars-tiny",
 )
-"""mars-tiny's shape with the paper's weights of the losses, for stage ``block_diffusion``."""
+"""The shape of mars-tiny with the paper's loss weights, for stage ``block_diffusion``."""
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU, DRAFT, TWIN)}

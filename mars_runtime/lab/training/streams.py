@@ -1,8 +1,8 @@
-"""What a forward of a stage reads: texts in a batch, the noisy stream beside the clean one, and the
-two-stream attention mask of stages ``mars`` and ``block_diffusion`` (paper section 3.2).
+"""Inputs of a training stage: batches of texts, the noisy stream next to the clean one, and the
+two-stream attention mask of stages ``mars`` and ``block_diffusion`` (paper, section 3.2).
 
-Prompt positions form block -1 and have no noisy twin: a noisy prompt token would carry the values
-of the clean one, so leaving it out changes nothing.
+Prompt positions form block -1 and have no noisy twin: a noisy prompt token would have the values of
+the clean one, so leaving it out changes nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mars_runtime.lab.training.recipe import MARS_NOISE, Noise
 WIDTH_STEP = 32
 """Batches are padded to a multiple of this, so that few shapes are compiled."""
 WHOLE = 1 << 20
-"""A block size no response is longer than."""
+"""A block size that is longer than any response."""
 NO_BLOCK = 1 << 20
-"""The block of what fills up a row of the noisy stream."""
+"""The block number of padding in the noisy stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """ids: [R, T] padded with ``pad``; response_start, length: [R]; all int64."""
+    """A batch of texts. ids: [R, T] padded with ``pad``; response_start, length: [R]; all int64."""
 
     ids: Tensor
     response_start: Tensor
@@ -37,7 +37,7 @@ class TokenBatch:
 
     @classmethod
     def of(cls, examples: Sequence[TrainingExample], pad: int) -> TokenBatch:
-        """Right-padded rows, the width rounded up."""
+        """Return right-padded rows, with the width rounded up."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
         for row, example in enumerate(examples):
@@ -46,7 +46,7 @@ class TokenBatch:
         return cls(ids, starts, torch.tensor([len(e.ids) for e in examples]))
 
     def to(self, device: torch.device) -> TokenBatch:
-        """The same batch on ``device``."""
+        """Return the batch on ``device``."""
         start, length = self.response_start.to(device), self.length.to(device)
         return TokenBatch(self.ids.to(device), start, length)
 
@@ -55,9 +55,9 @@ class TokenBatch:
 class TwoStreams:
     """Both streams of a batch in one sequence: [clean T | noisy N].
 
-    ids, positions: [R, T + N]; mask: [R, 1, T + N, T + N]; targets: [R, T + N], -100 where
-    nothing is to be predicted; num_clean: T. The noisy stream holds the blocks that were drawn:
-    blocks do not see each other's noise, so leaving one out moves no logit of the others.
+    ids, positions: [R, T + N]. mask: [R, 1, T + N, T + N]. targets: [R, T + N], -100 without a
+    target. num_clean: T. The noisy stream has the drawn blocks only: blocks do not see each other's
+    noise, so omitting one changes no logit of the others.
     """
 
     ids: Tensor
@@ -77,30 +77,34 @@ class TwoStreams:
         masked_share: float = 1.0,
         noise: Noise = MARS_NOISE,
     ) -> TwoStreams:
-        """Draw each row's first block, pad its response with EOS to a whole block, and put
-        ``masked_share`` of its blocks (at least one) beside the clean stream as ``noise`` says."""
+        """Draw each row's first block, pad its response with EOS to a whole block, and build the
+        noisy stream from ``masked_share`` of its blocks (at least one) as specified by
+        ``noise``.
+        """
         first = [rng.randint(1, block_size) for _ in examples]
         rows = zip(examples, first, strict=True)
         padded = [_fill_block(example, f, block_size, eos_id) for example, f in rows]
         batch = TokenBatch.of(padded, eos_id)
         blocks = _draw_blocks(batch, first, block_size, masked_share, noise, rng)
         at, is_mask = _positions(blocks, batch.length.tolist(), noise, rng)
-        following, clean_targets, own = _targets(batch)
+        following, clean_targets, own_targets = _targets(batch)
         width = batch.ids.shape[1]
-        if not noise.has_clean_stream:  # a text ends where its one block begins
+        if not noise.has_clean_stream:  # the text ends with its only block
             begins = torch.tensor([drawn[0].start for drawn in blocks])
             width = _whole_width(int(begins.max()))
-            clean_targets = clean_targets.where(torch.arange(len(own[0])) < begins[:, None], -100)
+            clean_targets = clean_targets.where(
+                torch.arange(len(own_targets[0])) < begins[:, None], -100
+            )
         if noise.masking == "everywhere":
             first, block_size = [WHOLE] * len(first), WHOLE
         length = max(width, int(at.max()) + 1)
         block = block_ids(length, batch.response_start, torch.tensor(first), block_size)
         noisy_block = block.gather(1, at).where(at < batch.length[:, None], NO_BLOCK)
         mask = two_stream_mask(block[:, :width], noisy_block, at, is_causal=noise.is_causal)
-        noisy_targets = (following if noise.is_shifted else own).gather(1, at)
-        kept = F.pad(batch.ids, (0, 1), value=mask_id).gather(1, at)
+        noisy_targets = (following if noise.is_shifted else own_targets).gather(1, at)
+        noisy_ids = F.pad(batch.ids, (0, 1), value=mask_id).gather(1, at)
         return cls(
-            ids=torch.cat([batch.ids[:, :width], kept.masked_fill(is_mask, mask_id)], 1),
+            ids=torch.cat([batch.ids[:, :width], noisy_ids.masked_fill(is_mask, mask_id)], 1),
             positions=torch.cat([torch.arange(width).expand(len(padded), -1), at], 1),
             mask=mask,
             targets=torch.cat([clean_targets[:, :width], noisy_targets.where(is_mask, -100)], 1),
@@ -108,22 +112,23 @@ class TwoStreams:
         )
 
     def to(self, device: torch.device) -> TwoStreams:
-        """The same streams on ``device``."""
+        """Return the streams on ``device``."""
         ids, positions = self.ids.to(device), self.positions.to(device)
         mask, targets = self.mask.to(device), self.targets.to(device)
         return TwoStreams(ids, positions, mask, targets, self.num_clean)
 
 
 def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """What positions predict, [R, T + 1]: the token after each, in the response and before it; the
-    same from the position before the response on; each token of the response itself. -100 where
-    there is none."""
+    """Return the targets of positions, [R, T + 1], -100 without one: the token after each position
+    of the response, the same including the position before the response, and each token of the
+    response itself.
+    """
     ids = F.pad(batch.ids, (0, 2), value=-100)
     position = torch.arange(ids.shape[1] - 1)
     start, length = batch.response_start[:, None], batch.length[:, None]
     following = ids[:, 1:].where(position < length - 1, -100)
-    own = ids[:, :-1].where((position >= start) & (position < length), -100)
-    return following, following.where(position >= start - 1, -100), own
+    own_targets = ids[:, :-1].where((position >= start) & (position < length), -100)
+    return following, following.where(position >= start - 1, -100), own_targets
 
 
 def _draw_blocks(
@@ -134,7 +139,7 @@ def _draw_blocks(
     noise: Noise,
     rng: random.Random,
 ) -> list[list[range]]:
-    """The positions of each row's drawn blocks, in order."""
+    """Return the positions of each row's drawn blocks, in order."""
     rows = []
     spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
     for start, length, first_block in spans:
@@ -151,20 +156,21 @@ def _draw_blocks(
 def _positions(
     rows: list[list[range]], lengths: list[int], noise: Noise, rng: random.Random
 ) -> tuple[Tensor, Tensor]:
-    """Where the noisy stream stands and where it holds a mask, [R, N] each. Behind a row's blocks
-    there are masks at the row's length, where nothing is to be predicted."""
+    """Return the positions of the noisy stream and where it has a mask, both [R, N]. Padding
+    consists of masks at the row's length without targets.
+    """
     num_noisy = _whole_width(max(sum(map(len, blocks)) for blocks in rows))
     at, is_mask = [], []
     for blocks, length in zip(rows, lengths, strict=True):
         missing = num_noisy - sum(map(len, blocks))
         at.append([position for block in blocks for position in block] + [length] * missing)
-        masked = [one for block in blocks for one in _is_masked(len(block), noise, rng)]
+        masked = [is_mask for block in blocks for is_mask in _is_masked(len(block), noise, rng)]
         is_mask.append(masked + [True] * missing)
     return torch.tensor(at), torch.tensor(is_mask)
 
 
 def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
-    """Which positions of a block hold a mask: one at least."""
+    """Draw which positions of a block are masks; at least one is."""
     if noise.masking == "block":
         return [True] * size
     level, sure = rng.random(), rng.randrange(size)
@@ -174,7 +180,9 @@ def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
 def _fill_block(
     example: TrainingExample, first_block: int, block_size: int, eos_id: int
 ) -> TrainingExample:
-    """Pad a response that ends in EOS with EOS to a whole block; leave one that was cut."""
+    """Pad a response that ends in EOS with EOS to a whole block. A truncated response is not
+    padded.
+    """
     if example.ids[-1] != eos_id:
         return example
     missing = (first_block - (len(example.ids) - example.response_start)) % block_size
@@ -186,10 +194,10 @@ def _whole_width(width: int) -> int:
 
 
 def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_size: int) -> Tensor:
-    """Block of every position. response_start, first_block: [R] int64; result [R, length].
+    """Return the block of every position, [R, length]. response_start, first_block: [R] int64.
 
     The first block of a row holds ``first_block`` (1..B) positions of the response and the others
-    ``block_size``, so that over rows a block, and later a cursor, may begin anywhere.
+    ``block_size``, so that over many rows a block, and later a cursor, may begin anywhere.
     """
     offset = torch.arange(length) - response_start[:, None]
     block = (offset + block_size - first_block[:, None]).div(block_size, rounding_mode="floor")
@@ -199,13 +207,13 @@ def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_si
 def two_stream_mask(
     clean_block: Tensor, noisy_block: Tensor, noisy_position: Tensor, *, is_causal: bool = True
 ) -> Tensor:
-    """Who may see whom: True where query (row) may attend to key (column).
+    """Return the attention mask: True where a query (row) may attend to a key (column).
 
-    clean_block: [R, T]; noisy_block, noisy_position: [R, N], position of each mask in the
-    sequence. Result [R, 1, T + N, T + N] bool, clean stream first.
+    clean_block: [R, T]; noisy_block, noisy_position: [R, N], position of each mask in the sequence.
+    Result [R, 1, T + N, T + N] bool, clean stream first.
 
     clean i sees clean j <= i; noisy i sees noisy j <= i of its own block, and clean j of earlier
-    blocks; clean never sees noisy. Not ``is_causal``: noisy i sees all noisy j of its own block.
+    blocks; clean never sees noisy. Without ``is_causal`` noisy i sees all noisy j of its own block.
     """
     rows, length = clean_block.shape
     num_noisy = noisy_block.shape[1]

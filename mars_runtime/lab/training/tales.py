@@ -1,7 +1,5 @@
-"""Natural text to train on: tales to continue and real questions about tales, from the data folder,
+"""Natural text for training: tales to continue and questions about tales, from the data folder,
 cleaned and cut into passages.
-
-Knows the folder's file names; it knows no checker for a continuation, since there is none.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(A-Z])")
 
 
 def _is_held_out(name: str) -> bool:
-    """By title, so that one tale told in two sources falls on one side."""
+    """Whether a title is held out, so that a tale from two sources is in one split."""
     title = re.sub(r"^(the|a|an)[^a-z]+|[^a-z0-9/]", "", name.strip().lower())
     return zlib.crc32(title.encode()) % EVAL_ONE_IN == 0
 
@@ -51,7 +49,9 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _tales(data: Path) -> dict[str, dict[str, str]]:
-    """Tale name -> section number -> raw text, in the order of the file."""
+    """Return the raw text of each section, by the name of the tale and the number of the
+    section.
+    """
     tales: dict[str, dict[str, str]] = {}
     for record in _records(data / "fairytale_sections_train.jsonl"):
         tales.setdefault(record["tale"], {})[str(record["section"])] = close_quotes(record["text"])
@@ -59,7 +59,7 @@ def _tales(data: Path) -> dict[str, dict[str, str]]:
 
 
 def _chapters(data: Path) -> Iterator[tuple[str, str]]:
-    """(book and chapter name, raw text) of the children's classics."""
+    """Yield (name of book and chapter, raw text) of the children's classics."""
     text = (data / "childrens_classics.txt").read_text(encoding="utf-8")
     for book in re.split(r"^<<<BOOK ", text, flags=re.MULTILINE)[1:]:
         title, _, body = book.partition(">>>")
@@ -77,7 +77,7 @@ def _natural_task(opening: str, continuation: str) -> Task:
 
 
 def tale_passages(data: Path, split: Split) -> list[Task]:
-    """Openings of one to three sentences with the 1500 to 2500 characters that follow."""
+    """Yield openings of one to three sentences with the 1500 to 2500 characters that follow."""
     texts = [
         (name, "\n\n".join(sections.values())) for name, sections in _tales(data).items()
     ] + list(_chapters(data))
@@ -90,17 +90,17 @@ def tale_passages(data: Path, split: Split) -> list[Task]:
 
 
 def _trimmed(section: str, answer: str) -> str:
-    """The sentence that holds the answer with a neighbour on each side, or nothing."""
+    """Return the sentence with the answer and its neighbours, or nothing if none contains it."""
     parts = sentences(section.replace("\n", " "))
     for index, part in enumerate(parts):
         if re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", part, re.IGNORECASE):
-            kept = " ".join(parts[max(0, index - 1) : index + 2])
-            return kept if len(kept) <= 450 else (part if len(part) <= 450 else "")
+            piece = " ".join(parts[max(0, index - 1) : index + 2])
+            return piece if len(piece) <= 450 else (part if len(part) <= 450 else "")
     return ""
 
 
 def fairytale_questions(data: Path, split: Split) -> list[Task]:
-    """Real questions whose answer stands word for word in a short piece of the tale."""
+    """Yield questions whose answer occurs word for word in a short piece of the tale."""
     tales = {name: {n: clean(t) for n, t in s.items()} for name, s in _tales(data).items()}
     tasks: list[Task] = []
     for record in _records(data / "fairytale_questions_train.jsonl"):
@@ -122,7 +122,7 @@ def fairytale_questions(data: Path, split: Split) -> list[Task]:
 
 
 def to_ascii(text: str) -> str:
-    """Curly quotes and dashes to ASCII ones, accents dropped, the rest removed."""
+    """Replace curly quotes and dashes with ASCII, drop accents, and remove other characters."""
     for old, new in _REPLACED.items():
         text = text.replace(old, new)
     text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
@@ -130,7 +130,7 @@ def to_ascii(text: str) -> str:
 
 
 def close_quotes(text: str) -> str:
-    """Give back the quotation marks that were stripped from the two ends of a section."""
+    """Restore quotation marks that were stripped from both ends of a section."""
     text = to_ascii(text).strip()
     first, last = text.find('"'), text.rfind('"')
     if first > 0 and text[first - 1] in ",.!?;-":
@@ -142,7 +142,9 @@ def close_quotes(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Plain paragraphs, one per line: no headings, emphasis, brackets, page numbers."""
+    """Return plain paragraphs, one per line, without headings, emphasis, brackets and page
+    numbers.
+    """
     text = re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", to_ascii(text))
     text = re.sub(r"\[[^\]]{0,200}\]|<[^>]{0,80}>", "", text)
     text = re.sub(r"--+", " - ", text)
@@ -153,7 +155,9 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split at full stops and their like; the pieces joined by blanks give the words back."""
+    """Split a text after full stops and similar marks; joined with blanks the sentences have the
+    same words.
+    """
     pieces: list[str] = []
     start = 0
     for match in _SENTENCE.finditer(text):
@@ -164,12 +168,12 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(text: str, shortest: int = 1500, longest: int = 2500) -> list[tuple[str, str]]:
-    """Cut cleaned text into (opening of one to three sentences, what follows) pairs."""
+    """Yield (opening of one to three sentences, continuation) pairs of a cleaned text."""
     units: list[str] = []
     for paragraph in text.split("\n"):
         parts = sentences(paragraph)
         units += [part + " " for part in parts[:-1]] + [part + "\n" for part in parts[-1:]]
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     index = 0
     while index < len(units):
         opening = units[index]
@@ -185,5 +189,5 @@ def passages(text: str, shortest: int = 1500, longest: int = 2500) -> list[tuple
             body += units[index]
             index += 1
         if len(body) >= shortest and len(opening) <= 600:
-            found.append((opening.strip(), body.strip()[: longest + 600]))
-    return found
+            pairs.append((opening.strip(), body.strip()[: longest + 600]))
+    return pairs

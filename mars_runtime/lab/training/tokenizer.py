@@ -1,8 +1,8 @@
-"""The byte-level BPE tokenizer of the bundled checkpoints: copied from one, or trained.
+"""The byte-level BPE tokenizer of the bundled checkpoints, copied from one of them or trained.
 
-No normalizer and no unknown token: every string round-trips. Digits stand alone, as in Qwen2; so
-that a name is the same tokens at the head of a line and inside one, a capitalised word leaves its
-space outside too. A small model that has to copy names learns it many times faster this way.
+It has no normalizer and no unknown token, so every string round-trips. Each digit is a token, as in
+Qwen2. The space before a capitalised word is a separate token, so a name has the same tokens at the
+beginning of a line and inside it. A small model learns to copy names much faster this way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPLIT = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """A tokenizer of exactly ``vocab_size`` ids, special tokens first."""
+    """Train a tokenizer with exactly ``vocab_size`` ids, special tokens first."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -74,8 +74,9 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
 
 
 def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
-    """Copy the tokenizer of ``start`` or the one that the recipe names, or train one where the
-    folder has none yet."""
+    """Copy the tokenizer of ``start`` or of the checkpoint that the recipe names; otherwise train
+    one, unless the folder has one.
+    """
     start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
     if start is not None:
         for name in TOKENIZER_FILES:

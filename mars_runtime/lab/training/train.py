@@ -1,7 +1,7 @@
-"""The training of one stage: losses, AdamW with warm-up and cosine, a log, and checkpoints that a
-killed run resumes from.
+"""Training of one stage: losses, AdamW with warm-up and cosine, a log, and checkpoints from which
+an interrupted run resumes.
 
-Logits of the clean stream are right-shifted: the one at t predicts the token at t + 1.
+Logits of the clean stream are shifted right: the one at t predicts the token at t + 1.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 CHECKPOINT_SECONDS = 240.0
 MAX_SHARD = "9500KB"
 STATE = "resume.pt"
-"""The file of what a resumed run needs."""
+"""File with the state of an interrupted run."""
 
 
 @dataclass(slots=True)
 class Progressed:
-    """Where a run stands: everything but the tensors that a resumed run needs."""
+    """Progress of a run: everything that a resumed run needs, except tensors."""
 
     step: int = 0
     tokens: int = 0
@@ -57,7 +57,9 @@ class Progressed:
 
 
 def learning_rate(stage: Stage, tokens: int) -> float:
-    """Linear warm-up, then cosine down to ``final_ratio`` of the peak."""
+    """Return the factor of the learning rate: linear warm-up, then a cosine down to
+    ``final_ratio`` of the peak.
+    """
     if tokens < stage.warmup_tokens:
         return stage.learning_rate * (tokens + 1) / stage.warmup_tokens
     share = (tokens - stage.warmup_tokens) / max(1, stage.tokens - stage.warmup_tokens)
@@ -66,7 +68,7 @@ def learning_rate(stage: Stage, tokens: int) -> float:
 
 
 def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
-    """A Qwen2 model of the recipe's shape with seeded random weights."""
+    """Return a Qwen2 model of the recipe's shape with seeded random weights."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     shape = recipe.shape
@@ -90,7 +92,7 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 
 
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
-    """AdamW on what is trained, with weight decay on matrices only."""
+    """Return AdamW over the trained parameters, with weight decay on matrices only."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": stage.weight_decay},
@@ -101,10 +103,10 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 
 
 class Trainer:
-    """One stage of one recipe on one device, writing to ``out``.
+    """Trains one stage of one recipe on one device, writing to ``out``.
 
-    data: the folder with the texts, or the examples themselves. noise: of the noisy stream, where
-    it is not the stage's. adapt: changes the model before it is trained.
+    data: the folder with the texts, or the examples themselves. noise: the noisy stream, if not the
+    stage's. adapt: changes the model before training.
     """
 
     def __init__(
@@ -124,7 +126,8 @@ class Trainer:
         self.recipe, self.name, self.out = recipe, stage, out
         default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
         self.noise = noise or default_noise
-        # From a checkpoint, stage ``ar`` is the baseline: as much more training as ``mars`` gets.
+        # Started from a checkpoint, stage ``ar`` is the baseline: as much additional training as
+        # ``mars`` gets.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
@@ -157,19 +160,21 @@ class Trainer:
             fuse_norms(plain)
 
     def end_by(self, until: float) -> None:
-        """Let the schedule come to its end at ``until`` (of ``time.monotonic``), if the budget does
-        not end it before."""
+        """Let the schedule end at ``until`` (of ``time.monotonic``), unless the budget ends it
+        earlier.
+        """
         self.began, self.until = time.monotonic(), until
 
     @property
     def spent(self) -> int:
-        """The tokens of the budget that are spent: those that were read or, if it is more, the same
-        share of them as of the time."""
+        """Return the spent tokens of the budget: those that were read, or the elapsed share of the
+        time, whichever is more.
+        """
         share = (time.monotonic() - self.began) / max(1e-9, self.until - self.began)
         return max(self.progressed.tokens, int(min(1.0, share) * self.stage.tokens))
 
     def losses(self, examples: list[TrainingExample]) -> tuple[dict[str, Tensor], int]:
-        """Loss terms of one batch and the tokens that its forward reads."""
+        """Return the loss terms of one batch and the number of tokens in its forward pass."""
         device = self.accelerator.device
         if self.name == "ar":
             batch = TokenBatch.of(examples, self.tokenizer.pad_id).to(device)
@@ -187,7 +192,7 @@ class Trainer:
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
-        """One optimizer step; returns the loss terms."""
+        """Perform one optimizer step and return the loss terms."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.stage, self.spent)
         with self.accelerator.autocast():
@@ -201,10 +206,10 @@ class Trainer:
         return {name: float(term.detach()) for name, term in terms.items()}
 
     def stream(self) -> Iterator[list[TrainingExample]]:
-        """Batches from where the run stands; keeps ``progressed`` pointing at the next one."""
+        """Yield batches from the current progress on; ``progressed`` points at the next one."""
         where = self.progressed
         while self.spent < self.stage.tokens:
-            # Both streams share the budget of a step.
+            # Both streams count towards the budget of a step.
             streams = 1.0 if self.name == "ar" else 1.0 + self.recipe.masked_share
             budget = int(self.stage.batch_tokens / streams)
             order = f"{self.recipe.seed}/{where.shard}/order"
@@ -216,14 +221,15 @@ class Trainer:
                 where.shard, where.batch = where.shard + 1, 0
 
     def logged(self) -> Iterator[str]:
-        """Train to the end of the budget; a line about each step."""
+        """Train to the end of the budget; yield a log line for each step."""
         for examples in self.stream():
             terms = self.log.smooth(self.step(examples))
             yield self.log.write(self.progressed.step, self.progressed.tokens, terms)
 
     def run(self) -> bool:
-        """Train to the end of the budget, saving every few minutes and at the end; returns whether
-        Ctrl-C ended it. It does after the step that goes on, a second one does at once."""
+        """Train to the end of the budget, saving every few minutes and at the end. Return whether
+        Ctrl-C ended it: the first one after the current step, a second one at once.
+        """
         saved = time.monotonic()
         with interruptible(signal.SIGINT, is_second_fatal=True) as interrupt:
             with progress_bar() as bar:
@@ -239,7 +245,9 @@ class Trainer:
         return interrupt.is_set()
 
     def save(self) -> None:
-        """Weights in bfloat16 as an ordinary checkpoint, the recipe, and what ``resume`` needs."""
+        """Save the weights in bfloat16 as an ordinary checkpoint, the recipe, and the state for
+        ``resume``.
+        """
         model = self.accelerator.unwrap_model(self.model)
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
         del rounded["lm_head.weight"]  # tied to the embedding
@@ -261,7 +269,7 @@ class Trainer:
         save_state(state, self.out)
 
     def resume(self) -> None:
-        """Go on from the last save in ``out``. Raises FileNotFoundError when there is none."""
+        """Continue from the last save in ``out``. Raises FileNotFoundError if there is none."""
         with torch.serialization.safe_globals([Progressed]):
             state = torch.load(self.out / STATE, weights_only=True)
         self.accelerator.unwrap_model(self.model).load_state_dict(state["model"])
@@ -270,7 +278,7 @@ class Trainer:
 
 
 def save_state(state: dict[str, Any], out: Path) -> None:
-    """Write what a resumed run needs into the folder ``out``, through a partial file."""
+    """Write the state of a run into the folder ``out``, through a partial file."""
     out.mkdir(parents=True, exist_ok=True)
     partial_file = out / f"{STATE}.partial"
     torch.save(state, partial_file)
@@ -278,8 +286,9 @@ def save_state(state: dict[str, Any], out: Path) -> None:
 
 
 def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Tensor]:
-    """Cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times that of the
-    prompt tokens (stage ``ar``)."""
+    """Return the cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times
+    that of the prompt tokens (stage ``ar``).
+    """
     hidden = model.model(input_ids=batch.ids).last_hidden_state[:, :-1]
     position = torch.arange(hidden.shape[1], device=batch.ids.device)
     is_response = position >= batch.response_start[:, None] - 1
@@ -294,8 +303,10 @@ def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Te
 
 
 def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str, Tensor]:
-    """CE(noisy) + clean_weight * CE(clean), one forward over both streams (stage ``mars``)."""
-    # 0 where attention is allowed, else the least float: the form every attention accepts.
+    """Return CE(noisy) + clean_weight * CE(clean), from one forward pass over both streams (stage
+    ``mars``).
+    """
+    # 0 where attention is allowed, otherwise the lowest float: a form that every attention accepts.
     bias = torch.zeros(streams.mask.shape, device=streams.mask.device)
     hidden = model.model(
         input_ids=streams.ids,
@@ -313,14 +324,17 @@ def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str,
 
 
 def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Mean over the chosen positions, 0 where none is (a random share of masks can be none); the
-    head is applied to these alone. hidden: [M, H]."""
+    """Return the mean cross entropy over the positions with a target, 0 if there are none (random
+    masking may give none). The head is applied to these positions only. hidden: [M, H].
+    """
     loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
     return loss / max(1, len(targets))
 
 
 def fuse_norms(model: Any) -> None:
-    """Compute the model's norms by one kernel each: not compiled, transformers takes eight."""
+    """Replace the model's norms with one kernel each; without compiling, transformers
+    needs eight.
+    """
     for module in model.modules():
         if type(module).__name__ == "Qwen2RMSNorm":
             module.forward = partial(_norm, module)
@@ -332,9 +346,9 @@ def _norm(module: Any, x: Tensor) -> Tensor:
 
 @contextmanager
 def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[Event]:
-    """An event that a signal sets, for a run to stop after the step that goes on.
+    """Yield an event that a signal sets, so that a run stops after the current step.
 
-    is_second_fatal: whether a second signal does what it did before, which is to end the process.
+    is_second_fatal: whether a second signal ends the process, as it would by default.
     """
     came = Event()
 
@@ -355,7 +369,7 @@ def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[E
 
 
 class TrainingLog:
-    """Smoothed loss terms and tokens/s, one JSON line every 20 steps."""
+    """Writes smoothed loss terms and tokens/s, one JSON line every 20 steps."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -364,13 +378,13 @@ class TrainingLog:
         self._tokens = -1
 
     def smooth(self, terms: dict[str, float]) -> dict[str, float]:
-        """Exponential mean of the loss terms."""
+        """Return the exponential mean of the loss terms."""
         for name, value in terms.items():
             self.terms[name] = 0.95 * self.terms.get(name, value) + 0.05 * value
         return self.terms
 
     def write(self, step: int, tokens: int, terms: dict[str, float]) -> str:
-        """Log now and then; returns a line for the progress bar."""
+        """Write a line every 20 steps; return a text for the progress bar."""
         if self._tokens < 0:
             self._began, self._tokens = time.monotonic(), tokens
         rate = (tokens - self._tokens) / max(1e-9, time.monotonic() - self._began)
@@ -383,7 +397,7 @@ class TrainingLog:
 
 
 def progress_bar() -> Progress:
-    """A bar for the terminal whose tasks have a field ``info``."""
+    """Return a terminal progress bar whose tasks have a field ``info``."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))

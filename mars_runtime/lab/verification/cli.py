@@ -1,9 +1,9 @@
-"""``python -m mars_runtime verify``: check what is promised of a checkpoint.
+"""``python -m mars_runtime verify``: check that a checkpoint keeps its promises.
 
 - ``lossless``: every lossless method emits AR's tokens, single and in batches.
 - ``sampling``: lossless draws equal AR's draws with the same seeds and follow AR's probabilities.
 - ``logits``: logits compared with those of transformers for the same weights, in the requested
-  dtype, and greedy text in fp32.
+dtype, and greedy text in fp32.
 
 The exit code is 1 if a promise is broken.
 """
@@ -57,7 +57,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     families = args.families or families_for(is_chat(args.checkpoint))
     count = num_prompts if args.prompts is None else args.prompts
     prompts = [
-        task.prompt for one in load_prompts(families, args.seed, count) for task in one.tasks
+        task.prompt
+        for prompt_set in load_prompts(families, args.seed, count)
+        for task in prompt_set.tasks
     ]
     if args.max_new_tokens is None:
         args.max_new_tokens = max_new_tokens

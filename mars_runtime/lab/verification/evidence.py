@@ -82,9 +82,9 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
                 continue
             bar = begin(f"{describe(settings)}, batches of {batch_size}", len(ids))
             held.append(laws.hold(decode, ids, settings, batch_size, expected, bar))
-    wrong = sum(len(one.mismatches) for one in held)
-    answers = sum(one.num_prompts for one in held)
-    tokens = sum(one.num_tokens for one in held)
+    wrong = sum(len(method.mismatches) for method in held)
+    answers = sum(method.num_prompts for method in held)
+    tokens = sum(method.num_tokens for method in held)
     return Evidence(
         document={
             **_facts(checkpoint),
@@ -94,7 +94,7 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
             "num_answers": answers,
             "num_tokens": tokens,
             "num_mismatches": wrong,
-            "ways": [asdict(one) for one in held],
+            "ways": [asdict(method) for method in held],
         },
         table=_law_table(held),
         sentence=f"{wrong} of {answers} answers ({tokens} tokens) to {len(ids)} prompts differ "
@@ -105,12 +105,12 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
 
 def _law_table(held: Sequence[laws.HeldWay]) -> Table:
     columns: dict[str, Callable[[laws.HeldWay], str]] = {
-        "way": lambda one: describe(one.settings),
-        "batch": lambda one: str(one.batch_size),
-        "prompts": lambda one: str(one.num_prompts),
-        "tokens": lambda one: str(one.num_tokens),
-        "tokens per forward": lambda one: f"{one.num_tokens / one.num_forwards:.2f}",
-        "mismatches": lambda one: str(len(one.mismatches)),
+        "way": lambda method: describe(method.settings),
+        "batch": lambda method: str(method.batch_size),
+        "prompts": lambda method: str(method.num_prompts),
+        "tokens": lambda method: str(method.num_tokens),
+        "tokens per forward": lambda method: f"{method.num_tokens / method.num_forwards:.2f}",
+        "mismatches": lambda method: str(len(method.mismatches)),
     }
     return Table.of("Compared with AR, token by token", held, columns)
 
@@ -123,7 +123,7 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     ids = [model.encode_prompt(prompt) for prompt in prompts]
     bar = begin("answers in fp32", len(ids))
     answers = decode_in_batches(model.decode, ids, case.ar, ANSWER_BATCH, bar)
-    num_tokens = sum(len(one.tokens) for one in answers)
+    num_tokens = sum(len(answer.tokens) for answer in answers)
     forbidden = forbidden_ids(exact.tokenizer, exact.model).tolist()
     theirs, asked = loader(exact)(), case.load()
     bar = begin("logits", len(ids))
@@ -134,34 +134,34 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
         apart.append(laws.agreement(laws.runtime_logits(asked.model, tokens, first), reference))
         parted.append(laws.greedy_difference(number, reference, answer.tokens, forbidden))
         bar(1)
-    mismatches = [one for one in parted if one is not None]
-    found = laws.pooled(apart)
+    mismatches = [difference for difference in parted if difference is not None]
+    agreement = laws.pooled(apart)
     return Evidence(
         document={
             **_facts(asked),
             "num_prompts": len(ids),
             "max_new_tokens": case.max_new_tokens,
-            "logits": asdict(found),
+            "logits": asdict(agreement),
             "greedy_fp32": {
                 "num_tokens": num_tokens,
-                "mismatches": [asdict(one) for one in mismatches],
+                "mismatches": [asdict(mismatch) for mismatch in mismatches],
             },
         },
-        table=_agreement_table(found),
+        table=_agreement_table(agreement),
         sentence=f"{len(mismatches)} of {len(answers)} greedy answers in fp32 "
         f"({num_tokens} tokens) differ from transformers'.",
         is_kept=not mismatches,
     )
 
 
-def _agreement_table(found: laws.LogitAgreement) -> Table:
+def _agreement_table(agreement: laws.LogitAgreement) -> Table:
     columns = {
-        "positions": str(found.num_positions),
-        "max |Δ|": f"{found.max_difference:.4f}",
-        "mean |Δ|": f"{found.mean_difference:.4f}",
-        "same top token": f"{found.top_agreement * 100:.2f} %",
-        "mean KL": f"{found.mean_divergence:.2e}",
-        "max KL": f"{found.max_divergence:.2e}",
+        "positions": str(agreement.num_positions),
+        "max |Δ|": f"{agreement.max_difference:.4f}",
+        "mean |Δ|": f"{agreement.mean_difference:.4f}",
+        "same top token": f"{agreement.top_agreement * 100:.2f} %",
+        "mean KL": f"{agreement.mean_divergence:.2e}",
+        "max KL": f"{agreement.max_divergence:.2e}",
     }
     title = "Logits of this runtime compared with transformers'"
     return Table(title, tuple(columns), (tuple(columns.values()),))
@@ -173,7 +173,7 @@ def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     ids = [checkpoint.tokenizer.encode_prompt(prompt) for prompt in prompts]
     held = {warmth: _hold(checkpoint, ids, _way(case, *warmth), begin) for warmth in WARMTHS}
     wrong = sum(num_wrong for _, num_wrong in held.values())
-    unlikely = sum(not one.is_chance for places, _ in held.values() for one in places)
+    unlikely = sum(not position.is_chance for places, _ in held.values() for position in places)
     draws = len(ids) * NUM_DRAWS * len(WARMTHS)
     return Evidence(
         document={
@@ -183,7 +183,11 @@ def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
             "num_draws": NUM_DRAWS,
             "num_mismatches": wrong,
             "warmths": [
-                {"temperature": heat, "top_p": top_p, "places": [asdict(one) for one in places]}
+                {
+                    "temperature": heat,
+                    "top_p": top_p,
+                    "places": [asdict(position) for position in places],
+                }
                 for (heat, top_p), (places, _) in held.items()
             ],
         },
@@ -209,7 +213,7 @@ def _way(case: Case, temperature: float, top_p: float) -> DecodeSettings:
 def _hold(
     checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], way: DecodeSettings, begin: Begin
 ) -> tuple[list[laws.Distance], int]:
-    """Return distances by position, and how many draws are not AR's."""
+    """Return distances by position, and how many draws differ from AR's."""
     bar = begin(f"temperature {way.temperature:g}, top-p {way.top_p:g}", len(prompts))
     plain = replace(way, method="ar", lossless=False, groups="one", lookup=False)
     by_place: dict[int, list[laws.PromptDistance]] = {}
@@ -250,27 +254,27 @@ def _chances(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the tokens drawn at each position, and AR's probabilities there."""
     forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model).cpu()
-    found = []
+    chances = []
     for logits in laws.answer_logits(checkpoint.model, prompt, drawn):
         allowed = logits.cpu().index_fill(-1, forbidden, -torch.inf)
-        found.append(laws.shares(allowed, way.temperature, way.top_p))
+        chances.append(laws.shares(allowed, way.temperature, way.top_p))
     for place in range(max(map(len, drawn))):
         here = [number for number, tokens in enumerate(drawn) if len(tokens) > place]
         ids = torch.tensor([drawn[number][place] for number in here])
-        yield ids, torch.stack([found[number][place] for number in here])
+        yield ids, torch.stack([chances[number][place] for number in here])
 
 
 def _draws_table(held: dict[tuple[float, float], list[laws.Distance]]) -> Table:
     lines = tuple(
         (
-            f"temperature {heat:g}, top-p {top_p:g}, token {one.place + 1}",
-            str(one.num_draws),
-            f"{one.seen:.3f}",
-            f"{one.by_chance:.3f}",
-            f"{one.rare:.3f}",
+            f"temperature {heat:g}, top-p {top_p:g}, token {position.place + 1}",
+            str(position.num_draws),
+            f"{position.seen:.3f}",
+            f"{position.by_chance:.3f}",
+            f"{position.rare:.3f}",
         )
         for (heat, top_p), places in held.items()
-        for one in places
+        for position in places
     )
     columns = ("drawn with", "draws", "total variation", "by chance", "once in 1,000")
     return Table("Lossless draws against AR's probabilities, mean over prompts", columns, lines)

@@ -1,10 +1,10 @@
-"""The laws of lossless text and of sampling, and how far logits lie apart: what a promise is held
-against.
+"""The laws of lossless text and of sampling, and distances between logits: what promises are
+checked against.
 
-Lossless: the tokens are AR's, whatever is drafted and whoever shares the batch. Sampling: drawn
-tokens lie as far from the probabilities that they were drawn with as chance puts them. Logits: this
-runtime's beside those of transformers for the same weights. Knows decoding as a function from
-prompts and settings to events; knows no checkpoint and no text.
+Lossless: the tokens are AR's, whatever is drafted and whichever rows share the batch. Sampling:
+drawn tokens are as far from the probabilities that they were drawn with as chance explains. Logits:
+this runtime's compared with those of transformers for the same weights. Decoding is passed in as a
+function from prompts and settings to events.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ BATCH_SIZES = (1, 4)
 ROUNDS = 1000
 RARE = 0.999
 CHUNK = 32
-"""Tokens of a forward: prompts are read in pieces, as when decoding."""
+"""Tokens per forward pass: prompts are processed in pieces, as in decoding."""
 
 
 def ways(max_new_tokens: int) -> list[DecodeSettings]:
-    """Drafts and masks of many shapes: thresholds low and high, few masks and many, after the last
-    token or every one, and text looked up."""
+    """Return settings with drafts and masks of many shapes: low and high thresholds, few and many
+    masks, groups after the last token or after every token, and prompt lookup.
+    """
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
     every = replace(plain, groups="every")
     return [
@@ -44,8 +45,9 @@ def ways(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A prompt, by its number, whose tokens first differ from AR's at ``place``; None where one
-    ends."""
+    """A prompt, by its number, whose tokens first differ from AR's at ``place``; a token is None if
+    its text has ended there.
+    """
 
     prompt: int
     place: int
@@ -55,7 +57,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class HeldWay:
-    """One way of decoding held against AR alone, over all prompts."""
+    """One method compared with AR, over all prompts."""
 
     settings: DecodeSettings
     batch_size: int
@@ -73,24 +75,24 @@ def hold(
     expected: Sequence[RowOutput],
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> HeldWay:
-    """Decode ``prompts`` in batches and compare token by token."""
-    found = decode_in_batches(decode, prompts, settings, batch_size, on_rows)
+    """Decode ``prompts`` in batches and compare with ``expected`` token by token."""
+    outputs = decode_in_batches(decode, prompts, settings, batch_size, on_rows)
     differences = (
-        first_difference(number, ar.tokens, own.tokens)
-        for number, (ar, own) in enumerate(zip(expected, found, strict=True))
+        first_difference(number, ar.tokens, output.tokens)
+        for number, (ar, output) in enumerate(zip(expected, outputs, strict=True))
     )
     return HeldWay(
         settings=settings,
         batch_size=batch_size,
         num_prompts=len(prompts),
-        num_tokens=sum(len(one.tokens) for one in found),
-        num_forwards=sum(one.num_forwards for one in found),
-        mismatches=tuple(one for one in differences if one is not None),
+        num_tokens=sum(len(output.tokens) for output in outputs),
+        num_forwards=sum(output.num_forwards for output in outputs),
+        mismatches=tuple(difference for difference in differences if difference is not None),
     )
 
 
 def first_difference(number: int, expected: Sequence[int], found: Sequence[int]) -> Mismatch | None:
-    """Where two texts first differ; None where they are the same."""
+    """Return where two texts first differ; None if they are the same."""
     for place, (one, other) in enumerate(zip_longest(expected, found)):
         if one != other:
             return Mismatch(number, place, one, other)
@@ -99,11 +101,11 @@ def first_difference(number: int, expected: Sequence[int], found: Sequence[int])
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Total variation, in 0..1, at one place of the answers, averaged over prompts.
+    """Total variation, in 0..1, at one position of the answers, averaged over prompts.
 
     seen: between the tokens drawn there and the mean of the model's own probabilities. by_chance,
-    rare: the mean of what as many draws from those probabilities give, and what they exceed once
-    in a thousand times.
+    rare: for the same number of random draws from those probabilities, the mean and the value
+    exceeded once in a thousand times.
     """
 
     place: int
@@ -114,22 +116,26 @@ class Distance:
 
     @property
     def is_chance(self) -> bool:
-        """Whether chance explains it."""
+        """Whether chance explains the distance."""
         return self.seen <= self.rare
 
 
 def shares(logits: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Probabilities [N, V] that tokens are drawn with, of logits without what cannot come out."""
+    """Return the probabilities [N, V] that tokens are drawn with, from logits without forbidden
+    tokens.
+    """
     scaled = logits.float() / temperature
     if top_p < 1.0:
-        kept = nucleus(scaled.unsqueeze(0), torch.tensor([top_p]))[0]
-        scaled = scaled.masked_fill(~kept, -torch.inf)
+        is_in_nucleus = nucleus(scaled.unsqueeze(0), torch.tensor([top_p]))[0]
+        scaled = scaled.masked_fill(~is_in_nucleus, -torch.inf)
     return scaled.softmax(-1)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptDistance:
-    """One place of the answers to one prompt; chance: of tokens drawn anew, ROUNDS times."""
+    """Distance at one position of the answers to one prompt. chance: distances of random draws,
+    ROUNDS of them.
+    """
 
     num_draws: int
     seen: float
@@ -137,30 +143,33 @@ class PromptDistance:
 
 
 def prompt_distance(tokens: Tensor, chances: Tensor, seed: int) -> PromptDistance:
-    """Of tokens [N] and the probabilities [N, V] that each was drawn with."""
+    """Return the distance of tokens [N] from the probabilities [N, V] that each was drawn with."""
     generator = torch.Generator().manual_seed(seed)
     again = torch.multinomial(chances, ROUNDS, replacement=True, generator=generator)
     mean = chances.mean(0)
-    chance = torch.tensor([total_variation(each, mean) for each in again.unbind(1)])
+    chance = torch.tensor([total_variation(drawn, mean) for drawn in again.unbind(1)])
     return PromptDistance(len(tokens), total_variation(tokens, mean), chance)
 
 
 def distance(place: int, by_prompt: Sequence[PromptDistance]) -> Distance:
-    """At one place, over prompts."""
-    chance = torch.stack([one.chance for one in by_prompt]).mean(0)
+    """Return the distance at one position, averaged over prompts."""
+    chance = torch.stack([prompt.chance for prompt in by_prompt]).mean(0)
     return Distance(
         place=place,
-        num_draws=sum(one.num_draws for one in by_prompt),
-        seen=sum(one.seen for one in by_prompt) / len(by_prompt),
+        num_draws=sum(prompt.num_draws for prompt in by_prompt),
+        seen=sum(prompt.seen for prompt in by_prompt) / len(by_prompt),
         by_chance=float(chance.mean()),
         rare=float(chance.quantile(RARE)),
     )
 
 
 def total_variation(tokens: Tensor, chances: Tensor) -> float:
-    """Between the empirical distribution of tokens [N] and probabilities [V]."""
+    """Return the total variation between the empirical distribution of tokens [N] and probabilities
+    [V].
+    """
     seen = tokens.bincount(minlength=len(chances)) / len(tokens)
-    return float((seen - chances).clamp_min(0.0).sum())  # what is over there is missing elsewhere
+    # every surplus is a deficit elsewhere, so half the sum suffices
+    return float((seen - chances).clamp_min(0.0).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +190,9 @@ class LogitAgreement:
 
 
 def agreement(ours: Tensor, theirs: Tensor) -> LogitAgreement:
-    """Of logits [N, V] at the same N positions. Raises ValueError for none or for other shapes."""
+    """Compare logits [N, V] at the same N positions. Raises ValueError if there are none or the
+    shapes differ.
+    """
     if ours.shape != theirs.shape or not ours.numel():
         raise ValueError(f"Logits of one shape are wanted, got {ours.shape} and {theirs.shape}.")
     ours, theirs = ours.double(), theirs.double()
@@ -198,17 +209,22 @@ def agreement(ours: Tensor, theirs: Tensor) -> LogitAgreement:
     )
 
 
-def pooled(found: Sequence[LogitAgreement]) -> LogitAgreement:
-    """As if all positions had been compared at once. Raises ValueError for nothing."""
-    total = sum(one.num_positions for one in found)
+def pooled(agreements: Sequence[LogitAgreement]) -> LogitAgreement:
+    """Pool several comparisons as if all positions had been compared at once. Raises ValueError for
+    none.
+    """
+    total = sum(agreement.num_positions for agreement in agreements)
     if not total:
         raise ValueError("There is nothing to pool.")
 
     def of_all(name: str) -> float:
-        values = [float(getattr(one, name)) for one in found]
+        values = [float(getattr(agreement, name)) for agreement in agreements]
         if name.startswith("max_"):
             return max(values)
-        weighted = (value * one.num_positions for value, one in zip(values, found, strict=True))
+        weighted = (
+            value * agreement.num_positions
+            for value, agreement in zip(values, agreements, strict=True)
+        )
         return sum(weighted) / total
 
     names = [field.name for field in fields(LogitAgreement)[1:]]
@@ -217,7 +233,7 @@ def pooled(found: Sequence[LogitAgreement]) -> LogitAgreement:
 
 @torch.inference_mode()
 def runtime_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
-    """Logits [N, V] of a model of this runtime after each of ``tokens`` from place ``first`` on."""
+    """Return this runtime's logits [N, V] after each of ``tokens`` from index ``first`` on."""
     cache = _cache_after(model, tokens[:first], len(tokens))
     return _logits(model, tokens[first:], cache)
 
@@ -226,7 +242,9 @@ def runtime_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
 def answer_logits(
     model: Any, prompt: Sequence[int], answers: Sequence[Sequence[int]]
 ) -> Iterator[Tensor]:
-    """Logits [N, V] that the N tokens of each answer are chosen by; the prompt is read once."""
+    """Return the logits [N, V] from which the N tokens of each answer are chosen; the prompt is
+    prefilled once.
+    """
     *before, last = prompt
     cache = _cache_after(model, before, len(before) + max(map(len, answers)))
     for answer in answers:
@@ -235,7 +253,7 @@ def answer_logits(
 
 
 def _cache_after(model: Any, tokens: Sequence[int], capacity: int) -> Any:
-    """The cache of one row that has read ``tokens``."""
+    """Return a cache of one row that holds ``tokens``."""
     cache = model.new_cache(1, capacity)
     for _ in _fed(model, tokens, cache):
         pass
@@ -243,13 +261,13 @@ def _cache_after(model: Any, tokens: Sequence[int], capacity: int) -> Any:
 
 
 def _logits(model: Any, tokens: Sequence[int], cache: Any) -> Tensor:
-    """Logits [N, V] after each of N tokens."""
+    """Return the logits [N, V] after each of N tokens."""
     pieces = _fed(model, tokens, cache)
     return torch.cat([model.logits(hidden, slice(None))[0].float() for hidden in pieces])
 
 
 def _fed(model: Any, tokens: Sequence[int], cache: Any) -> Iterator[Any]:
-    """Hidden states of each piece of ``tokens``, which are then in the cache."""
+    """Yield the hidden states of each piece of ``tokens``, which are then in the cache."""
     for start in range(0, len(tokens), CHUNK):
         fed = torch.tensor([tokens[start : start + CHUNK]], device=model.device)
         yield model.hidden(fed, cache)
@@ -258,19 +276,22 @@ def _fed(model: Any, tokens: Sequence[int], cache: Any) -> Iterator[Any]:
 
 @torch.inference_mode()
 def transformers_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
-    """The same of a transformers model, in one forward."""
+    """Return a transformers model's logits [N, V] after each of ``tokens`` from ``first`` on, in
+    one forward pass.
+    """
     ids = torch.tensor([list(tokens)], device=model.device)
-    found: Tensor = model(ids, logits_to_keep=len(tokens) - first).logits[0].float()
-    return found
+    logits: Tensor = model(ids, logits_to_keep=len(tokens) - first).logits[0].float()
+    return logits
 
 
 def greedy_difference(
     number: int, logits: Tensor, answer: Sequence[int], forbidden: Sequence[int]
 ) -> Mismatch | None:
-    """Where ``answer`` is not what these logits [len(answer), V] choose greedily, None if nowhere.
+    """Return where ``answer`` is not what the logits [len(answer), V] choose greedily, None if
+    nowhere.
 
-    Logits are those after the tokens before each place of the answer, so up to the first mismatch
-    this is greedy decoding, without its many forwards.
+    The logits are those after the tokens before each position of the answer, so up to the first
+    mismatch this equals greedy decoding without its many forward passes.
     """
     allowed = logits.clone()
     allowed[:, list(forbidden)] = -torch.inf

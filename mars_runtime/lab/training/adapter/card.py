@@ -46,18 +46,22 @@ hyperparameters, `log.jsonl` the losses.
 
 def model_card(said: dict[str, Any]) -> str:
     """Return the card of an adapter. said: the content of its ``adapter.json``."""
-    found, base = said["held_out"], said["base"]
+    held_out, base = said["held_out"], said["base"]
     entry = entry_of(base)
     gguf = entry.gguf.hub if entry and entry.gguf else None
     hub = (entry.hub if entry else None) or gguf or (base if HUB_ID.fullmatch(base) else None)
-    rows = [(f"B = {depth}", pair) for depth, pair in found["by_depth"].items()]
-    rows += [(f"{kind}, B = {said['block_size']}", pair) for kind, pair in found["by_kind"].items()]
+    rows = [(f"B = {depth}", pair) for depth, pair in held_out["by_depth"].items()]
+    rows += [
+        (f"{kind}, B = {said['block_size']}", pair) for kind, pair in held_out["by_kind"].items()
+    ]
     return CARD.format(
         front=f"base_model: {hub}\n" if hub else "",
         base=base,
-        texts=found["texts"],
-        tokens=f"{found['tokens']:,}",
-        rows="\n".join(f"| {name} | {one:.2f} | {every:.2f} |" for name, (one, every) in rows),
+        texts=held_out["texts"],
+        tokens=f"{held_out['tokens']:,}",
+        rows="\n".join(
+            f"| {name} | {single:.2f} | {every:.2f} |" for name, (single, every) in rows
+        ),
         masks=f"{said['trained_masks']:,}",
         mask_token=said["mask_token"],
         block_size=said["block_size"],

@@ -35,8 +35,8 @@ def right_rows(
     """Return for each text its kind and, for each anchor, how many leading masks are right."""
     batches = (AnchoredBatch.of([text], len(text.anchors), random.Random(0)) for text in texts)
     masks = block_size - 1
-    found = (right_masks(model, parameters, batch, masks)[0] for batch in batches)
-    return [(text.kind, right) for text, right in zip(texts, found, strict=True)]
+    right_by_batch = (right_masks(model, parameters, batch, masks)[0] for batch in batches)
+    return [(text.kind, right) for text, right in zip(texts, right_by_batch, strict=True)]
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
@@ -96,9 +96,9 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
     """Return tokens per forward pass over all texts (one group, a group per pending token)."""
     tokens = sum(map(len, texts))
-    one = sum(forwards_one(text, block_size) for text in texts)
+    num_single = sum(forwards_one(text, block_size) for text in texts)
     every = sum(forwards_every(text, block_size) for text in texts)
-    return tokens / max(1, one), tokens / max(1, every)
+    return tokens / max(1, num_single), tokens / max(1, every)
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:

@@ -118,8 +118,8 @@ def mask_loss(
     loss = (losses * flat).sum() / flat.sum()
     if sampler is not None:
         previous = model.embedding[batch.previous_tokens(num_masks).flatten()[chosen]]
-        found, best = best_of(logits.detach(), CANDIDATES)
-        scores = sampler(previous, h.detach(), vocabulary.head[best], found)
+        values, best = best_of(logits.detach(), CANDIDATES)
+        scores = sampler(previous, h.detach(), vocabulary.head[best], values)
         loss = loss + _choice_loss(scores, best == rows[:, None], flat)
     return Terms(loss, len(chosen), first)
 
@@ -147,8 +147,8 @@ def right_masks(
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
     targets, counts = batch.targets(num_masks)
     previous = batch.previous_tokens(num_masks).flatten()
-    found = propose(model, parameters.sampler, x.flatten(0, 2), previous)
-    right = (found.view(targets.shape) == targets) & counts
+    proposed = propose(model, parameters.sampler, x.flatten(0, 2), previous)
+    right = (proposed.view(targets.shape) == targets) & counts
     leading = right.long().cumprod(-1).sum(-1)
     rows = zip(leading.tolist(), batch.is_real.tolist(), strict=True)
     return [[n for n, real in zip(*row, strict=True) if real] for row in rows]
@@ -158,13 +158,13 @@ def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous:
     """Return the tokens [N] that masks propose after the tokens ``previous``. x: [N, H]."""
     if sampler is None:
         return torch.cat([model.greedy(rows) for rows in torch.split(x, ROWS)])
-    found = []
+    tokens = []
     for rows, before in zip(torch.split(x, ROWS), torch.split(previous, ROWS), strict=True):
         h = model.normed(rows)
         logits, best = best_of(model.head(h).float(), CANDIDATES)
         scores = sampler(model.embedding[before], h, model.embedding[best], logits)
-        found.append(best.gather(1, scores.argmax(-1, keepdim=True))[:, 0])
-    return torch.cat(found)
+        tokens.append(best.gather(1, scores.argmax(-1, keepdim=True))[:, 0])
+    return torch.cat(tokens)
 
 
 def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -77,13 +77,13 @@ class AnchoredBatch:
         width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
         ids, anchors, is_real = [], [], []
         for text in texts:
-            found = list(text.anchors)
-            if len(found) > num_anchors:
-                found = sorted(rng.sample(found, num_anchors))
-            missing = num_anchors - len(found)
+            drawn = list(text.anchors)
+            if len(drawn) > num_anchors:
+                drawn = sorted(rng.sample(drawn, num_anchors))
+            missing = num_anchors - len(drawn)
             ids.append([*text.ids, *[0] * (width - len(text.ids))])
-            anchors.append([*found, *[0] * missing])
-            is_real.append([*[True] * len(found), *[False] * missing])
+            anchors.append([*drawn, *[0] * missing])
+            is_real.append([*[True] * len(drawn), *[False] * missing])
         return cls(
             ids=torch.tensor(ids),
             anchors=torch.tensor(anchors),
@@ -185,8 +185,8 @@ def read_masks(
         q = q.contiguous() * dim**-0.5
         flat = q.view(rows, kv_heads, -1, dim)
         scores = (flat @ keys.transpose(-1, -2)).view(*q.shape[:5], -1)
-        own = own_scores(q, k[:, :, None])
-        seen, mine = model.pieces.joint_softmax(scores, own, later, own_later)
+        mask_scores = own_scores(q, k[:, :, None])
+        seen, mine = model.pieces.joint_softmax(scores, mask_scores, later, own_later)
         out: Tensor = (seen.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
         out = out + own_values(mine, v[:, :, None])
         return out.permute(0, 3, 4, 1, 2, 5).reshape(rows * groups * masks, -1)

@@ -83,8 +83,8 @@ class AdapterTrainer:
         )
         self.base = read_base(base)
         self.model = Backbone(self.base, dtype, is_compiled=is_compiled)
-        self.texts, kept = read_texts(texts)
-        self.held_out = held_out.chosen(kept, recipe.measure_texts)
+        self.texts, held_out_texts = read_texts(texts)
+        self.held_out = held_out.chosen(held_out_texts, recipe.measure_texts)
         occurring = sorted({token for text in self.texts for token in text.ids})
         self.vocabulary = TrainedVocabulary(self.model, torch.tensor(occurring))
         self.parameters: Parameters | FullWeights = (
@@ -156,8 +156,8 @@ class AdapterTrainer:
         number = 0
         while True:
             if self._epoch[0] != number:
-                found = epoch(self.texts, recipe.batch_tokens, recipe.seed, number)
-                self._epoch = (number, found)
+                batches = epoch(self.texts, recipe.batch_tokens, recipe.seed, number)
+                self._epoch = (number, batches)
             if index < len(self._epoch[1]):
                 break
             index -= len(self._epoch[1])
@@ -179,15 +179,15 @@ class AdapterTrainer:
             every = [AnchoredBatch.of([text], 1, random.Random(0)) for text in self.held_out]
             extra = {"agreement": round(agreement(model, every), 4)}
         rows = held_out.right_rows(model, self.parameters, mine, depth)
-        found = held_out.summary(self._gathered(rows), depth) | extra
-        value = sum(every for _, every in found["by_kind"].values()) / len(found["by_kind"])
+        figures = held_out.summary(self._gathered(rows), depth) | extra
+        value = sum(every for _, every in figures["by_kind"].values()) / len(figures["by_kind"])
         if value > progress.best:
             progress.best, progress.best_step = value, progress.step
             if self.rank == 0:
-                self.export(found)
+                self.export(figures)
         waited = progress.step - progress.best_step
         self._stopped = waited >= self.recipe.patience * self.recipe.measure_steps
-        line = {"step": progress.step, "masks": progress.masks, "mean": round(value, 4), **found}
+        line = {"step": progress.step, "masks": progress.masks, "mean": round(value, 4), **figures}
         progress.history.append(line)
         return line
 
@@ -199,7 +199,7 @@ class AdapterTrainer:
         dist.all_gather_object(parts, rows)
         return [row for part in parts for row in part]
 
-    def export(self, found: dict[str, Any]) -> None:
+    def export(self, figures: dict[str, Any]) -> None:
         """Write the adapter in the format of the runtime, with its recipe and model card."""
         if isinstance(self.parameters, FullWeights):
             return
@@ -209,7 +209,7 @@ class AdapterTrainer:
             "mask_token": tokenizer.token_bytes(tokenizer.mask_id).decode(),
             "block_size": self.recipe.block_size,
             "trained_masks": self.progress.masks,
-            "held_out": found,
+            "held_out": figures,
         }
         self.parameters.save(self.out, said)
         write_text(self.out / "README.md", model_card(said))
@@ -246,18 +246,20 @@ class AdapterTrainer:
         """Average the gradients of all processes in one message."""
         if self.world == 1:
             return
-        found = [p.grad for p in self.parameters.parameters() if p.grad is not None]
-        flat = torch.cat([grad.flatten() for grad in found])
+        gradients = [p.grad for p in self.parameters.parameters() if p.grad is not None]
+        flat = torch.cat([grad.flatten() for grad in gradients])
         dist.all_reduce(flat)
         flat /= self.world
-        for grad, part in zip(found, torch.split(flat, [g.numel() for g in found]), strict=True):
+        for grad, part in zip(
+            gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True
+        ):
             grad.copy_(part.view_as(grad))
 
 
 def new_optimizer(
     parameters: Parameters | FullWeights, recipe: AdapterRecipe
 ) -> torch.optim.Optimizer:
-    """AdamW without weight decay; the embeddings of the masks learn faster."""
+    """Return AdamW without weight decay; the mask embeddings have a higher learning rate."""
     rest = [p for name, p in parameters.named_parameters() if name != "mask_embedding"]
     groups = [
         {"params": rest, "peak": FULL_LEARNING_RATE if recipe.form.full else recipe.learning_rate},

@@ -45,22 +45,22 @@ def mixture(
     """
     texts = Texts(data, seed)
     passages = texts.passages()
-    asked = requests.questions(texts.questions(), texts.random("reading"))
+    reading = requests.questions(texts.questions(), texts.random("reading"))
     half = len(passages) // 2
-    collected, own = texts.instructions(), iter([(text,) for text in written])
+    collected, by_base = texts.instructions(), iter([(text,) for text in written])
     drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
         # Half of the prompts are the base's, as long as all sources last; then the rest.
         "chat": chain(
-            requests.alternate(collected, own, own, drawn),
+            requests.alternate(collected, by_base, by_base, drawn),
             requests.alternate(collected, drawn),
-            requests.alternate(own, own, drawn),
+            requests.alternate(by_base, by_base, drawn),
             drawn,
         ),
         "maths": texts.maths(),
         "code": requests.code_requests(texts.random("code")),
         "summary": requests.alternate(
-            requests.summaries(passages[:half], texts.random("summary")), asked
+            requests.summaries(passages[:half], texts.random("summary")), reading
         ),
         "rewriting": requests.rewriting(passages[half:], texts.random("rewriting")),
     }
@@ -98,8 +98,8 @@ def words(text: str) -> list[str]:
 
 def runs(text: str) -> set[int]:
     """Return hashes of all runs of 13 words."""
-    found = words(text)
-    return {hash(tuple(found[i : i + RUN])) for i in range(len(found) - RUN + 1)}
+    text_words = words(text)
+    return {hash(tuple(text_words[i : i + RUN])) for i in range(len(text_words) - RUN + 1)}
 
 
 def benchmark_runs(folder: Path) -> set[int]:

@@ -1,7 +1,8 @@
-"""What people ask of a chat model: everyday requests, code, word problems, and work on a passage.
+"""Requests as people send them to a chat model: everyday requests, code, word problems, and work
+on a passage.
 
-Subjects and ways of asking stand in ``requests.json``; passages and questions come from a folder of
-public texts.
+Subjects and phrasings are in ``requests.json``; passages and questions come from a folder of public
+texts.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ MIN_WORDS, MAX_WORDS = 40, 150
 
 
 def chat_requests(draw: random.Random) -> Iterator[Turns]:
-    """An endless stream of everyday requests; one in eight stands in a conversation."""
+    """Yield everyday requests without end; one in eight is part of a conversation."""
     while True:
-        asked = _everyday(draw)
+        request = _everyday(draw)
         if draw.random() < 0.125:
-            yield (draw.choice(CHAT["greetings"]), draw.choice(CHAT["replies"]), asked)
+            yield (draw.choice(CHAT["greetings"]), draw.choice(CHAT["replies"]), request)
         else:
-            yield (asked,)
+            yield (request,)
 
 
 def _everyday(draw: random.Random) -> str:
@@ -45,8 +46,9 @@ def _everyday(draw: random.Random) -> str:
 
 
 def code_requests(draw: random.Random) -> Iterator[Turns]:
-    """An endless stream of requests for code: functions, scripts, queries, commands, explanations
-    and corrections."""
+    """Yield requests for code without end: functions, scripts, queries, commands, explanations and
+    corrections.
+    """
     makers = [_function] * 6 + [_completion] * 2 + [_snippet] * 2
     makers += [_query] * 2 + [_command] * 2 + [_page, _question, _script, _edit]
     while True:
@@ -54,7 +56,7 @@ def code_requests(draw: random.Random) -> Iterator[Turns]:
 
 
 def _action(draw: random.Random) -> tuple[str, str, str]:
-    """What a function does, its name and its arguments."""
+    """Return what a function does, its name and its arguments."""
     verb, name, arguments = draw.choice(CODE["actions"])
     qualifier = draw.choice(CODE["qualifiers"]) if draw.random() < 0.35 else ""
     return verb + qualifier, name, arguments
@@ -114,17 +116,17 @@ def _script(draw: random.Random) -> Turns:
 
 
 def _edit(draw: random.Random) -> Turns:
-    """Two turns: code is given, and then changed."""
+    """Return two user turns: code, and a request to change it."""
     tag, code = draw.choice(CODE["snippets"])
     a, b, f = draw.sample(CODE["names"], 3)
     filled = code.format(a=a, b=b, f=f, m=draw.randint(2, 9), n=20)
-    asked = f"Write a small function named {f}."
-    return (asked, f"```{tag}\n{filled}\n```", draw.choice(CODE["edits"]))
+    first_request = f"Write a small function named {f}."
+    return (first_request, f"```{tag}\n{filled}\n```", draw.choice(CODE["edits"]))
 
 
 @dataclass(frozen=True, slots=True)
 class PassageQuestion:
-    """A question, its short answer and the passage that holds it."""
+    """A question, its short answer, and the passage that contains it."""
 
     passage: str
     question: str
@@ -132,14 +134,14 @@ class PassageQuestion:
 
 
 def summaries(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
-    """One request for a summary or the like for each passage."""
+    """Yield one request for a summary or similar for each passage."""
     for passage in passages:
         yield (_joined(draw.choice(READING["summary"]), passage, draw),)
 
 
-def questions(found: Iterable[PassageQuestion], draw: random.Random) -> Iterator[Turns]:
-    """A question on each passage; some follow the answer up with a second one."""
-    for item in found:
+def questions(asked_questions: Iterable[PassageQuestion], draw: random.Random) -> Iterator[Turns]:
+    """Yield a question on each passage; some continue with a second question after the answer."""
+    for item in asked_questions:
         first = _joined(item.question, item.passage, draw)
         if draw.random() < 0.15:
             yield (first, item.answer.capitalize() + ".", draw.choice(READING["follow_ups"]))
@@ -148,7 +150,9 @@ def questions(found: Iterable[PassageQuestion], draw: random.Random) -> Iterator
 
 
 def rewriting(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
-    """Rewriting and extraction, about two to one, on passages cut to a few sentences."""
+    """Yield requests for rewriting and extraction, about two to one, on passages of a few
+    sentences.
+    """
     for passage in passages:
         request = draw.choice(READING["rewriting" if draw.random() < 0.65 else "extraction"])
         text = first_sentences(passage, draw.choice((1, 2, 3, 4)))
@@ -158,7 +162,7 @@ def rewriting(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
 
 
 def first_sentences(text: str, count: int) -> str:
-    """The first sentences of a text, at least ten words of it."""
+    """Return the first sentences of a text, with at least ten words."""
     end, words = 0, text.split()
     for index, word in enumerate(words, 1):
         if word.rstrip("\"'").endswith((".", "!", "?")):
@@ -169,20 +173,20 @@ def first_sentences(text: str, count: int) -> str:
 
 
 def with_slips(text: str, draw: random.Random) -> str:
-    """The text with a few mistakes of grammar and spelling."""
+    """Return the text with a few mistakes of grammar and spelling."""
     for right, wrong in draw.sample(READING["slips"], 5):
         text = text.replace(right, wrong, 2)
     return text
 
 
 def _joined(request: str, passage: str, draw: random.Random) -> str:
-    """Request and passage in one of the orders people write them."""
+    """Return request and passage in one of the usual orders."""
     order: str = draw.choice(READING["orders"])
     return order.format(request, passage)
 
 
 def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
-    """One of each in turn, until one has run out."""
+    """Yield one item of each iterator in turn, until one is exhausted."""
     for stream in cycle(streams):
         turns = next(stream, None)
         if turns is None:
@@ -192,52 +196,53 @@ def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
 
 class Texts:
     """The public texts of one folder, read once, in a seeded order. Raises FileNotFoundError for a
-    file that is missing."""
+    missing file.
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
         self._seed = seed
 
     def random(self, name: str) -> random.Random:
-        """A generator of its own for each use, the same in every process."""
+        """Return a separate generator for each use, the same in every process."""
         return random.Random(f"{self._seed}/{name}")
 
     def instructions(self) -> Iterator[Turns]:
-        """General requests, as they were written."""
+        """Yield general requests, unchanged."""
         rows = self._shuffled("chat_prompts_train.jsonl")
         return ((row["prompt"],) for row in rows if 8 <= len(row["prompt"]) <= 1200)
 
     def maths(self) -> Iterator[Turns]:
-        """Word problems of primary school, alone or with a request for steps."""
+        """Yield word problems of primary school, some with a request for steps."""
         draw = self.random("maths")
         for row in self._shuffled("gsm8k_train.jsonl"):
             question = row["question"].strip()
             yield (draw.choice(MATHS_FORMS).format(question=question),)
 
     def passages(self) -> list[str]:
-        """Passages of 40 to 150 words from tales and children's books, shuffled."""
-        found = [row["text"] for row in self._rows("fairytale_sections_train.jsonl")]
+        """Yield passages of 40 to 150 words from tales and children's books, shuffled."""
+        paragraphs = [row["text"] for row in self._rows("fairytale_sections_train.jsonl")]
         classics = (self._folder / "childrens_classics.txt").read_text(encoding="utf-8")
-        found += re.split(r"\n\s*\n", re.sub(r"<<<BOOK [^>]*>>>", "\n\n", classics))
-        tidy = (" ".join(text.split()) for text in found)
-        kept = [text for text in tidy if MIN_WORDS <= len(text.split()) <= MAX_WORDS]
-        self.random("passages").shuffle(kept)
-        return kept
+        paragraphs += re.split(r"\n\s*\n", re.sub(r"<<<BOOK [^>]*>>>", "\n\n", classics))
+        tidy = (" ".join(text.split()) for text in paragraphs)
+        fitting = [text for text in tidy if MIN_WORDS <= len(text.split()) <= MAX_WORDS]
+        self.random("passages").shuffle(fitting)
+        return fitting
 
     def questions(self) -> list[PassageQuestion]:
-        """Questions on tales whose passage is one section, shuffled."""
+        """Yield questions on tales whose passage is one section, shuffled."""
         sections = {
             (row["tale"], str(row["section"])): " ".join(row["text"].split())
             for row in self._rows("fairytale_sections_train.jsonl")
         }
-        found = [
+        questions = [
             PassageQuestion(sections[key], row["question"], row["answer"])
             for row in self._rows("fairytale_questions_train.jsonl")
             if (key := (row["tale"], str(row["sections"]))) in sections
             and len(sections[key].split()) <= MAX_WORDS
         ]
-        self.random("questions").shuffle(found)
-        return found
+        self.random("questions").shuffle(questions)
+        return questions
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         lines = (self._folder / name).read_text(encoding="utf-8").splitlines()

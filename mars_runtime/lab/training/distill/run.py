@@ -93,8 +93,8 @@ class Distiller:
             for answer in metered("prompts", count, generated)
             if answer.end == "eos"
         ]
-        kept = [json.dumps(text) + "\n" for text in texts if len(text.split()) >= 3]
-        write_text(self.out / WRITTEN, "".join(kept))
+        lines = [json.dumps(text) + "\n" for text in texts if len(text.split()) >= 3]
+        write_text(self.out / WRITTEN, "".join(lines))
 
     def _written(self) -> list[str]:
         path = self.out / WRITTEN

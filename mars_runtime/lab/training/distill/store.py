@@ -51,7 +51,7 @@ def read(folder: Path) -> Iterator[DistillRecord]:
         with path.open("rb") as lines:
             for line in lines:
                 if line.endswith(b"\n"):
-                    found = json.loads(line)
-                    found["prompt"] = tuple(found["prompt"])
-                    found["response"] = tuple(found["response"])
-                    yield DistillRecord(**found)
+                    record = json.loads(line)
+                    record["prompt"] = tuple(record["prompt"])
+                    record["response"] = tuple(record["response"])
+                    yield DistillRecord(**record)
