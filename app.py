@@ -1,6 +1,7 @@
-"""Starts the demo: flags over environment, environment over defaults; then serves the page.
+"""Start the page. Flags override the environment, which overrides the defaults.
 
-Checkpoints are fetched and loaded by threads while the page comes up. ``python app.py --help``.
+Checkpoints are downloaded and loaded by threads while the page starts. See ``python app.py
+--help``.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
     from app.engines.engines import Engines
 
 FAREWELL_SECONDS = 0.2
-"""For the streams of the page to say that the server ends."""
+"""Time for streams of the page to report that the server is stopping."""
 ANSWER_SECONDS = 5.0
-"""For the answers to programs to end with a sentence, at most."""
+"""Maximum time for answers to API clients to end with an error message."""
 LEAVE_SECONDS = 10.0
-"""From the word to leave to the end at the latest, whatever hangs or was not heard."""
+"""Maximum time from the signal to the end of the process, even if something hangs."""
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def main() -> None:
-    """Parse, build, serve until interrupted or told to end, and clear up in either case."""
+    """Parse, build, serve until interrupted or terminated, and clean up in either case."""
     try:
         settings = read_settings(sys.argv[1:])
         check_folders()
@@ -46,7 +47,8 @@ def main() -> None:
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background
+        # A process that was started in the background ignores them.
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
     status = 0
     try:
@@ -60,8 +62,10 @@ def main() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    """An ordinary end: what is at work ends, temporary files go. Python drops what is raised in the
-    midst of a finalizer, and a library may catch it: the end comes all the same."""
+    """Exit normally: stop running work and delete temporary files. Python drops exceptions that are
+    raised inside a finalizer, and a library may catch them, so a timer ends the process in any
+    case.
+    """
     last = threading.Timer(LEAVE_SECONDS, _end, [128 + number])
     last.daemon = True
     last.start()
@@ -69,7 +73,7 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _end(status: int) -> None:
-    """End the process, now: one whose threads are at work would hang or abort."""
+    """End the process now; with threads at work a normal exit would hang or abort."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -77,7 +81,7 @@ def _end(status: int) -> None:
 
 
 def read_settings(arguments: list[str]) -> AppSettings:
-    """The settings that flags and environment ask for. Raises AppSettingsError."""
+    """Return the settings from the flags and the environment. Raises AppSettingsError."""
     base = AppSettings.from_environment()
     if "SPACE_ID" in os.environ:
         base = replace(base, host="0.0.0.0")
@@ -85,15 +89,19 @@ def read_settings(arguments: list[str]) -> AppSettings:
         description="MARS live: watch several tokens per forward pass."
     )
     parser.add_argument("--host", default=base.host, help="address to serve at (%(default)s)")
-    parser.add_argument("--port", type=int, default=base.port, help="port (%(default)s), 0 any")
+    parser.add_argument(
+        "--port", type=int, default=base.port, help="port (%(default)s); 0 picks a free one"
+    )
     parser.add_argument(
         "--checkpoint", default=base.checkpoint, help="registry name, path or hub id (%(default)s)"
     )
     parser.add_argument(
-        "--offline", action="store_true", default=base.offline, help="fetch no checkpoint"
+        "--offline", action="store_true", default=base.offline, help="download nothing"
     )
     parser.add_argument(
-        "--offered", default=base.offered, help="what else may be chosen: names with commas, or all"
+        "--offered",
+        default=base.offered,
+        help="other checkpoints visitors may choose: names separated by commas, or all",
     )
     parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
     return replace(base, **vars(parser.parse_args(arguments)))
@@ -105,20 +113,20 @@ def check_folders() -> None:
         tempfile.TemporaryFile().close()
     except OSError as error:
         raise AppSettingsError(
-            "No temporary file can be written: make room, or name a folder that can be written to "
-            "in the environment variable TMPDIR."
+            "No temporary file can be written: free some space, or set the environment variable "
+            "TMPDIR to a writable folder."
         ) from error
     try:
         cache_folder()
     except OSError as error:
         raise AppSettingsError(
-            f"{error.filename} belongs to another user: name a folder in the environment variable "
-            "MARS_CACHE."
+            f"{error.filename} belongs to another user: set the environment variable MARS_CACHE "
+            "to a folder of your own."
         ) from error
 
 
 def check_address(settings: AppSettings) -> None:
-    """Raise AppSettingsError if nothing can be served at the address, before anything is loaded."""
+    """Raise AppSettingsError if the address cannot be served; checked before anything is loaded."""
     try:
         bound(settings.host, settings.port).close()
     except PlaceTakenError as error:
@@ -126,11 +134,11 @@ def check_address(settings: AppSettings) -> None:
 
 
 def serve(settings: AppSettings) -> None:
-    """Begin to fetch and load the checkpoint, then serve the page until interrupted.
+    """Start loading the checkpoint, then serve the page until interrupted.
 
-    Raises AppSettingsError where the page cannot be served at the host and port.
+    Raises AppSettingsError if the page cannot be served at the host and port.
     """
-    gc.disable()  # what is imported is no garbage, and looking for some is a good part of the start
+    gc.disable()  # imported modules are no garbage, and collecting takes a good part of the start
     engines = make_engines(settings)
     engines.open()
 
@@ -149,8 +157,9 @@ def serve(settings: AppSettings) -> None:
 
 
 def make_engines(settings: AppSettings) -> Engines:
-    """Engines on the device of this machine, of another one, or on GPUs that are lent. Raises
-    AppSettingsError."""
+    """Return the engines: on this machine, on another one, or on GPUs lent by ZeroGPU. Raises
+    AppSettingsError.
+    """
     if "SPACES_ZERO_GPU" in os.environ:
         from app.engines.zerogpu import is_on_zerogpu, zero_engines
 

@@ -34,10 +34,14 @@ LEFT_OUT = re.compile(
 )
 """Paths excluded from the Space: the lab, training logs, what only training reads, this script."""
 NO_GIT = (
-    "Run this in a clone of the repository, where git is installed: what git tracks is uploaded."
+    "Not a clone of the repository, or git is not installed. The folder of a Space is made from "
+    "the files that git tracks."
 )
-NOT_HERE = "{} is not installed here: pip install -r requirements.txt, and try what you deploy."
-OCCUPIED = "{} is occupied: name a folder that is empty or not there."
+NOT_HERE = (
+    "{} is not installed here. Run pip install -r requirements.txt and try the page before you "
+    "deploy it."
+)
+OCCUPIED = "{} is not empty. Choose an empty or a new folder."
 CPU_WHEELS = "--extra-index-url https://download.pytorch.org/whl/cpu"
 """Package index with torch builds without CUDA, which are gigabytes smaller."""
 BEHIND = {"MARS_NUM_PROXIES": "1"}
@@ -70,9 +74,10 @@ SMALL_CPU = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
 TARGETS: Mapping[str, SpaceKind] = {
     "cpu": SpaceKind(
         hardware="cpu-basic",
-        about="Two free CPU cores: the bundled checkpoints, a chat model that is fetched, and the "
-        "0.5B checkpoint that the authors of the paper published, in int8. It opens with the chat "
-        "model; `MARS_CHECKPOINT` = `mars-0.5b-blk4` makes it open with the authors'.",
+        about="Runs on two free CPU cores with the bundled checkpoints, a chat model that is "
+        "downloaded, and the 0.5B checkpoint that the authors of the paper published, in "
+        "int8. The default is the chat model; `MARS_CHECKPOINT` = `mars-0.5b-blk4` makes the "
+        "authors' checkpoint the default.",
         variables={
             "MARS_CHECKPOINT": "mars-smollm2",
             "MARS_OFFERED": "mars-smollm2,mars-0.5b-blk4,mars-tiny,ar-tiny,mars-tiny-draft,"
@@ -85,7 +90,8 @@ TARGETS: Mapping[str, SpaceKind] = {
     ),
     "gpu": SpaceKind(
         hardware="l40sx1",
-        about="A GPU of its own: the checkpoints that the authors of the paper published.",
+        about="Runs on a dedicated GPU with the checkpoints that the authors of the paper "
+        "published.",
         variables={
             "MARS_CHECKPOINT": "mars-7b-blk8",
             "MARS_OFFERED": "mars-0.5b-blk8,mars-tiny",
@@ -95,7 +101,8 @@ TARGETS: Mapping[str, SpaceKind] = {
     ),
     "zerogpu": SpaceKind(
         hardware="zero-a10g",
-        about="ZeroGPU, a GPU that is lent for each run: a checkpoint that the authors published.",
+        about="Runs on ZeroGPU, which lends a GPU for each run, with a checkpoint that the authors "
+        "published.",
         python="3.12.12",
         variables={"MARS_CHECKPOINT": "mars-0.5b-blk8", "MARS_OFFERED": "mars-tiny", **BEHIND},
         preload=(SMALL,),
@@ -105,7 +112,7 @@ TARGETS: Mapping[str, SpaceKind] = {
 
 
 class DeployError(ValueError):
-    """The folder cannot be written; the message is one sentence that says what to do."""
+    """The folder cannot be written; the message is one sentence."""
 
 
 def main() -> int:
@@ -122,7 +129,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     size = sum((args.to / name).stat().st_size for name in names)
-    print(f"{len(names)} files, {size / 1e6:.0f} MB, in {args.to}: upload them as a Space.")
+    print(
+        f"{len(names)} files, {size / 1e6:.0f} MB, are in {args.to}. Upload that folder as a Space."
+    )
     return 0
 
 
@@ -147,7 +156,9 @@ def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
         partial.rename(folder.absolute())
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise DeployError(f"{folder} cannot be written ({reason}): name another.") from error
+        raise DeployError(
+            f"{folder} cannot be written ({reason}). Choose another folder."
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return sorted({*names, *texts})
@@ -161,10 +172,10 @@ def tracked(root: Path = ROOT) -> list[str]:
     except (OSError, subprocess.CalledProcessError) as error:
         raise DeployError(NO_GIT) from error
     names = [name for name in listed.split("\0") if KEPT.fullmatch(name)]
-    kept = [name for name in names if not LEFT_OUT.fullmatch(name)]
-    if "app.py" not in kept:
+    needed = [name for name in names if not LEFT_OUT.fullmatch(name)]
+    if "app.py" not in needed:
         raise DeployError(NO_GIT)
-    return kept
+    return needed
 
 
 def written(target: SpaceKind, root: Path = ROOT) -> dict[str, str]:
@@ -201,10 +212,10 @@ def card(target: SpaceKind, readme: str) -> str:
     """Return the Space's card: the repository's front matter with the target's values, and a
     description of the page. Raises DeployError.
     """
-    found = re.match(r"---\n(.*?)^---\n(.*)", readme, re.DOTALL | re.MULTILINE)
-    if found is None:
+    match = re.match(r"---\n(.*?)^---\n(.*)", readme, re.DOTALL | re.MULTILINE)
+    if match is None:
         raise DeployError("README.md has no front matter: restore it.")
-    front, body = found.groups()
+    front, body = match.groups()
     values = {
         "sdk_version": installed("gradio"),
         "python_version": target.python,
@@ -212,19 +223,19 @@ def card(target: SpaceKind, readme: str) -> str:
         **({"preload_from_hub": list(target.preload)} if target.preload else {}),
     }
     title, about, *_ = body.strip().split("\n\n")
-    told = [title, about, target.about, _told(target.variables)]
-    return f"---\n{_front(front, values)}---\n\n" + "\n\n".join(told) + "\n"
+    paragraphs = [title, about, target.about, _told(target.variables)]
+    return f"---\n{_front(front, values)}---\n\n" + "\n\n".join(paragraphs) + "\n"
 
 
 def _told(variables: Mapping[str, str]) -> str:
     lines = "\n".join(f"- `{name}`: `{value}`" for name, value in variables.items())
-    return f"Variables of this Space, which are all there is to change in a duplicate:\n\n{lines}"
+    return f"Variables of this Space. A duplicate needs no other changes:\n\n{lines}"
 
 
 def _front(front: str, values: Mapping[str, object]) -> str:
     """Replace values in the front matter. They are written as JSON, which is valid YAML."""
-    kept = re.sub(rf"^({'|'.join(values)}):.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
-    return kept + _lines(f"{name}: {json.dumps(value)}" for name, value in values.items())
+    rest = re.sub(rf"^({'|'.join(values)}):.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
+    return rest + _lines(f"{name}: {json.dumps(value)}" for name, value in values.items())
 
 
 def _lines(*groups: Iterator[str] | tuple[str, ...]) -> str:

@@ -191,8 +191,8 @@ class GradioQueue:
 
     def session_of(self, event: str) -> str:
         """Return the session of an event. For an event that has ended, return the event itself."""
-        found = self._page._queue.event_ids_to_events.get(event)
-        return event if found is None else found.session_hash
+        queued = self._page._queue.event_ids_to_events.get(event)
+        return event if queued is None else queued.session_hash
 
     def events(self) -> list[tuple[int, Any]]:
         """Return the function number and the client of each queued or running event."""

@@ -113,9 +113,9 @@ def _wire_arrival(
     clock = gr.Timer(ARRIVAL_SECONDS, active=engines.arrival() is not None)
 
     def look(request: gr.Request) -> tuple[str, Any, Any]:
-        found = handlers.arrival(session_of(request))
-        change = gr.skip() if found.checkpoint is None else found.checkpoint
-        return found.sentence, gr.Timer(active=not found.is_over), change
+        arrival = handlers.arrival(session_of(request))
+        change = gr.skip() if arrival.checkpoint is None else arrival.checkpoint
+        return arrival.sentence, gr.Timer(active=not arrival.is_over), change
 
     def leave(request: gr.Request) -> None:
         handlers.leave(session_of(request))
@@ -147,7 +147,7 @@ def _wire_checkpoint(
 
     def follow(name: Any, block_size: Any) -> Iterator[list[Any]]:
         entry = engines.entry_or_default(name)
-        rows = [gr.update(visible=each == set_for(entry)) for each in tab.sets]
+        rows = [gr.update(visible=name == set_for(entry)) for name in tab.sets]
         for choice in handlers.choose(name):
             updates = _updates(choice, block_size)
             hint = gr.update(placeholder=system_hint(entry.system))

@@ -1,7 +1,7 @@
 """The page as an ASGI app, with the settings of a public demo, and the server that serves it.
 
-Gradio's app is mounted in an app of our own, so the server, its limits and its middleware are ours.
-The typed endpoints are also tools of an MCP server where ``gradio[mcp]`` is installed.
+Gradio's app is mounted in our own app, so the server, its limits and its middleware are ours. If
+``gradio[mcp]`` is installed, the typed endpoints are also tools of an MCP server.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import PlaceTakenError, Server, bound, url_of
 
 FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
-"""The files of the page, plotly.js among them, at their own addresses."""
+"""Middleware that serves the page's files, including plotly.js, at their own addresses."""
 START_SECONDS = 0.01  # between two checks of whether the server has started
-CLOSE_SECONDS = 5.0  # that a server may take to end
+CLOSE_SECONDS = 5.0  # maximum time for a server to end
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPage:
-    """A page that is being served. url: its address on this machine, with a slash at the end."""
+    """A page that is being served. url: its address on this machine, with a trailing slash."""
 
     blocks: gr.Blocks
     url: str
@@ -68,11 +68,10 @@ class ServedPage:
 def serve(
     handlers: Handlers, is_blocking: bool = True, first: Recording | None = None
 ) -> ServedPage:
-    """Serve until interrupted, or return the running page when ``is_blocking`` is off.
+    """Serve until interrupted, or return the running page if ``is_blocking`` is off.
 
-    first: the recorded run that visitors find, until they run something themselves.
-    Nothing leaves the machine: no analytics, fonts or share link. Raises AppSettingsError where
-    nothing can be served at the host and port.
+    first: the recorded run shown until a visitor runs something. Nothing leaves the machine: no
+    analytics, fonts or share link. Raises AppSettingsError if the host and port cannot be served.
     """
     settings = handlers.engines.settings
     try:
@@ -84,12 +83,13 @@ def serve(
     app = make_app(handlers, page, url)
     handlers.engines.before_serving()
     server = Server(app, partial(page.close, verbose=False), is_proxied=settings.num_proxies > 0)
-    # In a thread: the main thread receives the signals, and ends the engines before the server.
+    # In a thread, because the main thread receives the signals and ends the engines before the
+    # server.
     thread = threading.Thread(target=server.run, args=[[listening]], daemon=True)
     thread.start()
     while not server.started:
         if not thread.is_alive():
-            raise RuntimeError("The page could not be started; the log says why.")
+            raise RuntimeError("The page could not be started. See the log for the reason.")
         time.sleep(START_SECONDS)
     served = ServedPage(page, f"{url}/", server, thread)
     if is_blocking:
@@ -99,10 +99,10 @@ def serve(
 
 
 def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
-    """The app that serves the page. url: its address on this machine.
+    """Return the app that serves the page. url: its address on this machine.
 
-    No monitoring page, no uploads, no stack traces, no route that the app does not use
-    (``routes.py``); the queue is bounded and cannot be bypassed.
+    It has no monitoring page, no uploads, no stack traces and no unused route (``routes.py``). The
+    queue is bounded and cannot be bypassed.
     """
     settings = handlers.engines.settings
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
@@ -130,7 +130,7 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
         ssr_mode=False,
         enable_monitoring=False,
         pwa=False,
-        mcp_server=False,  # which would make a server of Gradio's own class
+        mcp_server=False,  # otherwise Gradio creates a server of its own class
         theme=theme(),
         head=head(),
     )
@@ -139,12 +139,12 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
 
 
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
-    """The middleware of the app, outermost first.
+    """Return the middleware of the app, outermost first.
 
-    The endpoint for programs, the Review tab's routes and the page's files answer at their own
-    addresses. Before Gradio sees any other request its size, its path and its values are checked;
+    The OpenAI-compatible endpoint, the Review tab's routes and the page's files answer at their own
+    addresses. All other requests are validated by size, path and values before Gradio sees them;
     only an imported run, sent as JSON text, may be large. The document and the configuration are
-    rendered once. The number of runs is limited last.
+    rendered once. The limit on runs comes last.
     """
     engines = handlers.engines
     settings = engines.settings
@@ -152,8 +152,8 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     imports = {gradio_compat.CALLS: 2 * settings.max_import_bytes}
 
     def is_run(event: object) -> bool:
-        found = page.fns.get(event) if isinstance(event, int) else None
-        return found is not None and found.concurrency_id == RUN
+        function = page.fns.get(event) if isinstance(event, int) else None
+        return function is not None and function.concurrency_id == RUN
 
     return [
         Middleware(Faults, respond=_respond),
@@ -172,26 +172,29 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
             is_run=is_run,
             max_runs=settings.max_runs_per_address,
         ),
-        # No page of another origin reads an answer. Gradio leaves that to the middleware of the app
-        # that it is mounted in; its own would admit every port of localhost.
+        # Pages of other origins must not read answers. Gradio leaves that to the middleware of the
+        # app in which it is mounted; its own would allow every port of localhost.
         Middleware(CORSMiddleware, allow_origins=()),
     ]
 
 
 def _edit_document(text: str, root: str) -> str:
-    """Put the page's own script into its document."""
+    """Add the page's own script to its document."""
     script = f'<script src="{file_address("page.js")}"></script>'
     return gradio_compat.edit_document(text, root, script)
 
 
 def _takes(page: gr.Blocks) -> Takes:
-    """The events, endpoints and server functions of a page, and how many values they take."""
+    """Return the events, endpoints and server functions of a page, and how many values each
+    accepts.
+    """
     endpoints = page.get_api_info()["named_endpoints"]
     return Takes(
         {number: len(event.inputs) for number, event in page.fns.items() if event.fn},
         {
             name.strip("/"): {
-                each["parameter_name"]: each["parameter_has_default"] for each in info["parameters"]
+                parameter["parameter_name"]: parameter["parameter_has_default"]
+                for parameter in info["parameters"]
             }
             for name, info in endpoints.items()
         },
@@ -204,6 +207,7 @@ def _respond(refusal: ApiError) -> Response:
 
 
 async def _misfit(request: Request, error: Exception) -> Response:
-    """Answer for values that do not fit. FastAPI's own answer would repeat them, and fails for
-    numbers that JSON cannot express."""
+    """Answer a request whose values do not fit. FastAPI's own answer would repeat them, and it
+    fails for numbers that JSON cannot express.
+    """
     return _respond(ApiError(422, OTHER_VALUES))

@@ -1,7 +1,7 @@
-"""What whoever runs the app may choose, read from the environment once. Knows no gradio or torch.
+"""Settings of the app, read once from the environment.
 
-Every name below is also the name of an environment variable with ``MARS_`` before it and in upper
-case, so a duplicated Space is configured without touching the code (``MARS_CHECKPOINT=...``).
+The environment variable of a setting is its name in upper case with the prefix ``MARS_``, such as
+``MARS_CHECKPOINT``, so a duplicated Space is configured without code changes.
 """
 
 from __future__ import annotations
@@ -21,41 +21,40 @@ SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 
 
 class AppSettingsError(ValueError):
-    """A variable or flag that makes no sense; the message is one sentence."""
+    """An invalid variable or flag; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """Where to serve, what to load, and the caps that keep a public page alive.
+    """Where to serve, what to load, and the limits that keep a public page alive.
 
     host, port: where the page is served.
-    checkpoint: a name of ``checkpoints/registry.json``, the path of a checkpoint, or the owner/name
-        of a repository on the hub.
-    offered: what visitors may have loaded beside it: names of the registry with commas between, or
-        ``all``; by default those that are bundled or known to the byte, and of the hub the small
-        ones, if it answers.
-    offline: fetch nothing; a checkpoint that is not here is said to be missing.
-    device, dtype: ``auto`` picks CUDA and bf16 where there is a GPU, else the CPU and what
-        ``model.build`` finds to be best there.
-    max_prompt_chars: longer prompts are refused, never cut.
-    max_new_tokens: the end of the slider, and of what a request past the page may ask for.
-    max_seconds: a run ends after this long by the wall clock, waits of slow motion included.
-    max_runs: visitors whose runs share the model; max_waiting: runs that may wait behind them.
-    max_runs_per_address: at once, waiting ones included; visitors of one school or company may
-        share an address.
-    num_proxies: trusted ones before this server, as one is before a Space. Whose a request is, is
-        told by the entry that many from the right of X-Forwarded-For; with 0 by the socket.
-    max_body_bytes: larger requests are answered with 413 before they are read.
-    max_import_bytes: a recorded run that a visitor brings to compare may be so large.
-    data: a folder in which runs are kept that visitors share by links, if they are too long for
-        one, and what is judged in the Review tab; empty keeps none.
-    remote: where the endpoint of another machine is, which decodes for this page; empty: it decodes
-        itself. remote_key: the key that machine asks for.
-    review_key: whoever has it judges in the Review tab so that it is kept in ``data``, and makes
-        sets as large as the command's; empty: every browser keeps its own.
-    api_key: programs must send it to the OpenAI-compatible endpoint; empty asks for none.
+    checkpoint: a name of ``checkpoints/registry.json``, the path of a checkpoint, or owner/name of
+    a repository on the Hub.
+    offered: other checkpoints that visitors may load: registry names separated by commas, or
+    ``all``. By default the bundled ones, those with known checksums, and small ones of the Hub if
+    it answers.
+    offline: download nothing; report a missing checkpoint instead.
+    device, dtype: ``auto`` picks CUDA and bf16 on a GPU, otherwise the CPU and the fastest type
+    that ``model.build`` supports there.
+    max_prompt_chars: longer prompts are rejected, never truncated.
+    max_new_tokens: end of the slider and limit of every request.
+    max_seconds: wall-clock limit of a run, pauses of slow motion included.
+    max_runs: visitors whose runs share the model. max_waiting: runs that may wait behind them.
+    max_runs_per_address: concurrent runs, waiting ones included; visitors of one school or company
+    may share an address.
+    num_proxies: trusted proxies in front of this server (1 for a Space). The client's address is
+    the entry that many from the right of X-Forwarded-For, or the socket's if 0.
+    max_body_bytes: larger requests get 413 before they are read.
+    max_import_bytes: limit of an imported run.
+    data: folder for shared runs that are too long for a link and for judgements; empty stores none.
+    remote: address of another machine's endpoint that decodes for this page; empty decodes here.
+    remote_key: API key of that machine.
+    review_key: clients with this key store judgements in ``data`` and may create sets as large as
+    the command's; empty stores all judgements in browsers.
+    api_key: required by the OpenAI-compatible endpoint; empty requires none.
     allowed_origins: origins whose pages may call that endpoint from a browser, separated by commas,
-        or ``*`` for all; empty allows none.
+    or ``*`` for all; empty allows none.
     """
 
     host: str = "127.0.0.1"
@@ -105,23 +104,25 @@ class AppSettings:
 
     @property
     def max_review_bytes(self) -> int:
-        """The largest request of the Review tab: runs to import, or a set that a browser kept."""
+        """The largest request of the Review tab: runs to import, or a sealed set."""
         return max(4 * self.max_import_bytes, MAX_SEALED + ENVELOPE)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:
-        """The settings that the variables ask for, defaults elsewhere. Raises AppSettingsError."""
+        """Read the settings from environment variables, with defaults for the rest. Raises
+        AppSettingsError.
+        """
         environment = os.environ if environment is None else environment
         chosen: dict[str, str | int | float | bool] = {}
-        for each in fields(cls):
-            text = environment.get(PREFIX + each.name.upper(), "").strip()
+        for setting in fields(cls):
+            text = environment.get(PREFIX + setting.name.upper(), "").strip()
             if text:
-                chosen[each.name] = _parse(PREFIX + each.name.upper(), text, each.default)
+                chosen[setting.name] = _parse(PREFIX + setting.name.upper(), text, setting.default)
         return cls(**chosen)  # type: ignore[arg-type]
 
 
 def _parse(name: str, text: str, default: object) -> str | int | float | bool:
-    """The text as a value of the default's type."""
+    """Parse the text as a value of the default's type."""
     if isinstance(default, str):
         return text
     if isinstance(default, bool):

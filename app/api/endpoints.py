@@ -41,9 +41,9 @@ def _setting(name: str, default: Any = EMPTY) -> Argument:
     return Argument(name, plain, line.says, chosen)
 
 
-PROMPT = Argument("prompt", str, "what to answer, as typed")
+PROMPT = Argument("prompt", str, "the prompt")
 CHECKPOINT = Argument(
-    "checkpoint", str, "name of a model of the page; empty for the one that the page opens with", ""
+    "checkpoint", str, "name of a checkpoint that the page offers; empty for the page's default", ""
 )
 SYSTEM = Argument("system", str, "the system prompt; empty for the model's own", "")
 CHOSEN = tuple(
@@ -58,19 +58,19 @@ CHOSEN = tuple(
 ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM)
 BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM)
 SEVERAL = (
-    Argument("prompts", list[str], "up to 16 of them"),
+    Argument("prompts", list[str], "up to 16 prompts"),
     Argument(
         "method",
         str,
-        "cursor (MARS, rows at their own pace), block (MARS, block cache), uncached (MARS), ar, or "
-        "lookup (AR + lookup)",
+        "cursor (MARS, rows advance independently), block (MARS, block cache), uncached (MARS, no "
+        "cache), ar, or lookup (AR + lookup)",
         "cursor",
     ),
     _setting("tau", 0.95),
     _setting("block_size", 4),
     _setting("lossless", False),
-    Argument("batch_size", int, "prompts that are decoded at once", 8),
-    Argument("cache_block", int, "tokens of a cache block; matters to the method block alone", 16),
+    Argument("batch_size", int, "number of prompts decoded together", 8),
+    Argument("cache_block", int, "tokens per cache block; used only by the method block", 16),
     _setting("max_new_tokens", 64),
     CHECKPOINT,
     SYSTEM,
@@ -85,30 +85,30 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
     for endpoint in (
         _endpoint(
             "generate",
-            "Generate text by one method. Streams the run so far.",
-            "text, num_tokens, num_forwards, tokens_per_forward, loops_at (tokens up to where the "
-            "text begins to repeat itself, from where on nothing counts as tokens_per_forward or "
-            "tokens_per_second, or null), tokens_per_second, seconds (of decoding), ended (empty "
-            "until it is eos, limit, "
-            "repeats, deadline or error), message",
+            "Generate text with one method. Streams the run as it grows.",
+            "text, num_tokens, num_forwards, tokens_per_forward, loops_at (number of tokens "
+            "before the text begins to repeat itself, or null; tokens_per_forward and "
+            "tokens_per_second count only up to there), tokens_per_second, seconds (of decoding), "
+            "ended (empty while running, then eos, limit, repeats, deadline or error), message",
             ONE,
             Iterator[dict[str, Any]],
             partial(generate, engines, book),
         ),
         _endpoint(
             "compare",
-            "Run MARS against plain AR on one prompt, on a fair clock. Streams the race so far.",
-            "mars and ar (each as of generate), speedup (tokens per second of decoding over AR's, "
-            "never above the passes saved; null where it cannot be reported: speedup_note says "
-            "why), first_divergence (place of the first token that differs, from "
-            "0, or null), is_same_text",
+            "Run MARS and plain AR on one prompt and time both fairly. Streams the race as it "
+            "grows.",
+            "mars and ar (each as in generate), speedup (decoding tokens per second divided by "
+            "AR's, never above the ratio of forward passes; null if it cannot be reported, with "
+            "the reason in speedup_note), first_divergence (index of the first token that "
+            "differs, from 0, or null), is_same_text",
             BOTH,
             Iterator[dict[str, Any]],
             partial(compare, engines, book),
         ),
         _endpoint(
             "batch",
-            "Decode several prompts together by one method. Streams the batch so far.",
+            "Decode several prompts together with one method. Streams the batch as it grows.",
             "results (for each prompt: text, num_tokens, num_forwards, tokens_per_forward, "
             "loops_at, ended), "
             "totals (of the whole batch, idle rows included), ended, message",
@@ -118,9 +118,10 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         ),
         _endpoint(
             "traces",
-            "Run a prompt for its trace: every forward with all it proposed. Streams it so far.",
-            "lines of JSON: a header, one event per forward, an end; joined by line ends they are "
-            "a file that mars_runtime.trace.read_trace reads",
+            "Run a prompt and return its trace: every forward pass with all its proposals. "
+            "Streams the trace as it grows.",
+            "lines of JSON: a header, one event per forward pass, an end; joined by newlines they "
+            "are a file for mars_runtime.trace.read_trace",
             ONE,
             Iterator[list[str]],
             partial(traces, engines, book),
@@ -140,12 +141,12 @@ def _endpoint(
     """
 
     def endpoint(request: gr.Request, *values: Any) -> Iterator[Any]:
-        named = {each.name: value for each, value in zip(arguments, values, strict=True)}
+        named = {argument.name: value for argument, value in zip(arguments, values, strict=True)}
         with in_words():
             yield from run(named, owner_of(request))
 
-    kinds = {"request": gr.Request, **{each.name: each.type for each in arguments}}
-    defaults = {each.name: each.default for each in arguments}
+    kinds = {"request": gr.Request, **{argument.name: argument.type for argument in arguments}}
+    defaults = {argument.name: argument.default for argument in arguments}
     endpoint.__name__ = endpoint.__qualname__ = name
     endpoint.__annotations__ = {**kinds, "return": returns}
     endpoint.__signature__ = Signature(  # type: ignore[attr-defined]
@@ -160,6 +161,6 @@ def _endpoint(
         ],
         return_annotation=returns,
     )
-    lines = [f"{each.name}: {each.says}" for each in arguments]
+    lines = [f"{argument.name}: {argument.says}" for argument in arguments]
     endpoint.__doc__ = "\n".join([says, f"Gives {gives}.", "Parameters:", *lines])
     return endpoint

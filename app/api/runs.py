@@ -113,7 +113,10 @@ def awaited(engines: Engines, name: str, so_far: Callable[[str], T]) -> Generato
         load = engines.begin(name)
         while (served := load.wait(HEARTBEAT_SECONDS)) is None:
             if time.monotonic() > until:
-                raise RefusalError("checkpoint", f"Try again in a while: {load.situation}")
+                raise RefusalError(
+                    "checkpoint",
+                    f"The page cannot take more work now: {load.situation} Try again later.",
+                )
             yield so_far(load.situation)
         while not served.engine.is_ready(HEARTBEAT_SECONDS):
             yield so_far(WARMING_UP)

@@ -1,8 +1,7 @@
-"""Fetches and loads checkpoints in the background and keeps an engine for each, as long as memory
-lasts: one that would not fit is loaded once an idle one was freed.
+"""Load checkpoints in the background and keep one engine for each while memory lasts. If a
+checkpoint does not fit, an idle one is unloaded first.
 
-Torch is imported by a loading thread, so the page is up before the first checkpoint is. Knows no
-gradio and no visitor.
+A loading thread imports torch, so the page is up before the first checkpoint is loaded.
 """
 
 from __future__ import annotations
@@ -43,21 +42,23 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 ALL = "all"
-MAX_REPLACED = 3  # engines that died or hang; what a hung one holds is not given back
-KEEPS_DYING = "The engine keeps stopping: whoever runs this page has to start it again."
-IDLE_SECONDS = 5.0  # since it was asked for last: who asked may be about to run something
-PATIENCE = 120.0  # seconds that a checkpoint waits for others that are at work
+MAX_REPLACED = 3  # engines that died or hang; a hung engine's memory cannot be released
+KEEPS_DYING = "The engine keeps failing. The operator of this page has to restart it."
+# Minimum time since the last request for a checkpoint: that visitor may be about to run something.
+IDLE_SECONDS = 5.0
+PATIENCE = 120.0  # seconds that a checkpoint waits for memory while others are in use
 LOOK_SECONDS = 0.2
-WAITING = "{} waits for memory: other checkpoints are at work…"
-LOADING = "load "  # how the names of its threads begin
+WAITING = "{} is waiting for memory until other checkpoints finish their runs…"
+LOADING = "load "  # prefix of the names of its threads
 MEGABYTE = 1_000_000
-HUB_SECONDS = 2.0  # that the hub is waited for before the page is drawn without it
+HUB_SECONDS = 2.0  # maximum time to wait for the Hub before rendering the page without it
 FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")
-"""Folders in front of a name: visitors read the name, the log has the whole path."""
-FAULT = "The checkpoint failed to load inside the app."
-SPARE = 1.3  # times its weights: what decoding needs, and everybody else on the machine
+"""The folders in front of a file name. Visitors see the file name; the log has the whole path."""
+FAULT = "The checkpoint could not be loaded because of an error in the app. Choose another one."
+# Required memory divided by the size of the weights: decoding and other processes need some too.
+SPARE = 1.3
 BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
-GGUF_BYTES = 0.6  # of a weight in a file of four bits each
+GGUF_BYTES = 0.6  # bytes per weight in a file with four bits per weight
 MAX_HEAD = 100_000_000
 GIGABYTE = 1e9
 Tell = Callable[[str], None]
@@ -70,7 +71,7 @@ class UnavailableError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A checkpoint and its engine; where that is another machine's, what is known of it here."""
+    """A checkpoint and its engine. If another machine decodes, only its metadata is known here."""
 
     entry: Entry
     checkpoint: Checkpoint | ModelDescription
@@ -78,7 +79,7 @@ class Served:
 
     @property
     def about(self) -> Checkpoint | Facts:
-        """For the head of a trace: what it runs on."""
+        """Return what the header of a trace says about the hardware and the checkpoint."""
         return (
             self.checkpoint.facts
             if isinstance(self.checkpoint, ModelDescription)
@@ -92,7 +93,9 @@ class Served:
 
     @property
     def advice(self) -> str:
-        """One sentence on a missing compiler that slows it down; empty if none is missing."""
+        """Return one sentence about a missing compiler that slows the checkpoint down; empty if
+        none is missing.
+        """
         if isinstance(self.checkpoint, ModelDescription) or self.is_bitwise:
             return ""
         from mars_runtime.model.native.library import CompileError, find_compiler
@@ -107,17 +110,18 @@ class Served:
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether what a token gives depends on nothing else in a forward."""
+        """Whether a token's result is independent of what else a forward pass computes."""
         if isinstance(self.checkpoint, ModelDescription):
             return self.checkpoint.facts.is_bitwise
         return self.checkpoint.model.is_bitwise
 
 
 class Load:
-    """Begins at once, in a thread of its own, which keeps nobody from leaving: a network may hang.
+    """Loading of one checkpoint, started at once in a daemon thread, so a hanging network cannot
+    block the exit of the process.
 
-    bring: fetches and loads, and tells its argument what it is doing.
-    situation: what goes on, as a sentence; the last one once it is over.
+    bring: downloads and loads; it reports its progress by calling its argument with a sentence.
+    situation: the latest of these sentences.
     """
 
     def __init__(self, name: str, bring: Callable[[Tell], Served]) -> None:
@@ -128,18 +132,18 @@ class Load:
 
     @property
     def served(self) -> Served | None:
-        """What was loaded, None as long as nothing is."""
+        """The loaded checkpoint, or None while it is being loaded."""
         is_loaded = self._future.done() and self._future.exception() is None
         return self._future.result() if is_loaded else None
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was loaded, and its engine serves nobody any more."""
+        """Whether it was loaded and its engine has failed."""
         return self.served is not None and not self.served.engine.is_alive
 
     @property
     def failure(self) -> str:
-        """Why it ended with nothing loaded, as a sentence; empty where it did not."""
+        """Return why loading failed, in one sentence; empty if it did not fail."""
         error = self._future.exception() if self._future.done() else None
         if error is None:
             return ""
@@ -147,13 +151,13 @@ class Load:
 
     @property
     def trouble(self) -> str:
-        """Why it answers nobody now, as a sentence; empty where it does."""
+        """Return why the checkpoint cannot answer now, in one sentence; empty if it can."""
         if self.failure or self.served is None:
             return self.failure or self.situation
         return DEAD if self.is_dead else ""
 
     def wait(self, timeout: float | None = None) -> Served | None:
-        """What was loaded, or None if it is still on its way after ``timeout`` seconds.
+        """Return the loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
 
         Raises UnavailableError.
         """
@@ -179,7 +183,9 @@ class Load:
 
 
 class Source(Protocol):
-    """Where the files of checkpoints come from; ``mars_runtime.model.fetch`` is one."""
+    """Resolves the names of checkpoints to files; ``mars_runtime.model.fetch`` is one
+    implementation.
+    """
 
     def is_present(self, entry: Entry) -> bool: ...
     def fetch(
@@ -188,8 +194,9 @@ class Source(Protocol):
 
 
 class Engines:
-    """Name -> engine, loaded on demand, away from the page's threads, and freed where another needs
-    its memory."""
+    """Loads engines on demand, by checkpoint name, and unloads idle ones when another needs the
+    memory.
+    """
 
     def __init__(
         self,
@@ -205,57 +212,62 @@ class Engines:
         self.wanted = next(iter(self.entries))
         self._source = source
         self._loads: dict[str, Load] = {}
-        self._asked: dict[str, float] = {}  # when each was asked for or loaded last
-        self._kept: Counter[str] = Counter()  # by those who are not done with it
+        self._asked: dict[str, float] = {}  # when each checkpoint was last requested or loaded
+        # Number of callers that hold each checkpoint, see ``kept``.
+        self._kept: Counter[str] = Counter()
         self._num_replaced = 0
         self._lock = threading.Lock()
         self._memory = threading.Lock()  # checkpoints are read one at a time
         self._turns = _turns(self.entries)
         self._awaited = {name for name in self._turns if self._is_absent(self.entries[name])}
         self._has_come: set[str] = set()
-        self._loaded: set[str] = set()  # of those that have come, the ones not freed since
-        self._provisional: set[str] = set()  # loaded while the native forward was being compiled
+        self._loaded: set[str] = set()  # loaded checkpoints that were not unloaded since
+        self._provisional: set[str] = set()  # loaded while the native library was being compiled
         self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
         self._asking: threading.Thread | None = None
 
     @property
     def default(self) -> str:
-        """The checkpoint of visitors who chose none: the wanted one, or one that stands in for it
-        as long as that is being fetched and where it cannot be had."""
+        """The checkpoint for visitors who chose none: the wanted one, or a substitute while the
+        wanted one is downloaded or if it is unavailable.
+        """
         return next((name for name in self._turns if self._answers(name)), self._turns[-1])
 
     def _answers(self, name: str) -> bool:
-        """Whether visitors may be given it, as far as is known."""
+        """Whether visitors may be given this checkpoint, as far as is known."""
         load = self._loads.get(name)
         is_lost = load is not None and bool(load.failure)
         return not is_lost and (name not in self._awaited or name in self._has_come)
 
     def offered(self) -> list[str]:
-        """The names that may be chosen, once the hub has answered or been waited for."""
+        """The names that visitors may choose, once the Hub has answered or the time limit for it is
+        over.
+        """
         if self._asking is not None:
             self._asking.join(HUB_SECONDS)
         return list(self.entries)
 
     def entry(self, checkpoint: object) -> Entry:
-        """What the registry says of a checkpoint. Raises RefusalError for one not listed."""
-        found = self.entries.get(checkpoint) if isinstance(checkpoint, str) else None
-        if found is None:
+        """Return the registry entry of a checkpoint. Raises RefusalError if it is not listed."""
+        entry = self.entries.get(checkpoint) if isinstance(checkpoint, str) else None
+        if entry is None:
             raise RefusalError("checkpoint", "Choose a checkpoint from the list.")
-        return found
+        return entry
 
     def entry_or_default(self, checkpoint: object) -> Entry:
-        """The same; that of the default for one not listed."""
+        """Return the registry entry of a checkpoint, or that of the default if it is not listed."""
         is_listed = isinstance(checkpoint, str) and checkpoint in self.entries
         return self.entry(checkpoint if is_listed else self.default)
 
     def limits(self, checkpoint: object) -> Limits:
-        """What may be asked of a checkpoint. Raises RefusalError for one not listed."""
+        """Return the limits of requests to a checkpoint. Raises RefusalError if it is unlisted."""
         settings, entry = self.settings, self.entry(checkpoint)
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
 
     def open(self) -> None:
-        """Begin to load what the page opens with, and to fetch what it is to go on with; ask the
-        hub whether it answers where that decides what is offered."""
+        """Start loading the first checkpoint and downloading the wanted one. Check whether the Hub
+        answers if that decides what is offered.
+        """
         if self._asks_hub:
             self._asking = threading.Thread(target=self._offer_published, daemon=True)
             self._asking.start()
@@ -264,20 +276,20 @@ class Engines:
             self.begin(name)
 
     def _offer_published(self) -> None:
-        """Offer what the hub holds and this machine can serve, if the hub answers."""
-        found = {name: entry for name, entry in registry().items() if entry.is_small_enough}
-        if found.keys() - self.entries.keys() and fetch.hub_answers(HUB_SECONDS):
-            # In one step: others may be going through them.
-            self.entries = {**self.entries, **found}
+        """Offer checkpoints of the Hub that this machine can serve, if the Hub answers."""
+        small = {name: entry for name, entry in registry().items() if entry.is_small_enough}
+        if small.keys() - self.entries.keys() and fetch.hub_answers(HUB_SECONDS):
+            # assign at once: other threads may be iterating over it
+            self.entries = {**self.entries, **small}
 
     def arrival(self) -> Load | None:
-        """The wanted checkpoint on its way, where visitors get another meanwhile or instead."""
+        """Return the load of the wanted checkpoint while visitors get a substitute, else None."""
         load = self._loads.get(self.wanted)
         is_awaited = self.wanted in self._awaited
         return load if load is not None and (is_awaited or load.failure) else None
 
     def begin(self, name: str) -> Load:
-        """What is loaded or on its way; begun anew if it failed, or its engine has died or hangs.
+        """Return the load of a checkpoint. Load it again if it failed or its engine died or hangs.
 
         Raises UnavailableError.
         """
@@ -285,10 +297,10 @@ class Engines:
             raise UnavailableError("Choose a checkpoint from the list.")
         with self._lock:
             self._asked[name] = time.monotonic()
-            found = self._loads.get(name)
-            if found is not None and not found.failure and not found.is_dead:
-                return found
-            if found is not None and found.is_dead:
+            current = self._loads.get(name)
+            if current is not None and not current.failure and not current.is_dead:
+                return current
+            if current is not None and current.is_dead:
                 if self._num_replaced >= MAX_REPLACED:
                     raise UnavailableError(KEEPS_DYING)
                 self._num_replaced += 1
@@ -296,12 +308,14 @@ class Engines:
             return load
 
     def get(self, name: str, timeout: float | None = None) -> Served | None:
-        """The engine, or None if on its way after ``timeout`` seconds. Raises UnavailableError."""
+        """Return a loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
+        Raises UnavailableError.
+        """
         return self.begin(name).wait(timeout)
 
     @contextmanager
     def kept(self, name: str) -> Iterator[None]:
-        """Meanwhile it is not freed, not even between two runs."""
+        """Keep a checkpoint loaded inside the ``with`` block, even between two runs."""
         with self._lock:
             self._kept[name] += 1
         try:
@@ -312,8 +326,9 @@ class Engines:
                 self._asked[name] = time.monotonic()
 
     def trouble(self, name: str) -> str:
-        """Why a checkpoint answers nobody now, as a sentence; empty where it does, or would as soon
-        as it is asked, having been freed for another."""
+        """Return why a checkpoint cannot answer now, in one sentence. Empty if it can, or if it is
+        merely unloaded and would load again on request.
+        """
         load = self._loads.get(name)
         if load is None and name in self._has_come:
             return ""
@@ -323,7 +338,7 @@ class Engines:
         """Do what has to be done once, right before the page is served."""
 
     def close(self) -> None:
-        """End every engine and what it runs; what is on its way is left alone."""
+        """Close every engine with its runs. Loads in progress are not waited for."""
         self.metrics.close()
         for load in list(self._loads.values()):
             if load.served is not None:
@@ -334,7 +349,7 @@ class Engines:
         return is_fetched and not self._source.is_present(entry)
 
     def _bring(self, name: str, tell: Tell) -> Served:
-        """Fetch where that is needed, then load. Raises CheckpointError."""
+        """Download the checkpoint if necessary, then load it. Raises CheckpointError."""
         entry = self.entries[name]
         if self._is_absent(entry):
             tell(fetching(name, 0, 0))
@@ -344,7 +359,7 @@ class Engines:
             tell(f"Loading {name}…")
         with self._memory:
             served = self._load_when_it_fits(name, tell)
-            # Before the next is read, which may have to wait for this one.
+            # Before the next checkpoint is read, which may have to wait for this one.
             self._has_come.add(name)
             self._loaded.add(name)
         if served.engine.max_running:
@@ -353,8 +368,9 @@ class Engines:
         return served
 
     def _load_when_it_fits(self, name: str, tell: Tell) -> Served:
-        """Load; where memory is short, free what was not used for longest, or wait until something
-        is idle. Raises CheckpointError."""
+        """Load a checkpoint. If memory is short, unload the least recently used idle one, or wait
+        until one is idle. Raises CheckpointError.
+        """
         until = time.monotonic() + PATIENCE
         while True:
             try:
@@ -369,8 +385,9 @@ class Engines:
                 time.sleep(LOOK_SECONDS)
 
     def _free_one(self) -> bool:
-        """Give back the memory of the idle checkpoint that was asked for longest ago; whoever comes
-        back to it has it loaded again. False where none is idle."""
+        """Unload the idle checkpoint that was requested least recently; it loads again on request.
+        Return False if none is idle.
+        """
         with self._lock:
             now = time.monotonic()
             idle = [
@@ -389,16 +406,16 @@ class Engines:
         self._close(freed)
         del freed
         _collect()
-        log.info("%s was freed for another checkpoint", name)
+        log.info("unloaded %s to make room for another checkpoint", name)
         return True
 
     def _close(self, load: Load) -> None:
         """Close the engine of a checkpoint that is loaded and idle."""
-        assert load.served is not None, "what is idle is loaded"
+        assert load.served is not None, "an idle checkpoint has an engine"
         load.served.engine.close()
 
     def _use_native(self) -> None:
-        """Load again what was loaded while the native forward was being compiled."""
+        """Reload the checkpoints that were loaded while the native library was being compiled."""
         with self._memory:
             names, self._provisional = sorted(self._provisional), set()
         for name in names:
@@ -409,8 +426,9 @@ class Engines:
                 _collect()
 
     def _replace(self, name: str, old: Load) -> None:
-        """Load a checkpoint a second time, give that to new runs, and close the first when its runs
-        have ended. If the second load fails, the first stays."""
+        """Load a checkpoint a second time for new runs, and close the first engine when its runs
+        have ended. If the second load fails, keep the first engine.
+        """
         new = Load(name, lambda tell: self._bring(name, tell))
         try:
             old.wait()
@@ -419,8 +437,9 @@ class Engines:
             return
         with self._lock:
             self._loads[name] = new
-        log.info("%s is computed by the native forward from now on", name)
-        time.sleep(IDLE_SECONDS)  # a visitor may have got the first and be about to run something
+        log.info("%s now uses the native forward pass", name)
+        # A visitor may have got the first engine and be about to start a run.
+        time.sleep(IDLE_SECONDS)
         while not old.is_dead and (self._kept[name] or not _is_idle(old)):
             time.sleep(LOOK_SECONDS)
         if not old.is_dead:
@@ -447,24 +466,26 @@ class Engines:
 
 
 def _turns(entries: Mapping[str, Entry]) -> list[str]:
-    """What visitors are given, in this order as each can be had: the wanted one, the chat model
-    where that is one of the hub, a bundled one."""
+    """Return the candidates for the default in order of preference: the wanted checkpoint, the chat
+    model if it is on the Hub, a bundled one.
+    """
     wanted, *others = entries.values()
-    chat = [one.name for one in others if one.gguf is not None and wanted.hub is not None]
-    bundled = [one.name for one in others if one.path is not None]
+    chat = [entry.name for entry in others if entry.gguf is not None and wanted.hub is not None]
+    bundled = [entry.name for entry in others if entry.path is not None]
     return [wanted.name, *chat[:1], *bundled[:1]]
 
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
-    """What visitors may have loaded, by name: the chosen one first (a folder or a repository of the
-    hub outside the registry gets an entry of its own), then ``offered`` (``AppSettings``). Raises
-    AppSettingsError."""
+    """Return the entries of the checkpoints that visitors may load, by name: ``chosen`` first, then
+    ``offered`` (``AppSettings``). A folder or a Hub repository outside the registry gets its own
+    entry. Raises AppSettingsError.
+    """
     known = registry()
     first = known.pop(chosen, None) or unlisted_entry(chosen)
     names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
     if unknown := names - known.keys():
         raise AppSettingsError(
-            f"There is no checkpoint {min(unknown)} to offer: choose among {', '.join(known)}."
+            f"There is no checkpoint {min(unknown)} to offer. Choose among {', '.join(known)}."
         )
     if offered.strip() == ALL:
         names = set(known)
@@ -474,7 +495,7 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
     for entry in entries.values():
         if entry.hub is not None and entry.revision is None:
             log.warning(
-                "%s is whatever the branch main of %s holds: pin its revision in %s.",
+                "%s follows the branch main of %s; pin its revision in %s",
                 *(entry.name, entry.hub, REGISTRY.name),
             )
     return entries
@@ -482,14 +503,14 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
 
 def _collect() -> None:
     """Return the memory of closed engines to the system."""
-    gc.unfreeze()  # what an engine froze when it was ready, its own model among it
+    gc.unfreeze()  # includes the model that an engine froze when it became ready
     gc.collect()
     gc.freeze()
     return_freed_memory()
 
 
 def _is_idle(load: Load) -> bool:
-    """Whether it is loaded and nobody's run goes or waits there."""
+    """Whether the checkpoint is loaded and has no running or waiting run."""
     if load.served is None:
         return False
     engine = load.served.engine
@@ -497,16 +518,17 @@ def _is_idle(load: Load) -> bool:
 
 
 def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
-    """How far a fetch has come, such as: Fetching mars-smollm2, 94 MB: 43 %."""
+    """Return the progress of a download, such as: Downloading mars-smollm2, 94 MB: 43 %."""
     if num_in_all <= 0:
         return f"Fetching {name}…"
     percent = min(100, 100 * num_bytes // num_in_all)
-    return f"Fetching {name}, {num_in_all / MEGABYTE:.0f} MB: {percent} %"
+    return f"Downloading {name}, {num_in_all / MEGABYTE:.0f} MB: {percent} %"
 
 
 def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
-    """Raises MemoryShortError where the checkpoint in ``path``, a folder or a GGUF file, does not
-    fit on the device; where neither can be told, nothing is refused."""
+    """Raise MemoryShortError if the checkpoint in ``path``, a folder or a GGUF file, does not fit
+    on the device. If either size is unknown, nothing is raised.
+    """
     from mars_runtime.model.build import has_native
     from mars_runtime.model.load import choose_device
 
@@ -522,9 +544,10 @@ def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
 
 
 def num_weights(path: Path) -> int:
-    """Return how many weights a checkpoint has, 0 for a damaged file: loading rejects that later.
+    """Return the number of weights of a checkpoint; 0 for a damaged file, which loading rejects
+    later.
 
-    Raises CheckpointError where compressed weights cannot be decompressed.
+    Raises CheckpointError if compressed weights cannot be decompressed.
     """
     if path.is_file():
         parts = [part for part in files_of(path) if part.is_file()]
@@ -533,11 +556,13 @@ def num_weights(path: Path) -> int:
 
 
 def _in_safetensors(path: Path) -> int:
-    """From the head of a file: eight bytes that hold its length, then JSON."""
+    """Return the number of weights from the header of a file: eight bytes with its length, then
+    JSON.
+    """
     try:
         with path.open("rb") as file:
             head = json.loads(file.read(min(MAX_HEAD, int.from_bytes(file.read(8), "little"))))
-        return sum(math.prod(each["shape"]) for name, each in head.items() if name[0] != "_")
+        return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name[0] != "_")
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return 0
 

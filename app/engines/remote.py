@@ -72,7 +72,7 @@ class RemoteEngines(Engines):
         return False
 
     def _bring(self, name: str, tell: Tell) -> Served:
-        tell(f"Asking {self.settings.remote} for {name}…")
+        tell(f"Waiting for {name} on {self.settings.remote}…")
         try:
             about = self._machine.about(name, WARM_UP_SECONDS)
         except EngineError as error:

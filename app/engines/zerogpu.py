@@ -1,10 +1,8 @@
-"""ZeroGPU, which lends a GPU for each call of a decorated function: the one such function, and
-engines whose device is lent for each run.
+"""Engines for ZeroGPU, which lends a GPU for each call of a decorated function.
 
-ZeroGPU moves weights to the device in every process that it forks, which it can do only for what
-was loaded by the main thread before the page was served. So every checkpoint is loaded here and
-now, nothing behind the page. Knows the package ``spaces``, which only such a Space needs, and the
-errors it raises.
+ZeroGPU moves weights to the GPU in every process that it forks, but only weights that the main
+thread loaded before the page was served. So every checkpoint is loaded up front, none in the
+background. Only this module imports the package ``spaces``.
 """
 
 from __future__ import annotations
@@ -45,19 +43,20 @@ if TYPE_CHECKING:
 
 VARIABLE = "SPACES_ZERO_GPU"
 MISSING = (
-    "This Space has ZeroGPU hardware, which needs the package spaces: upload the folder that "
+    "This Space has ZeroGPU hardware, but the package spaces is missing. Upload the folder that "
     "python -m app.deploy --target zerogpu writes."
 )
-WORKER_ERROR = "ZeroGPU worker error"  # the title of errors that say nothing to a visitor
+WORKER_ERROR = "ZeroGPU worker error"  # title of ZeroGPU errors without a message for visitors
 MAX_CHARS = 300
-MAX_LOADED = 3  # they stay for the life of the process
-TOO_LATE = "This checkpoint was not loaded when the page started: choose another one."
+MAX_LOADED = 3  # they live as long as the process
+TOO_LATE = "This checkpoint was not loaded when the page started. Choose another one."
 log = logging.getLogger(__name__)
 
 
 def is_on_zerogpu() -> bool:
-    """Whether this is a Space with ZeroGPU hardware. Raises AppSettingsError where ``spaces`` is
-    missing there. To be asked before torch is imported, which ``spaces`` has to change."""
+    """Whether this is a Space with ZeroGPU hardware. Call it before torch is imported, because
+    ``spaces`` patches torch. Raises AppSettingsError if the package ``spaces`` is missing there.
+    """
     if not SWITCH.get(os.environ.get(VARIABLE, "").strip().lower(), False):
         return False
     if find_spec("spaces") is None:
@@ -68,12 +67,14 @@ def is_on_zerogpu() -> bool:
 
 
 def zero_engines(settings: AppSettings) -> LeasedEngines:
-    """Engines on devices that ZeroGPU lends. Loads checkpoints: for the main thread."""
+    """Return engines on GPUs that ZeroGPU lends. Call it in the main thread: it loads them."""
     return LeasedEngines(settings, lend)
 
 
 class LeasedEngines(Engines):
-    """As ``Engines``, for the first few of what may be chosen."""
+    """``Engines`` for the first few checkpoints that may be chosen, each loaded before the page is
+    served.
+    """
 
     def __init__(self, settings: AppSettings, lend: Callable[[Decode], Lease]) -> None:
         """``lend`` makes of what decodes here what decodes on a device, in another process."""
@@ -94,10 +95,10 @@ class LeasedEngines(Engines):
             return error
 
     def _bring(self, name: str, tell: Tell) -> Served:
-        found = self._brought.get(name) or CheckpointError(TOO_LATE)
-        if isinstance(found, CheckpointError):
-            raise found
-        return found
+        outcome = self._brought.get(name) or CheckpointError(TOO_LATE)
+        if isinstance(outcome, CheckpointError):
+            raise outcome
+        return outcome
 
     def _load(self, name: str, tell: Tell) -> Served:
         from mars_runtime.model.fetch import resolve_checkpoint
@@ -137,15 +138,18 @@ class LeasedEngines(Engines):
         empty.close(verbose=False)
 
     def _open_backend(self, name: str, costs: ForwardCosts | None) -> Backend:
-        """In the other process."""
+        """Open the backend in the process that has the GPU."""
         return open_checkpoint(self._checkpoints[name], costs)
 
 
 def lend(decode: Decode) -> Lease:
-    """``decode``, run by ZeroGPU in a process of its own on a GPU; raises LeaseError."""
+    """Return ``decode`` so that ZeroGPU runs it in a process with a GPU. The result raises
+    LeaseError.
+    """
     import spaces
 
-    # Processes belong to one decorated function, and are used again only for that: hence one.
+    # A process belongs to one decorated function and is reused only for that one, so there is only
+    # one.
     @spaces.GPU(duration=duration)  # type: ignore[untyped-decorator]
     def decoded(call: Call) -> Generator[News, None, None]:
         yield from decode(call)
@@ -160,12 +164,14 @@ def lend(decode: Decode) -> Lease:
 
 
 def duration(call: Call) -> int:
-    """Seconds that the visitor must have left of their quota."""
+    """Return the seconds of GPU quota that the visitor must have left."""
     return math.ceil(call.seconds)
 
 
 def sentence(error: gr.Error) -> str:
-    """What ZeroGPU says of quotas and waiting, as plain text; a process that was ended, in ours."""
+    """Return ZeroGPU's message about quotas or waiting as plain text, or our own for a process that
+    was killed.
+    """
     if getattr(error, "title", "") == WORKER_ERROR:
         return LOST
     text = re.sub(r"\[([^]]*)]\([^)]*\)", r"\1", str(error.message))

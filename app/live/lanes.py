@@ -201,9 +201,9 @@ class LiveHandlers(TabHandlers[LiveRun]):
             return ""
         if CONTROL_TEXT.search(prompt):
             return NOTE_CONTROL
-        task, own = self.book.task(prompt), set_for(entry)
-        if own == TASKS:
-            return "" if task and task.family in self.book.families[own] else NOTE_UNKNOWN
+        task, examples = self.book.task(prompt), set_for(entry)
+        if examples == TASKS:
+            return "" if task and task.family in self.book.families[examples] else NOTE_UNKNOWN
         if task is None:
             return ""
         return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
@@ -285,12 +285,12 @@ def check_order(served: Served, order: LiveOrder) -> None:
     that it cannot have written.
     """
     tokenizer = served.checkpoint.tokenizer
-    given = {token for lane in order.lanes for token in order.given_to(lane)}
-    if any(not 0 <= token < tokenizer.size for token in given):
+    given_tokens = {token for lane in order.lanes for token in order.given_to(lane)}
+    if any(not 0 <= token < tokenizer.size for token in given_tokens):
         raise RefusalError("given", "The tokens to continue from belong to another model.")
-    if tokenizer.eos_ids.intersection(given):
+    if tokenizer.eos_ids.intersection(given_tokens):
         raise RefusalError("given", "This token ends the text, so nothing can follow it.")
-    if tokenizer.forbidden_ids.intersection(given):
+    if tokenizer.forbidden_ids.intersection(given_tokens):
         raise RefusalError(
             "given", "Control tokens cannot be part of an answer. Choose another token."
         )
@@ -306,9 +306,9 @@ def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
     posted = order.history_of(lane)
     room = served.engine.capacity - order.settings.max_new_tokens
     tokenizer = served.checkpoint.tokenizer
-    kept = fitting(tokenizer, order.prompt, posted, room, order.system) if posted else ()
+    turns = fitting(tokenizer, order.prompt, posted, room, order.system) if posted else ()
     system = tokenizer.system_in_force(order.system)
-    return Context(kept, len(posted) - len(kept), len(order.given), system)
+    return Context(turns, len(posted) - len(turns), len(order.given), system)
 
 
 def fitting(

@@ -49,18 +49,18 @@ def _told(served: Served, fed: Fed, owner: str) -> dict[str, Any]:
     """Compute the layers. Raises EngineError, RequestError, DecodeError or RefusalError."""
     if max(len(fed.ids), len(fed.text)) > served.engine.capacity:
         raise RefusalError("prompt", UNREADABLE)
-    found = served.engine.look(fed, owner)
+    outcome = served.engine.look(fed, owner)
     try:
-        layers = found.result(WAIT_SECONDS)
+        layers = outcome.result(WAIT_SECONDS)
     except NotYet:
-        found.cancel()
+        outcome.cancel()
         return {"error": LATE}
     columns = [*layers.columns, *layers.real]
     ids = sorted({token for column in columns for token, _ in column.says})
     spelled = served.checkpoint.tokenizer.token_bytes
     return {
-        "columns": [_column(each) for each in layers.columns],
-        "real": [_column(each) for each in layers.real],
+        "columns": [_column(column) for column in layers.columns],
+        "real": [_column(column) for column in layers.real],
         "counted": _counted(fed, layers),
         "vocabulary": {str(token): spelled(token).decode("latin-1") for token in ids},
     }
@@ -73,7 +73,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 def _counted(fed: Fed, layers: Layers) -> list[int]:
     masks = counted_masks(fed, layers.columns)
-    return [place for place, each in enumerate(layers.columns) if each in masks]
+    return [place for place, column in enumerate(layers.columns) if column in masks]
 
 
 def read_fed(posted: object) -> tuple[str, Fed]:
@@ -89,6 +89,6 @@ def read_fed(posted: object) -> tuple[str, Fed]:
 
 
 def _wholes(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or not all(type(each) is int and each >= 0 for each in value):
+    if not isinstance(value, list) or not all(type(item) is int and item >= 0 for item in value):
         raise RefusalError("prompt", UNREADABLE)
     return tuple(value)

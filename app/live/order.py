@@ -24,8 +24,8 @@ FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
 BESIDES = ("max_new_tokens", "view")
 """Values that a view may add to these, to replace the page's own."""
 FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "original run", "branch"
-"""In a branch: the lane that continues like the first run, its title, and the title of the branch's
-lane.
+"""Names of a branch: the lane that continues like the first run, that lane's title, and the title
+of the lane with the other token.
 """
 MAX_TURNS = 100
 UNREADABLE_GIVEN = "The tokens to continue from are not valid."
@@ -65,8 +65,8 @@ class LiveOrder:
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
         """Settings by lane, in the page's order. A lane is named after its method, except FIRST."""
-        found = {name: settings_for(name, self.settings) for name in self.view}
-        return found if self.instead is None else {**found, FIRST: found[self.view[0]]}
+        by_lane = {name: settings_for(name, self.settings) for name in self.view}
+        return by_lane if self.instead is None else {**by_lane, FIRST: by_lane[self.view[0]]}
 
     @property
     def titles(self) -> dict[str, str]:
@@ -93,19 +93,19 @@ class LiveOrder:
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
     """Validate all controls of the tab. Raises RefusalError."""
-    found = read_live(values, limits)
-    settings = found["settings"]
-    given = read_given(values.get("given"))
+    read = read_live(values, limits)
+    settings = read["settings"]
+    tokens = read_given(values.get("given"))
     instead = values.get("instead")
-    if instead is not None and not (given and type(instead) is int):
+    if instead is not None and not (tokens and type(instead) is int):
         raise RefusalError("given", UNREADABLE_GIVEN)
     histories = read_history(values.get(HISTORY), limits)
     return LiveOrder(
-        *(found["prompt"], settings, found["view"], found["pace"], found["checkpoint"]),
-        given=given,
+        *(read["prompt"], settings, read["view"], read["pace"], read["checkpoint"]),
+        given=tokens,
         histories=histories,
         instead=instead,
-        system=found["system"],
+        system=read["system"],
     )
 
 
@@ -136,8 +136,8 @@ def read_from_view(value: object) -> dict[str, Any]:
         posted = None
     if not isinstance(posted, dict):
         raise RefusalError("given", "This request is not valid. Press Run instead.")
-    found = {name: posted.get(name) for name in FROM_VIEW}
-    return found | {name: posted[name] for name in BESIDES if name in posted}
+    request = {name: posted.get(name) for name in FROM_VIEW}
+    return request | {name: posted[name] for name in BESIDES if name in posted}
 
 
 def read_history(value: object, limits: Limits) -> Histories:
@@ -165,21 +165,21 @@ def _turns(posted: object, limits: Limits) -> tuple[Turn, ...]:
         return ()
     if not isinstance(posted, list) or len(posted) > MAX_TURNS:
         raise RefusalError("prompt", UNREADABLE)
-    return tuple(_turn(each, limits) for each in posted)
+    return tuple(_turn(turn, limits) for turn in posted)
 
 
 def _turn(posted: object, limits: Limits) -> Turn:
     """Validate a turn: its question like any prompt, and its answer up to the largest token limit,
     because a branch is longer than the limit of its run.
     """
-    given = posted if isinstance(posted, dict) else {}
-    tokens = given.get("tokens")
+    fields = posted if isinstance(posted, dict) else {}
+    tokens = fields.get("tokens")
     if not isinstance(tokens, list) or len(tokens) > MAX_NEW_TOKENS:
         raise RefusalError("prompt", UNREADABLE)
     if not all(type(token) is int for token in tokens):
         raise RefusalError("prompt", UNREADABLE)
     try:
-        return Turn(read_prompt(given.get("prompt"), limits), tuple(tokens))
+        return Turn(read_prompt(fields.get("prompt"), limits), tuple(tokens))
     except RefusalError:
         raise RefusalError("prompt", UNREADABLE) from None
 
@@ -219,7 +219,7 @@ def _by_control(query: Mapping[str, str]) -> dict[str, str]:
     """Return the link's texts by control. Older links have ``view`` instead of ``lanes``; any other
     ``view`` is not ours.
     """
-    texts = {name: query[each.link] for name, each in LINKED.items() if each.link in query}
+    texts = {name: query[control.link] for name, control in LINKED.items() if control.link in query}
     if query.get("view") in ("race", "mars", "ar"):
         texts.setdefault("view", query["view"])
     return texts

@@ -41,7 +41,7 @@ def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
     it was faster than Exact in the same run.
     """
     rows = json.loads(measured.read_text(encoding="utf-8"))["ways"] if measured.is_file() else []
-    found = {EXACT: named(DEFAULTS, VERIFIED)}
+    presets = {EXACT: named(DEFAULTS, VERIFIED)}
     timed: dict[float, DecodeSettings] = {}
     exact = None
     for row in rows:
@@ -53,8 +53,8 @@ def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
         elif settings.is_verified and not settings.is_ar_lookup:
             exact = speed
     if exact is not None and timed and max(timed) > exact:
-        found[FAST] = named(timed[max(timed)], UNVERIFIED)
-    return found
+        presets[FAST] = named(timed[max(timed)], UNVERIFIED)
+    return presets
 
 
 def named(settings: DecodeSettings, names: tuple[str, ...]) -> Changes:
@@ -75,6 +75,6 @@ def controls_of(changes: Changes) -> dict[str, Any]:
 def preset_of(values: Mapping[str, Any], presets: Mapping[str, Changes]) -> str | None:
     """Return the name of the preset whose settings these controls show, None if there is none."""
     for name, changes in presets.items():
-        if all(values.get(each) == value for each, value in controls_of(changes).items()):
+        if all(values.get(name) == value for name, value in controls_of(changes).items()):
             return name
     return None

@@ -52,42 +52,42 @@ class SharedRuns:
         self._lock = threading.Lock()
         self._kept_by = SlidingWindow(MAX_OF_ONE, HOUR)
 
-    def read(self, given: object, address: str) -> dict[str, Any]:
+    def read(self, request: object, address: str) -> dict[str, Any]:
         """Return ``{"value": the race view's}`` or ``{"error": one sentence}``.
 
         given: ``{"value": the run in a link}`` or ``{"name": of a stored run}``.
         """
-        asked: Mapping[str, Any] = given if isinstance(given, dict) else {}
-        if "name" not in asked:
-            return self._checked(asked.get("value"), address)
-        value = self._kept(asked["name"])
+        fields: Mapping[str, Any] = request if isinstance(request, dict) else {}
+        if "name" not in fields:
+            return self._checked(fields.get("value"), address)
+        value = self._kept(fields["name"])
         return {"error": GONE} if value is None else self._checked(value, address)
 
-    def keep(self, given: object, address: str) -> dict[str, Any]:
+    def keep(self, request: object, address: str) -> dict[str, Any]:
         """Store a run and return ``{"name": its name}``, or ``{"error": one sentence}``."""
         if self._folder is None:
             return {"error": NOT_KEPT}
         if not self._kept_by.admits(address):
             return {"error": OFTEN}
-        found = self._checked(given, address)
-        if "error" in found:
-            return found
+        outcome = self._checked(request, address)
+        if "error" in outcome:
+            return outcome
         name = secrets.token_urlsafe(NAME_BYTES)
         try:
             with self._lock:
-                self._write(self._folder, name, gzip.compress(found["value"].encode()))
+                self._write(self._folder, name, gzip.compress(outcome["value"].encode()))
         except OSError as error:
-            _log.error("a run could not be kept (%s)", type(error).__name__)
+            _log.error("a shared run could not be stored (%s)", type(error).__name__)
             return {"error": FULL}
         return {"name": name}
 
     def _write(self, folder: Path, name: str, content: bytes) -> None:
         """Write a run, evicting the oldest until it fits. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        kept = sorted((path.stat().st_mtime, path) for path in folder.glob("*.run.gz"))
-        sizes = sum(path.stat().st_size for _, path in kept) + len(content)
-        while kept and (len(kept) >= MAX_KEPT or sizes > MAX_KEPT_BYTES):
-            _, oldest = kept.pop(0)
+        stored = sorted((path.stat().st_mtime, path) for path in folder.glob("*.run.gz"))
+        sizes = sum(path.stat().st_size for _, path in stored) + len(content)
+        while stored and (len(stored) >= MAX_KEPT or sizes > MAX_KEPT_BYTES):
+            _, oldest = stored.pop(0)
             sizes -= oldest.stat().st_size
             oldest.unlink()
         partial = folder / f"{name}.part"
@@ -122,11 +122,11 @@ class SharedRuns:
         parted = [line.partition("\t") for line in lines]
         traces: dict[str, list[str]] = {}
         for lane in names:
-            own = "\n".join(text for tag, _, text in parted if tag == lane)
-            found = read_import(own, self._max_chars, address)
-            if "error" in found:
-                return {"error": found["error"]}
-            traces[lane] = found["lines"]
+            lane_text = "\n".join(text for tag, _, text in parted if tag == lane)
+            imported = read_import(lane_text, self._max_chars, address)
+            if "error" in imported:
+                return {"error": imported["error"]}
+            traces[lane] = imported["lines"]
         header = read_trace(traces[names[0]][:1]).header
         log = RunLog({"lanes": _titled(names), "pace": 0, "recorded": _when(header)})
         for lane, trace in traces.items():
@@ -138,8 +138,8 @@ class SharedRuns:
 def _lanes(head: str) -> list[str]:
     """Return the names of the lanes in a first line; empty if it is invalid."""
     try:
-        told = json.loads(head)["lanes"]
-        names = [each["lane"] for each in told]
+        lanes = json.loads(head)["lanes"]
+        names = [entry["lane"] for entry in lanes]
     except (ValueError, RecursionError, TypeError, KeyError):
         return []
     is_known = all(isinstance(name, str) and name in TITLES for name in names)

@@ -137,8 +137,8 @@ def layers_of(engines: Engines) -> Answer:
 def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
     """Return the server functions of links: one that reads a run, and one that stores it."""
 
-    def shared(asked: Any, request: gr.Request) -> Any:
-        return runs.read(asked, owner_of(request))
+    def shared(posted: Any, request: gr.Request) -> Any:
+        return runs.read(posted, owner_of(request))
 
     def keep(value: Any, request: gr.Request) -> Any:
         return runs.keep(value, owner_of(request))
@@ -182,8 +182,8 @@ def _examples(tab: LiveTab, engines: Engines, book: ExampleBook) -> None:
     opens_with = engines.entry_or_default(engines.default)
     chosen, families = set_for(opens_with), book.families
     tab.examples = gr.Markdown(note_on(opens_with), elem_id="examples")
-    for each, labels in families.items():
-        with gr.Column(visible=each == chosen, elem_classes="examples") as tab.sets[each]:
+    for family, labels in families.items():
+        with gr.Column(visible=family == chosen, elem_classes="examples") as tab.sets[family]:
             names = list(labels)
             _chips(tab, labels, names[:FIRST_EXAMPLES])
             with gr.Accordion("More examples", open=False, elem_classes="more-examples"):
@@ -234,9 +234,9 @@ def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, An
     An example with its own settings sets them. Otherwise, if another example's settings are still
     in force, they return to the page's initial ones.
     """
-    own = EXAMPLE_SETTINGS.get(family)
-    if own is not None:
-        return controls_of(own)
+    example = EXAMPLE_SETTINGS.get(family)
+    if example is not None:
+        return controls_of(example)
     left = preset_of(values, EXAMPLE_SETTINGS)
     return controls_of(named(DEFAULTS, tuple(EXAMPLE_SETTINGS[left]))) if left else {}
 
@@ -309,7 +309,7 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
             with in_words():
                 named = dict(zip(("checkpoint", *STEERED), values, strict=True))
                 chosen = handlers.preset(session_of(request), name, named)
-            return [chosen.get(each, gr.skip()) for each in CONTROLS]
+            return [chosen.get(name, gr.skip()) for name in CONTROLS]
 
         button.click(choose, [checkpoint, *inputs], decisive, **AT_ONCE)
 
@@ -332,7 +332,7 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
         def another(counts: dict[str, int], *values: Any, family: str = family) -> list[Any]:
             number = counts[family] = counts.get(family, -1) + 1
             wanted = settings_for_example(family, dict(zip(CONTROLS, values, strict=True)))
-            changes = [wanted.get(each, gr.skip()) for each in CONTROLS]
+            changes = [wanted.get(name, gr.skip()) for name in CONTROLS]
             return [book.prompt(family, number), *changes]
 
         controls = [tab.controls[name] for name in CONTROLS]

@@ -1,8 +1,8 @@
-"""The threads that do Review's work on files and figures, and the line of requests before them.
+"""A fair queue, and the worker threads that do Review's work on files and statistics.
 
-Each address has at most one piece of work in progress and a bounded line of its own; the threads
-take from the lines in turn. Work whose client has left is dropped, and none takes longer than its
-budget of seconds.
+Each address has at most one piece of work in progress and a bounded queue of its own; the threads
+take from the queues in turn. Work is dropped when its client disconnects, and stopped when it
+exceeds its time budget.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from mars_runtime.serving.limits import Receive
 
 NUM_THREADS = 4
 MAX_OF_ONE, MAX_WAITING = 32, 400
-"""Pieces of work that wait: of one address, and in all."""
+"""Most waiting pieces of work: per address, and in total."""
 MAX_SECONDS = 10.0
-FULL = "Many requests from your address are waiting: try again in a moment."
-BUSY = "Many visitors are using Review at the moment: try again in a moment."
+FULL = "Too many requests from your address are waiting. Try again in a moment."
+BUSY = "Too many visitors are using Review right now. Try again in a moment."
 T = TypeVar("T")
 
 
 class _Piece:
-    """Work that waits or is in progress, and its result."""
+    """A piece of work that waits or is in progress, and its result."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
@@ -38,7 +38,7 @@ class _Piece:
 
 
 class FairQueue:
-    """Runs work in threads of its own, shared out fairly by address."""
+    """Runs work in its own threads and shares them fairly between addresses."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[str, deque[_Piece]] = OrderedDict()
@@ -47,14 +47,15 @@ class FairQueue:
         self._num_threads = 0
 
     async def done(self, work: Callable[[], T], address: str, receive: Receive) -> T:
-        """The result of the work. Raises what it raises, ApiError where the line is full, and
-        ClientDisconnect where the client leaves first."""
+        """Return the result of ``work``. Raises its exceptions, ApiError if the queue is full, and
+        ClientDisconnect if the client disconnects first.
+        """
         piece = self._enqueue(work, address)
         try:
             return await unless_gone(receive, _result(piece.result))
         finally:
             self._drop(piece, address)
-            del piece, work  # else an exception, its traceback and a request's body are a cycle
+            del piece, work  # break the cycle of exception, traceback and the request's body
 
     def _enqueue(self, work: Callable[[], Any], address: str) -> _Piece:
         piece = _Piece(work)
@@ -71,12 +72,12 @@ class FairQueue:
         return piece
 
     def _drop(self, piece: _Piece, address: str) -> None:
-        """Take a piece of work out of the line, or end it early."""
+        """Remove a piece of work from the queue, or stop it if it is in progress."""
         with self._changed:
-            own = self._waiting.get(address)
-            if own and piece in own:
-                own.remove(piece)
-                if not own:
+            queue = self._waiting.get(address)
+            if queue and piece in queue:
+                queue.remove(piece)
+                if not queue:
                     del self._waiting[address]
             if piece.budget is not None:
                 piece.budget.cancel()
@@ -86,9 +87,9 @@ class FairQueue:
             with self._changed:
                 while (address := self._next()) is None:
                     self._changed.wait()
-                own = self._waiting[address]
-                piece = own.popleft()
-                if own:
+                queue = self._waiting[address]
+                piece = queue.popleft()
+                if queue:
                     self._waiting.move_to_end(address)
                 else:
                     del self._waiting[address]
@@ -99,14 +100,14 @@ class FairQueue:
                     piece.result.set_result(piece.work())
             except BaseException as error:
                 piece.result.set_exception(error)
-            del piece  # with its request's body
+            del piece  # frees the request's body too
             with self._changed:
                 self._busy.discard(address)
                 self._changed.notify()
 
     def _next(self) -> str | None:
-        """The address whose turn it is."""
-        return next((each for each in self._waiting if each not in self._busy), None)
+        """Return the address whose turn it is."""
+        return next((address for address in self._waiting if address not in self._busy), None)
 
 
 async def _result(future: Future[T]) -> T:

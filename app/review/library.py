@@ -1,9 +1,8 @@
-"""The sets that this page has to review, what it tells of them, and judgements that are kept here.
+"""The sets of this page, the views of them that clients may see, and the judgements stored here.
 
-There are the study that comes with the program, the owner's sets (folders and archives below
-``review/`` in MARS_DATA) and visitors' own, which their browsers keep sealed and which lie here for
-a while. A masked pair is told apart from everything that would give its sides away. Knows no route
-and no gradio.
+Sets come from three places: the bundled study, the owner's folders and archives below ``review/``
+in MARS_DATA, and visitors. A visitor's browser keeps its set sealed, and a copy is stored here for
+a while. The view of a masked pair contains nothing that reveals which method is on which side.
 """
 
 from __future__ import annotations
@@ -47,31 +46,35 @@ NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 ARCHIVE = ".tar.xz"
 MAX_LISTED = 200
 MAX_OPEN, MAX_VISITORS, MAX_OF_ONE = 12, 40, 8
-"""Sets that are held in memory, visitors' sets that are stored here, and those of one address."""
+"""Limits: sets open in memory, visitors' sets stored here, and visitors' sets of one address."""
 QUICK = 1
-"""How hard a set is compressed that is asked for while it is made: a twelfth of the time."""
+"""Compression level for a set that is requested while it is created: a twelfth of the usual time.
+"""
 MAX_ROWS = 20_000
-"""Judgements that are worked on at a time: 500 prompts by ten people, each four times."""
+"""Most judgements processed at a time: 500 prompts by ten reviewers, four times each."""
 HEAD = 90
-"""Characters of a prompt in a list."""
+"""Characters of a prompt shown in a list."""
 MAX_EXPORT_CHARS = 64_000_000
 Pair = tuple[int, int]
 log = logging.getLogger(__name__)
-NO_SUCH = "There is no such set here: choose one from the list."
-NO_PROMPT = "This set has no such prompt or way: reload the page."
-UNSTORED = "The server cannot read or write its files at the moment: try again later."
-UNSTORED_SECRET = "The secret of masked sides cannot be stored: a restart draws sides again"
-UNREADABLE = "The server cannot read the set {}: choose another from the list."
-LARGE = (
-    "This set is too large to be kept in the browser: export what you need before you leave, or "
-    "make it with fewer prompts or ways."
+OTHER_PROMPT = "The sides of a judgement belong to another prompt. Reload the page."
+NO_FORMAT = "The export format must be csv, jsonl, html or comparator."
+NO_SUCH = "This set does not exist. Choose one from the list."
+NO_PROMPT = "This set does not have that prompt or method. Reload the page."
+UNSTORED = "The server cannot read or write its files right now. Try again later."
+UNSTORED_SECRET = (
+    "the secret for masked sides cannot be stored; a restart will draw the sides again"
 )
-GONE = "This set is not here any more: open it again from the list."
+UNREADABLE = "The server cannot read the set {}. Choose another one from the list."
+LARGE = (
+    "This set is too large to be stored in the browser. Export what you need before you leave, or "
+    "create it with fewer prompts or methods."
+)
+GONE = "This set is no longer loaded. Open it again from the list."
 
 
 class Library:
-    """All of them by name; opened when they are first asked for. ``data``: MARS_DATA, empty for
-    none."""
+    """All sets by name, opened on first use. data: the folder MARS_DATA; empty for none."""
 
     def __init__(self, data: str) -> None:
         self._folder = Path(data) / "review" if data else None
@@ -85,12 +88,12 @@ class Library:
 
     @property
     def keeps(self) -> bool:
-        """Whether judgements can be kept here."""
+        """Whether judgements can be stored here."""
         return self._folder is not None
 
     @property
     def secret(self) -> bytes:
-        """The secret that sides are drawn from; one for this process where none can be stored."""
+        """The secret that sides are drawn from; only for this process if it cannot be stored."""
         with self._lock:
             if not self._secret:
                 try:
@@ -103,10 +106,11 @@ class Library:
 
     @property
     def store(self) -> JudgementStore:
-        """Where judgements are kept. Raises SetError where none are, StoreError where they can't
-        be."""
+        """The store of judgements. Raises SetError if there is none, StoreError if it cannot be
+        opened.
+        """
         if self._folder is None:
-            raise SetError("This page keeps no judgements: your browser does.")
+            raise SetError("This server stores no judgements. Your browser keeps them.")
         with self._lock:
             try:
                 self._store = self._store or JudgementStore(self._folder / "judgements.sqlite")
@@ -119,7 +123,7 @@ class Library:
             return self._store
 
     def names(self) -> list[str]:
-        """The study and the owner's sets."""
+        """Return the names of the bundled study and of the owner's sets."""
         owned: list[str] = []
         if self._folder is not None and self._folder.is_dir():
             for path in sorted(self._folder.iterdir()):
@@ -130,7 +134,7 @@ class Library:
         return [STUDY, *(name for name in owned[:MAX_LISTED] if name != STUDY)]
 
     def find(self, name: str) -> Shown:
-        """A set by its name. Raises SetError, OutputError."""
+        """Return a set by its name. Raises SetError, OutputError."""
         with self._lock:
             known = self._open.get(name)
             if known is not None:
@@ -161,10 +165,10 @@ class Library:
         raise SetError(GONE if name.startswith(VISITORS) else NO_SUCH)
 
     def place(self, name: str = "", address: str = "") -> tuple[str, Path]:
-        """A name that cannot be guessed, or the one given, and an empty folder for a visitor's set.
+        """Return a folder for a visitor's set, under the given name or a new unguessable one.
 
-        The folder goes with this program. Where there are too many, the oldest set of the address
-        that has most goes first, so an address pushes out its own sets before another's.
+        The folder is deleted when the program ends. If there are too many, the oldest set of the
+        address with most sets is evicted first, so an address evicts its own sets before another's.
         """
         name = name or VISITORS + secrets.token_urlsafe(16)
         with self._lock:
@@ -177,19 +181,21 @@ class Library:
         return name, folder
 
     def _surplus(self, name: str, address: str) -> str:
-        """A set that has to go; empty for none. Never ``name``, nor one in the making."""
-        counts = Counter(each.address for each in self._visitors.values())
-        idle = [each for each in self._visitors if each != name and each not in self._held]
-        own = [each for each in idle if self._visitors[each].address == address]
-        if counts[address] > MAX_OF_ONE and own:
-            return own[0]
+        """Return the name of a visitor's set to evict; empty for none. Never ``name`` or an
+        unfinished set.
+        """
+        counts = Counter(visitor.address for visitor in self._visitors.values())
+        idle = [key for key in self._visitors if key != name and key not in self._held]
+        of_address = [key for key in idle if self._visitors[key].address == address]
+        if counts[address] > MAX_OF_ONE and of_address:
+            return of_address[0]
         if len(self._visitors) <= MAX_VISITORS or not idle:
             return ""
-        return max(idle, key=lambda each: counts[self._visitors[each].address])
+        return max(idle, key=lambda key: counts[self._visitors[key].address])
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Meanwhile this visitor's set stays."""
+        """Keep this visitor's set from being evicted inside the ``with`` block."""
         with self._lock:
             self._held.add(name)
         try:
@@ -199,18 +205,18 @@ class Library:
                 self._held.discard(name)
 
     def folder(self, name: str) -> Path:
-        """Where a visitor's set lies. Raises SetError."""
+        """Return the folder of a visitor's set. Raises SetError."""
         if name not in self._visitors:
             raise SetError(GONE)
         return self._visitors[name].folder
 
     def forget(self, name: str) -> None:
-        """Let go of a set that changed, so that it is opened anew."""
+        """Drop a changed set from memory; the next use reopens it."""
         with self._lock:
             self._open.pop(name, None)
 
     def sealed(self, name: str) -> str:
-        """A visitor's set as its browser keeps it. Raises SetError."""
+        """Return a visitor's set in the sealed form that its browser keeps. Raises SetError."""
         lies = self.folder(name)
         with tempfile.TemporaryDirectory() as folder:
             packed = Path(folder) / "set.tar.xz"
@@ -222,32 +228,35 @@ class Library:
         return text
 
     def bring(self, text: str, address: str = "") -> str:
-        """Unpack a set that a browser kept; its name. Raises SealError, SetError, OSError."""
-        told = as_mapping(unseal(self.secret, text))
-        name = as_text(told["name"])
+        """Unpack a sealed set from a browser and return its name. Raises SealError, SetError,
+        OSError.
+        """
+        fields = as_mapping(unseal(self.secret, text))
+        name = as_text(fields["name"])
         if name in self._visitors:
             return name
         with tempfile.TemporaryDirectory() as folder:
             packed = Path(folder) / "set.tar.xz"
-            packed.write_bytes(base64.b64decode(as_text(told["archive"])))
+            packed.write_bytes(base64.b64decode(as_text(fields["archive"])))
             try:
                 unpack(packed, self.place(name, address)[1])
-            except OSError:  # the disk is full: the set is not here, and can be brought again
+            except OSError:
+                # The disk is full: the set is gone here, but the browser can send it again.
                 self._drop(name)
                 raise
             except ValueError as error:
                 self._drop(name)
-                raise SetError("This set is damaged: make it again.") from error
+                raise SetError("This set is damaged. Create it again.") from error
         return name
 
     def _drop(self, name: str) -> None:
-        """Remove a visitor's set."""
+        """Delete a visitor's set."""
         with self._lock:
             self._open.pop(name, None)
             shutil.rmtree(self._visitors.pop(name).folder, ignore_errors=True)
 
     def masked(self, name: str, pair: Pair) -> dict[str, Any]:
-        """The prompts of a masked pair: which are the same by both ways, and nothing else."""
+        """Return the prompts of a masked pair: only whether both answers are equal."""
         review = self.find(name).review
         _check_pair(review, pair)
         items = []
@@ -257,8 +266,9 @@ class Library:
         return {**_head(name, review), "items": items, "marks": []}
 
     def masked_item(self, name: str, pair: Pair, number: int) -> dict[str, Any]:
-        """A prompt with two texts, left and right as they were drawn, and the seal on which is
-        which. Raises SetError."""
+        """Return a prompt with the left and the right text, and the seal that records which method
+        is which. Raises SetError.
+        """
         review = self.find(name).review
         _check_pair(review, pair)
         _check_item(review, number)
@@ -266,67 +276,79 @@ class Library:
         names = {review.about.ways[way].name: way for way in pair}
         drawn = sides(self.secret, review.id, item.id, sorted(names))
         left, right = (_text(review, number, names[side]) for side in drawn)
-        told = {"set": review.id, "item": item.id, "left": drawn[0], "right": drawn[1]}
-        return {**_asked(review, number), "left": left, "right": right, "sealed": self._seal(told)}
+        sealed = {"set": review.id, "item": item.id, "left": drawn[0], "right": drawn[1]}
+        return {
+            **_asked(review, number),
+            "left": left,
+            "right": right,
+            "sealed": self._seal(sealed),
+        }
 
-    def _seal(self, told: Mapping[str, str]) -> str:
-        return seal(self.secret, told)
+    def _seal(self, sides: Mapping[str, str]) -> str:
+        return seal(self.secret, sides)
 
     def reveal(self, name: str, texts: Iterable[Any]) -> list[dict[str, str]]:
-        """Which way stood on which side, for each seal. Raises SetError, SealError."""
+        """Return which method was on which side, for each seal. Raises SetError, SealError."""
         review = self.find(name).review
-        found = []
-        for each in texts:
+        opened = []
+        for text in texts:
             budget.check()
-            found.append(_sides(self._opened(review, as_text(each))))
-        return found
+            opened.append(_sides(self._opened(review, as_text(text))))
+        return opened
 
     def _opened(self, review: ReviewSet, text: str) -> Mapping[str, Any]:
-        told = as_mapping(unseal(self.secret, text))
-        if told.get("set") != review.id:
-            raise SetError("These sides are of another set.")
-        return told
+        fields = as_mapping(unseal(self.secret, text))
+        if fields.get("set") != review.id:
+            raise SetError("The left and right sides belong to another set. Reload the page.")
+        return fields
 
     def read_row(self, name: str, value: Any) -> Judgement:
-        """A judgement as a page sends it, its sides sealed or open. Raises SetError, SealError,
-        JudgementError."""
+        """Validate a judgement from a page, with sealed or open sides. Raises SetError, SealError,
+        JudgementError.
+        """
         return self._read_row(self.find(name), value)
 
     def _read_row(self, shown: Shown, value: Any) -> Judgement:
-        told = dict(as_mapping(value))
-        if "sealed" in told:
-            opened = self._opened(shown.review, as_text(told.pop("sealed")))
-            if opened["item"] != told.get("item"):
-                raise JudgementError("The sides of a judgement are those of another prompt.")
-            told |= _sides(opened)
-        told.pop("pair", None)
-        row = read_judgement(told)
+        fields = dict(as_mapping(value))
+        if "sealed" in fields:
+            opened = self._opened(shown.review, as_text(fields.pop("sealed")))
+            if opened["item"] != fields.get("item"):
+                raise JudgementError(OTHER_PROMPT)
+            fields |= _sides(opened)
+        fields.pop("pair", None)
+        row = read_judgement(fields)
         if row.item not in shown.item_ids:
-            raise JudgementError("A judgement is about a prompt that this set does not have.")
+            raise JudgementError(
+                "A judgement names a prompt that this set does not have. Reload the page."
+            )
         if not {row.left, row.right} <= shown.way_names:
-            raise JudgementError("A judgement is about a way that this set does not have.")
+            raise JudgementError(
+                "A judgement names a method that this set does not have. Reload the page."
+            )
         return row
 
     def read_rows(self, name: str, values: Any) -> list[Judgement]:
-        """Several. Raises as ``read_row``."""
-        given = as_list(values)
-        if len(given) > MAX_ROWS:
-            raise JudgementError(f"At most {MAX_ROWS:,} judgements are worked on at a time.")
+        """Validate several judgements. Raises the errors of ``read_row``."""
+        rows = as_list(values)
+        if len(rows) > MAX_ROWS:
+            raise JudgementError(f"Send at most {MAX_ROWS:,} judgements at a time.")
         shown = self.find(name)
-        found = []
-        for each in given:
+        judgements = []
+        for row_value in rows:
             budget.check()
-            found.append(self._read_row(shown, each))
-        return found
+            judgements.append(self._read_row(shown, row_value))
+        return judgements
 
     def keep(self, name: str, value: Any) -> dict[str, Any]:
-        """A judgement that is on disk when this returns, as the page that sent it may know it."""
+        """Store a judgement on disk and return it as the page that sent it may see it."""
         row = self.read_row(name, value)
-        kept = self.store.add(self.find(name).review.id, row).as_json()
-        return _resealed(kept, as_mapping(value).get("sealed"))
+        stored = self.store.add(self.find(name).review.id, row).as_json()
+        return _resealed(stored, as_mapping(value).get("sealed"))
 
     def kept(self, name: str, is_masked: bool) -> list[dict[str, Any]]:
-        """All judgements of a set; for a page that is masked the sides of masked ones sealed."""
+        """Return all judgements of a set. For a masked page the sides of masked judgements are
+        sealed.
+        """
         review = self.find(name).review
         rows = [row.as_json() for row in self.store.rows(review.id)]
         if not is_masked:
@@ -339,11 +361,11 @@ class Library:
         ]
 
     def figures(self, name: str, rows: Any) -> dict[str, Any]:
-        """What judgements say together."""
+        """Return the statistics of judgements."""
         return figures(self.find(name).review, current(self.read_rows(name, rows)).values())
 
     def export(self, name: str, form: str, rows: Any, way: int = 0) -> str:
-        """A file of the set and its judgements. Raises SetError for an unknown form."""
+        """Return a file with the set and its judgements. Raises SetError for an unknown format."""
         review, read = self.find(name).review, self.read_rows(name, rows)
         if form == "csv":
             return exports.to_csv(review, read, MAX_EXPORT_CHARS)
@@ -353,37 +375,39 @@ class Library:
             return exports.to_html(review, read)
         if form == "comparator" and way in review.about.others:
             return exports.to_comparator(review, read, way)
-        raise SetError("A set is exported as csv, jsonl, html or comparator.")
+        raise SetError(NO_FORMAT)
 
     def merge(self, name: str, rows: Any, text: str) -> dict[str, Any]:
-        """A page's judgements and those of a file. Raises JudgementError that names the line."""
+        """Merge a page's judgements with those of a file. Raises JudgementError, which names the
+        line.
+        """
         shown = self.find(name)
         brought = exports.read_jsonl(text, shown.review.id)
         for row in brought:
             budget.check()
             self._read_row(shown, row.as_json())
-        found = merged([self.read_rows(name, rows), brought])
+        both = merged([self.read_rows(name, rows), brought])
         return {
-            "rows": [row.as_json() for row in found.rows],
-            "num_conflicts": found.num_conflicts,
+            "rows": [row.as_json() for row in both.rows],
+            "num_conflicts": both.num_conflicts,
             "num_brought": len(brought),
         }
 
 
 VISITORS = "own-"
-"""How names of visitors' sets begin."""
+"""Prefix of the names of visitors' sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitorSet:
-    """A visitor's set: where it is stored, and the address that made it."""
+    """A visitor's set: its folder and the address that created it."""
 
     folder: Path
     address: str
 
 
 class Shown:
-    """An opened set and what is told of it, packed when it is first asked for."""
+    """An opened set and its views, compressed on first use."""
 
     def __init__(self, name: str, review: ReviewSet) -> None:
         self.name = name
@@ -393,16 +417,18 @@ class Shown:
         self._packed: dict[object, bytes] = {}
 
     def told(self) -> bytes:
-        """Ways, prompts and automatic marks, as gzipped JSON."""
+        """Return methods, prompts and automatic checks as gzipped JSON."""
         return self._once("", self._about)
 
     def item(self, number: int) -> bytes:
-        """A prompt and all its answers, as gzipped JSON. Raises SetError."""
+        """Return a prompt and all its answers as gzipped JSON. Raises SetError."""
         _check_item(self.review, number)
         return self._once(number, lambda: self._item(number))
 
     def trace(self, number: int, way: int) -> list[str]:
-        """The lines of a trace; none where there is text alone. Raises SetError."""
+        """Return the lines of an answer's trace; none for an answer with text only. Raises
+        SetError.
+        """
         _check_item(self.review, number)
         _check_way(self.review, way)
         if not self.review.lines(number, way):
@@ -410,11 +436,11 @@ class Shown:
         return list(self.review.trace(number, way).lines())
 
     def _once(self, key: object, make: Callable[[], Any]) -> bytes:
-        found = self._packed.get(key)
-        if found is None:
+        packed = self._packed.get(key)
+        if packed is None:
             text = json.dumps(make(), ensure_ascii=False, separators=(",", ":"))
-            found = self._packed[key] = gzip.compress(text.encode(), 6)
-        return found
+            packed = self._packed[key] = gzip.compress(text.encode(), 6)
+        return packed
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -427,32 +453,34 @@ class Shown:
         }
 
     def _marks(self, number: int) -> list[dict[str, Any] | None]:
-        """Of the answer by each way, beside the reference's; None where one is missing."""
+        """Return the automatic checks of each method's answer against the reference; None for a
+        missing answer.
+        """
         review = self.review
         reference = review.answer(number, review.about.reference)
-        told: list[dict[str, Any] | None] = []
+        marked: list[dict[str, Any] | None] = []
         for way in range(len(review.about.ways)):
             answer = review.answer(number, way)
             if answer is None or reference is None:
-                told.append(None)
+                marked.append(None)
                 continue
-            found = asdict(marks(answer, reference))
-            difference = found.pop("difference")
+            checks = asdict(marks(answer, reference))
+            difference = checks.pop("difference")
             word = None if difference is None else difference["word"]
-            told.append({**found, "word": word, "num_tokens": answer.num_tokens})
-        return told
+            marked.append({**checks, "word": word, "num_tokens": answer.num_tokens})
+        return marked
 
     def _item(self, number: int) -> dict[str, Any]:
         answers = [self.review.answer(number, way) for way in range(len(self.review.about.ways))]
         return {
             **_asked(self.review, number),
-            "answers": [None if each is None else each.as_json() for each in answers],
+            "answers": [None if answer is None else answer.as_json() for answer in answers],
             "marks": self._marks(number),
         }
 
 
 def _head(name: str, review: ReviewSet) -> dict[str, Any]:
-    """What a set is, and nothing of its answers."""
+    """Return the description of a set, without answers."""
     about = review.about
     return {
         "address": name,
@@ -465,35 +493,39 @@ def _head(name: str, review: ReviewSet) -> dict[str, Any]:
 
 
 def _listed(review: ReviewSet, number: int) -> dict[str, Any]:
-    """What a list tells of a prompt."""
+    """Return what a list shows of a prompt."""
     item = review.items[number]
     return {"category": item.category, "head": " ".join(item.prompt[: 2 * HEAD].split())[:HEAD]}
 
 
 def _asked(review: ReviewSet, number: int) -> dict[str, Any]:
-    """What was asked: all of a prompt but what its checker knows."""
+    """Return the prompt with its system prompt and turns, without the solution that its checker
+    knows.
+    """
     item = review.items[number]
-    told = {name: getattr(item, name) for name in ("id", "prompt", "system", "category")}
-    return {**told, "turns": item.turns, "reference": item.reference}
+    fields = {name: getattr(item, name) for name in ("id", "prompt", "system", "category")}
+    return {**fields, "turns": item.turns, "reference": item.reference}
 
 
 def _text(review: ReviewSet, number: int, way: int) -> str:
     answer = review.answer(number, way)
     if answer is None:
-        raise SetError("An answer of this prompt is missing: finish the set first.")
+        raise SetError("An answer to this prompt is missing. Finish the set first.")
     return answer.text
 
 
-def _sides(told: Mapping[str, Any]) -> dict[str, str]:
-    return {side: as_text(told[side]) for side in ("left", "right")}
+def _sides(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {side: as_text(fields[side]) for side in ("left", "right")}
 
 
 def _resealed(row: dict[str, Any], sealed: Any) -> dict[str, Any]:
-    """Without its sides where they are sealed; which two they are is told in order of names."""
+    """Return a judgement with its sides sealed; the two methods are sorted by name so that their
+    order reveals nothing.
+    """
     if not sealed:
         return row
-    kept = {name: value for name, value in row.items() if name not in ("left", "right")}
-    return {**kept, "pair": sorted([row["left"], row["right"]]), "sealed": sealed}
+    fields = {name: value for name, value in row.items() if name not in ("left", "right")}
+    return {**fields, "pair": sorted([row["left"], row["right"]]), "sealed": sealed}
 
 
 def _check_item(review: ReviewSet, number: int) -> None:
@@ -510,4 +542,4 @@ def _check_pair(review: ReviewSet, pair: Pair) -> None:
     for way in pair:
         _check_way(review, way)
     if pair[0] == pair[1]:
-        raise SetError("A pair is of two ways that differ.")
+        raise SetError("Choose two different methods to compare.")

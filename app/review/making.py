@@ -1,9 +1,7 @@
-"""Sets that a page makes: of prompts that somebody brings, in the engines that serve everybody, one
-thread for each; and of answers that are there already, such as runs pinned in the Compare tab and
-what ``lm_eval --log_samples`` wrote.
+"""Creates review sets: from prompts, which the page's engines answer in one thread per set; and
+from existing answers, such as pinned runs or files of ``lm_eval --log_samples``.
 
-A visitor's places are those of any other run of theirs: the engine deals them out by address. Knows
-no route and no gradio.
+A set counts as a run of its visitor, so the engine shares its slots by address as usual.
 """
 
 from __future__ import annotations
@@ -42,29 +40,31 @@ from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, ReviewMethod, read_ways
 from mars_runtime.settings import SettingsError
 
 MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
-"""Of a visitor's set."""
+"""Most prompts and methods of a visitor's set."""
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
-"""Sets that are being made, unfinished ones of one address, and those that are known at all."""
+"""Limits: sets in progress, unfinished sets of one address, and sets that are remembered."""
 AWAY_SECONDS = 120.0
-"""After which a set is stopped whose owner's page asks for it no more. A browser lets a page in the
-background ask once a minute."""
+"""A set is stopped if its owner's page has not polled it for this long. Browsers let a background
+page poll once a minute.
+"""
 PAUSED_SECONDS = 5.0
-"""Between two checks of a set in the making, which come several times a second: a longer gap is a
-pause of the process (SIGSTOP, a frozen container)."""
+"""A longer gap between two checks of a set means that the process was paused (SIGSTOP, a frozen
+container). Checks normally come several times a second.
+"""
 MAX_TOKENS = 128
 CAPPED = ("max_new_tokens", "block_size")
 """Settings whose ranges depend on the page and the checkpoint."""
-FULL = "Other sets are being made just now: try again in a while."
-ONE = "A set of yours is being made: wait for it, or stop it."
-FAULT = "The server failed while it made this set: make the rest, or make it again."
-NO_JOB = "This set is not being made any more."
+FULL = "Other sets are being created right now. Try again in a few minutes."
+ONE = "Another set of yours is being created. Wait for it, or stop it."
+FAULT = "An error on the server interrupted this set. Finish the set, or create it again."
+NO_JOB = "This set is no longer being created."
 PAUSE_SECONDS = 0.2
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a set is to be made of. title: what people call it."""
+    """A request to create a set. title: name shown to people."""
 
     title: str
     items: Sequence[Item]
@@ -73,7 +73,7 @@ class Asked:
 
 @dataclass(slots=True)
 class SetJob:
-    """A set in the making. state: making, paused, stopped, done or failed."""
+    """A set in progress. state: making, paused, stopped, done or failed."""
 
     name: str
     folder: Path
@@ -89,21 +89,22 @@ class SetJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is done for it any more."""
+        """Whether the job has ended."""
         return self.state in ("stopped", "done", "failed")
 
     def is_left(self) -> bool:
-        """Whether its owner's page has asked for it no more for a while. A pause of the process
-        does not count: its clients could not ask."""
-        now = time.monotonic()
-        if now - self.checked > PAUSED_SECONDS:
-            self.seen += now - self.checked
-        self.checked = now
-        return now - self.seen > AWAY_SECONDS
+        """Whether its owner's page stopped polling. A pause of the process does not count, because
+        clients could not poll then.
+        """
+        time_now = time.monotonic()
+        if time_now - self.checked > PAUSED_SECONDS:
+            self.seen += time_now - self.checked
+        self.checked = time_now
+        return time_now - self.seen > AWAY_SECONDS
 
 
 class Making:
-    """Begins, steers and tells of them."""
+    """Starts, steers and reports sets in progress."""
 
     def __init__(self, engines: Engines, library: Library) -> None:
         self._engines = engines
@@ -112,30 +113,29 @@ class Making:
         self._lock = threading.Lock()
 
     def told(self, is_owner: bool) -> dict[str, Any]:
-        """What may be made."""
+        """Return the limits of a new set and the checkpoints to choose from."""
         most = (MAX_PROMPTS, MAX_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
         names = list(self._engines.entries)
         return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
 
-    def begin(self, told: Mapping[str, Any], address: str, is_owner: bool) -> dict[str, Any]:
-        """Begin one, or go on with that which ``set`` names; its name and what is wrong with lines
-        of its prompts. Raises PromptError, SettingsError, SetError, RefusalError."""
+    def begin(self, posted: Mapping[str, Any], address: str, is_owner: bool) -> dict[str, Any]:
+        """Start a set, or continue the one that ``set`` names. Return its name and the faults in
+        its prompts. Raises PromptError, SettingsError, SetError, RefusalError.
+        """
         most = self.told(is_owner)
         name, folder, faults = "", Path(), list[str]()
-        if "set" in told:
-            name, folder = str(told["set"]), self._library.folder(str(told["set"]))
+        if "set" in posted:
+            name, folder = str(posted["set"]), self._library.folder(str(posted["set"]))
             review = ReviewSet.open(folder)
-            asked = Asked(review.about.name, review.items, review.about.ways)
+            request = Asked(review.about.name, review.items, review.about.ways)
         else:
-            items, faults = _items(told)
-            items = with_system(items, read_system(told.get("system")))
-            asked = Asked(_name(told), items, self._ways(told, most["ways"]))
-        if len(asked.items) > most["prompts"]:
-            raise PromptError(
-                f"Give at most {most['prompts']} prompts: these are {len(asked.items)}."
-            )
-        _check_number(len(asked.ways), most["ways"])
-        self._check_caps(asked)
+            items, faults = _items(posted)
+            items = with_system(items, read_system(posted.get("system")))
+            request = Asked(_name(posted), items, self._ways(posted, most["ways"]))
+        if len(request.items) > most["prompts"]:
+            raise PromptError(f"Give at most {most['prompts']} prompts, got {len(request.items)}.")
+        _check_number(len(request.ways), most["ways"])
+        self._check_caps(request)
         with self._lock:
             going = self._going()
             is_going = any(job.name == name for job in going)
@@ -144,8 +144,8 @@ class Making:
             self._check_place()
             if not name:
                 name, folder = self._library.place(address=address)
-            job = self._jobs[name] = SetJob(name, folder, asked, address)
-            job.progress = SetProgress(0, len(asked.items) * len(asked.ways))
+            job = self._jobs[name] = SetJob(name, folder, request, address)
+            job.progress = SetProgress(0, len(request.items) * len(request.ways))
             for old in list(self._jobs)[:-MAX_KEPT]:
                 if self._jobs[old].is_over:
                     del self._jobs[old]
@@ -153,44 +153,47 @@ class Making:
         return {"name": name, "faults": faults}
 
     def _going(self) -> list[SetJob]:
-        """The sets that are made or paused; those that were left are stopped first."""
+        """Return the sets in progress or paused. Stops those whose page has left."""
         for job in self._jobs.values():
             if not job.is_over and job.is_left():
                 job.state = "stopped"
         return [job for job in self._jobs.values() if not job.is_over]
 
     def _check_place(self) -> None:
-        """Raise SetError where no further set can be made now. A paused one takes no place."""
+        """Raise SetError if no further set can be started now. A paused set does not count."""
         if sum(job.state == "making" for job in self._going()) >= MAX_JOBS:
             raise SetError(FULL)
 
-    def _check_caps(self, asked: Asked) -> None:
-        """Check prompts and ways as a run of the page, wherever they come from: words of a way and
-        an imported set name settings too. Raises RefusalError."""
-        for way in asked.ways:
+    def _check_caps(self, request: Asked) -> None:
+        """Validate prompts and methods like a run of the page, whatever their source: method words
+        and imported names can change settings too. Raises RefusalError.
+        """
+        for way in request.ways:
             limits = self._engines.limits(way.checkpoint)
             for name in CAPPED if way.settings is not None else ():
                 read_setting(name, getattr(way.settings, name), limits)
-            for number, item in enumerate(asked.items, 1):
+            for number, item in enumerate(request.items, 1):
                 try:
                     read_prompt(item.prompt, limits)
                 except RefusalError as refusal:
                     raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
 
-    def _ways(self, told: Mapping[str, Any], most: int) -> tuple[ReviewMethod, ...]:
-        """Raises SettingsError."""
-        words = told.get("ways")
-        if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-            raise SettingsError("Give ways of decoding as texts.")
+    def _ways(self, posted: Mapping[str, Any], most: int) -> tuple[ReviewMethod, ...]:
+        """Parse the posted methods. Raises SettingsError."""
+        words = posted.get("ways")
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise SettingsError("Give each method as text.")
         _check_number(len(words), most)
-        limit = told.get("max_new_tokens", MAX_TOKENS)
+        limit = posted.get("max_new_tokens", MAX_TOKENS)
         if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
-            raise SettingsError("Choose a limit on tokens that this page has.")
-        checkpoint = str(told.get("checkpoint") or self._engines.default)
+            raise SettingsError("Choose one of the token limits that this page offers.")
+        checkpoint = str(posted.get("checkpoint") or self._engines.default)
         return read_ways(words, checkpoint, max_new_tokens=limit)
 
     def progress(self, name: str) -> dict[str, Any]:
-        """How far a set is. seconds_left: by what was made since it began, None before that."""
+        """Return the progress of a set. seconds_left: estimated from the answers since the start;
+        None before the first.
+        """
         job = self._jobs.get(name)
         if job is None:
             return {
@@ -213,7 +216,7 @@ class Making:
         }
 
     def steer(self, name: str, do: object) -> dict[str, Any]:
-        """Pause, resume or stop one. Raises SetError where none can be made now."""
+        """Pause, resume or stop a set. Raises SetError if no further set can be started now."""
         job = self._jobs.get(name)
         states = {"pause": "paused", "resume": "making", "stop": "stopped"}
         with self._lock:
@@ -227,8 +230,10 @@ class Making:
     def _run(self, job: SetJob) -> None:
         try:
             with self._library.held(job.name):
-                asked = job.asked
-                review = begin(job.folder, asked.title, asked.items, asked.ways, self._decoder)
+                request = job.asked
+                review = begin(
+                    job.folder, request.title, request.items, request.ways, self._decoder
+                )
                 job.num_before = job.progress.num_all - len(review.missing())
                 job.began = time.monotonic()
                 while not job.is_over:
@@ -240,19 +245,20 @@ class Making:
                         continue
                     self._work(job, review)
         except (OutputError, OSError) as error:
-            log.error("a set in the making cannot be stored: %s", error)
+            log.error("an unfinished set cannot be stored: %s", error)
             job.error, job.state = UNSTORED, "failed"
         except (SetError, RefusalError, UnavailableError, EngineError) as error:
             job.error, job.state = str(error), "failed"
         except Exception as error:
-            log.error("a set in the making failed: %s", where(error))
+            log.error("creating a set failed: %s", where(error))
             job.error, job.state = FAULT, "failed"
         finally:
             self._library.forget(job.name)
 
     def _work(self, job: SetJob, review: ReviewSet) -> None:
-        """Until it is done, or somebody pauses or stops it: what is going on then is dropped, what
-        is done is kept."""
+        """Decode until the set is done, paused or stopped. Unfinished answers are dropped, finished
+        ones kept.
+        """
         work = make(review, self._decoder, job.address, self._engines.settings.max_seconds)
         for progress in work:
             job.progress = progress
@@ -263,20 +269,23 @@ class Making:
 
     def _decoder(self, name: str) -> Decoder:
         served = self._engines.get(name)
-        assert served is not None, "without a time limit it is waited for"
+        assert served is not None, "waiting has no time limit"
         about = served.about
         if isinstance(about, Facts):
             return Decoder.elsewhere(served.engine, served.checkpoint.tokenizer, about)
         return Decoder.here(served.engine, about)
 
-    def bring(self, told: Mapping[str, Any], address: str) -> dict[str, Any]:
-        """A set of answers that are there: ``pins`` (texts of traces) or ``samples`` (files of
-        lm_eval by way). Raises SetError, PromptError, TraceError."""
+    def bring(self, posted: Mapping[str, Any], address: str) -> dict[str, Any]:
+        """Create a set from existing answers: ``pins`` (texts of traces) or ``samples`` (files of
+        lm_eval by method). Raises SetError, PromptError, TraceError.
+        """
         most = self._engines.settings.max_import_bytes
-        found = _of_pins(told["pins"], most, address) if "pins" in told else _of_samples(told)
-        items, ways, answers = found
+        existing = (
+            _of_pins(posted["pins"], most, address) if "pins" in posted else _of_samples(posted)
+        )
+        items, ways, answers = existing
         name, folder = self._library.place(address=address)
-        review = ReviewSet.create(folder, SetDescription(_name(told), ways, 0, {}), items)
+        review = ReviewSet.create(folder, SetDescription(_name(posted), ways, 0, {}), items)
         for (item, way), answer in answers.items():
             if isinstance(answer, str):
                 review.add_text(item, way, answer)
@@ -287,39 +296,41 @@ class Making:
 
 
 Answers = dict[tuple[int, int], str | list[str]]
-"""(item, way) -> a text, or the lines of a trace."""
+"""Answers by (prompt, method): a text, or the lines of a trace."""
 
 
-def _name(told: Mapping[str, Any]) -> str:
-    given = told.get("name")
-    return given.strip()[:MAX_NAME] if isinstance(given, str) and given.strip() else "a set"
+def _name(posted: Mapping[str, Any]) -> str:
+    name = posted.get("name")
+    return name.strip()[:MAX_NAME] if isinstance(name, str) and name.strip() else "a set"
 
 
-def _items(told: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
-    """Prompts and what is wrong with the lines that gave none. Raises PromptError."""
-    if source := told.get("source"):
+def _items(posted: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
+    """Return the prompts and the faults of unusable lines. Raises PromptError."""
+    if source := posted.get("source"):
         return bundled(str(source)), []
-    text = told.get("prompts")
+    text = posted.get("prompts")
     if not isinstance(text, str):
         raise PromptError("Give prompts as text, CSV, TSV or JSON.")
-    found = read_prompts(text, name=str(told.get("file", ""))[:200])
-    return found.items, [str(each) for each in found.faults]
+    prompts = read_prompts(text, name=str(posted.get("file", ""))[:200])
+    return prompts.items, [str(fault) for fault in prompts.faults]
 
 
 def _check_number(num_ways: int, most: int) -> None:
-    """Raises SettingsError."""
+    """Check the number of methods. Raises SettingsError."""
     if not MIN_WAYS <= num_ways <= most:
-        raise SettingsError(f"Give {MIN_WAYS} to {most} ways of decoding.")
+        raise SettingsError(f"Give {MIN_WAYS} to {most} methods.")
 
 
 def _of_pins(
     pins: Any, max_chars: int, address: str
 ) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
-    """Pinned runs as a set: a prompt for each that was asked, a way for each kind of settings.
-    max_chars: of a run. address: the visitor's, whose places for reading are counted."""
+    """Return pinned runs as a set: one prompt for each distinct prompt, one method for each
+    distinct settings. max_chars: limit of one run. address: the visitor's, for the limit on
+    concurrent reads.
+    """
     if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
         raise SetError("Pin at least two runs of one prompt first.")
-    asked: dict[str, Item] = {}
+    items: dict[str, Item] = {}
     ways: dict[str, ReviewMethod] = {}
     answers: Answers = {}
     for text in pins:
@@ -327,20 +338,22 @@ def _of_pins(
         if "error" in read:
             raise SetError(read["error"])
         header = json.loads(read["lines"][0])
-        item = asked.setdefault(header["prompt"], Item(str(len(asked) + 1), header["prompt"]))
+        item = items.setdefault(header["prompt"], Item(str(len(items) + 1), header["prompt"]))
         way = _way(header)
         ways.setdefault(way.name, way)
-        place = list(asked).index(item.prompt), list(ways).index(way.name)
+        place = list(items).index(item.prompt), list(ways).index(way.name)
         answers.setdefault(place, read["lines"])
     if not MIN_WAYS <= len(ways) <= MAX_WAYS:
         raise SetError(
-            f"A set has {MIN_WAYS} to {MAX_WAYS} ways: the pinned runs have {len(ways)}."
+            f"A set has {MIN_WAYS} to {MAX_WAYS} methods, but the pinned runs have {len(ways)}."
         )
-    return list(asked.values()), tuple(ways.values()), answers
+    return list(items.values()), tuple(ways.values()), answers
 
 
 def _way(header: Mapping[str, Any]) -> ReviewMethod:
-    """Settings are told in the trace itself: what a machine chose needs not be repeatable here."""
+    """Return the method of a trace. Its settings need not be repeatable, because the answer exists
+    already.
+    """
     settings, checkpoint = header["settings"], str(header["checkpoint"])
     words = ["ar"] if settings["method"] == "ar" else [f"tau={settings['tau']:g}"]
     words += ["lossless"] if settings.get("lossless") else []
@@ -348,50 +361,52 @@ def _way(header: Mapping[str, Any]) -> ReviewMethod:
     return ReviewMethod(f"{','.join(words)},{checkpoint}"[:80])
 
 
-def _of_samples(told: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
-    """What ``lm_eval --log_samples`` wrote, a file for each way: prompts that all of them have."""
-    files = told.get("samples")
+def _of_samples(posted: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMethod, ...], Answers]:
+    """Return files of ``lm_eval --log_samples``, one for each method, as a set of the prompts that
+    all files share.
+    """
+    files = posted.get("samples")
     if not isinstance(files, list) or not MIN_WAYS <= len(files) <= MAX_WAYS:
-        raise SetError(f"Give {MIN_WAYS} to {MAX_WAYS} files of samples, one for each way.")
+        raise SetError(f"Give {MIN_WAYS} to {MAX_WAYS} files of samples, one for each method.")
     read: dict[str, dict[str, str]] = {}
     for number, file in enumerate(files, 1):
         name = str(file.get("name", ""))[:80] if isinstance(file, dict) else ""
         name = name or f"way {number}"
         if not isinstance(file, dict) or not isinstance(file.get("text"), str) or name in read:
-            raise SetError("Each file of samples needs a name of its own and a text.")
+            raise SetError("Each file of samples needs a unique name and a text.")
         read[name] = _samples(name, file["text"])
     shared = [
         prompt for prompt in next(iter(read.values())) if all(prompt in f for f in read.values())
     ]
     if not shared:
-        raise SetError("These files have no prompt in common: bring samples of one task.")
+        raise SetError("These files have no prompt in common. Choose samples of one task.")
     items = [Item(str(n), prompt) for n, prompt in enumerate(shared[:MAX_PROMPTS], 1)]
     answers: Answers = {
-        (n, way): found[item.prompt]
+        (n, way): by_prompt[item.prompt]
         for n, item in enumerate(items)
-        for way, found in enumerate(read.values())
+        for way, by_prompt in enumerate(read.values())
     }
     return items, tuple(ReviewMethod(name) for name in read), answers
 
 
 def _samples(name: str, text: str) -> dict[str, str]:
-    """Prompt -> answer. Raises SetError that names the line."""
-    found: dict[str, str] = {}
-    for number, told in json_records(text.removeprefix("\ufeff")):
+    """Return answers by prompt. Raises SetError, which names the line."""
+    answers: dict[str, str] = {}
+    for number, sample in json_records(text.removeprefix("\ufeff")):
         budget.check()
         try:
-            arguments = told["arguments"]
+            arguments = sample["arguments"]
             first = (
                 arguments["gen_args_0"]["arg_0"] if isinstance(arguments, dict) else arguments[0][0]
             )
-            answer = told["resps"][0]
+            answer = sample["resps"][0]
             answer = answer[0] if isinstance(answer, list) else answer
             if not isinstance(first, str) or not isinstance(answer, str) or not first.strip():
                 raise TypeError
             first.encode(), answer.encode()
         except (ValueError, KeyError, TypeError, IndexError, RecursionError):
             raise SetError(
-                f"{name}, line {number}: it is no sample of lm_eval with a text as its answer."
+                f"{name}, line {number}: not a sample of lm_eval with a text as its answer."
             ) from None
-        found.setdefault(first[:8000], answer)
-    return found
+        answers.setdefault(first[:8000], answer)
+    return answers

@@ -1,8 +1,8 @@
-"""The routes of the Review tab: sets and their answers as JSON, masked pairs, judgements, figures,
-files, sets in the making. They know no session: whoever has the address reads, whoever has the
-review key writes here, and everybody else's judgements stay in the browser.
+"""The routes of the Review tab: sets, answers, masked pairs, judgements, statistics, exports, and
+sets in progress, as JSON.
 
-Refusals are one sentence. Knows no gradio.
+There are no sessions. Anyone with the address may read. Only clients with the review key may write
+here; everyone else's judgements stay in the browser. Every error is one sentence.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from mars_runtime.settings import SettingsError
 from mars_runtime.trace import TraceError
 
 PATHS = re.compile(r"/review/[\w./-]{1,200}", re.ASCII)
-"""What is served here, for whoever serves other things beside it."""
+"""Paths that this module serves, for the router above it."""
 MISTAKES = (
     SetError,
     SealError,
@@ -58,42 +58,42 @@ MISTAKES = (
     RefusalError,
     UnavailableError,
 )
-"""What a user can cause, each with a sentence."""
+"""Errors that a user can cause; each message is one sentence."""
 MAX_READ, MAX_POSTED = 3000, 600
-"""Requests of one address in a minute: read, and posted."""
+"""Most requests of one address per minute: reads and posts."""
 MAX_AT_ONCE = 4
 MAX_REVEALED = 2000
 MINUTE = 60.0
 RETRY_SECONDS = 5
 NOT_STORED = {"cache-control": "no-store"}
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-NO_ROUTE = "Nothing is served here: open the Review tab."
-NO_KEY = "This is not the review key of this page."
-NO_JSON = "Send one JSON object, as the page does."
-OFTEN = "Many requests came from your address: wait a minute."
-TOO_LARGE = "This is too large: bring less at a time."
-BUSY = "Several of your requests are going: wait for one to end."
-HALF = "A text holds half of a character (a lone surrogate): write it again."
+NO_ROUTE = "There is nothing at this address. Open the Review tab."
+NO_KEY = "This review key is wrong. Ask the operator of this page for the key."
+NO_JSON = "The request must be one JSON object."
+OFTEN = "Too many requests came from your address. Wait a minute."
+TOO_LARGE = "This request is too large. Send less at a time."
+BUSY = "Too many of your requests are in progress. Wait for one to end."
+HALF = "A text contains half of a character (a lone surrogate). Type it again."
 Told = dict[str, Any]
 log = logging.getLogger(__name__)
 
 
 class Quota:
-    """How often each address may do something in a minute."""
+    """A rate limit per address and minute."""
 
     def __init__(self, most: int) -> None:
         self._window = SlidingWindow(most, MINUTE)
 
     def take(self, address: str) -> None:
-        """Count one. Raises ApiError where it is one too many."""
+        """Count one request. Raises ApiError if it exceeds the limit."""
         if not self._window.admits(address):
             raise ApiError(429, OFTEN, retry_after=round(MINUTE))
 
 
 def make_review(library: Library, making: Making, settings: AppSettings) -> Starlette:
-    """An ASGI app that answers at PATHS."""
+    """Return the ASGI app that serves PATHS."""
     desk = ReviewDesk(library, making, settings.review_key)
-    one = "/review/sets/{name}"
+    set_path = "/review/sets/{name}"
     pair = "{first:int}-{second:int}"
     get, post = ["GET"], ["POST"]
     return Starlette(
@@ -103,18 +103,18 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
             Route("/review/make", desk.make, methods=post),
             Route("/review/make/{job}", desk.progress, methods=get),
             Route("/review/make/{job}", desk.steer, methods=post),
-            Route(one, desk.about),
-            Route(f"{one}/items/{{item:int}}", desk.item),
-            Route(f"{one}/items/{{item:int}}/{{way:int}}", desk.trace),
-            Route(f"{one}/masked/{pair}", desk.masked),
-            Route(f"{one}/masked/{pair}/{{item:int}}", desk.masked_item),
-            Route(f"{one}/sealed", desk.sealed),
-            Route(f"{one}/judgements", desk.judgements, methods=get),
-            Route(f"{one}/judgements", desk.judge, methods=post),
-            Route(f"{one}/reveal", desk.reveal, methods=post),
-            Route(f"{one}/figures", desk.figures, methods=post),
-            Route(f"{one}/export", desk.export, methods=post),
-            Route(f"{one}/merge", desk.merge, methods=post),
+            Route(set_path, desk.about),
+            Route(f"{set_path}/items/{{item:int}}", desk.item),
+            Route(f"{set_path}/items/{{item:int}}/{{way:int}}", desk.trace),
+            Route(f"{set_path}/masked/{pair}", desk.masked),
+            Route(f"{set_path}/masked/{pair}/{{item:int}}", desk.masked_item),
+            Route(f"{set_path}/sealed", desk.sealed),
+            Route(f"{set_path}/judgements", desk.judgements, methods=get),
+            Route(f"{set_path}/judgements", desk.judge, methods=post),
+            Route(f"{set_path}/reveal", desk.reveal, methods=post),
+            Route(f"{set_path}/figures", desk.figures, methods=post),
+            Route(f"{set_path}/export", desk.export, methods=post),
+            Route(f"{set_path}/merge", desk.merge, methods=post),
         ],
         middleware=[
             Middleware(Faults, respond=_respond),
@@ -132,7 +132,9 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
 
 
 class ReviewDesk:
-    """What the routes do. Work on files, figures and bodies runs in the threads of a line."""
+    """The handlers of the routes. Work on files, statistics and bodies runs in the threads of a
+    line.
+    """
 
     def __init__(self, library: Library, making: Making, key: str) -> None:
         self._library = library
@@ -142,7 +144,7 @@ class ReviewDesk:
         self._read, self._posted = Quota(MAX_READ), Quota(MAX_POSTED)
 
     async def listed(self, request: Request) -> Response:
-        """The sets that everybody finds, and what can be done here."""
+        """Return the public sets and what this server allows."""
         is_owner, keeps = self._has_key(request), self._library.keeps and self._keys is not None
         return await self._found(
             request,
@@ -154,127 +156,129 @@ class ReviewDesk:
         )
 
     async def about(self, request: Request) -> Response:
-        """Ways, prompts and marks of a set."""
+        """Return methods, prompts and automatic checks of a set."""
         name = request.path_params["name"]
         return await self._work(request, lambda: _zipped(self._library.find(name).told()))
 
     async def item(self, request: Request) -> Response:
-        """A prompt and its answers."""
+        """Return a prompt and its answers."""
         name, number = request.path_params["name"], request.path_params["item"]
         return await self._work(request, lambda: _zipped(self._library.find(name).item(number)))
 
     async def trace(self, request: Request) -> Response:
-        """The lines of an answer's trace."""
-        name, item, way = (request.path_params[each] for each in ("name", "item", "way"))
+        """Return the lines of an answer's trace."""
+        name, item, way = (request.path_params[parameter] for parameter in ("name", "item", "way"))
         return await self._work(
             request,
             lambda: PlainTextResponse("\n".join(self._library.find(name).trace(item, way))),
         )
 
     async def masked(self, request: Request) -> Response:
-        """The prompts of a masked pair."""
+        """Return the prompts of a masked pair."""
         name, pair = request.path_params["name"], _pair(request)
         return await self._found(request, lambda: self._library.masked(name, pair))
 
     async def masked_item(self, request: Request) -> Response:
-        """A prompt with two texts."""
+        """Return a prompt of a masked pair with both texts."""
         name, pair = request.path_params["name"], _pair(request)
         number = request.path_params["item"]
         return await self._found(request, lambda: self._library.masked_item(name, pair, number))
 
     async def sealed(self, request: Request) -> Response:
-        """A visitor's set, for the browser to keep."""
+        """Return a visitor's set sealed, for the browser to keep."""
         name = request.path_params["name"]
         return await self._found(request, lambda: {"sealed": self._library.sealed(name)})
 
     async def bring(self, request: Request) -> Response:
-        """A set that a browser kept, or one that is made of what somebody brings."""
+        """Accept a sealed set from a browser, or create a set from uploaded answers."""
         address = address_of(request.client)
 
-        def brought(told: Told) -> Any:
-            if "sealed" in told:
-                return {"name": self._library.bring(_text_of(told, "sealed"), address)}
-            return self._making.bring(told, address)
+        def brought(posted: Told) -> Any:
+            if "sealed" in posted:
+                return {"name": self._library.bring(_text_of(posted, "sealed"), address)}
+            return self._making.bring(posted, address)
 
         return await self._given(request, brought)
 
     async def make(self, request: Request) -> Response:
-        """Begin to make a set."""
+        """Start creating a set."""
         is_owner, address = self._has_key(request), address_of(request.client)
-        return await self._given(request, lambda told: self._making.begin(told, address, is_owner))
+        return await self._given(
+            request, lambda posted: self._making.begin(posted, address, is_owner)
+        )
 
     async def progress(self, request: Request) -> Response:
-        """How far a set in the making is."""
+        """Return the progress of a set."""
         self._read.take(address_of(request.client))
         return JSONResponse(self._making.progress(request.path_params["job"]))
 
     async def steer(self, request: Request) -> Response:
-        """Pause, resume or stop it."""
+        """Pause, resume or stop a set."""
         job = request.path_params["job"]
-        return await self._given(request, lambda told: self._making.steer(job, told.get("do")))
+        return await self._given(request, lambda posted: self._making.steer(job, posted.get("do")))
 
     async def judgements(self, request: Request) -> Response:
-        """What is kept here of a set."""
+        """Return the judgements of a set that are stored here."""
         self._check_key(request)
         name, is_masked = request.path_params["name"], "masked" in request.query_params
         return await self._found(request, lambda: {"rows": self._library.kept(name, is_masked)})
 
     async def judge(self, request: Request) -> Response:
-        """Keep a judgement: it is on disk when this is answered."""
+        """Store a judgement on disk before answering."""
         self._check_key(request)
         name = request.path_params["name"]
         return await self._given(
-            request, lambda told: {"row": self._library.keep(name, told.get("row"))}
+            request, lambda posted: {"row": self._library.keep(name, posted.get("row"))}
         )
 
     async def reveal(self, request: Request) -> Response:
-        """Which way stood on which side."""
+        """Return which method was on which side."""
         name = request.path_params["name"]
 
-        def revealed(told: Told) -> Any:
-            sealed = told.get("sealed")
+        def revealed(posted: Told) -> Any:
+            sealed = posted.get("sealed")
             texts = sealed[:MAX_REVEALED] if isinstance(sealed, list) else []
             return {"sides": self._library.reveal(name, texts)}
 
         return await self._given(request, revealed)
 
     async def figures(self, request: Request) -> Response:
-        """What the judgements of a page say together."""
+        """Return the statistics of a page's judgements."""
         name = request.path_params["name"]
         return await self._given(
-            request, lambda told: self._library.figures(name, told.get("rows"))
+            request, lambda posted: self._library.figures(name, posted.get("rows"))
         )
 
     async def export(self, request: Request) -> Response:
-        """A file of the set and a page's judgements."""
+        """Return a file with the set and a page's judgements."""
         name = request.path_params["name"]
 
-        def exported(told: Told) -> Response:
-            way = told.get("way")
+        def exported(posted: Told) -> Response:
+            way = posted.get("way")
             number = way if type(way) is int else 0
-            form = str(told.get("form"))
-            return PlainTextResponse(self._library.export(name, form, told.get("rows"), number))
+            form = str(posted.get("form"))
+            return PlainTextResponse(self._library.export(name, form, posted.get("rows"), number))
 
         return await self._posted_work(request, exported)
 
     async def merge(self, request: Request) -> Response:
-        """A page's judgements and those of a file, as one."""
+        """Merge a page's judgements with those of a file."""
         name = request.path_params["name"]
         return await self._given(
             request,
-            lambda told: self._library.merge(name, told.get("rows"), _text_of(told, "text")),
+            lambda posted: self._library.merge(name, posted.get("rows"), _text_of(posted, "text")),
         )
 
     async def _found(self, request: Request, work: Callable[[], Any]) -> Response:
-        """What is read, as JSON."""
+        """Answer a read with the result of ``work`` as JSON."""
         return await self._work(request, lambda: JSONResponse(work(), headers=NOT_STORED))
 
     async def _given(self, request: Request, work: Callable[[Told], Any]) -> Response:
-        """What becomes of a posted object, as JSON."""
-        return await self._posted_work(request, lambda told: JSONResponse(work(told)))
+        """Answer a post with the result of ``work`` as JSON."""
+        return await self._posted_work(request, lambda posted: JSONResponse(work(posted)))
 
     async def _posted_work(self, request: Request, work: Callable[[Told], Response]) -> Response:
-        """The answer to what was posted. Raises ApiError."""
+        """Run ``work`` on the posted object. Raises ApiError."""
         self._posted.take(address_of(request.client))
         if not is_json(request.scope):
             raise ApiError(415, NO_JSON)
@@ -282,8 +286,7 @@ class ReviewDesk:
         return await self._work(request, lambda: work(_object(body)))
 
     async def _work(self, request: Request, work: Callable[[], Response]) -> Response:
-        """The response that the line's threads make. Raises ApiError with the sentence of a
-        mistake."""
+        """Return the response that a worker thread makes. Turns users' errors into ApiError."""
         address = address_of(request.client)
         if request.method == "GET":
             self._read.take(address)
@@ -300,12 +303,12 @@ class ReviewDesk:
             raise ApiError(400, NO_JSON) from None
 
     def _has_key(self, request: Request) -> bool:
-        """Whether the review key was sent. Raises ApiError for one that is wrong."""
-        given = request.headers.get("x-review-key", "")
-        if not given:
+        """Whether the review key was sent. Raises ApiError if it is wrong."""
+        sent = request.headers.get("x-review-key", "")
+        if not sent:
             return False
         try:
-            if self._keys is None or not self._keys.is_right(given, address_of(request.client)):
+            if self._keys is None or not self._keys.is_right(sent, address_of(request.client)):
                 raise ApiError(401, NO_KEY)
         except BlockedError as error:
             raise ApiError(429, str(error), retry_after=error.seconds) from None
@@ -317,28 +320,28 @@ class ReviewDesk:
 
 
 def _object(body: bytes) -> Told:
-    """A posted object, all of whose texts can be written. Raises ApiError."""
+    """Parse the posted object and check that all its texts can be encoded. Raises ApiError."""
     try:
         text = body.decode()
-        told = json.loads(text)
+        value = json.loads(text)
         if SURROGATE.search(text):
-            json.dumps(told, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ApiError(400, HALF) from None
     except (ValueError, RecursionError):
         raise ApiError(400, NO_JSON) from None
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise ApiError(400, NO_JSON)
-    return told
+    return value
 
 
 def _pair(request: Request) -> tuple[int, int]:
-    given = request.path_params
-    return given["first"], given["second"]
+    parameters = request.path_params
+    return parameters["first"], parameters["second"]
 
 
-def _text_of(told: dict[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text_of(posted: dict[str, Any], name: str) -> str:
+    value = posted.get(name)
     if not isinstance(value, str):
         raise ApiError(400, NO_JSON)
     return value

@@ -1,6 +1,8 @@
-"""The page's document and its configuration, rendered once, and gradio's assets, packed once.
+"""Caches the page's document, its configuration, and Gradio's compressed assets.
 
-Gradio would do either for each request, in up to 100 ms of a core that decoding uses too."""
+Gradio would render or compress them for each request, in up to 100 ms of a core that decoding uses
+too.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from starlette.responses import JSONResponse, Response
 from mars_runtime.serving.limits import Application, Message, Receive, Send, replayed
 
 PATHS = {"/": "/", "/config": "/config", "/config/": "/config"}
-"""Path -> the path that is rendered for it."""
+"""Requested paths, and the path that is rendered for each."""
 ASSETS = re.compile(r"/(assets|static)/[\w./-]{1,200}|/theme\.css", re.ASCII)
-MAX_ASSETS = 16_000_000  # bytes of packed assets that are stored
+MAX_ASSETS = 16_000_000  # bytes of compressed assets that are stored
 KEPT = ("content-type", "etag", "last-modified", "cache-control")
 """Headers of an asset that are stored with it."""
 MARKER = "http://origin.invalid"
@@ -26,31 +28,32 @@ MARKER = "http://origin.invalid"
 ORIGIN = re.compile(
     r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/[\w./~-]*)?", re.ASCII | re.IGNORECASE
 )
-NO_HOST = "The request names a host that is not valid: open the page at its own address."
-MAX_PACKED = 8  # answers that are stored, the least recently used ones go first
+NO_HOST = "The host name of this request is not valid. Open the page at its own address."
+MAX_PACKED = 8  # stored answers; the least recently used ones are evicted
 PACKED = 4
-"""How hard what gradio sends is compressed, its streams excepted: decoding uses the same cores."""
+"""Compression level for Gradio's answers except streams: decoding uses the same cores."""
 Edit = Callable[[str, str], str]
-"""Document, origin that it names -> the document that is sent."""
+"""Function of a document and the origin that it names; returns the edited document."""
 
 
 class Documents:
-    """ASGI middleware: answer a GET of PATHS or ASSETS with what gradio answered the first one.
+    """ASGI middleware that answers a GET of PATHS or ASSETS with Gradio's first answer.
 
-    The origin of the request is the only part of it that changes the answer: gradio takes no
-    other page and no deep link here. edit: what is changed in the document.
+    Only the request's origin changes the answer, because this app has no other pages or deep links.
+    edit: edits the document.
     """
 
     def __init__(self, app: Application, edit: Edit) -> None:
         self._app = app
         self._edit = edit
         self._rendering = asyncio.Lock()
-        self._rendered: dict[str, tuple[str, str]] = {}  # path -> its text and media type
+        self._rendered: dict[str, tuple[str, str]] = {}  # text and media type by path
         self._packed: dict[tuple[str, str], bytes] = {}
-        self._assets: dict[str, tuple[dict[str, str], bytes]] = {}  # path -> headers, packed
+        # headers and compressed content by path
+        self._assets: dict[str, tuple[dict[str, str], bytes]] = {}
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer, or pass the request on."""
+        """Answer the request, or pass it on."""
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
@@ -84,7 +87,7 @@ class Documents:
         await Response(body, headers=headers)(scope, receive, send)
 
     async def _render(self, path: str, scope: Message) -> None:
-        """Have gradio render a document, and store it."""
+        """Let Gradio render a document, and store it."""
         status, headers, body = await self._answer(path, scope)
         if status == 200:
             text = body.decode()
@@ -92,19 +95,19 @@ class Documents:
             self._rendered[path] = text, headers["content-type"]
 
     async def _asset(self, scope: Message) -> Response | None:
-        """An asset, packed; None where gradio has none."""
+        """Return an asset, compressed; None if Gradio has none."""
         path = scope["path"]
         async with self._rendering:
             stored = self._assets.pop(path, None)
             if stored is None:
-                status, told, body = await self._answer(path, scope)
+                status, sent, body = await self._answer(path, scope)
                 if status != 200:
                     return None
-                headers = {name: told[name] for name in KEPT if name in told}
+                headers = {name: sent[name] for name in KEPT if name in sent}
                 headers |= {"vary": "Accept-Encoding", "content-encoding": "gzip"}
                 stored = headers, await asyncio.to_thread(gzip.compress, body, PACKED, mtime=0)
             self._assets[path] = stored
-            while sum(len(each) for _, each in self._assets.values()) > MAX_ASSETS:
+            while sum(len(content) for _, content in self._assets.values()) > MAX_ASSETS:
                 del self._assets[next(iter(self._assets))]
         headers, packed = stored
         if "etag" in headers and headers["etag"] == Headers(scope=scope).get("if-none-match"):
@@ -112,16 +115,16 @@ class Documents:
         return Response(packed, headers=headers)
 
     async def _answer(self, path: str, scope: Message) -> tuple[int, Headers, bytes]:
-        """What gradio answers to a request that names no origin: status, headers and body."""
+        """Return Gradio's answer to a request without an origin: status, headers and body."""
         host = MARKER.removeprefix("http://").encode()
         headers = [(b"host", host), (b"accept-encoding", b"identity")]
-        asked = {**scope, "method": "GET", "path": path, "raw_path": path.encode()}
-        asked |= {"query_string": b"", "headers": headers, "scheme": "http"}
+        inner = {**scope, "method": "GET", "path": path, "raw_path": path.encode()}
+        inner |= {"query_string": b"", "headers": headers, "scheme": "http"}
         status, answered, parts = 0, Headers(), list[bytes]()
 
         async def stay() -> Message:
             await asyncio.Event().wait()
-            raise AssertionError  # the client stays until it is answered
+            raise AssertionError  # keep the connection open until the answer is complete
 
         async def hear(message: Message) -> None:
             nonlocal status, answered
@@ -130,7 +133,7 @@ class Documents:
             else:
                 parts.append(message.get("body", b""))
 
-        await self._app(asked, replayed(b"", stay), hear)
+        await self._app(inner, replayed(b"", stay), hear)
         return status, answered, b"".join(parts)
 
     async def _packed_for(self, path: str, origin: str) -> bytes:
@@ -146,8 +149,9 @@ class Documents:
 
 
 def origin_of(scope: Message) -> str:
-    """The origin at which a client asks, by what a proxy forwarded, else by the request. Raises
-    ValueError for a host that is not valid."""
+    """Return the origin of a request, from a proxy's forwarded headers if present. Raises
+    ValueError for an invalid host.
+    """
     headers = Headers(scope=scope)
     host, scheme = (
         headers.get(f"x-forwarded-{name}", "").partition(",")[0].strip()

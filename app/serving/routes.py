@@ -1,9 +1,9 @@
-"""Lets through to gradio the few routes that the page and its endpoints use, and nothing else.
+"""Passes only the routes that the page and its endpoints use to Gradio.
 
-Gradio brings more than this app asked for: uploads, a fetcher of URLs, proxies, recordings, deep
-links. What is not on the list is refused before gradio sees it, and so is any value that gradio
-would take for a file, any half of a character, and what names nothing of the page or brings other
-values than it takes, at which gradio would fail. Knows no gradio.
+Gradio has more than this app needs: uploads, a fetcher of URLs, proxies, recordings, deep links.
+Requests to other routes are rejected before Gradio sees them. So are values that Gradio would treat
+as files, unpaired surrogates, unknown functions of the page, and values that do not fit a function,
+because Gradio would fail on them.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from mars_runtime.serving.limits import (
     whole_body,
 )
 
-NOTHING = "Nothing is served here."
-NO_OBJECT = "Send one JSON object, as the page does."
-UNKNOWN = "The page has nothing of that number or name: reload it, or see /?view=api."
-OTHER_VALUES = "This takes other values: reload the page, or see /?view=api."
-ONLY_JSON = "Send JSON, as the page does."
-NO_TEXT = "Remove the characters that are no valid text."
-_HALF = re.compile("[\ud800-\udfff]")  # JSON can spell it, no answer, log or file can hold it
-MAX_SESSION = 64  # characters; gradio's own have eleven
-LONG_SESSION = f"Name the session with at most {MAX_SESSION} letters and digits."
-NO_FILES = "No value of this app is a file: send plain text and numbers."
+NOTHING = "There is nothing at this address."
+NO_OBJECT = "The request must be one JSON object."
+UNKNOWN = "The page has no function of that number or name. Reload the page, or see /?view=api."
+OTHER_VALUES = "The values do not fit this function. Reload the page, or see /?view=api."
+ONLY_JSON = "The content type must be application/json."
+NO_TEXT = "Remove the characters that are not valid text."
+# valid in JSON, but it cannot be written to an answer, a log or a file
+_HALF = re.compile("[\ud800-\udfff]")
+MAX_SESSION = 64  # characters; Gradio's own sessions have eleven
+LONG_SESSION = f"session_hash must have at most {MAX_SESSION} letters and digits."
+NO_FILES = "This app accepts no files. Send plain text and numbers."
 
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What a page can be asked for.
+    """What a page accepts.
 
-    events: number of an event -> how many values it takes. endpoints: name -> its parameters, and
-    whether each may be left out. parts: number of a component -> names of its server functions.
+    events: number of values by the number of the event. endpoints: parameters by name, and whether
+    each is optional. parts: names of server functions by the number of the component.
     """
 
     events: Mapping[int, int]
@@ -51,8 +52,7 @@ class Takes:
     parts: Mapping[int, Collection[str]]
 
     def fault_of(self, path: str, posted: Any) -> tuple[int, str]:
-        """Status and sentence for what is posted to a path and fits nothing there; 0 where it
-        fits."""
+        """Return status and error message for values posted to a path; status 0 if they fit."""
         if not isinstance(posted, dict):
             return 400, NO_OBJECT
         if path.startswith(CALLS):
@@ -83,9 +83,9 @@ def _judged(wanted: int | None, data: object) -> tuple[int, str]:
 
 
 class Routes:
-    """ASGI middleware: 404 for what the app does not have, 400 for a body that is refused.
+    """ASGI middleware that answers 404 for unknown routes and 400 for rejected bodies.
 
-    ``takes``: what the page takes. ``has_tools``: whether MCP is served.
+    takes: what the page accepts. has_tools: whether MCP is served.
     """
 
     def __init__(self, app: Application, takes: Takes, has_tools: bool) -> None:
@@ -94,7 +94,7 @@ class Routes:
         self._has_tools = has_tools
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on if the app has a use for it."""
+        """Pass the request on if the app uses its route."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
@@ -106,7 +106,8 @@ class Routes:
         elif scope["method"] != "POST" or TOOLS.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
         elif not is_json(scope):
-            # Neither a form, which may bring files, nor what another site's page may send unasked.
+            # Neither a form, which may contain files, nor what a page of another site can post
+            # without permission.
             await answer(send, 415, ONLY_JSON)
         else:
             await self._judged(scope, receive, send)
@@ -119,12 +120,14 @@ class Routes:
         return method in ("GET", "HEAD") and READ.fullmatch(path) is not None
 
     async def _judged(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Read the body, whose size is bounded (``limits.py``), hand it on if it is harmless."""
+        """Read the body, whose size is bounded (``limits.py``), and pass it on if it is
+        harmless.
+        """
         body = await whole_body(receive)
         if body is None:
             return
         path, posted = scope["path"], parsed(body)
-        is_call = path.startswith(CALLS)  # whose values are handed on as they are
+        is_call = path.startswith(CALLS)  # its values are passed on unchanged
         status, fault = 400, session_fault(posted) or ("" if is_call else fault_of(posted))
         if not fault:
             status, fault = self._takes.fault_of(path, posted)
@@ -135,16 +138,17 @@ class Routes:
 
 
 class Refusals:
-    """ASGI middleware: 400 where gradio says 500 to a refusal of ``EVENT`` that has its sentence.
+    """ASGI middleware that answers 400 instead of Gradio's 500 if ``EVENT`` fails with an error
+    message for the visitor.
 
-    A fault of the server has none (``show_error`` is off) and stays a 500.
+    An internal error has no message (``show_error`` is off) and stays a 500.
     """
 
     def __init__(self, app: Application) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, and its answer."""
+        """Pass the request and its answer on."""
         if scope["type"] != "http" or not scope["path"].startswith(EVENT):
             await self._app(scope, receive, send)
             return
@@ -165,8 +169,9 @@ class Refusals:
 
 
 def session_fault(posted: Any) -> str:
-    """Why this JSON's session is not handed on, in a sentence: gradio and this app keep what they
-    know of visitors by its name. Empty where nothing is wrong."""
+    """Return why the session name in this JSON is rejected; empty if it is valid. Gradio and this
+    app store the state of visitors by that name.
+    """
     name = posted.get("session_hash") if isinstance(posted, dict) else None
     return "" if _is_session(name) else LONG_SESSION
 
@@ -176,14 +181,15 @@ def _is_session(name: object) -> bool:
 
 
 def _asked_for(scope: Message) -> list[str]:
-    """The sessions that a request names in its address."""
+    """Return the session names in a request's address."""
     query: str = scope["query_string"].decode("latin-1")
     return parse_qs(query).get("session_hash", [])
 
 
 def fault_of(posted: Any) -> str:
-    """Why this JSON is not handed on, in a sentence: gradio would read or fetch something in it as
-    a file, or could not answer with a text in it. Empty where nothing is wrong."""
+    """Return why this JSON is rejected; empty if it is valid. Gradio would read or fetch some
+    values as files, and cannot answer with some texts.
+    """
     left = [posted]
     while left:
         value = left.pop()
@@ -199,7 +205,7 @@ def fault_of(posted: Any) -> str:
 
 
 def parsed(body: bytes) -> Any:
-    """The JSON of a body; None where it is none."""
+    """Parse the JSON of a body; None if it is invalid."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
@@ -207,13 +213,13 @@ def parsed(body: bytes) -> Any:
 
 
 def parsed_object(body: bytes) -> dict[str, Any]:
-    """The same; an empty one for what is no object."""
+    """Parse the JSON object of a body; an empty one if it is not an object."""
     value = parsed(body)
     return value if isinstance(value, dict) else {}
 
 
 async def answer(send: Send, status: int, sentence: str) -> None:
-    """Answer a request with a sentence."""
+    """Answer a request with an error message."""
     body = json.dumps({"detail": sentence}).encode()
     headers = [(b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": status, "headers": headers})

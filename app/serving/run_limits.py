@@ -30,7 +30,7 @@ STEP_SECONDS, PAUSED_SECONDS = 0.25, 1.0
 process (SIGSTOP, a frozen container). A pause does not use up the grace period, because the process
 could not read what clients sent.
 """
-NO_SESSION = "Nothing is going on here under that name: ask again."
+NO_SESSION = "This run no longer exists. Press Run to start a new one."
 LOST = {
     "msg": "unexpected_error",
     "message": NO_SESSION,
@@ -38,7 +38,7 @@ LOST = {
     "success": False,
 }
 """Gradio's own message to a page whose session is unknown. Gradio raises an error after it."""
-FULL = "Your runs in progress: {}, as many as are allowed. Wait for one to end, or stop it."
+FULL = "You have {} runs in progress, the most allowed. Wait for one to end, or stop it."
 
 
 class RunLimits:

@@ -45,12 +45,12 @@ Figure = dict[str, Any]
 NAMES = ("mars", "ar", "ink", "muted", "grid", "line", "warm", "bar-1", "ramp-2", "ramp-4", "sans")
 PAGE_COLOURS = {name: f"@{name}" for name in NAMES}
 CANNOT_PAY = (
-    "Drafting does not save time here: this batch already keeps the machine busy, so longer passes "
-    "cost as much as the saved ones."
+    "Drafting does not save time here: this batch already uses the whole machine, so the longer "
+    "passes cost as much as the saved ones."
 )
 LOOPED = "One text repeats itself; figures count up to there."
 LOOPED_SEVERAL = "{} texts repeat themselves; figures count up to there."
-MAX_POINTS = 400  # per line; more would not be visible
+MAX_POINTS = 400  # points per line; more would not be visible
 
 
 def new_log(sides: Sequence[Mapping[str, str]], prompts: Sequence[str]) -> RunLog:
@@ -129,18 +129,18 @@ class BatchRun(TabRun[BatchOrder]):
             self._fold(side)
 
     def _fold(self, side: Transcript) -> None:
-        found = totals(side.events)
+        so_far = totals(side.events)
         figures = {
-            "tokens_per_second": found.tokens_per_second,
-            "effective_tpf": found.effective_tpf,
-            "counted_forwards": found.counted_forwards,
-            "idle_share": found.idle_share,
+            "tokens_per_second": so_far.tokens_per_second,
+            "effective_tpf": so_far.effective_tpf,
+            "counted_forwards": so_far.counted_forwards,
+            "idle_share": so_far.idle_share,
         }
-        self.log.add("totals", {"side": side.name, **asdict(found), **figures})
-        if side.end is not None and found.num_forwards:
+        self.log.add("totals", {"side": side.name, **asdict(so_far), **figures})
+        if side.end is not None and so_far.num_forwards:
             drawn = [
-                Side(self._title(each), self._methods[each.name] == "ar", each.events)
-                for each in self.drawn
+                Side(self._title(side), self._methods[side.name] == "ar", side.events)
+                for side in self.drawn
             ]
             both = {"time": time_figure(drawn), "forwards": forwards_figure(drawn)}
             self.log.add("figures", both)
@@ -347,8 +347,8 @@ def _line_of(index: int, side: Side, colours: Mapping[str, str]) -> tuple[str, s
 def _thinned(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
     """Return at most about MAX_POINTS of the points, always including the last."""
     stride = -(-len(points) // MAX_POINTS)
-    kept = points[::stride]
-    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+    thinned = points[::stride]
+    return thinned if thinned[-1] == points[-1] else [*thinned, points[-1]]
 
 
 def _count_axis(

@@ -97,19 +97,22 @@ def read_prompts(value: object, limits: Limits) -> tuple[str, ...]:
     """Validate prompts: text with one per line, or a list of texts. Raises RefusalError."""
     if isinstance(value, str):
         lines = [line for line in re.split(r"\r?\n", value) if line.strip()]
-        given: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
+        lines_or_texts: list[object] = [re.sub(f" ?{LINE_BREAK} ?", "\n", line) for line in lines]
     else:
-        given = list(value) if isinstance(value, (list, tuple)) else []
-    if not given:
+        lines_or_texts = list(value) if isinstance(value, (list, tuple)) else []
+    if not lines_or_texts:
         raise RefusalError(
             "prompts", "Type at least one prompt, one per line, or use the examples."
         )
-    if len(given) > MAX_PROMPTS:
-        raise RefusalError("prompts", f"Give at most {MAX_PROMPTS} prompts, one per line.")
+    if len(lines_or_texts) > MAX_PROMPTS:
+        raise RefusalError(
+            "prompts",
+            f"Give at most {MAX_PROMPTS} prompts, one per line, got {len(lines_or_texts)}.",
+        )
     prompts = []
-    for number, each in enumerate(given, 1):
+    for number, text in enumerate(lines_or_texts, 1):
         try:
-            prompts.append(read_prompt(each, limits))
+            prompts.append(read_prompt(text, limits))
         except RefusalError as refusal:
             raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
     return tuple(prompts)
@@ -145,25 +148,25 @@ BATCH = (
 
 def read_batch_order(values: Mapping[str, Any], limits: Limits) -> BatchOrder:
     """Validate all controls of the tab. Raises RefusalError."""
-    found = read_all(BATCH, {"auto": False, "rounds": rounds.ROUNDS[0], **values}, limits)
-    size = found["block_size"]
-    settings = {each.name: found[each.name] for each in BATCH if each.is_setting}
-    if found["auto"]:
+    read = read_all(BATCH, {"auto": False, "rounds": rounds.ROUNDS[0], **values}, limits)
+    size = read["block_size"]
+    settings = {control.name: read[control.name] for control in BATCH if control.is_setting}
+    if read["auto"]:
         settings["block_size"] = AUTO
-    if found["method"] == found["second"]:
+    if read["method"] == read["second"]:
         raise RefusalError(
             "second", "Choose a second method that differs from the first, or nothing."
         )
-    if found["max_new_tokens"] > MAX_TOKENS:
+    if read["max_new_tokens"] > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per row.")
     return BatchOrder(
-        found["prompts"],
-        tuple(found[name] for name in ("method", "second") if found[name] != NOTHING),
-        found["rounds"],
+        read["prompts"],
+        tuple(read[name] for name in ("method", "second") if read[name] != NOTHING),
+        read["rounds"],
         replace(PLAIN, **settings),
         min(FIXED_BLOCK_SIZE, limits.block_size) if size == AUTO else size,
-        found["batch_size"],
-        found["cache_block"],
-        found["checkpoint"],
-        found["system"],
+        read["batch_size"],
+        read["cache_block"],
+        read["checkpoint"],
+        read["system"],
     )

@@ -60,7 +60,7 @@ ELSEWHERE = "Load runs need the model on the page's own machine; it is on anothe
 NUM_SAMPLED = 8
 """Number of requests that plain AR answers afterwards if it was not one of the methods."""
 CANNOT_PAY = (
-    "Drafting does not save time at this rate: the requests already keep this machine busy, so "
+    "Drafting does not save time at this rate: the requests already use the whole machine, so the "
     "longer passes cost as much as the saved ones."
 )
 Records = tuple[RequestRecord, ...]
@@ -102,13 +102,13 @@ class TrafficRun(TabRun[TrafficOrder]):
         for part in self.order.parts:
             if self._is_over:
                 break
-            told = f"{part.way.title}, round {part.round + 1} of {self.order.rounds}"
+            state = f"{part.way.title}, round {part.round + 1} of {self.order.rounds}"
             if self.order.question == CURVE:
-                told += f", {part.rate:g} requests/s"
-            asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, told)
-            found = yield from self._driven(served, part, asks, tell)
-            self._records[part.way.name] = found  # for a curve: the latest part
-            self._num_served += len(found)
+                state += f", {part.rate:g} requests/s"
+            asks, tell = self._asks[: len(part.arrivals)], partial(self._tell, part, state)
+            records = yield from self._driven(served, part, asks, tell)
+            self._records[part.way.name] = records  # for a curve: the latest part
+            self._num_served += len(records)
         if not self._is_over:
             yield from self._held_against_ar(served)
         self._say_how_it_ended()
@@ -154,7 +154,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         try:
             while is_alive and not self.is_cancelled:
                 yield partial(thread.join, TICK_SECONDS)
-                is_alive = thread.is_alive()  # read before the progress, so nothing is missed
+                is_alive = thread.is_alive()  # read before the progress, so no event is missed
                 tell(drive.progress)
         finally:
             drive.stop()
@@ -163,29 +163,29 @@ class TrafficRun(TabRun[TrafficOrder]):
             raise faults[0]
         return drive.progress.records
 
-    def _tell(self, part: Traffic, told: str, progress: LoadProgress) -> None:
+    def _tell(self, part: Traffic, state: str, progress: LoadProgress) -> None:
         """Log the state and the figures so far; at the end of the part also its decisions and its
         point.
         """
-        found = figures_of(progress.records, progress.now)
-        asked = len(part.arrivals)
-        self.log.say(f"{told}: {found.num_done} of {asked} requests answered…", "running")
-        self.log.add("tick", tick_line(part.way.name, progress, found))
+        figures = figures_of(progress.records, progress.now)
+        num_arrivals = len(part.arrivals)
+        self.log.say(f"{state}: {figures.num_done} of {num_arrivals} requests answered…", "running")
+        self.log.add("tick", tick_line(part.way.name, progress, figures))
         if not progress.is_over:
             return
-        if found.latency is not None:
+        if figures.latency is not None:
             waits = self._waits.setdefault((part.way.name, part.rate), [])
-            waits.append(found.latency.p50)
+            waits.append(figures.latency.p50)
         for decision in progress.decisions:
             self.log.add("decision", decision_line(part.way, decision))
         if self.order.question == CURVE:
-            point = point_of(progress.records, asked / part.seconds, part.seconds)
+            point = point_of(progress.records, num_arrivals / part.seconds, part.seconds)
             self.log.add("point", {"way": part.way.name, **asdict(point)})
 
     def _closed(
         self, served: Served, way: LoadMethod, asks: tuple[Ask, ...], places: int = 0
     ) -> Generator[Wait, None, Records]:
-        """Run requests that are all there at the start, without logging them."""
+        """Run requests that are all present at the start, without logging them."""
         part = Traffic(way, (0.0,) * len(asks), 0.0, 0.0)
         return (yield from self._driven(served, part, asks, lambda _: None, places))
 
@@ -197,10 +197,10 @@ class TrafficRun(TabRun[TrafficOrder]):
         is_sampled = AR not in self._records
         if is_sampled:
             way = ways_of(Bounds())[AR]
-            found = yield from self._closed(served, way, self._asks[:NUM_SAMPLED])
+            records = yield from self._closed(served, way, self._asks[:NUM_SAMPLED])
         else:
-            found = self._records[AR]
-        for line in agreement_lines(self._records, found, is_sampled):
+            records = self._records[AR]
+        for line in agreement_lines(self._records, records, is_sampled):
             self.log.add("agreement", line)
 
     def _say_how_it_ended(self) -> None:
@@ -220,7 +220,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         waits = [self._waits.get((name, rate)) for name in (AR, LOSSLESS)]
         if not all(waits):
             return False
-        plain, lossless = (statistics.median(each or ()) for each in waits)
+        plain, lossless = (statistics.median(seconds or ()) for seconds in waits)
         return lossless >= plain
 
 
@@ -249,17 +249,17 @@ def about(served: Served, places: int) -> dict[str, Any]:
     """Return the checkpoint and machine of a run, and how many requests are submitted at once."""
     here = served.about
     facts = asdict(here if isinstance(here, Facts) else facts_of(here))
-    told = ("checkpoint", "hardware", "dtype", "threads", "versions")
-    return {**{name: facts[name] for name in told}, "places": places}
+    names = ("checkpoint", "hardware", "dtype", "threads", "versions")
+    return {**{name: facts[name] for name in names}, "places": places}
 
 
-def tick_line(way: str, progress: LoadProgress, found: Figures) -> dict[str, Any]:
+def tick_line(way: str, progress: LoadProgress, figures: Figures) -> dict[str, Any]:
     """Return the figures of a part so far. tokens: generated by all requests. over: present at its
     end.
     """
     tokens = sum(record.num_tokens for record in progress.records)
     over = {"over": True} if progress.is_over else {}
-    return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **over, **asdict(found)}
+    return {"way": way, "at": round(progress.now, 3), "tokens": tokens, **over, **asdict(figures)}
 
 
 def decision_line(way: LoadMethod, decision: Decision) -> dict[str, Any]:
@@ -283,8 +283,8 @@ def agreement_lines(
 ) -> Iterator[dict[str, Any]]:
     """Yield the agreement of each method with AR's texts. ``num_requests``: answered by both."""
     theirs = texts_of(ar)
-    for way, own in records.items():
-        ours = texts_of(own)
+    for way, texts in records.items():
+        ours = texts_of(texts)
         shared = len(ours.keys() & theirs.keys())
         share = agreement(ours, theirs)
         yield {"way": way, "share": share, "num_requests": shared, "sampled": is_sampled}

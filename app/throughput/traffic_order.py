@@ -34,6 +34,14 @@ RATE_SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
 MAX_RATE, MAX_SECONDS, MAX_BUDGET, MAX_TOKENS = 40.0, 20.0, 60.0, 128
 MAX_REQUESTS, MAX_IN_ALL = 120, 400
 """Maximum requests of one part of a run, and of all parts of a round."""
+NO_METHODS = "Choose at least one method from the list."
+DURATION, DEADLINE = "The duration in seconds", "The deadline in seconds"
+AT_A_TIME = "The limit is {} requests at a time, got {}: lower the rate or the duration."
+IN_ALL = (
+    "The limit is {} requests in a round, got {}: choose fewer methods, a lower rate or a shorter "
+    "duration."
+)
+LATE = "The last arrival must be within {:g} s."
 MAX_RECORDED_CHARS = 4000
 SEED = 13
 
@@ -92,7 +100,11 @@ def read_recorded(value: object, limits: Limits) -> str:
     used. Raises RefusalError.
     """
     if not isinstance(value, str) or len(value) > MAX_RECORDED_CHARS:
-        raise RefusalError("recorded", "Give the recorded arrivals as a short list of seconds.")
+        raise RefusalError(
+            "recorded",
+            f"Give the recorded arrivals as a list of seconds with at most {MAX_RECORDED_CHARS} "
+            "characters.",
+        )
     return value
 
 
@@ -101,10 +113,10 @@ def read_ways(value: object, limits: Limits) -> tuple[str, ...]:
     RefusalError.
     """
     known = ways_of(Bounds())
-    given = value if isinstance(value, (list, tuple)) else ()
-    if not given or not all(isinstance(each, str) and each in known for each in given):
-        raise RefusalError("ways", "Choose at least one way of decoding from the list.")
-    return tuple(name for name in known if name in given)
+    names = value if isinstance(value, (list, tuple)) else ()
+    if not names or not all(isinstance(name, str) and name in known for name in names):
+        raise RefusalError("ways", NO_METHODS)
+    return tuple(name for name in known if name in names)
 
 
 TRAFFIC = (
@@ -112,12 +124,12 @@ TRAFFIC = (
     choice("kind", KINDS),
     Control("recorded", read_recorded),
     number("rate", "Requests per second", 0.2, MAX_RATE),
-    number("seconds", "The seconds of arrivals", 1.0, MAX_SECONDS),
+    number("seconds", DURATION, 1.0, MAX_SECONDS),
     choice("mix", workload.MIXES),
     Control("ways", read_ways),
     number("high", "τ", 0.0, 1.0),
     number("low", "The lower bound of τ", 0.0, 1.0),
-    number("budget", "The seconds of a budget", 0.0, MAX_BUDGET),
+    number("budget", DEADLINE, 0.0, MAX_BUDGET),
     MAX_NEW_TOKENS,
     rounds.CONTROL,
     CHECKPOINT,
@@ -128,33 +140,31 @@ TRAFFIC = (
 
 def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrder:
     """Validate all controls of the tab. Raises RefusalError."""
-    found = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
-    count("max_new_tokens", 2, MAX_TOKENS).read(found["max_new_tokens"], limits)
+    read = read_all(TRAFFIC, {"rounds": rounds.ROUNDS[0], **values}, limits)
+    count("max_new_tokens", 2, MAX_TOKENS).read(read["max_new_tokens"], limits)
     try:
-        bounds = Bounds(found["low"], found["high"], 1, limits.block_size)
+        bounds = Bounds(read["low"], read["high"], 1, limits.block_size)
     except SettingsError:
         raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
-    ways = [ways_of(bounds)[name] for name in found["ways"]]
-    by_rate = list(zip(*(_parts(way, found) for way in ways), strict=True))
+    ways = [ways_of(bounds)[name] for name in read["ways"]]
+    by_rate = list(zip(*(_parts(way, read) for way in ways), strict=True))
     parts = [part for same in by_rate for part in same]
     most = max(len(part.arrivals) for part in parts)
     in_all = sum(len(part.arrivals) for part in parts)
     if most > MAX_REQUESTS:
-        told = f"Ask for at most {MAX_REQUESTS} requests at a time; these are {most}: "
-        raise RefusalError("rate", told + "lower the rate or the seconds.")
+        raise RefusalError("rate", AT_A_TIME.format(MAX_REQUESTS, most))
     if in_all > MAX_IN_ALL:
-        told = f"Ask for at most {MAX_IN_ALL} requests in a round; these are {in_all}: "
-        raise RefusalError("ways", told + "choose fewer ways, a lower rate or fewer seconds.")
+        raise RefusalError("ways", IN_ALL.format(MAX_IN_ALL, in_all))
     return TrafficOrder(
-        found["question"],
-        found["kind"],
-        tuple(_repeated(by_rate, found["rounds"])),
-        found["mix"],
-        found["max_new_tokens"],
-        found["budget"] or None,
-        found["checkpoint"],
-        found["rounds"],
-        found["system"],
+        read["question"],
+        read["kind"],
+        tuple(_repeated(by_rate, read["rounds"])),
+        read["mix"],
+        read["max_new_tokens"],
+        read["budget"] or None,
+        read["checkpoint"],
+        read["rounds"],
+        read["system"],
     )
 
 
@@ -165,22 +175,24 @@ def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traf
             yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
 
 
-def _parts(way: LoadMethod, found: Mapping[str, Any]) -> list[Traffic]:
+def _parts(way: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
     """Return the parts of one method: the arrivals once, or a curve of rates."""
-    seconds, kind = found["seconds"], found["kind"]
+    seconds, kind = read["seconds"], read["kind"]
     if kind == "recorded":
-        if found["question"] == CURVE:
-            raise RefusalError("kind", "A curve needs Poisson arrivals or bursts: choose one.")
+        if read["question"] == CURVE:
+            raise RefusalError(
+                "kind", "A curve needs Poisson arrivals or bursts. Choose one of them."
+            )
         try:
-            moments = workload.read_recorded(found["recorded"])
+            moments = workload.read_recorded(read["recorded"])
         except workload.ArrivalsError as error:
             raise RefusalError("recorded", str(error)) from None
         if moments[-1] > MAX_SECONDS:
-            raise RefusalError("recorded", f"Let the last one arrive within {MAX_SECONDS:g} s.")
+            raise RefusalError("recorded", LATE.format(MAX_SECONDS))
         return [Traffic(way, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
     make = workload.poisson if kind == "poisson" else workload.bursts
-    shares = RATE_SHARES if found["question"] == CURVE else (1.0,)
-    rates = [share * found["rate"] for share in shares]
+    shares = RATE_SHARES if read["question"] == CURVE else (1.0,)
+    rates = [share * read["rate"] for share in shares]
     # A part without arrivals would show nothing.
     drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
     return [Traffic(way, moments, rate, seconds) for rate, moments in drawn]

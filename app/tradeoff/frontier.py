@@ -32,22 +32,22 @@ class Failure:
 
 def frontier_json() -> str:
     """Return all measured sets, the paper's curves and the failures as JSON for the view."""
-    told = {
-        "sets": [asdict(one) for one in read_sets(RESULTS)],
+    fields = {
+        "sets": [asdict(result_set) for result_set in read_sets(RESULTS)],
         "paper": read_json(RESULTS / "paper.json"),
-        "failures": [asdict(one) for one in failures()],
+        "failures": [asdict(failure) for failure in failures()],
     }
-    return json.dumps(told, ensure_ascii=False)
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def failures() -> Iterator[Failure]:
     """Yield the failures in their listed order. An entry with a kind and a number gets that prompt
     of ``evaluate``.
     """
-    for told in read_json(FAILURES):
-        if kind := told.pop("kind", ""):
-            number = told.pop("number")
-            told["prompt"] = tasks.generate(kind, "eval", 0, number + 1)[number].prompt
-        if settings := told.pop("settings", None):
-            told["settings"] = DecodeSettings(**settings)
-        yield Failure(**told)
+    for entry in read_json(FAILURES):
+        if kind := entry.pop("kind", ""):
+            number = entry.pop("number")
+            entry["prompt"] = tasks.generate(kind, "eval", 0, number + 1)[number].prompt
+        if settings := entry.pop("settings", None):
+            entry["settings"] = DecodeSettings(**settings)
+        yield Failure(**entry)

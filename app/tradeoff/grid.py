@@ -131,7 +131,7 @@ class GridRun(TabRun[GridOrder]):
         return Transcript(name, run, writer, is_drawn=name not in self._drawn)
 
     def _say_how_it_ended(self) -> None:
-        counted = f"{self.num_done} of {self.order.num_cells} cells ran"
+        counted = f"{self.num_done} of {self.order.num_cells} cells done"
         end = self.transcripts[-1].end if self.transcripts else None
         if end is not None and end.reason == "error":
             self.log.say(end.message, "error")

@@ -92,7 +92,10 @@ class GridOrder:
         """Return the first line for the component."""
         return {
             "prompt": self.prompt,
-            "rows": [{"tau": each.tau, "lossless": each.is_lossless} for each in self.thresholds],
+            "rows": [
+                {"tau": threshold.tau, "lossless": threshold.is_lossless}
+                for threshold in self.thresholds
+            ],
             "columns": list(self.block_sizes),
             "rounds": self.rounds,
         }
@@ -105,7 +108,7 @@ def read_several(field: str, setting: Control, value: object, limits: Limits) ->
     if not isinstance(value, (list, tuple)) or len(value) > MAX_CELLS:
         raise RefusalError(field, f"Choose up to {MAX_CELLS} values from the list.")
     try:
-        return sorted({setting.read(each, limits) for each in value})
+        return sorted({setting.read(item, limits) for item in value})
     except RefusalError as refusal:
         raise RefusalError(field, str(refusal)) from None
     except TypeError:  # "auto" among numbers, or values that cannot be compared
@@ -127,28 +130,28 @@ GRID = (
 
 def read_grid_order(values: Mapping[str, Any], limits: Limits) -> GridOrder:
     """Validate all controls of the tab. Raises RefusalError."""
-    found = read_all(GRID, {"lossless": False, "rounds": rounds.ROUNDS[0], **values}, limits)
-    thresholds = [*map(Threshold, found["taus"])]
-    if found["lossless"]:
+    read = read_all(GRID, {"lossless": False, "rounds": rounds.ROUNDS[0], **values}, limits)
+    thresholds = [*map(Threshold, read["taus"])]
+    if read["lossless"]:
         thresholds.append(Threshold(LOSSLESS_TAU, is_lossless=True))
     if not thresholds:
         raise RefusalError("taus", "Choose at least one τ, or the lossless row.")
-    block_sizes = found["block_sizes"]
+    block_sizes = read["block_sizes"]
     if not block_sizes:
         raise RefusalError("block_sizes", "Choose at least one B.")
     num_cells = len(thresholds) * len(block_sizes)
     if num_cells > MAX_CELLS:
         counted = f"{len(thresholds)} rows of {len(block_sizes)} are {num_cells}"
         raise RefusalError("taus", f"Choose at most {MAX_CELLS} cells; {counted}.")
-    most = found["max_new_tokens"]
+    most = read["max_new_tokens"]
     if most > MAX_TOKENS:
         raise RefusalError("max_new_tokens", f"Choose at most {MAX_TOKENS} tokens per cell.")
     return GridOrder(
-        found["prompt"],
+        read["prompt"],
         tuple(thresholds),
         tuple(block_sizes),
         most,
-        found["checkpoint"],
-        found["rounds"],
-        found["system"],
+        read["checkpoint"],
+        read["rounds"],
+        read["system"],
     )

@@ -37,9 +37,9 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
         desk.controls["lossless"] = gr.Checkbox(
             True, label="Include lossless (τ 0)", **desk.named("lossless")
         )
-        found = grid.block_sizes(opens_with)
-        titles = {each: str(each) for each in found}
-        chosen = _usual(found)
+        block_sizes = grid.block_sizes(opens_with)
+        titles = {block_size: str(block_size) for block_size in block_sizes}
+        chosen = _usual(block_sizes)
         desk.choices(gr.CheckboxGroup, "block_sizes", titles, chosen, "Columns: B")
         with gr.Column(**desk.named("knobs")):
             desk.max_tokens(NUM_TOKENS)
@@ -47,10 +47,14 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
 
     def follow(checkpoint: Any, chosen: Any) -> Any:
         """Update the values of B for a checkpoint; chosen values stay if they are among them."""
-        found = grid.block_sizes(checkpoint)
-        kept = [each for each in found if isinstance(chosen, list) and each in chosen]
-        choices = [(str(each), each) for each in found]
-        return gr.update(choices=choices, value=kept or _usual(found))
+        block_sizes = grid.block_sizes(checkpoint)
+        still_chosen = [
+            block_size
+            for block_size in block_sizes
+            if isinstance(chosen, list) and block_size in chosen
+        ]
+        choices = [(str(block_size), block_size) for block_size in block_sizes]
+        return gr.update(choices=choices, value=still_chosen or _usual(block_sizes))
 
     tell_prompt(prompt, "grid")
     desk.wire_examples("prompt", another, grid.examples, "block_sizes", follow)
@@ -59,4 +63,6 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
 
 def _usual(block_sizes: list[int]) -> list[int]:
     """Return the values that are chosen initially."""
-    return [each for each in USUAL_BLOCK_SIZES if each in block_sizes] or block_sizes
+    return [
+        block_size for block_size in USUAL_BLOCK_SIZES if block_size in block_sizes
+    ] or block_sizes

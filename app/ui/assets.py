@@ -65,7 +65,11 @@ def facts(folder: Path = RESULTS) -> dict[str, str]:
 
 
 def _accuracy(evaluation: Values) -> dict[str, str]:
-    cells = [each for each in evaluation["averages"] if each["checkpoint"] == _trained(evaluation)]
+    cells = [
+        average
+        for average in evaluation["averages"]
+        if average["checkpoint"] == _trained(evaluation)
+    ]
     lossless = _first_cell(cells, is_lossless=True)
     swept = [c for c in cells if _is_cell(c, "mars", False)]
     return {
@@ -84,7 +88,7 @@ def _accuracy(evaluation: Values) -> dict[str, str]:
 def _speed(benchmark: Values) -> dict[str, str]:
     lossless = _compared(benchmark, 1, "lossless τ=0 B=8", "AR")
     mars = _compared(benchmark, 1, "MARS τ=0.95", "AR")
-    batch = max(each["batch_size"] for each in benchmark["comparisons"])
+    batch = max(comparison["batch_size"] for comparison in benchmark["comparisons"])
     cursor = _compared(benchmark, batch, "MARS τ=0.95", "block cache")
     low, high = (cursor["overall"][end] for end in ("low", "high"))
     return {
@@ -142,11 +146,11 @@ def _rows(cells: list[Values], swept: list[Values]) -> list[str]:
 def _compared(benchmark: Values, batch_size: int, peer: str, baseline: str) -> Values:
     """Return the first comparison whose two names begin with these."""
     return next(
-        each
-        for each in benchmark["comparisons"]
-        if each["batch_size"] == batch_size
-        and each["peer"].startswith(peer)
-        and each["baseline"].startswith(baseline)
+        comparison
+        for comparison in benchmark["comparisons"]
+        if comparison["batch_size"] == batch_size
+        and comparison["peer"].startswith(peer)
+        and comparison["baseline"].startswith(baseline)
     )
 
 

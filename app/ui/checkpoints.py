@@ -104,7 +104,7 @@ class CheckpointHandlers:
         if name == self._engines.wanted:
             return ""
         is_bound = set_for(self._engines.entry(name)) == TASKS
-        knows = ", which knows only its tasks," if is_bound else ""
+        knows = ", which can only do its tasks," if is_bound else ""
         return f"Until then {name}{knows} answers."
 
 

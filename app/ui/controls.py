@@ -133,7 +133,7 @@ def read_view(value: object, limits: Limits) -> list[str]:
     is_known = all(isinstance(name, str) and name in TITLES for name in wanted)
     if not is_known or not 1 <= len(set(wanted)) <= MAX_LANES:
         known = ", ".join(TITLES.values())
-        raise RefusalError("view", f"Choose 1 to {MAX_LANES} methods to run among {known}.")
+        raise RefusalError("view", f"Choose 1 to {MAX_LANES} methods to run from {known}.")
     return [name for name in TITLES if name in wanted]
 
 
@@ -168,7 +168,7 @@ def switch(name: str, what: str, is_steered: bool = False) -> Control:
 
     def read(value: object, limits: Limits) -> bool:
         if not isinstance(value, bool):
-            raise RefusalError(name, f"{what} is either on or off.")
+            raise RefusalError(name, f"{what} must be on or off.")
         return value
 
     return Control(name, read, is_steered=is_steered)
@@ -263,8 +263,8 @@ def read_live(values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
 def read_steering(values: Mapping[str, Any], limits: Limits) -> LiveSettings:
     """Validate the controls that steer a running run. Raises RefusalError."""
-    found = _with_settings([each for each in LIVE if each.is_steered], values, limits)
-    return LiveSettings(found["settings"], found["pace"])
+    read = _with_settings([control for control in LIVE if control.is_steered], values, limits)
+    return LiveSettings(read["settings"], read["pace"])
 
 
 def _with_settings(
@@ -275,9 +275,9 @@ def _with_settings(
     """
     is_auto = AUTO_BLOCK_SIZE.read(values.get("auto", False), limits)
     chosen = {"block_size": AUTO} if is_auto else {}
-    found = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
-    settings = {name: value for name, value in found.items() if name in LIVE_SETTINGS}
-    return {**found, "settings": DecodeSettings(**settings)}
+    read = read_all(controls, {**values, "auto": is_auto, **chosen}, limits)
+    settings = {name: value for name, value in read.items() if name in LIVE_SETTINGS}
+    return {**read, "settings": DecodeSettings(**settings)}
 
 
 def title_of(settings: DecodeSettings) -> str:

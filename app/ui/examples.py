@@ -45,9 +45,9 @@ class RequestFamily:
 
 _TOLD = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
 LABELS: Mapping[str, str] = _TOLD["task_labels"]
-REQUESTS = {name: RequestFamily(**each) for name, each in _TOLD["requests"].items()}
+REQUESTS = {name: RequestFamily(**entry) for name, entry in _TOLD["requests"].items()}
 EXAMPLE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    name: each.settings for name, each in REQUESTS.items() if each.settings
+    name: family.settings for name, family in REQUESTS.items() if family.settings
 }
 """Settings that a family's examples change, by family."""
 Openings = Mapping[str, Sequence[str]]
@@ -85,11 +85,13 @@ class ExampleBook:
         self._pages: dict[str, list[Task]] = {}
         for task in tasks.examples():
             self._pages.setdefault(task.family, []).append(task)
-        own = {name: LABELS.get(name, name.replace("_", " ")) for name in self._pages}
+        labels = {name: LABELS.get(name, name.replace("_", " ")) for name in self._pages}
         for name, request in REQUESTS.items():
-            self._pages[name] = [Task(name, "request", each, "", "") for each in request.prompts]
+            self._pages[name] = [
+                Task(name, "request", prompt, "", "") for prompt in request.prompts
+            ]
         chat = {name: request.label for name, request in REQUESTS.items()}
-        self.families: dict[str, dict[str, str]] = {CHAT: chat, TASKS: own}
+        self.families: dict[str, dict[str, str]] = {CHAT: chat, TASKS: labels}
         """Texts of the buttons by set and family."""
         for page in self._pages.values():
             for task in page:

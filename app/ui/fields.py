@@ -32,7 +32,9 @@ def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
     if line.type is bool:
         return gr.Checkbox(**said)
     if line.low is None or line.high is None:
-        return gr.Radio([(line.titles.get(each, each), each) for each in line.choices], **said)
+        return gr.Radio(
+            [(line.titles.get(choice, choice), choice) for choice in line.choices], **said
+        )
     if not line.step:
         return gr.Number(precision=0, **said)
     ends = {
@@ -126,7 +128,7 @@ class Desk:
                 shown = view(missed=self.handlers.logs.missed, elem_id=self.place)
                 if race:
                     RaceView(**self.named("race"))
-        inputs = {each.name: self.controls[each.name] for each in posted}
+        inputs = {control.name: self.controls[control.name] for control in posted}
         wire_stream(page, self.handlers, [run.click], stop, inputs, [shown])
         own = {name: control for name, control in self.controls.items() if name not in SHARED}
         wire_memory(page, self.place, own)
@@ -144,7 +146,7 @@ class Desk:
         label: str,
     ) -> None:
         """Add a control for one or several of some values, with their titles."""
-        listed = [(title, each) for each, title in titles.items()]
+        listed = [(title, value) for value, title in titles.items()]
         self.controls[name] = kind(listed, value=value, label=label, **self.named(name))
 
     def slider(

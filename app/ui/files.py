@@ -24,7 +24,7 @@ from mars_runtime.serving.limits import Message, Receive, Send
 ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
 """All paths that are served here, for apps that serve other paths as well."""
 FOR_GOOD = "public, max-age=31536000, immutable"
-NO_FILE = "Nothing is served here: reload the page."
+NO_FILE = "There is nothing at this address. Reload the page."
 RECORDED = """document.head.append(Object.assign(document.createElement("script"), {
   type: "application/json", id: "mars-recorded", textContent: %s,
 }));"""

@@ -28,7 +28,7 @@ MAX_LINES = 20_000
 READ_SECONDS = 10.0  # far more than this program's longest run needs
 MAX_READ, MAX_OF_ONE = 5, 2  # in total and per address
 WAIT_SECONDS = 2.0  # for a turn
-BUSY = "Other runs are being read just now: bring this one again in a moment."
+BUSY = "Other runs are being read right now. Import this one again in a moment."
 _AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; lets the decoding thread run
 _one_at_a_time = threading.Lock()
 _reading: Counter[str] = Counter()  # addresses
@@ -43,11 +43,15 @@ def read_import(text: object, max_chars: int, address: str = "") -> dict[str, An
     """
     try:
         if not isinstance(text, str):
-            raise TraceError("This is not text.")
+            raise TraceError("This file is not text.")
         if len(text) > max_chars:
-            raise TraceError(f"A run of more than {max_chars / 1e6:g} MB is not read.")
+            raise TraceError(
+                f"This run has more than {max_chars / 1e6:g} MB, the most that can be read."
+            )
         if text.count("\n") >= MAX_LINES:
-            raise TraceError(f"A run of more than {MAX_LINES:,} lines is not read.")
+            raise TraceError(
+                f"This run has more than {MAX_LINES:,} lines, the most that can be read."
+            )
         with _admitted(address):
             return _read(text)
     except TraceError as error:
@@ -90,7 +94,9 @@ class _Turns:
         """Whether the turn is over. Raises TraceError after READ_SECONDS of turns."""
         taken = time.monotonic() - self._began
         if self._spent + taken > READ_SECONDS:
-            raise TraceError(f"Reading this run takes longer than {READ_SECONDS:g} s: shorten it.")
+            raise TraceError(
+                f"Reading this run takes longer than {READ_SECONDS:g} s. Import a shorter one."
+            )
         return taken > _AT_ONCE
 
 
@@ -120,7 +126,7 @@ def _answer(reader: TraceReader, pin: dict[str, Any] | None) -> dict[str, Any]:
     try:
         json.dumps(answer, ensure_ascii=False).encode()
     except UnicodeEncodeError:  # an unpaired surrogate
-        raise TraceError("There are characters in it that are no valid text.") from None
+        raise TraceError("The file contains characters that are not valid text.") from None
     return answer
 
 
@@ -128,9 +134,9 @@ def _check(trace: Trace) -> None:
     """Reject a valid trace that cannot be compared with others."""
     rows = folds.rows(trace.events)
     if not rows:
-        raise TraceError("This trace has no forward in it, so there is nothing to compare.")
+        raise TraceError("This trace has no forward pass, so there is nothing to compare.")
     if rows != (0,):
-        raise TraceError(f"This trace is of {len(rows)} rows; the tray takes runs of one prompt.")
+        raise TraceError(f"This trace has {len(rows)} rows. Import a run of one prompt.")
 
 
 def _pin(line: str) -> dict[str, Any] | None:
@@ -152,12 +158,16 @@ def _pin(line: str) -> dict[str, Any] | None:
 def _words(value: Mapping[str, Any], key: str, most: int) -> str:
     words = value.get(key, "")
     if not isinstance(words, str) or len(words) > most:
-        raise TraceError(f"The {key} of a pinned run is a text of at most {most:,} characters.")
+        raise TraceError(
+            f"The {key} of a pinned run must be a text of at most {most:,} characters."
+        )
     return words
 
 
 def _rating(value: Mapping[str, Any]) -> int:
     rating = value.get("rating", 0)
     if type(rating) is not int or not 0 <= rating <= MAX_RATING:
-        raise TraceError(f"The rating of a pinned run is 0 (none) to {MAX_RATING}.")
+        raise TraceError(
+            f"The rating of a pinned run must be a whole number from 0 (none) to {MAX_RATING}."
+        )
     return rating

@@ -31,7 +31,7 @@ NAMES = (
 
 
 class RecordingsError(ValueError):
-    """A folder without recordings; the message is one sentence that says what to do."""
+    """A folder without recordings; the message is one sentence with the remedy."""
 
 
 TABS = ("batch", "grid", "load")
@@ -77,8 +77,8 @@ def load(folder: Path = FOLDER) -> list[Recording]:
         return [Recording(**entry, value=_read(folder, entry["name"])) for entry in entries]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise RecordingsError(
-            f"{folder} holds no recordings: make some with "
-            f"python -m tools.record_runs --out {folder}."
+            f"{folder} has no recordings. Make some with python -m tools.record_runs --out "
+            f"{folder}."
         ) from error
 
 
@@ -103,7 +103,9 @@ def tab_value(tab: str) -> str:
 
 def _read(folder: Path, name: str) -> str:
     if not NAME.fullmatch(name):
-        raise ValueError("a recording's name is small letters, digits and dashes")
+        raise ValueError(
+            "the name of a recording must consist of lower-case letters, digits and dashes"
+        )
     return (folder / f"{name}.txt").read_text(encoding="utf-8")
 
 
@@ -116,7 +118,7 @@ def read_value(value: str) -> dict[str, Trace]:
             tag, _, data = line.partition("\t")
             if tag in lines:
                 lines[tag].append(data)
-        return {lane: read_trace(each) for lane, each in lines.items()}
+        return {lane: read_trace(trace_lines) for lane, trace_lines in lines.items()}
     except (ValueError, KeyError, TypeError) as error:
         reason = str(error) if isinstance(error, TraceError) else "its first line is damaged."
         raise RecordingsError(f"This recording cannot be read: {reason}") from error

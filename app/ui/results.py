@@ -59,7 +59,7 @@ class PointSet:
 
 def tour_set() -> dict[str, Any] | None:
     """Return the first set (the chat model's) for the tour."""
-    return next((asdict(one) for one in read_sets(RESULTS)), None)
+    return next((asdict(result_set) for result_set in read_sets(RESULTS)), None)
 
 
 def read_sets(folder: Path) -> list[PointSet]:
@@ -67,10 +67,10 @@ def read_sets(folder: Path) -> list[PointSet]:
 
     def told(name: str, key: str) -> Rows:
         path = folder / f"{name}.json"
-        found: Rows = read_json(path)[key] if path.is_file() else ()
-        return found
+        rows: Rows = read_json(path)[key] if path.is_file() else ()
+        return rows
 
-    found = [
+    sets = [
         # Open requests have no right answer, so quality is the share of answers equal to AR's.
         *_sets(told("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
         *_sets(told("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
@@ -78,7 +78,7 @@ def read_sets(folder: Path) -> list[PointSet]:
         *_methods(told("methods", "averages")),
         *_sets(told("thresholds", "averages"), "thresholds", ADAPTIVE),
     ]
-    return [one for one in found if len(one.points) > 1]
+    return [result_set for result_set in sets if len(result_set.points) > 1]
 
 
 def _sets(
@@ -90,9 +90,9 @@ def _sets(
     examples with which a point is opened.
     """
     for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
-        own = [row for row in rows if row["checkpoint"] == checkpoint]
-        named = title.format(checkpoint, own[0].get("num_answers"))
-        points = tuple(_point(row, quality) for row in own)
+        of_checkpoint = [row for row in rows if row["checkpoint"] == checkpoint]
+        named = title.format(checkpoint, of_checkpoint[0].get("num_answers"))
+        points = tuple(_point(row, quality) for row in of_checkpoint)
         yield PointSet(named, checkpoint, quality, GRID[prompts][0], f"{source}.json", points)
 
 
@@ -114,8 +114,12 @@ def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> MethodPoin
     name = describe(settings)
     if beside and checkpoint != beside:
         name = f"{name} · {checkpoint}"
-    told = row[quality]
-    held = Estimate(**told) if isinstance(told, dict) else Estimate(told, told, told)
+    quality_value = row[quality]
+    held = (
+        Estimate(**quality_value)
+        if isinstance(quality_value, dict)
+        else Estimate(quality_value, quality_value, quality_value)
+    )
     timed = row.get("speed")
     speed = Estimate(**timed) if timed else None
     return MethodPoint(name, checkpoint, settings, held, Estimate(**row["tpf"]), speed)

@@ -64,7 +64,7 @@ class RunLog:
 
     def stop(self) -> None:
         """Report that the visitor stopped the run before it began."""
-        self.say("Stopped before anything ran.", "stopped")
+        self.say("Stopped before the first pass.", "stopped")
 
     @property
     def has_news(self) -> bool:

@@ -43,7 +43,9 @@ LOOK_SECONDS = 0.2  # between two checks whether a visitor still waits
 CLEAR_SECONDS = 2.0
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the user
 STOPPED = "Stopped. The results up to this point are shown."
-WARMING_UP = "Warming up: what forwards cost on this machine is measured first…"
+HELD_UP = "Waiting: another run is being timed and has the device to itself."
+FAILED = "The run failed because of an error in the app. Run it again."
+WARMING_UP = "Warming up: measuring how long forward passes take on this machine…"
 Wait = Callable[[], object]
 """Blocks until there may be news, for a short time at most."""
 log = logging.getLogger(__name__)
@@ -86,7 +88,7 @@ class TabRun(ABC, Generic[OrderT]):
     @property
     def running(self) -> list[Transcript]:
         """Transcripts that have not ended."""
-        return [each for each in self.transcripts if each.end is None]
+        return [transcript for transcript in self.transcripts if transcript.end is None]
 
     def begin(self, *transcripts: Transcript) -> None:
         """Add transcripts. After Stop they are cancelled at once."""
@@ -107,7 +109,9 @@ class TabRun(ABC, Generic[OrderT]):
 
     def collect(self) -> bool:
         """Move new events into the log; return whether there were any."""
-        lines = [(each, line) for each in self.transcripts for line in each.read()]
+        lines = [
+            (transcript, line) for transcript in self.transcripts for line in transcript.read()
+        ]
         for transcript, line in lines:
             if transcript.is_drawn:
                 self.log.add(transcript.name, line)
@@ -116,7 +120,7 @@ class TabRun(ABC, Generic[OrderT]):
     @property
     def drawn(self) -> list[Transcript]:
         """Transcripts that the page shows; the others are only timed repetitions."""
-        return [each for each in self.transcripts if each.is_drawn]
+        return [transcript for transcript in self.transcripts if transcript.is_drawn]
 
     def say_situation(self, running: str) -> None:
         """Log what the latest transcript waits for or how many share its device; otherwise
@@ -130,9 +134,9 @@ class TabRun(ABC, Generic[OrderT]):
         """Judge all finished transcripts of the prompt. ``kind``: the key of their names in the
         verdict.
         """
-        for each in self.drawn:
-            if each.is_done:
-                self.judge(served, prompt, each.tokens[0], {kind: each.name})
+        for transcript in self.drawn:
+            if transcript.is_done:
+                self.judge(served, prompt, transcript.tokens[0], {kind: transcript.name})
 
     def judge(
         self, served: Served, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
@@ -155,8 +159,8 @@ class TabRun(ABC, Generic[OrderT]):
     def cancel(self) -> None:
         """End within one forward and start nothing else. A second call does nothing."""
         self.is_cancelled = True
-        for each in list(self.transcripts):
-            each.run.cancel()
+        for transcript in list(self.transcripts):
+            transcript.run.cancel()
 
     def close(self) -> None:
         """Log how a cancelled run ended; a page that lost its stream reads the log later."""
@@ -268,23 +272,23 @@ class TabHandlers(ABC, Generic[R]):
         the run with a message. Closing the generator cancels the run. owner: of the engine's
         requests (``engine.request.Request``).
         """
-        told, run = self.blank(), None
+        log_value, run = self.blank(), None
         try:
             run = self.read(values)
             run.owner = owner
             self.runs.clear(session, self.pause)
-            told = self.logs.keep(run.log)
+            log_value = self.logs.keep(run.log)
             self.runs.begin(session, run)
             yield from self._values(session, run)
         except Exception as error:
-            told.refuse(sentence_of(error))
+            log_value.refuse(sentence_of(error))
         finally:
-            has_news = told.has_news
+            has_news = log_value.has_news
             if run is not None:
                 self.runs.end(session, run)
                 run.close()
         if has_news:
-            yield told.latest()
+            yield log_value.latest()
 
     def stop(self, session: str) -> None:
         """End the visitor's run within one forward; its output stays on the page."""
@@ -325,11 +329,11 @@ def waiting_sentence(runs: Iterable[Run]) -> str:
     if place:
         return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
     if any(run.is_awaiting_device for run in runs):
-        return "Waiting for a GPU: it is lent for this run alone."
+        return "Waiting for a GPU, which is lent for this run."
     if any(run.is_held_up for run in runs):
-        return "Waiting: another run has the device alone."
+        return HELD_UP
     if any(run.is_hurried for run in runs):
-        return "Slow motion gives way while others wait for a place."
+        return "Slow motion is off while other visitors wait for a slot."
     others = max((run.num_sharing for run in runs), default=0)
     return f"Shared with {others} {'other' if others == 1 else 'others'}." if others else ""
 
@@ -341,7 +345,7 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
         return str(error)
     log.error("a run failed: %s", where(error))
-    return "The run failed inside the app; run it again."
+    return FAILED
 
 
 class Transcript:

@@ -16,7 +16,7 @@ from mars_runtime import web
 
 def theme() -> gr.themes.Base:
     """Return the theme of the page; light and dark are both specified explicitly."""
-    told = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
+    theme = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
     base = gr.themes.Base(
         neutral_hue="slate",
         spacing_size="sm",
@@ -25,8 +25,8 @@ def theme() -> gr.themes.Base:
         font=["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"],
         font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"],
     )
-    dark = {f"{name}_dark": value for name, value in told["dark"].items()}
-    return base.set(**told["light"], **dark, **told["flat"])
+    dark = {f"{name}_dark": value for name, value in theme["dark"].items()}
+    return base.set(**theme["light"], **dark, **theme["flat"])
 
 
 def head() -> str:

@@ -69,12 +69,12 @@ class LineView(View):
         asks: Sequence[Answer] = (),
         **place: Any,
     ) -> None:
-        asked = list(asks)
+        functions = list(asks)
         if missed is not None:
-            asked.append(server_function("missed", missed))
-        given = "element, props, watch, server" if asked else "element, props, watch"
+            functions.append(server_function("missed", missed))
+        parameters = "element, props, watch, server" if functions else "element, props, watch"
         template = template or self.template(file_address("plotly.js"))
-        super().__init__(value, template, given, asked, **place)
+        super().__init__(value, template, parameters, functions, **place)
 
     @classmethod
     def template(cls, plotly: str) -> str:
@@ -115,8 +115,8 @@ class RaceView(LineView):
     @classmethod
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
         """Return the static HTML with the addresses filled in."""
-        told = "true" if opens else ""
-        return web.template(cls.page, plotly=plotly, replay=replay, opens=told)
+        is_open = "true" if opens else ""
+        return web.template(cls.page, plotly=plotly, replay=replay, opens=is_open)
 
 
 class ConversationView(LineView):
@@ -214,8 +214,8 @@ class FrontierView(View):
     mount = "mountFrontierView"
 
     def __init__(self, told: Callable[[], str], **place: Any) -> None:
-        asked = [server_function("told", lambda _: told())]
-        super().__init__("", web.template(self.page), "element, server", asked, **place)
+        functions = [server_function("told", lambda _: told())]
+        super().__init__("", web.template(self.page), "element, server", functions, **place)
 
 
 class ReviewView(View):
@@ -230,8 +230,8 @@ class ReviewView(View):
 
     def __init__(self, **place: Any) -> None:
         files = {"plotly": "plotly.js", "script": "review.js", "style": "review.css"}
-        found = {each: file_address(name) for each, name in files.items()}
-        super().__init__("", web.template(self.page, **found), "element", [], **place)
+        addresses = {key: file_address(name) for key, name in files.items()}
+        super().__init__("", web.template(self.page, **addresses), "element", [], **place)
 
 
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -239,8 +239,8 @@ def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], 
     sets attributes on it.
     """
 
-    def asked(given: str) -> Any:
-        return answer(given)
+    def asked(posted: str) -> Any:
+        return answer(posted)
 
     asked.__name__ = name
     return asked

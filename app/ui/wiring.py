@@ -90,15 +90,18 @@ def wire_stream(
 
 def tell_prompt(box: Field, place: str) -> None:
     """Pass the text of a place's prompt box to its view (``views/page/page.js``)."""
-    told = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
-    box.change(None, [box], js=told, queue=False, api_visibility="private")
+    script = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
+    box.change(None, [box], js=script, queue=False, api_visibility="private")
 
 
 def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> None:
     """Keep the controls of a tab over a reload (``views/page/memory.js``). place: the tab's name in
     the browser's storage.
     """
-    inputs, given = list(controls.values()), json.dumps(place) + ", " + json.dumps(list(controls))
+    inputs, arguments = (
+        list(controls.values()),
+        json.dumps(place) + ", " + json.dumps(list(controls)),
+    )
     for triggers, function in (
         ([control.change for control in inputs], "remember"),
         ([page.load], "restore"),
@@ -108,7 +111,7 @@ def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> N
             None,
             inputs,
             inputs if function == "restore" else None,
-            js=f"(...values) => window.mars.{function}({given}, values)",
+            js=f"(...values) => window.mars.{function}({arguments}, values)",
             **IN_BROWSER,
         )
 

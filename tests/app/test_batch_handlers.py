@@ -245,7 +245,7 @@ def test_prompts_survive_the_text_box(prompts) -> None:
         ({"block_size": 9}, "block_size", "trained depth"),
         ({"max_new_tokens": 300}, "max_new_tokens", "at most 256 tokens"),
         ({"rounds": 1}, "rounds", "Choose 3 or 5 rounds."),
-        ({"auto": 1}, "auto", "either on or off"),
+        ({"auto": 1}, "auto", "must be on or off"),
     ],
 )
 def test_refusals_name_the_control(changes, field, sentence) -> None:

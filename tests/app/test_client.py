@@ -146,7 +146,7 @@ def test_every_endpoint_and_parameter_is_described(served_page) -> None:
     }
     assert (types["tau"], types["block_size"]) == ("float", "int | str")
     assert list(info) == ENDPOINTS
-    assert info["/compare"]["description"].startswith("Run MARS against plain AR on one prompt")
+    assert info["/compare"]["description"].startswith("Run MARS and plain AR on one prompt")
     assert "first_divergence" in info["/compare"]["description"]
     functions = {f"/{fn.__name__}": fn for fn in endpoints(served_page[1])}
     for name, function in functions.items():

@@ -163,7 +163,7 @@ def test_an_occupied_folder_is_one_sentence(
     monkeypatch.setattr(sys, "argv", ["deploy", "--to", str(tmp_path)])
     assert program.main() == 2
     (sentence,) = capsys.readouterr().err.splitlines()
-    assert "is occupied" in sentence
+    assert "is not empty" in sentence
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -100,7 +100,7 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
     assert eventually(lambda: handlers.checkpoints.arrival("a").is_over)
     told = handlers.checkpoints.arrival("a")
     assert told.checkpoint is None
-    assert told.sentence == f"{NO_NETWORK} Until then tiny, which knows only its tasks, answers."
+    assert told.sentence == f"{NO_NETWORK} Until then tiny, which can only do its tasks, answers."
     assert handlers.engines.default == "tiny"
     *_, last = handlers.live.run("a", controls(checkpoint="tiny"))
     assert '"reason":"limit"' in last
@@ -281,7 +281,7 @@ def test_the_one_that_was_asked_for_longest_ago_makes_room(engines: SmallMachine
 def test_one_that_is_at_work_is_waited_for(engines: SmallMachine) -> None:
     runs = [get(engines, name).engine.submit(SHORT, pace=20) for name in ("a", "b")]
     load = engines.begin("c")
-    assert eventually(lambda: "waits for memory" in load.situation)
+    assert eventually(lambda: "is waiting for memory" in load.situation)
     assert sorted(engines.alive) == ["a", "b"]
     assert load.wait(30) is not None
     assert any(run.wait(30) for run in runs)

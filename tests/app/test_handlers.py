@@ -17,7 +17,7 @@ from scripted_page import ScriptedBackend, controls, make_handlers
 from app.handlers import Handlers
 from app.live.lanes import NOTE_CONTROL, NOTE_UNKNOWN, OFFER, offer
 from app.ui.controls import RefusalError
-from app.ui.stream import WARMING_UP
+from app.ui.stream import HELD_UP, WARMING_UP
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_visitors_are_told_of_the_company_they_have(
     race = handlers.live.run("racer", controls(view="race", max_new_tokens=512))
     begun(race)
     held = handlers.live.run("held", controls(view="ar", max_new_tokens=512))
-    assert "Waiting: another run has the device alone." in next(held)
+    assert HELD_UP in next(held)
     handlers.live.stop("racer")
     last(race)
     other = handlers.live.run("other", controls(view="mars", max_new_tokens=512))
@@ -158,7 +158,7 @@ def test_visitors_are_told_of_the_company_they_have(
     handlers.live.stop("held")
     _, lines = lines_of(last(held))
     said = [data for tag, data in lines if tag == "status"]
-    alone = {"text": "Waiting: another run has the device alone.", "kind": "waiting"}
+    alone = {"text": HELD_UP, "kind": "waiting"}
     assert said[0] == alone
     assert {"text": "Shared with 1 other.", "kind": "note"} in said
 

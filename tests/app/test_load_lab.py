@@ -16,7 +16,16 @@ from load_page import controls, make_page
 from scripted_page import ScriptedBackend, eventually, page_served
 
 from app.throughput.traffic import CANNOT_PAY, THREAD, TrafficHandlers
-from app.throughput.traffic_order import MAX_REQUESTS, read_traffic_order
+from app.throughput.traffic_order import (
+    AT_A_TIME,
+    DEADLINE,
+    DURATION,
+    IN_ALL,
+    LATE,
+    MAX_REQUESTS,
+    NO_METHODS,
+    read_traffic_order,
+)
 from app.throughput.traffic_tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
 from app.ui.controls import Limits
 from mars_runtime.engine.request import Request
@@ -149,22 +158,22 @@ def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
         ({"kind": None}, "kind", "Choose one of: Poisson, bursts, recorded."),
         ({"rate": float("nan")}, "rate", "Requests per second must be a number from 0.2 to 40."),
         ({"rate": True}, "rate", "Requests per second must be a number from 0.2 to 40."),
-        ({"seconds": 21}, "seconds", "The seconds of arrivals must be a number from 1 to 20."),
-        ({"rate": 40, "seconds": 20}, "rate", f"Ask for at most {MAX_REQUESTS} requests"),
+        ({"seconds": 21}, "seconds", f"{DURATION} must be a number from 1 to 20."),
+        ({"rate": 40, "seconds": 20}, "rate", AT_A_TIME.split(",")[0].format(MAX_REQUESTS)),
         (
             {"rate": 20, "seconds": 5, "ways": list(WAYS)},
             "ways",
-            "Ask for at most 400 requests in a round",
+            IN_ALL.split(",")[0].format(400),
         ),
-        ({"ways": []}, "ways", "Choose at least one way of decoding from the list."),
-        ({"ways": [["ar"]]}, "ways", "Choose at least one way of decoding from the list."),
+        ({"ways": []}, "ways", NO_METHODS),
+        ({"ways": [["ar"]]}, "ways", NO_METHODS),
         ({"low": 0.95}, "low", "Choose a lower bound of τ that is at most τ itself."),
         ({"high": 2}, "high", "τ must be a number from 0 to 1."),
-        ({"budget": -1}, "budget", "The seconds of a budget must be a number from 0 to 60."),
+        ({"budget": -1}, "budget", f"{DEADLINE} must be a number from 0 to 60."),
         ({"max_new_tokens": 129}, "max_new_tokens", "must be a whole number from 2 to 128."),
         ({"kind": "recorded", "recorded": "soon"}, "recorded", "Give the arrivals as seconds"),
-        ({"kind": "recorded", "recorded": "99"}, "recorded", "Let the last one arrive within 20"),
-        ({"recorded": "0 " * 3000}, "recorded", "Give the recorded arrivals as a short list"),
+        ({"kind": "recorded", "recorded": "99"}, "recorded", LATE.format(20)),
+        ({"recorded": "0 " * 3000}, "recorded", "Give the recorded arrivals as a list of seconds"),
         ({"kind": "recorded", "recorded": "1", "question": "curve"}, "kind", "A curve needs"),
         ({"checkpoint": "x"}, "checkpoint", "Choose a checkpoint from the list."),
         ({"rounds": 2}, "rounds", "Choose 3 or 5 rounds."),
@@ -261,7 +270,7 @@ def test_stop_ends_it_and_too_much_is_one_sentence(lab) -> None:
         page.fill("#load-seconds input[type=number]", seconds)
         if rate == "40":
             page.click("#load-run")
-            page.get_by_text(f"Ask for at most {MAX_REQUESTS} requests at a time").first.wait_for()
+            page.get_by_text(AT_A_TIME.split(",")[0].format(MAX_REQUESTS)).first.wait_for()
 
 
 @needs_browser

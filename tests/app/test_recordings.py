@@ -155,8 +155,8 @@ def batch() -> str:
 
 
 HOSTILE = {
-    "empty": ("", "it is empty"),
-    "blank": ("\n \n", "it is empty"),
+    "empty": ("", "This file is empty"),
+    "blank": ("\n \n", "This file is empty"),
     "prose": ("Dear page,\nhello", "Line 1"),
     "binary": ("\x89PNG\x00\ufffd\ufffd\x01" * 50, "Line 1"),
     "json": ('{"a": 1}', "header"),
@@ -171,7 +171,7 @@ HOSTILE = {
     "types": (step(rows={"row": 0}), "Line 3"),
     "true": (step(seconds=True), "Line 3"),
     "token": (step(vocabulary={}), "vocabulary"),
-    "header alone": (LINES[0], "no forward"),
+    "header alone": (LINES[0], "no forward pass"),
     "no text": (b"abc", "not text"),
     "too long": ("x" * (MOST + 1), "1 MB"),
     "lines": ("\n" * 20_000, "20,000 lines"),

@@ -63,7 +63,7 @@ def test_a_race_is_drawn_as_one_that_is_decoded_here(place: Place, handlers: Han
     assert choice.footer is not None
     assert "measured by another machine" in choice.footer
     value = last(handlers.batch.run("a", batch_controls()))
-    assert "Batches run only where the page runs" in value
+    assert "Batches need the model on the page's own machine" in value
 
 
 @pytest.mark.parametrize("place", [0.1], indirect=True)  # a run that a busy machine sees the end of
@@ -104,7 +104,7 @@ def test_the_key_is_sent_and_the_address_written_as_by_clients_of_the_endpoint(
     tmp_path: Path, end: str
 ) -> None:
     with serving(tmp_path, Oracle(), key="secret") as place:
-        for key, told in (("", "Send the key"), ("secret", '"limit"')):
+        for key, told in (("", "The API key is missing or wrong"), ("secret", '"limit"')):
             handlers = handlers_at(place.address + end, remote_key=key)
             assert told in last(handlers.live.run("a", controls()))
             handlers.engines.close()

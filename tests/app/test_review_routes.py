@@ -24,9 +24,9 @@ from scripted_page import ScriptedBackend, make_handlers
 from starlette.requests import ClientDisconnect
 from starlette.testclient import TestClient
 
-from app.review import line as lines
+from app.review import fair_queue
 from app.review.fair_queue import FairQueue
-from app.review.library import Library
+from app.review.library import NO_FORMAT, OTHER_PROMPT, Library
 from app.review.making import Making
 from app.review.routes import OFTEN, Quota, make_review
 from app.settings import AppSettings
@@ -146,7 +146,7 @@ def test_a_masked_judgement_is_kept_with_its_sides_and_told_without(client: Test
     assert again[0] == again[1] == {side: open_[0][side] for side in ("left", "right")}
     other = {**posted, "item": "p1"}
     answer = client.post(f"{SMALL}/judgements", json={"row": other}, headers=HEADERS)
-    assert answer.json()["detail"] == "The sides of a judgement are those of another prompt."
+    assert answer.json()["detail"] == OTHER_PROMPT
     forged = {**posted, "sealed": told["sealed"][:-4] + "AAAA"}
     answer = client.post(f"{SMALL}/judgements", json={"row": forged}, headers=HEADERS)
     assert answer.status_code == 400
@@ -187,7 +187,7 @@ def test_figures_and_files_are_those_of_the_command(client: TestClient, review: 
     assert (len(table), table[0]["preferred"]) == (12, "ar")
     assert len(current(exports.read_jsonl(texts["jsonl"], review.id))) == 12
     answer = client.post(f"{SMALL}/export", json={"form": "exe", "rows": []})
-    assert answer.json()["detail"] == "A set is exported as csv, jsonl, html or comparator."
+    assert answer.json()["detail"] == NO_FORMAT
 
 
 def test_files_of_reviewers_merge_and_conflicts_stay(
@@ -222,7 +222,7 @@ def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:
         assert [each["text"] for each in item["answers"]] == ["2", "II"]
     files[1]["text"] = "\n{}"
     answer = client.post("/review/sets", json={"samples": files})
-    assert answer.json()["detail"].startswith("bold, line 2: it is no sample of lm_eval")
+    assert answer.json()["detail"].startswith("bold, line 2: not a sample of lm_eval")
 
 
 def test_pinned_runs_open_as_a_set(client: TestClient) -> None:
@@ -274,12 +274,12 @@ def test_a_set_is_made_paused_and_resumed(made: TestClient) -> None:
     ("changes", "said"),
     [
         ({"prompts": "\n".join(map(str, range(21)))}, "at most 20 prompts"),
-        ({"ways": ["ar"]}, "2 to 3 ways"),
-        ({"ways": ["ar", "tau=0", "tau=0.5", "tau=0.9"]}, "2 to 3 ways"),
-        ({"ways": ["ar", "fast"]}, "'fast' is no way of decoding"),
+        ({"ways": ["ar"]}, "2 to 3 methods"),
+        ({"ways": ["ar", "tau=0", "tau=0.5", "tau=0.9"]}, "2 to 3 methods"),
+        ({"ways": ["ar", "fast"]}, "'fast' is not a method"),
         ({"ways": ["ar", "tau=0.8,B=auto"]}, "Choose a number as B"),
         ({"ways": ["ar", "tau=0,checkpoint=other"]}, "Choose a checkpoint from the list"),
-        ({"max_new_tokens": 100_000}, "limit on tokens"),
+        ({"max_new_tokens": 100_000}, "token limits"),
         ({"prompts": ""}, "no prompt"),
     ],
 )
@@ -327,11 +327,11 @@ def test_an_address_that_fills_its_line_delays_no_other() -> None:
         await asyncio.to_thread(begun.wait, 30)
         with pytest.raises(ClientDisconnect):
             await line.done(lambda: done.append("left"), "many", leaves)
-        for _ in range(lines.MAX_OF_ONE):
+        for _ in range(fair_queue.MAX_OF_ONE):
             tasks.append(asyncio.ensure_future(line.done(hold, "many", stays)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        with pytest.raises(ApiError, match=lines.FULL) as refused:
+        with pytest.raises(ApiError, match=fair_queue.FULL) as refused:
             await line.done(held.wait, "many", stays)
         assert (refused.value.status, refused.value.retry_after) == (429, 1)
         assert await asyncio.wait_for(line.done(lambda: "served", "one", stays), 30) == "served"
@@ -348,7 +348,7 @@ def test_an_address_that_fills_its_line_delays_no_other() -> None:
 def test_work_ends_when_its_client_leaves_or_its_seconds_are_over(
     monkeypatch: pytest.MonkeyPatch, client: Callable[[], Any], error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_SECONDS", 0.05 if client is stays else 600)
+    monkeypatch.setattr(fair_queue, "MAX_SECONDS", 0.05 if client is stays else 600)
     ended, begun = threading.Event(), threading.Event()
 
     def work() -> None:

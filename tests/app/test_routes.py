@@ -20,7 +20,7 @@ from scripted_page import controls
 from visitor import Visitor, assert_serves
 
 from app.handlers import Handlers
-from app.serving.routes import LONG_SESSION, NO_TEXT
+from app.serving.routes import LONG_SESSION, NO_TEXT, NOTHING
 from app.ui.checkpoints import MAX_SETTLED
 from app.ui.controls import STEERED
 from app.ui.files import FILES, file_address
@@ -88,7 +88,7 @@ SHUT = [
 def test_a_route_that_the_app_does_not_use_is_shut(address: str, method: str, path: str) -> None:
     status, text = ask(address, method, path, b"{}" if method == "POST" else b"")
     assert status == 404
-    assert method == "HEAD" or json.loads(text) == {"detail": "Nothing is served here."}
+    assert method == "HEAD" or json.loads(text) == {"detail": NOTHING}
 
 
 def test_what_the_page_uses_is_open(address: str) -> None:

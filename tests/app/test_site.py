@@ -225,7 +225,7 @@ def test_the_site_is_a_static_space_and_a_strange_name_writes_nowhere(
     entry = {"name": "../out", "title": "", "why": "", "prompt": "", "settings": {}}
     (tmp_path / "index.json").write_text(json.dumps([entry]))
     (tmp_path.parent / "out.txt").write_text(load()[0].value)
-    with pytest.raises(RecordingsError, match="holds no recordings"):
+    with pytest.raises(RecordingsError, match="has no recordings"):
         load(tmp_path)
 
 

@@ -20,7 +20,7 @@ describe("the text of a file", () => {
 
   test("other bytes are refused with a sentence", async () => {
     const latin = new Blob([new Uint8Array([0x6e, 0xe9, 0x0a])]);
-    await assert.rejects(textOf(latin), { sentence: /^This file is not text in UTF-8: .*\.$/ });
+    await assert.rejects(textOf(latin), { sentence: /^This file is not UTF-8 text\. .*\.$/ });
   });
 });
 

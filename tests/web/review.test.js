@@ -146,7 +146,7 @@ describe("charts", () => {
     assert.deepEqual(data.map(({ x, y }) => [x[0], y[0]]), [["&lt;b&gt;tau=0.5&lt;/b&gt;", 0.25], ["&lt;b&gt;tau=0.5&lt;/b&gt;", 0.5], ["&lt;b&gt;tau=0.5&lt;/b&gt;", 0.25]]); // prettier-ignore
     assert.ok(Math.abs(data[0].error_y.array[0] - 0.1) < 1e-9);
     const pace = figureOf("pace", about, figures, "", colours).data[0];
-    assert.deepEqual([pace.x, pace.y, pace.name], [[2.5], [0.25], "the way itself"]);
+    assert.deepEqual([pace.x, pace.y, pace.name], [[2.5], [0.25], "the method itself"]);
   });
 
   test("nothing is drawn of what nobody said, and ways stand by boldness", () => {
