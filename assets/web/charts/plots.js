@@ -146,7 +146,7 @@ export const pointsOf = ({ data, layout }) => [
 ];
 
 /**
- * Returns a figure with its title and, below it, what the view says of its run: prompt, settings, hardware, versions.
+ * Returns a figure with its title and, below it, the facts of its run: prompt, settings, hardware, versions.
  * @param {Figure} figure
  * @param {string} title
  * @param {HTMLElement} root

@@ -28,7 +28,7 @@ export const tableBlob = (rows) => textBlob(csvOf(rows), "text/csv");
 
 /**
  * Returns the buttons of a chart that is an SVG element of the page. rows: its points as a table with a heading. note:
- * what the picture says below the chart.
+ * text below the chart in the picture.
  * @param {string} name
  * @param {SVGElement} svg
  * @param {{ rows(): (string | number)[][], note(): string }} given

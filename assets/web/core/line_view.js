@@ -130,7 +130,7 @@ export class LineView {
   }
 }
 
-// A view whose run has a status sentence and, above it, its finding in one sentence. The status defines the view's state
+// A view of a run with a status sentence and, above it, its finding in one sentence. The status defines the view's state
 // and is announced to screen readers, except for an empty page, a running run and a recorded one. Until the visitor runs
 // something, the view shows a recorded result, which it fetches when its tab is first opened.
 export class PhaseView extends LineView {

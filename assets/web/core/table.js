@@ -51,7 +51,7 @@ export const SPEED = {
   apart: 0.06,
   near: 1.1,
   slack: 1.02,
-  notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was busy: measure it again" },
+  notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was busy; measure again" },
 };
 
 // Characters of a sealed set that the server accepts from a browser.

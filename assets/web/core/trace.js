@@ -8,7 +8,7 @@ import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
 const OPEN_PLACE = "\u2591"; // for an open place of a block that is filled in any order
-// Settings whose change is a move: steered ones, and those of some methods only.
+// Settings that are drawn as a move when they change: steered ones, and those of some methods only.
 const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
 );

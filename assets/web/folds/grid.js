@@ -111,7 +111,7 @@ export const fastest = (cells) =>
     .sort((a, b) => speedOf(b).ratio - speedOf(a).ratio)[0];
 
 /**
- * Returns the other cells whose range overlaps a cell's: the rounds do not distinguish them.
+ * Returns the other cells with a range that overlaps a cell's, which the rounds do not distinguish.
  * @param {Cell} best
  * @param {Cell[]} cells
  */

@@ -26,8 +26,8 @@ export function fedOf(lane, index) {
 }
 
 /**
- * Returns why the layers of a forward cannot be requested, "" if they can: a forward whose block attends both ways, or
- * whose input is unknown.
+ * Returns why the layers of a forward cannot be requested, "" if they can: a forward with a block that attends both
+ * ways, or with an unknown input.
  * @param {Lane} lane
  * @param {Step} step
  */

@@ -151,7 +151,7 @@ const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell),
 
 /**
  * Evaluates the whole run with `tau`. first: the first forward that accepts or drafts a different number, -1 if there
- * is none. exact: forwards whose tokens are certain, with the tokens that they accepted and would accept. whole: the
+ * is none. exact: forwards with certain tokens, with the tokens that they accepted and would accept. whole: the
  * same over all forwards before the text repeats itself, each evaluated on its own. taken: proposals that only the
  * other threshold accepts. known: cells of the same lane and threshold from an earlier call; final ones are reused.
  * @param {Lane} lane

@@ -89,7 +89,7 @@ export class StatisticsPanel {
     }));
     this.pictures.positions.draw(
       items,
-      "Share of passes whose proposal at this position was accepted. The first always is.",
+      "Share of passes in which the proposal at this position was accepted. The first always is.",
     );
   }
 

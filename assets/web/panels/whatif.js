@@ -108,7 +108,7 @@ export class WhatIfPanel {
   }
 
   /**
-   * Sets the threshold of the lens, wherever it was changed.
+   * Sets the threshold of the lens, whichever control changed it.
    * @param {number} tau
    */
   follow(tau) {

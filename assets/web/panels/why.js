@@ -247,7 +247,7 @@ function heading(key, text, settings, hasTau) {
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 /**
- * Returns the token at the place of a proposal whose verdict is same or other.
+ * Returns the token at the place of a proposal with the verdict same or other.
  * @param {ProposalRow} row
  */
 const written = (row) => /** @type {Token} */ (row.token);

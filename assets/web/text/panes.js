@@ -9,7 +9,7 @@ import { Rendered } from "./rendered.js";
 import { TokenView } from "./text.js";
 
 /**
- * Names a lane, and says what its method does; lanes with names of their own, such as a branch, have only those.
+ * Names a lane, and describes its method; lanes with names of their own, such as a branch, have only those.
  * @param {Lane} lane
  */
 function paneTitle({ title, facts, header, isAr }) {

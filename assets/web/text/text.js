@@ -145,7 +145,7 @@ export class TokenView {
   }
 
   /**
-   * Redraws a token whose last character was completed by a later token.
+   * Redraws a token after its last character was completed by a later token.
    * @param {number} place
    */
   complete(place) {

@@ -1,5 +1,5 @@
 // Texts and content of each stop of the tour. Figures are not written here: they come from recordings, and
-// tests/app/test_talk.py checks that each recording shows what its stop says. A race's beats: play until a number of
+// tests/app/test_talk.py checks that each recording shows what the text of its stop claims. A race's beats: play until a number of
 // passes of the first lane, a refusal (race_scene.js) or the end; `why` shows the proposals of that pass. Races play
 // pass by pass unless `clock` says seconds.
 

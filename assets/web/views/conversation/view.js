@@ -445,7 +445,7 @@ class TurnRow {
 }
 
 /**
- * Start of an answer's figures if its text repeats itself.
+ * Prefix of an answer's figures if its text repeats itself.
  * @param {Told} told
  */
 const loopWords = ({ loop }) => (loop ? `${loop}. Up to there: ` : "");

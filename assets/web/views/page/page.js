@@ -150,7 +150,7 @@ async function copiedSetup(base, names, values) {
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
 const DESK = "#desk"; // the controls next to the race view
 
-// Returns the function that the page calls whenever a prompt's box changes. Tells the views with results what the box
+// Returns the function that the page calls whenever a prompt's box changes. Informs the views with results what the box
 // contains, so that they can show when it is another prompt; and that a control was used, so that they remove an old
 // error message.
 function mountPrompt() {

@@ -1,5 +1,5 @@
 // Summary of the judgements, computed by the server: charts with intervals, agreement of reviewers, and what so few
-// judgements allow to conclude. Automatic marks are in a table of their own above.
+// judgements allow to conclude. Automatic checks are in a table of their own above.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
@@ -179,7 +179,7 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
   if (key === "preference" && own.length)
     return made(
       [
-        bars("the way itself", names, own.map(({ better }) => better), c.mars), // prettier-ignore
+        bars("the method itself", names, own.map(({ better }) => better), c.mars), // prettier-ignore
         bars("neither", names, own.map(({ equal }) => equal), c.ar), // prettier-ignore
         bars(ways[reference].name, names, own.map(({ worse }) => worse), c.warm), // prettier-ignore
       ],
@@ -260,7 +260,7 @@ function paceFigure(own, marks, reference, made, c) {
     hovertemplate: "%{text}: %{y:.2f} at %{x:.2f} tokens per pass<extra></extra>",
   });
   const data = [
-    points("the way itself", known.map(({ better }) => better), c.mars), // prettier-ignore
+    points("the method itself", known.map(({ better }) => better), c.mars), // prettier-ignore
     points(reference, known.map(({ worse }) => worse), c.warm), // prettier-ignore
   ];
   return made(

@@ -278,7 +278,7 @@ function stripFor(answer, name, text) {
 }
 
 /**
- * Describes the automatic marks in a line.
+ * Describes the automatic checks in a line.
  * @param {ReviewMark & { isReference: boolean }} mark
  */
 function marksText(mark) {

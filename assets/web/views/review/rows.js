@@ -10,7 +10,7 @@ export const MOST = JUDGED.most;
 export const NOTHING = { preference: "", ratings: [0, 0], tags: [[], []], note: "" };
 
 /**
- * Returns the key of what a row is about: reviewer, prompt and the two methods, whatever their sides.
+ * Returns the key of what a row is about: reviewer, prompt and the two methods, regardless of their sides.
  * @param {Pick<JudgementRow, "reviewer" | "item" | "pair">} row
  */
 export const unitOf = ({ reviewer, item, pair }) => JSON.stringify([reviewer, item, pair]);

@@ -1,4 +1,4 @@
-// All prompts of a set as a table: automatic marks of the pair and, in columns of their own, the reviewer's judgements.
+// All prompts of a set as a table: automatic checks of the pair and, in columns of their own, the reviewer's judgements.
 // Only visible rows are in the document. Reports to the view which prompts are left after filtering.
 
 import { attribute, button, make, put } from "../../core/dom.js";
@@ -17,7 +17,7 @@ export const ALL = { category: "", agreement: "", judged: "", tag: "", rating: "
  */
 
 /**
- * Returns a line for each prompt to read, without those of a masked pair whose texts are the same.
+ * Returns a line for each prompt to read, without those of a masked pair with equal texts.
  * @param {ReviewListed[]} items
  * @param {number} other the method compared with the reference
  * @param {(item: string) => JudgementRow | undefined} rowOf
