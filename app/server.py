@@ -207,7 +207,7 @@ def _respond(refusal: ApiError) -> Response:
 
 
 async def _misfit(request: Request, error: Exception) -> Response:
-    """Answer a request whose values do not fit. FastAPI's own answer would repeat them, and it
+    """Answer a request with values that do not fit. FastAPI's own answer would repeat them, and it
     fails for numbers that JSON cannot express.
     """
     return _respond(ApiError(422, OTHER_VALUES))

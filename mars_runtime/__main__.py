@@ -70,7 +70,7 @@ EXTRAS = {
 
 
 class SentenceParser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence on standard error."""
+    """A parser that reports errors as one sentence on standard error."""
 
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:].rstrip(".")

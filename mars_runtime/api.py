@@ -221,7 +221,7 @@ class TextStream:
     def __iter__(self) -> Iterator[StreamStep]:
         """Yield each forward pass as soon as it is done. Raises GenerationError if the run fails.
 
-        A character whose bytes are incomplete is in the text of the step that completes it.
+        A character with incomplete bytes is in the text of the step that completes it.
         """
         text = Detokenizer(self._checkpoint.tokenizer.token_bytes)
         for event in self._run:

@@ -34,13 +34,13 @@ UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
 """Methods without drafts: every token is the model's own."""
 
 PARTS = 8
-"""Number of parts of a run whose mean pass times are compared."""
+"""Number of parts of a run for the comparison of mean pass times."""
 STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 """Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
 
 
 class Derived(TypedDict, total=False):
-    """Fields of a row in a step's line; each is written only if it says something.
+    """Fields of a row in a step's line; each is written only if it is not empty.
 
     sources: a letter for each accepted token, absent if all are AR's own. loop: tokens before the
     loop and tokens up to its evidence, once, in the step that completes the evidence. spread:
@@ -62,7 +62,7 @@ class DerivedFold:
         self._has_loop = False
 
     def add(self, step: RowStep, seconds: float) -> Derived:
-        """Return the fields of the row's next step, whose forward took ``seconds``."""
+        """Return the fields of the row's next step, which took ``seconds``."""
         derived: Derived = {}
         sources = step_sources(step, self._before)
         if any(source != "ar" for source in sources):

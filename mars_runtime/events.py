@@ -138,7 +138,7 @@ class Prefill:
     """The prompts were prefilled.
 
     num_tokens: over all rows. seconds: device time. cache_bytes: keys and values reserved for the
-    rows, 0 if unknown. num_reused: tokens whose keys and values came from earlier runs and were not
+    rows, 0 if unknown. num_reused: tokens with keys and values from earlier runs and were not
     computed.
     """
 

@@ -201,8 +201,8 @@ class Totals:
 
     num_tokens: over all rows, EOS included. num_forwards: of the whole batch; num_commits of them
     are commits. num_row_forwards: rows times forwards; num_idle of them are idle. seconds: of
-    decoding, without prefill_seconds. peak_cache_bytes: of the largest group. num_looped: rows
-    whose texts began to repeat themselves. From there on they took num_loop_tokens in
+    decoding, without prefill_seconds. peak_cache_bytes: of the largest group. num_looped: rows with
+    texts that began to repeat themselves. From there on they took num_loop_tokens in
     num_loop_forwards row-forwards, in num_loop_steps forwards without any other row, and
     loop_seconds, their share of each forward's time. Loops are searched for when the run has ended,
     and every rate excludes them.
@@ -288,7 +288,7 @@ def totals(events: Sequence[Event]) -> Totals:
 
 
 def _loops(events: Sequence[Event]) -> dict[int, int]:
-    """Return row -> number of tokens before its loop, for rows whose text repeats itself."""
+    """Return row -> number of tokens before its loop, for rows with a text that repeats itself."""
     by_row = {row: loops_at(events, row) for row in rows(events)}
     return {row: kept for row, kept in by_row.items() if kept is not None}
 

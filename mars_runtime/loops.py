@@ -1,7 +1,7 @@
 """Loop detection: where a text begins to repeat itself, as pure functions of token ids.
 
 A text is in a loop if the same tokens recur, or nearly all of them: stanzas with one word changed,
-a list whose lines differ only in their number, a few sentences in changing order. Tokens are
+a list with lines that differ only in their number, a few sentences in changing order. Tokens are
 processed one at a time in order, so the result does not depend on how many tokens a forward
 emitted. A loop must be longer than the refrains, tables and listings that people write;
 ``tools/human_loops.py`` counts human texts that are taken for loops nevertheless.

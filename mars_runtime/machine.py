@@ -28,7 +28,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "grad
 
 
 def is_memory_short(error: BaseException) -> bool:
-    """Return whether an error reports that no memory is left, whatever library raised it."""
+    """Return whether an error reports that no memory is left, in the words of any library."""
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or NO_MEMORY.search(str(error)) is not None
 

@@ -6,9 +6,9 @@ block is found by its own tokens and the block before it, and so by the whole te
 Tokens are compared, not hashes of them. Above the limit in bytes, the least recently used block is
 evicted.
 
-Blocks are copies: they are copied in when a text is finished and out to a row whose prompt begins
-with them. So nothing is shared with a row that is being decoded, no reference counts are needed,
-and an evicted block that is about to be copied stays alive until then.
+Blocks are copies: they are copied in when a text is finished and out to a row with a prompt that
+begins with them. So nothing is shared with a row that is being decoded, no reference counts are
+needed, and an evicted block that is about to be copied stays alive until then.
 
 Privacy: a block is returned only for a text that contains all of its tokens, and it holds what that
 text would have computed itself, so visitors cannot read each other's texts. A visitor can detect

@@ -30,7 +30,7 @@ _IDLE = (3, 4)
 def provenance(*checkpoints: str) -> dict[str, Any]:
     """Return the provenance of this run as JSON values.
 
-    checkpoints: names of checkpoints whose fingerprints are not recorded elsewhere.
+    checkpoints: names of checkpoints without fingerprints recorded elsewhere.
     """
     weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
     return {

@@ -44,8 +44,8 @@ class Turn:
     """A question as typed and the tokens of its answer, without the EOS token.
 
     The answer is stored as tokens because encoding its text again could split it differently. The
-    next prompt therefore begins with exactly the tokens whose keys and values are cached for this
-    turn.
+    next prompt therefore begins with exactly the tokens with keys and values that are cached for
+    this turn.
     """
 
     prompt: str

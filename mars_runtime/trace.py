@@ -130,8 +130,7 @@ class Header:
 
     @property
     def told(self) -> tuple[int, ...]:
-        """The tokens whose bytes are in the header: those of earlier answers, and the given
-        ones."""
+        """The tokens with bytes in the header: those of earlier answers, and the given ones."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property

@@ -79,7 +79,7 @@ class Served:
 
     @property
     def about(self) -> Checkpoint | Facts:
-        """Return what the header of a trace says about the hardware and the checkpoint."""
+        """Return the facts about hardware and checkpoint for the header of a trace."""
         return (
             self.checkpoint.facts
             if isinstance(self.checkpoint, ModelDescription)

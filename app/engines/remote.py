@@ -1,4 +1,4 @@
-"""Engines whose checkpoint is on another machine, which serves the endpoint: MARS_REMOTE.
+"""Engines with their checkpoint on another machine, which serves the endpoint: MARS_REMOTE.
 
 Only the page runs here: no file is downloaded and no weights are loaded.
 """
@@ -25,7 +25,7 @@ NO_ADDRESS = "MARS_REMOTE must be the address of an endpoint, such as http://hos
 
 
 def _address(text: str) -> str:
-    """Return the root of an endpoint, whose address may end with /v1. Raises AppSettingsError."""
+    """Return the root of an endpoint; its address may end with /v1. Raises AppSettingsError."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:

@@ -28,8 +28,8 @@ def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
     ``{"error": one sentence}``.
 
     columns, real: a ``Column`` each, with the layer at which it ``settled``. counted: indices of
-    the columns whose masks counted. vocabulary: as in a trace. owner: the client's address, which
-    may have few requests at a time.
+    the columns with masks that counted. vocabulary: as in a trace. owner: the client's address,
+    which may have few requests at a time.
     """
     try:
         checkpoint, fed = read_fed(posted)

@@ -53,7 +53,7 @@ container). Checks normally come several times a second.
 """
 MAX_TOKENS = 128
 CAPPED = ("max_new_tokens", "block_size")
-"""Settings whose ranges depend on the page and the checkpoint."""
+"""Settings with ranges that depend on the page and the checkpoint."""
 FULL = "Other sets are being created right now. Try again in a few minutes."
 ONE = "Another set of yours is being created. Wait for it, or stop it."
 FAULT = "An error on the server interrupted this set. Finish the set, or create it again."
@@ -153,7 +153,7 @@ class Making:
         return {"name": name, "faults": faults}
 
     def _going(self) -> list[SetJob]:
-        """Return the sets in progress or paused. Stops those whose page has left."""
+        """Return the sets in progress or paused. Stops those with a page that has left."""
         for job in self._jobs.values():
             if not job.is_over and job.is_left():
                 job.state = "stopped"
@@ -165,8 +165,8 @@ class Making:
             raise SetError(FULL)
 
     def _check_caps(self, request: Asked) -> None:
-        """Validate prompts and methods like a run of the page, whatever their source: method words
-        and imported names can change settings too. Raises RefusalError.
+        """Validate prompts and methods like a run of the page, independent of their source: method
+        words and imported names can change settings too. Raises RefusalError.
         """
         for way in request.ways:
             limits = self._engines.limits(way.checkpoint)

@@ -72,7 +72,7 @@ class OpenRequests:
         self._number = 0
 
     def counted(self, app: Application) -> Application:
-        """Return ``app``, whose requests are counted."""
+        """Return ``app`` with its requests counted."""
 
         async def counting(scope: Message, receive: Receive, send: Send) -> None:
             self._number += 1

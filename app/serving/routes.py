@@ -120,9 +120,7 @@ class Routes:
         return method in ("GET", "HEAD") and READ.fullmatch(path) is not None
 
     async def _judged(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Read the body, whose size is bounded (``limits.py``), and pass it on if it is
-        harmless.
-        """
+        """Read the body, of bounded size (``limits.py``), and pass it on if it is harmless."""
         body = await whole_body(receive)
         if body is None:
             return

@@ -1,6 +1,6 @@
 """Limits of Gradio's runs: each needs an open stream, and each address has a maximum number.
 
-A run whose stream is not opened within ``GRACE_SECONDS`` is ended and its messages are dropped.
+A run without a stream after ``GRACE_SECONDS`` is ended and its messages are dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOST = {
     "session_not_found": True,
     "success": False,
 }
-"""Gradio's own message to a page whose session is unknown. Gradio raises an error after it."""
+"""Gradio's own message to a page with an unknown session. Gradio raises an error after it."""
 FULL = "You have {} runs in progress, the most allowed. Wait for one to end, or stop it."
 
 
@@ -83,7 +83,7 @@ class RunLimits:
             await self._app(scope, receive, send)
 
     def _session_of(self, scope: Message) -> str:
-        """Return the session whose stream is requested; empty for other requests."""
+        """Return the session of a requested stream; empty for other requests."""
         if scope["path"] == STREAM:
             query: str = scope["query_string"].decode("latin-1")
             return parse_qs(query).get("session_hash", [""])[0]

@@ -25,7 +25,7 @@ ENTRIES = (
     "views/review/opening.js",
     "views/page/page.js",
 )
-"""Modules whose exports named ``mount...`` are called by components or the page:
+"""Modules with exports named ``mount...``, which components or the page call:
 ``mars.mountRaceView``.
 """
 RESULTS = ASSETS / "results"
@@ -144,7 +144,7 @@ def _rows(cells: list[Values], swept: list[Values]) -> list[str]:
 
 
 def _compared(benchmark: Values, batch_size: int, peer: str, baseline: str) -> Values:
-    """Return the first comparison whose two names begin with these."""
+    """Return the first comparison with two names that begin with these."""
     return next(
         comparison
         for comparison in benchmark["comparisons"]

@@ -63,7 +63,7 @@ def tour_set() -> dict[str, Any] | None:
 
 
 def read_sets(folder: Path) -> list[PointSet]:
-    """Return the sets of a results folder whose files exist."""
+    """Return the sets of a results folder, except those without a file."""
 
     def told(name: str, key: str) -> Rows:
         path = folder / f"{name}.json"

@@ -351,8 +351,8 @@ def sentence_of(error: Exception) -> str:
 class Transcript:
     """A run with a name for its lines, and what was read of it so far.
 
-    tokens: the visible ones by row. finished: rows whose text is complete. is_drawn: False for a
-    timed repetition.
+    tokens: the visible ones by row. finished: rows with complete text. is_drawn: False for a timed
+    repetition.
     """
 
     def __init__(

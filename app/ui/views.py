@@ -21,7 +21,7 @@ Answer = Callable[..., Any]
 
 
 class View(gr.HTML):
-    """A ``gr.HTML`` whose scripts are part of the page.
+    """A ``gr.HTML`` with scripts that are part of the page.
 
     A subclass sets ``page``, its HTML in ``assets/web/``, and ``mount``, the exported function that
     mounts it.
@@ -50,7 +50,7 @@ class View(gr.HTML):
 
 
 class LineView(View):
-    """A view whose value is a string of lines (``run_log.py``); "" is the empty state.
+    """A view with a string of lines as value (``run_log.py``); "" is the empty state.
 
     Send values with ``show_progress="hidden"``, at most 15 per second. missed: returns a whole run
     as one value, for a page that missed lines of a stream. A subclass also sets ``lines``, a

@@ -50,7 +50,7 @@ def attach(model: Any, folder: str | Path, mask_token_id: int) -> AdapterHooks:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return all tensors of an adapter, whose files may be compressed with xz.
+    """Return all tensors of an adapter; its files may be compressed with xz.
 
     Raises ValueError for another format.
     """
@@ -130,7 +130,7 @@ class AdapterHooks:
         return probabilities.index_copy(1, ids, (scores.softmax(-1) * best.sum()).unsqueeze(0))
 
     def _update(self, modules: Sequence[Any], a: Tensor, b: Tensor) -> None:
-        """Add b (a x) to the outputs of modules, whose rows of b follow one another."""
+        """Add b (a x) to the outputs of modules, with their rows of b one after the other."""
         sizes = [module.out_features for module in modules]
         if b.shape != (sum(sizes), len(a)) or a.shape[1] != modules[0].in_features:
             raise ValueError(f"b has the shape {tuple(b.shape)}, the layers {sizes}")

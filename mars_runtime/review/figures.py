@@ -29,7 +29,7 @@ Distance = Callable[[Any, Any], float]
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """Preferences between a method and the reference, over prompts whose two answers differ.
+    """Preferences between a method and the reference, over prompts with two different answers.
 
     Shares of the judgements, bootstrapped by prompt: for the method, for neither, for the
     reference. num_identical: prompts whose two answers are the same text. These are ties without a

@@ -329,7 +329,7 @@ class _Kept:
         self._named: dict[tuple[Unit, str], Unit] = {}
 
     def add(self, rows: Iterable[Judgement]) -> None:
-        """Add the rows whose ids are new."""
+        """Add the rows with new ids."""
         for row in rows:
             if row.id not in self.rows:
                 self.rows[row.id] = row

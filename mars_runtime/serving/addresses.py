@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from mars_runtime.serving.limits import Application, Message, Receive, Send
 
 ORIGINS = "MARS_ALLOWED_ORIGINS"
-"""Environment variable with the origins whose pages may call the endpoint from a browser."""
+"""Environment variable with the origins that may call the endpoint from a browser."""
 EXPOSED = ("retry-after", "x-run-id")
 """Response headers that scripts of these pages may read, in addition to the usual ones."""
 METHODS = ("GET", "POST", "DELETE")
@@ -65,7 +65,7 @@ def cors(origins: Sequence[str]) -> list[Middleware]:
 class TrailingSlash:
     """ASGI middleware: ignore a slash at the end of the path.
 
-    Starlette would redirect to an absolute address, whose scheme is wrong behind a proxy that
+    Starlette would redirect to an absolute address with a scheme that is wrong behind a proxy that
     speaks TLS, and many clients do not repeat a POST.
     """
 
@@ -80,8 +80,7 @@ class TrailingSlash:
 
 
 class LocalNames:
-    """ASGI middleware: at a loopback address, reject requests whose host name is not this
-    machine's.
+    """ASGI middleware: at a loopback address, reject requests with another machine's host name.
 
     With DNS rebinding, a page of another site resolves its own name to 127.0.0.1, and its scripts
     then count as this server's. The Host header of such a request has this server's port. A request

@@ -108,8 +108,8 @@ class RemoteEngine(BaseEngine):
         return list(runs)
 
     def _posted(self, jobs: Sequence[Asked], pace: float, is_shared: bool) -> Mapping[str, Any]:
-        """Return the JSON body of the request. Raises RequestError for a ``Solo`` job, whose
-        decoder is a program and cannot be sent.
+        """Return the JSON body of the request. Raises RequestError for a ``Solo`` job: its decoder
+        is a program and cannot be sent.
         """
         if any(isinstance(job, Solo) for job in jobs):
             raise RequestError(NO_BATCH)

@@ -407,7 +407,7 @@ def checked(model: type[B], values: dict[str, Any]) -> B:
 
 
 def whole(value: object, name: str, least: int, most: int) -> int | None:
-    """Validate a whole number whose range is only known at run time; None passes. Raises
+    """Validate a whole number with a range that is only known at run time; None passes. Raises
     ApiError.
     """
     if value is not None and (type(value) is not int or not least <= value <= most):
@@ -527,7 +527,7 @@ def completion_of(kind: Kind, posted: dict[str, Any], field: str = "") -> Comple
 
 
 def check_supported(posted: dict[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
-    """Reject each of these fields whose value is not one of its neutral values. Raises ApiError."""
+    """Reject each of these fields unless it has one of its neutral values. Raises ApiError."""
     for name, values in neutral.items():
         if name in posted and not any(
             _is_same(posted[name], neutral_value) for neutral_value in values

@@ -68,7 +68,7 @@ def num_proxies() -> int:
 
 
 def allowed_origins() -> tuple[str, ...]:
-    """Return the origins whose pages may call the endpoint. Raises PlanError."""
+    """Return the origins that may call the endpoint. Raises PlanError."""
     try:
         return read_origins(os.environ.get(ORIGINS, ""))
     except OriginsError as error:
@@ -237,7 +237,7 @@ class PunctualProtocol(H11Protocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection. After a pause of the process it waits once more, because timers
-        run before a request that arrived meanwhile is read.
+        run before a request that arrived during the pause is read.
         """
         if _was_paused(self.timeout_keep_alive_task, self.loop.time()):
             self.timeout_keep_alive_task = self.loop.call_later(

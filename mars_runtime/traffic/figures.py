@@ -220,7 +220,7 @@ class LoadPoint:
 
 
 def point_of(records: Sequence[RequestRecord], offered: float, seconds: float) -> LoadPoint:
-    """Return the point of a load whose arrivals lasted ``seconds``.
+    """Return the point of a load with arrivals during ``seconds``.
 
     Later answers count for the waits but not for the rate, because the queue is draining by then.
     """

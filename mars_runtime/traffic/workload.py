@@ -27,7 +27,7 @@ MAX_RECORDED = 10_000
 SHORTEST = 0.5
 """An answer's limit is drawn between this share of the longest limit and all of it."""
 LONG = frozenset({"summary", "rewriting", "reading", "multiple_choice"})
-"""Families whose prompts contain a text to work on."""
+"""Families of prompts with a text to work on."""
 MIXES = {"short": "short prompts", "all": "short and long prompts"}
 """Titles of the mixes by their names."""
 

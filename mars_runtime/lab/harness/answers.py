@@ -139,7 +139,7 @@ class AnswerStore(LineStore[AnswerRecord]):
 
 
 def key_of(fingerprint: str, arithmetic: str, task: str, document: int, wanted: Wanted) -> str:
-    """Equal for two answers exactly when one stands for the other."""
+    """Equal for two answers exactly when one can replace the other."""
     settings = asdict(wanted.settings)
     parts = [fingerprint, arithmetic, task, document, wanted.prompt, settings, wanted.stops]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]

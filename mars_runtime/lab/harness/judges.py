@@ -1,4 +1,4 @@
-"""Scores of answers for benchmarks whose scoring in lm-eval needs a network.
+"""Scores of answers for benchmarks that lm-eval scores with a network.
 
 Generated programs run in the sandbox only.
 """

@@ -23,7 +23,7 @@ MARK = "conversation:"
 CHUNK = 256
 """Tokens per row and forward pass."""
 HEAD_CHUNK = 32
-"""Positions whose logits are in memory at once."""
+"""Positions with logits in memory at once."""
 
 
 def render(turns: Sequence[Mapping[str, str]], *, is_open: bool) -> str:

@@ -49,7 +49,7 @@ class Base:
 
 
 def read_base(name_or_path: str) -> Base:
-    """Read a base into host memory, whatever the default device is. Raises CheckpointError."""
+    """Read a base into host memory, regardless of the default device. Raises CheckpointError."""
     files = resolve_checkpoint(name_or_path)
     try:
         with torch.device("cpu"):

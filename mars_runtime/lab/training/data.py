@@ -77,7 +77,7 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> T
 def encoded(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
 ) -> list[TrainingExample]:
-    """Return the examples of one shard, except those whose prompt leaves no room for a response."""
+    """Return the examples of one shard, except those with no room for a response."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 

@@ -76,8 +76,8 @@ class Recipe:
     mixture: share of examples by source (``data.py``). block_size: trained depth B. clean_weight:
     weight of the clean loss in stage ``mars`` (paper, section 3.2, "SFT loss"). masked_share: share
     of a response's blocks in the noisy stream of stage ``mars``; 1 in the paper, and a smaller
-    share leaves more of the budget for other texts. tokenizer: the bundled checkpoint whose
-    tokenizer is copied, if any. precision: of accelerate.
+    share leaves more of the budget for other texts. tokenizer: the bundled checkpoint to copy the
+    tokenizer from, if any. precision: of accelerate.
     """
 
     name: str

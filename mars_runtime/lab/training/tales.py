@@ -100,7 +100,7 @@ def _trimmed(section: str, answer: str) -> str:
 
 
 def fairytale_questions(data: Path, split: Split) -> list[Task]:
-    """Yield questions whose answer occurs word for word in a short piece of the tale."""
+    """Yield questions with an answer that occurs word for word in a short piece of the tale."""
     tales = {name: {n: clean(t) for n, t in s.items()} for name, s in _tales(data).items()}
     tasks: list[Task] = []
     for record in _records(data / "fairytale_questions_train.jsonl"):

@@ -397,7 +397,7 @@ class TrainingLog:
 
 
 def progress_bar() -> Progress:
-    """Return a terminal progress bar whose tasks have a field ``info``."""
+    """Return a terminal progress bar; its tasks have a field ``info``."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))

@@ -1,7 +1,7 @@
 """The laws of lossless text and of sampling, and distances between logits: what promises are
 checked against.
 
-Lossless: the tokens are AR's, whatever is drafted and whichever rows share the batch. Sampling:
+Lossless: the tokens are AR's, independent of drafts and of the other rows of the batch. Sampling:
 drawn tokens are as far from the probabilities that they were drawn with as chance explains. Logits:
 this runtime's compared with those of transformers for the same weights. Decoding is passed in as a
 function from prompts and settings to events.
@@ -45,8 +45,8 @@ def ways(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A prompt, by its number, whose tokens first differ from AR's at ``place``; a token is None if
-    its text has ended there.
+    """A prompt, by its number, with tokens that first differ from AR's at ``place``; a token is
+    None if its text has ended there.
     """
 
     prompt: int

@@ -102,6 +102,6 @@ def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
-    """Return the share of groups whose first j masks are right, for j = 1 .. ``num_masks``."""
+    """Return the share of groups with the first j masks right, for j = 1 .. ``num_masks``."""
     groups = max(1, sum(map(len, texts)))
     return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

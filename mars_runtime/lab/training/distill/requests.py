@@ -230,7 +230,7 @@ class Texts:
         return fitting
 
     def questions(self) -> list[PassageQuestion]:
-        """Yield questions on tales whose passage is one section, shuffled."""
+        """Yield questions on tales with a passage of one section, shuffled."""
         sections = {
             (row["tale"], str(row["section"])): " ".join(row["text"].split())
             for row in self._rows("fairytale_sections_train.jsonl")
