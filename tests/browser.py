@@ -28,7 +28,8 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
     "--num-raster-threads=1",
-    # Else every stack that plotly.js takes while it starts parses all of it anew: a second a page.
+    # Otherwise every stack trace that plotly.js takes while it starts parses all of it again: a
+    # second per page.
     "--js-flags=--no-enable-lazy-source-positions",
 ]
 
@@ -164,7 +165,7 @@ def listening() -> Iterator[Callable[[playwright.Page, str], None]]:
 
 
 def see(place: playwright.Locator) -> None:
-    """Scroll so that it stands at the top, where nothing above it that grows can push it away."""
+    """Scroll so that it is at the top, where nothing above it that grows can push it away."""
     place.evaluate("node => node.scrollIntoView()")
 
 
@@ -209,8 +210,9 @@ def origin_of(url: str) -> str:
 
 
 def sent(requests: Iterable[playwright.Request]) -> list[str]:
-    """Addresses of those that were sent. Chromium also tells of requests that it finds in a page
-    a moment before it reads the policy that forbids them; those go nowhere and fail by it."""
+    """Return the addresses of requests that were sent. Chromium also reports requests that it
+    finds in a page a moment before it reads the policy that forbids them; those are never sent.
+    """
     return [request.url for request in requests if request.failure != "csp"]
 
 

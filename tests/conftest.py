@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 gc.disable()  # until all is imported
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start
 
-# Of a property that says no more itself so many examples are tried.
-# ``--hypothesis-profile thorough`` tries hypothesis' own hundred.
+# Number of examples for properties without a number of their own. ``--hypothesis-profile thorough``
+# uses hypothesis' default of a hundred.
 settings.register_profile("shared machine", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("shared machine")
@@ -87,7 +87,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """One thread, whatever the test before left: more of them spin beside the other processes."""
+    """One thread, regardless of the test before: more threads spin next to the other processes."""
     import torch
 
     if torch.get_num_threads() != 1:
@@ -135,7 +135,7 @@ def _examples_made_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nobody_speaks_tls() -> Iterator[None]:
+def _no_server_speaks_tls() -> Iterator[None]:
     """Every client of httpx reads all authorities that it would trust, 25 ms each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ssl.create_default_context", cache(ssl.create_default_context))
@@ -176,7 +176,7 @@ def smollm2_file() -> Path:
 
 @pytest.fixture(scope="session")
 def foreseeing_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint folder whose model foresees some tokens; do not write into it."""
+    """A checkpoint folder with a model that predicts some tokens; do not write into it."""
     from helpers import train_foreseeing
 
     return _made_once("foreseeing", tmp_path_factory, train_foreseeing)
@@ -214,7 +214,7 @@ def small(request: pytest.FixtureRequest) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def foreseeing(foreseeing_folder: Path) -> Checkpoint:
-    """The one that foresees some tokens, loaded."""
+    """The checkpoint that predicts some tokens, loaded."""
     from law_checkpoints import load
 
     return load(str(foreseeing_folder))

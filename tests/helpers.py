@@ -1,5 +1,6 @@
 """Stand-ins for checkpoints: a scripted model (a function instead of weights), folders with small
-random weights, and one that is trained for seconds so that it really foresees some tokens."""
+random weights, and one that is trained for seconds so that it predicts some tokens.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +190,7 @@ class ScriptedModel:
         return [tuple(prefix) for prefix in prefixes]  # type: ignore[arg-type]
 
     def _tree(self, cache: ScriptedCache, row: int, branches: Branches) -> list[tuple[int, ...]]:
-        """What each token sees, which has to be as long as its position says."""
+        """What each token sees, which must be as long as its position implies."""
         first, slots, found = cache.cursors[row], cache.slots[row], []
         numbers = (branches.positions, branches.roots, branches.starts)
         columns = zip(*(each[row].tolist() for each in numbers), strict=True)
@@ -220,10 +221,10 @@ def counting(prefix: tuple[int, ...], wrong: int = 0) -> list[float]:
 
 
 def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None) -> Script:
-    """A language with a next token for every prefix; masks foresee it with varying luck.
+    """A language with a next token for every prefix, which masks predict with varying luck.
 
-    The real prefix decides the next token; behind j masks the script guesses the token j places
-    on, right two times in three, and is sure of itself to a degree that has little to do with it.
+    The real prefix decides the next token. After j masks the script guesses the token j positions
+    on, right two times in three, with a confidence that has little to do with it.
     """
     ids = ids or Ids()
 
@@ -320,7 +321,7 @@ def write_checkpoint(
 
 
 def word_sequence(rng: random.Random, length: int, eos: int) -> list[int]:
-    """Words of a made-up language: their insides can be foreseen, their beginnings cannot."""
+    """Words of a made-up language: their insides are predictable, their beginnings are not."""
     lexicon = random.Random(7)
     words = [[lexicon.randrange(10, 300) for _ in range(lexicon.randint(2, 7))] for _ in range(16)]
     ids: list[int] = []
@@ -334,7 +335,7 @@ def word_sequence(rng: random.Random, length: int, eos: int) -> list[int]:
 def train_foreseeing(
     folder: Path, num_steps: int = 120, make_config: Callable[..., Any] = hf_config
 ) -> Path:
-    """A checkpoint folder whose model can draft ``word_sequence``; takes a few seconds."""
+    """A checkpoint folder with a model that can draft ``word_sequence``; takes a few seconds."""
     tokenizer = Tokenizer.from_dir(write_tokenizer(folder))
     model = hf_model(make_config(tokenizer, initializer_range=0.05, hidden_size=64))
     eos, mask = tokenizer.im_end_id, tokenizer.mask_id

@@ -1,6 +1,7 @@
-"""Texts that people wrote, of the kinds that come back to what they said: songs with refrains,
-verses that grow, tables, listings, code. The songs and verses are old and belong to nobody; all
-else is this repository's own."""
+"""Texts by people, of the kinds that return to what they said: songs with refrains, verses that
+grow, tables, listings, code. The songs and verses are in the public domain; all others are this
+repository's own.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 GENERATED = re.compile(r"<!-- python -m .*?<!-- end -->", re.S)
-"""What a command wrote into a document: nobody wrote it as a text."""
+"""Tables that a command wrote into a document, not a person."""
 
 
 def _documents() -> Iterator[tuple[str, str]]:
@@ -74,7 +75,7 @@ def _tables() -> Iterator[tuple[str, str]]:
 
 
 def _growing(opening: str, lines: list[str]) -> str:
-    """Verses each of which says all before it again."""
+    """Verses that each repeat all verses before."""
     verses = ["\n".join([opening, *reversed(lines[:count])]) for count in range(1, len(lines) + 1)]
     return "\n\n".join(verses)
 

@@ -1,4 +1,4 @@
-"""Decoding with the method held fixed, whatever the settings say."""
+"""Decoding with a fixed method, regardless of the settings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Small random models for the native forward, and the compiled library for each kind of processor
-that this machine can stand in for."""
+that this machine can emulate.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ TARGETS = {
     "plain": (),
 }
 NEEDED = {"AVX2 and VNNI": "avx_vnni", "AVX2": "avx2"}
-"""What a processor has to offer, as Linux names it, to stand in for another."""
+"""Features that a processor must have, as Linux names them, to emulate another one."""
 
 
 @cache
@@ -72,7 +73,7 @@ def library_for(target: str) -> Any:
 
 
 def random_weights(config: ModelConfig, bits: int, seed: int = 0) -> dict[str, Any]:
-    """Weights whose logits are far from flat, tables of embeddings in 8 bits."""
+    """Weights with logits that are far from flat, and 8-bit embedding tables."""
     generator = torch.Generator().manual_seed(seed)
     found: dict[str, Any] = {}
     for name in sorted(expected_names(config)):

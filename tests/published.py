@@ -1,7 +1,7 @@
-"""A folder laid out as the authors' repositories on the hub are, with random weights, for tests.
+"""A folder laid out as the authors' repositories on the Hub are, with random weights, for tests.
 
-Their list of files: config.json of type a2d-qwen2 that names remote code, the code itself, weights
-in bf16, tokenizer and template. Here the code ends whoever runs it.
+It has the same files: config.json of type a2d-qwen2 that names remote code, the code itself,
+weights in bf16, tokenizer and template. Here the remote code ends any process that runs it.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ def write_tokenizer(folder: Path) -> Tokenizer:
 
 
 class ScriptedBackend(Backend):
-    """Writes ``text`` byte by byte, whatever was asked: one per forward at tau 1 or as AR, B below
-    tau 0.6."""
+    """Write ``text`` byte by byte for any prompt: one byte per forward at tau 1 or as AR, B bytes
+    below tau 0.6.
+    """
 
     capacity = 100_000
 

@@ -1,8 +1,8 @@
-"""The slow twin: every forward reads the whole prefix again, with nothing kept in between.
+"""The slow twin, with which the cursor cache is compared: every forward computes the whole prefix
+again and caches nothing.
 
-The cursor cache is held against it. It shares the
-judgement of predictions with the other decoders and none of their bookkeeping: one row at a time,
-the prefix as a plain list, and a forward of its own for each group of masks. Knows no cursors.
+It shares the acceptance rule with the other decoders and none of their bookkeeping: one row at a
+time, the prefix as a plain list, and a separate forward for each group.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest(
 def test_judge_continues_with_the_group_of_the_last_good_draft(
     drafts: list[int], remaining: int, emitted: list[int], drafted: list[int], stop: str
 ) -> None:
-    """AR says 5 6 7: the group after the last draft that agrees supplies the next drafts."""
+    """AR predicts 5 6 7: the group after the last confirmed draft supplies the next drafts."""
     choices = proposals([(5, 0.1), (6, 0.1), (7, 0.9)])
     groups = [[(10, 0.9)], [(11, 0.9), (12, 0.6), (13, 0.4)], [(14, 0.9)]]
     found = judge(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)

@@ -1,4 +1,4 @@
-"""The command ``generate``: text and figures, the trace as JSON, mistakes told in one sentence."""
+"""The command ``generate``: text and figures, the trace as JSON, user errors in one sentence."""
 
 from __future__ import annotations
 

@@ -76,14 +76,14 @@ def fingerprints(content: Any) -> Iterator[tuple[str, str]]:
 
 
 def shipped_as(name: str) -> set[str | None]:
-    """The fingerprints of a checkpoint as it ships: of all of it, and of its base alone."""
+    """The fingerprints of a checkpoint as it ships: of all of it, and of its base only."""
     entry = registry().get(name)
     gguf = entry.gguf if entry else None
     return {shipped(name), *([fingerprint_of_sums([(gguf.file, gguf.sha256)])] if gguf else [])}
 
 
 def of_others(result: Path) -> list[str]:
-    """What keeps a result from being told of in a document."""
+    """Reasons why documents do not show a result."""
     found = set(fingerprints(json.loads(result.read_text(encoding="utf-8"))))
     if not found and result.name not in OF_NO_CHECKPOINT:
         return [f"{result.name} does not say of which checkpoint it is"]
@@ -153,7 +153,7 @@ SUM = json.dumps(
 MARKER = "<!-- python -m mars_runtime tables: {} of {} -->"
 
 
-def test_a_figure_that_was_changed_is_written_anew(tmp_path: Path):
+def test_a_figure_that_was_changed_is_written_again(tmp_path: Path):
     (tmp_path / "x.json").write_text(SUM)
     text = f"before\n\n{MARKER.format('held_out', 'x.json')}\n<!-- end -->\nafter\n"
     whole = written(text, tmp_path)
@@ -214,7 +214,7 @@ def test_what_ships_has_the_fingerprint_that_a_measurement_would_note(name: str)
 
 
 def test_the_grid_counts_here_what_its_file_holds():
-    """Tokens and forwards of a checkpoint that ships, whatever the machine."""
+    """Tokens and forwards of a shipped checkpoint, the same on every machine."""
     told = json.loads((RESULTS / "page_examples.json").read_text(encoding="utf-8"))
     (expected,) = [one for one in told["grids"] if one["checkpoint"] == "mars-tiny"]
     answers = ExampleRunner("mars-tiny")
@@ -302,7 +302,7 @@ def speculative_speed() -> str:
 
 
 def speed_of_the_chat_table() -> str:
-    """Of AR, and its share of what reading the weights allows, as the report tells them."""
+    """AR's figures, and its share of the limit that reading the weights sets, as in the report."""
     report = (ROOT / "assets/results/chat_benchmark.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in report.splitlines() if line.startswith("| AR |")]
     speed = next(row[2] for row in rows if "/" in row[4])

@@ -82,7 +82,7 @@ def test_moves_of_settings() -> None:
     assert len(trace_folds.settings_moves(seeds)) == 1
 
 
-def test_tokens_per_forward_are_told_without_a_loop() -> None:
+def test_tokens_per_forward_exclude_a_loop() -> None:
     looping: list[Event] = [*looping_run()]
     assert folds.num_tokens(looping) == 75
     assert folds.loops_at(looping) == 5

@@ -204,7 +204,9 @@ def test_the_runtime_knows_neither_page_nor_app() -> None:
 
 
 def test_nothing_that_a_server_runs_imports_the_lab() -> None:
-    """Page, endpoint and all that they stand on; a command's module, found by its name, may."""
+    """Page, endpoint and everything that they import; a command's module, found by its
+    name, may.
+    """
     paths = [ROOT / "app.py", *_modules(ROOT / "app")]
     paths += [path for path in _modules(RUNTIME) if not path.is_relative_to(RUNTIME / "lab")]
     wrong = [

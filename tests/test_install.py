@@ -158,7 +158,7 @@ def test_the_page_is_served_from_a_read_only_folder(installed: Path, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_an_empty_environment_has_all_it_needs(clone: Path, tmp_path: Path) -> None:
-    """torch comes first, as the README says for Linux."""
+    """torch comes first, as the README describes for Linux."""
     python = make_environment(tmp_path / "core", "torch")
     install = [str(python), "-m", "pip", "install", "-q"]
     subprocess.run([*install, str(clone)], check=True)

@@ -58,7 +58,9 @@ def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
 
 
 def masks_alone(model: NativeModel, ids: Tensor, length: int, count: int) -> Tensor:
-    """Hidden states of ``count`` masks after the first ``length`` tokens, nothing beside them."""
+    """Return the hidden states of ``count`` masks after the first ``length`` tokens, computed on
+    their own.
+    """
     cache = model.new_cache(1, CAPACITY)
     model.hidden(ids[:, :length], cache)
     cache.cursors[0] = length
@@ -67,7 +69,7 @@ def masks_alone(model: NativeModel, ids: Tensor, length: int, count: int) -> Ten
 
 @dataclass(frozen=True)
 class Case:
-    """A row of a forward: a text, where its cursor stands and what is fed behind it."""
+    """A row of a forward: a text, the position of its cursor, and what is fed after it."""
 
     seed: int
     cursor: int
@@ -101,7 +103,7 @@ def feed(model: NativeModel, rows: list[Case]) -> tuple[Tensor, Tensor]:
 
 
 def check_row(model: NativeModel, case: Case, found: Tensor) -> None:
-    """Every token of a row against the same token alone."""
+    """Compare every token of a row with the same token computed on its own."""
     text, pending = ids_of(110, case.seed), case.layout.num_pending
     real = read_alone(model, text[:, : case.cursor + pending])[case.cursor :]
     assert torch.equal(found[:pending], real)

@@ -71,8 +71,9 @@ def answer(
 def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
     name: str, bits: int, way: str, length: int, more: int
 ) -> None:
-    """Keys and values left by an answer, of one token per forward or several, of masks and trees
-    beside it, are those of the same text read as a prompt; and so are the logits behind them."""
+    """Keys and values left by an answer, of one token per forward or several, with masks and trees,
+    are those of the same text prefilled as a prompt; so are the logits after them.
+    """
     model = native_model(name, bits, has_adapter=True)
     store = store_for(model, 2**24)
     prompt = ids_of(length, length)

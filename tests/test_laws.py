@@ -201,7 +201,7 @@ def test_what_drafts_more_takes_fewer_forwards(foreseeing: Checkpoint) -> None:
     assert max(drafted["draft"][1], drafted["target"][1]) < drafted["none"][1]
 
 
-# Law 2: the cursor cache changes nothing; a row of a ragged batch equals that row alone.
+# Law 2: the cursor cache changes nothing; a row of a ragged batch equals that row on its own.
 
 
 def outline(step: RowStep) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """Laws of block diffusion, fp32 on a CPU, with real weights: the cached decoder equals full
-recomputation, every forward takes a place, nothing leaves behind an end or the limit. What a block
-sees is held against transformers in tests/model/test_transformer.py."""
+recomputation, every forward fills a position, nothing follows an end or the limit.
+tests/model/test_transformer.py compares what a block sees with transformers.
+"""
 
 from __future__ import annotations
 

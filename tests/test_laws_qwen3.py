@@ -1,5 +1,5 @@
-"""The laws on Qwen3, whose heads are normed and wider than its hidden states: in fp32, and in the
-native forward with 4 and 8 bits.
+"""The laws on Qwen3, which norms its heads and has heads wider than its hidden states: in fp32,
+and in the native forward with 4 and 8 bits.
 
 The laws are those of ``test_laws.py``. Their bitwise forms run on a Qwen3 in test_law_bitwise.py.
 """

@@ -176,7 +176,7 @@ def test_a_loop_is_what_the_definition_says(ids: list[int]) -> None:
 
 @given(FEW, st.lists(st.integers(1, 9), min_size=1, max_size=20))
 def test_it_does_not_matter_how_many_tokens_come_at_once(ids: list[int], counts: list[int]) -> None:
-    """A forward that gives several tokens ends the text where one that gives each alone does."""
+    """A forward of several tokens ends the text where forwards of one token do."""
     whole, at = find_loop(ids), 0
     for count in counts * len(ids):
         new = ids[at : at + count]
@@ -189,7 +189,7 @@ def test_it_does_not_matter_how_many_tokens_come_at_once(ids: list[int], counts:
     assert whole is None
 
 
-def test_what_stands_long_before_a_loop_changes_nothing() -> None:
+def test_text_long_before_a_loop_changes_nothing() -> None:
     stanzas = [token for number in range(4) for token in (*range(99), 1000 + number)]
     ids = [*range(2000, 2737), *stanzas]
     whole = find_loop(ids)

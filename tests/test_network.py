@@ -90,7 +90,7 @@ def test_what_no_client_can_use_is_dropped_with_a_sentence(
 
 
 def test_a_socks_proxy_is_dropped_where_none_can_be_used(variables: pytest.MonkeyPatch) -> None:
-    """As programs for whole systems set it beside proxies for HTTP, which stay."""
+    """As system-wide settings have it next to HTTP proxies, which stay."""
     if importlib.util.find_spec("socksio"):
         pytest.skip("SOCKS proxies can be used here")
     variables.setenv("all_proxy", "socks5://user:secret@127.0.0.1:9")

@@ -71,7 +71,7 @@ def test_the_committed_cases_are_those_of_this_function() -> None:
 @pytest.mark.parametrize("limit", [0.8, 1.0, 1.12, 1.5, 3.0])
 @pytest.mark.parametrize("share", [0.5, 0.9, 1.0, 1.01, 1.03, 1.09, 1.2, 4.0])
 def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float) -> None:
-    """Neither of one pair of runs nor of rounds, whatever was timed; nor an end of the range."""
+    """Neither from one pair of runs nor from rounds, for any times; nor as an end of the range."""
     ratio = share * limit
     steady = Timed(100, [0.1] * 100)
     pair = speedup(Timed(100, [0.1 / ratio] * 100), steady, limit)
@@ -136,7 +136,7 @@ def test_of_two_runs_the_prompt_is_left_out_and_the_passes_saved_are_the_limit()
     assert (busy.kind, busy.reported) == ("busy", None)
     assert run_speedup(run_of(1, 19, 0.1, mars), other).kind == "short"
     assert run_speedup(other, run_of(1, 40, 0.0, ar)).kind == "none"
-    # Against a method whose passes cost more than one of AR there is no such limit.
+    # There is no such limit if a method's passes cost more than one of AR's.
     assert run_speedup(run_of(2, 20, 0.08, mars), run_of(1, 40, 0.1, mars)).ratio > 2.4
 
 

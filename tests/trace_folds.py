@@ -1,4 +1,4 @@
-"""Folds that only tests need: what the page's own are held against."""
+"""Folds that only tests need: the reference for the page's own."""
 
 from __future__ import annotations
 

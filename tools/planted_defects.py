@@ -242,8 +242,8 @@ DEFECTS = (
     Defect(
         EVENT,
         "app/ui/stream.py",
-        "for line in each.read()]",
-        "for line in each.read()[:7]]",
+        "for line in transcript.read()",
+        "for line in transcript.read()[:7]",
         ("tests/app/test_handlers.py",),
     ),
     Defect(

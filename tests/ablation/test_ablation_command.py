@@ -88,7 +88,7 @@ def ablate(data, out, *words) -> int:
 
 @pytest.mark.slow
 def test_every_kind_of_variant_is_trained_measured_and_gathered(data, tmp_path):
-    # Those that differ from others in a number alone run the same code.
+    # Variants that differ only in a number run the same code.
     numbers = ("mars-b4", "mars-b16", "no-sft", "weight")
     chosen = [one for one in VARIANTS if not one.name.startswith(numbers)]
     assert ablate(data, tmp_path, "--only", *(one.name for one in chosen)) == 0

@@ -23,7 +23,9 @@ WAYS = (DecodeSettings("mars", 0.0, 4), DecodeSettings("mars", 0.05, 3))
 
 @pytest.fixture(scope="module")
 def model():
-    """Random weights whose choices differ from place to place, in float64: no near ties."""
+    """Random weights with choices that differ from position to position, in float64 so that there
+    are no near ties.
+    """
     return tiny_qwen2(3, initializer_range=0.4).double().eval()
 
 

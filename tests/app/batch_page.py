@@ -1,7 +1,7 @@
-"""A page whose batches are decoded for real, on a scripted model instead of weights.
+"""A page that decodes batches for real, on a scripted model instead of weights.
 
-Every row writes TEXT, cut short by the length of its prompt, a byte a token. Masks are sure of
-themselves in rows whose prompt has an even number of bytes, elsewhere they are not.
+Every row writes TEXT, one byte per token, shortened by the length of its prompt. Masks are
+confident in rows with a prompt of an even number of bytes, and not in the others.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class FetchingEngines(Engines):
 def make_handlers(
     folder: Path, source: FakeSource, **caps: object
 ) -> tuple[Handlers, dict[str, ScriptedBackend]]:
-    """Handlers whose engines were opened, and what writes for each checkpoint."""
+    """Handlers with open engines, and the scripted backend of each checkpoint."""
     settings = AppSettings(checkpoint="chat", **caps)  # type: ignore[arg-type]
     tiny = Entry("tiny", 8, path="tiny", note="A tiny model.")
     backends = {"chat": ScriptedBackend("I chat." * 20), "tiny": ScriptedBackend("I count." * 20)}

@@ -1,4 +1,6 @@
-"""A page for the Grid tab: the scripted backend, whose text differs from AR's below tau 0.6."""
+"""A page for the Grid tab, on a scripted backend with a text that differs from AR's below
+tau 0.6.
+"""
 
 from __future__ import annotations
 

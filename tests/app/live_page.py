@@ -16,12 +16,12 @@ from mars_runtime.trace import read_trace
 
 ROOT = "#race .mars-race"
 SETTINGS = ".rv-pane[data-lane=mars] .rv-head > span >> nth=0"
-"""Says in words how the lane decodes, and in its title with what."""
+"""Describes in words how the lane decodes; its title has the settings."""
 HEAD_SAYS = (
     "document.querySelector('.rv-pane[data-lane=mars] .rv-head > span').title.includes('{}')"
 )
 LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === false"
-"""The page stands, and its checkpoint is there."""
+"""The page is rendered, and its checkpoint is loaded."""
 
 
 INSIDE = {
@@ -52,7 +52,7 @@ def running(handlers: Handlers) -> LiveRun:
 
 
 def assert_ends_when_left(page: playwright.Page, tab: TabHandlers[R]) -> None:
-    """Whoever leaves the page has what runs there cancelled."""
+    """Check that leaving the page cancels its run."""
     run = only_run(tab)
     page.goto("about:blank")
     until = time.monotonic() + 30
@@ -102,7 +102,7 @@ def start(page: playwright.Page, prompt: str = "Say it.") -> None:
 
 
 def wait_loaded(page: playwright.Page) -> None:
-    """Until the page stands, and the checkpoint behind it is there."""
+    """Wait until the page is rendered and its checkpoint is loaded."""
     wait_state(page, "empty")
     page.wait_for_function(LOADED)
 
@@ -110,7 +110,7 @@ def wait_loaded(page: playwright.Page) -> None:
 def over(
     page: playwright.Page, press: Callable[[], object], view: str = ROOT, said: str = "data-state"
 ) -> None:
-    """Begin another run of a view and wait for its end, which ``said`` tells."""
+    """Start another run of a view and wait for its end, which the selector ``said`` shows."""
     before = page.get_attribute(view, "data-run")
     press()
     page.wait_for_selector(f"{view}[{said}=finished]:not([data-run='{before}'])")

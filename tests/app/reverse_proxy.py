@@ -117,7 +117,7 @@ def framing(address: str) -> Iterator[str]:
 
 
 def write_certificate(path: Path) -> Path:
-    """A certificate of localhost with its key, in one file; nobody vouches for it."""
+    """Return a self-signed certificate for localhost with its key, in one file."""
     command = ["openssl", "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     command += ["-newkey", "rsa:2048", "-keyout", str(path), "-out", str(path)]
     made = subprocess.run(command, capture_output=True, check=True)

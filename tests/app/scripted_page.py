@@ -33,9 +33,8 @@ def eventually(is_so: Callable[[], object], seconds: float = 30.0) -> bool:
 
 
 class ReadyEngines(Engines):
-    """Engines with one checkpoint that is loaded already, or another that never can be.
-
-    held: while it is not set, the checkpoint goes on loading.
+    """Engines with one checkpoint that is already loaded, or another that never can be. held:
+    while it is not set, the checkpoint keeps loading.
     """
 
     def __init__(self, settings: AppSettings, served: Served) -> None:

@@ -1,5 +1,6 @@
-"""AR + lookup: plain AR that verifies drafts of prompt lookup, without masks, as a lane of its
-own wherever MARS with lookup is compared with AR."""
+"""AR + lookup: plain AR that verifies drafts of prompt lookup, without masks, as a lane next to
+MARS with lookup and AR.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
     return found
 
 
-def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refused(
+def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     page: playwright.Page,
 ) -> None:
     can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
@@ -83,7 +83,7 @@ def test_jacobi_is_raced_beside_the_others_and_asked_again_and_no_method_is_refu
     assert texts[0] == texts[1] != ""
     colours = page.eval_on_selector_all(f"{ROOT} .rv-pane", "all => all.map(p => p.dataset.colour)")
     assert len(set(colours)) == 3
-    # A lane alone: what panels and asks speak of is then its own.
+    # A single lane: panels and asks then refer to that lane.
     for title in ("MARS", "plain AR"):
         page.uncheck(CHOICE.format(title))
     page.click("#run")
@@ -212,7 +212,7 @@ def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page)
 
 
 def share_setup(page: playwright.Page, said: str) -> None:
-    """Copy the link to the controls and wait for what the menu says of it."""
+    """Copy the link to the controls and wait for the menu's message about it."""
     menu = page.locator(f"{ROOT} .rv-top .ex-menu")
     if menu.get_attribute("open") is None:
         menu.locator("summary").click()

@@ -1,9 +1,8 @@
-"""axe-core on every tab of the real page, in both themes, before a run and after it.
+"""Run axe-core on every tab of the real page, in both themes, before and after a run.
 
-What differs between the themes is colour: each state is checked by every rule in one of them and
-for contrast in the other, where the same page stands.
-
-Skipped where Debian's chromium or axe is not installed. Nothing here needs weights.
+The themes differ in colour only: each state is checked by every rule in one theme, and for contrast
+in the other on the same page. Skipped if Debian's chromium or axe is not installed. Nothing here
+needs weights.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ EMPTY = """document.querySelectorAll(".tabitem:not(:has(.tabitem))").forEach(
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     handlers, backend = make_page(tmp_path_factory.mktemp("page"), port=0, max_new_tokens=12)
-    backend.forward_seconds = 0.005  # the lab runs for a second whatever it takes
+    backend.forward_seconds = 0.005  # the lab needs a second in any case
     with page_served(handlers) as url:
         yield url
 
@@ -123,8 +122,9 @@ THEME = "document.body.classList.contains('dark') ? 'dark' : 'light'"
 
 
 def in_both_themes(page: playwright.Page, where: str, within: str | None = None) -> list[str]:
-    """``violations`` of a page in the theme that it has, and those of contrast in the other, which
-    it keeps: each switch draws all charts anew."""
+    """Return the ``violations`` of a page in its current theme, and those of contrast in the other
+    theme, which stays set: each switch redraws all charts.
+    """
     found = violations(page, f"{where}, {page.evaluate(THEME)}", within)
     page.evaluate(SWITCH)
     return found + violations(page, f"{where}, {page.evaluate(THEME)}", within, CONTRAST)

@@ -95,8 +95,9 @@ def test_methods_take_turns_in_every_round_and_the_order_is_reversed(page) -> No
 
 
 def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> None:
-    """B is chosen by what forwards cost here: with dear ones the batch is decoded as AR does, so
-    it can't lose, and one sentence says why nothing is gained."""
+    """B is chosen by the measured cost of forwards: if they are expensive the batch is decoded as
+    by AR, so it can't lose, and one sentence explains why nothing is gained.
+    """
     batch, backend = page
     asked = controls(second="ar", auto=True, lossless=True, tau=0.0)
     passes = {}
@@ -130,7 +131,7 @@ def test_a_batch_counts_up_to_the_loops_of_its_texts_and_says_so(page) -> None:
     assert (LOOPED if num == 1 else LOOPED_SEVERAL.format(num)) in said
 
 
-def test_the_rounds_that_the_time_limit_leaves_are_told(tmp_path: Path) -> None:
+def test_the_rounds_within_the_time_limit_are_reported(tmp_path: Path) -> None:
     handlers, backend = make_page(tmp_path, max_seconds=1.0)
     backend.forward_seconds = 0.012
     *_, last = handlers.batch.run("visitor", controls(second="ar", rounds=5))

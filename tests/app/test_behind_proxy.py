@@ -1,4 +1,6 @@
-"""The page behind reverse proxies: whatever it fetches stays at the address that visitors have."""
+"""The page behind reverse proxies: everything that it fetches is at the address that
+visitors use.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ HAS_PLOT = "document.querySelector('#race [data-chart=time] .rv-plot')?.data"
 
 @pytest.fixture(scope="module")
 def root_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A page that was told of its folder."""
+    """A page that knows its folder."""
     handlers = make_handlers(tmp_path_factory.mktemp("root"), ScriptedBackend(TEXT), port=0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_ROOT_PATH", "/mars")

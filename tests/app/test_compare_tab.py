@@ -126,7 +126,7 @@ def assert_wears(page: playwright.Page, worn: dict[str, tuple[str, str]]) -> Non
     page.wait_for_function(HAS_CHARTS)
     lines = "document.querySelector('#compare .rv-plot').data.map((trace) => trace.line)"
     colours = [worn[label][1] for label in ("Run 3", "Run 2", "Run 1")]
-    wanted = zip(colours, ("solid", "dash", "dot"), strict=True)  # never by colour alone
+    wanted = zip(colours, ("solid", "dash", "dot"), strict=True)  # never only by colour
     assert [(line["color"], line["dash"]) for line in page.evaluate(lines)] == list(wanted)
 
 
@@ -150,7 +150,7 @@ def test_live_runs_are_pinned_in_their_colours_and_kept_in_every_window(
     page.wait_for_selector(f"#race .mars-race[data-state=finished]:not([data-run='{before}'])")
     mars = PANE.format("mars")  # a lane keeps its colour
     assert page.eval_on_selector(mars, "node => node.dataset.colour") == worn["Run 1"][0]
-    page.click(f"{mars} .rv-pin")  # and only a pin whose colour is taken gets another
+    page.click(f"{mars} .rv-pin")  # only a pin with a colour that is taken gets another one
     see(page.locator("#race [data-chart=time]"))
     page.wait_for_function(f"{LINE.format(0)} !== '{worn['Run 1'][1]}'")  # drawn a frame later
     worn["Run 3"] = worn_by(page, 0)

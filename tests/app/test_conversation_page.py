@@ -35,7 +35,7 @@ LINK = """async () => {
 
 
 class TwoAnswers(ScriptedBackend):
-    """MARS writes something else than AR where a test says so."""
+    """MARS writes another text than AR if a test requests it."""
 
     of_mars = ""
 
@@ -62,7 +62,7 @@ def scripted_backend() -> TwoAnswers:
 def served_handlers(
     tmp_path_factory: pytest.TempPathFactory, scripted_backend: ScriptedBackend
 ) -> Iterator[Handlers]:
-    """A page whose checkpoint holds conversations."""
+    """A page with a checkpoint that can have conversations."""
     folder = tmp_path_factory.mktemp("page")
     made = make_handlers(folder, scripted_backend, path=None, port=0)
     yield made
@@ -174,7 +174,7 @@ def test_the_answer_to_a_follow_up_is_in_the_window(page: playwright.Page) -> No
     page.set_viewport_size({"width": 1440, "height": 1000})
 
 
-def test_an_edited_question_is_a_branch_beside_the_old_one_and_a_panel_keeps_the_place(
+def test_an_edited_question_branches_off_and_a_panel_keeps_its_position(
     page: playwright.Page, scripted_backend: TwoAnswers
 ) -> None:
     ask(page, "One?", "Two?", "Three?")

@@ -1,4 +1,6 @@
-"""What the page costs decoding: its tokens/s over those of the same run that nobody watches."""
+"""The cost of the page for decoding: tokens/s with a page open, divided by those of the same run
+without one.
+"""
 
 from __future__ import annotations
 

@@ -176,8 +176,9 @@ def test_outside_a_clone_it_says_what_is_missing(tmp_path: Path) -> None:
 
 @contextmanager
 def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator[str]:
-    """The Space, started in its folder alone with no network; yields its address. Told to end it
-    leaves no temporary file."""
+    """Start the Space in its own folder without a network; yield its address. When it is
+    terminated it leaves no temporary file.
+    """
     port = free_port()
     scratch = log.parent / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)

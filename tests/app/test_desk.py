@@ -1,7 +1,7 @@
-"""The controls beside a run in a real browser: what they are, say and refuse, wide and narrow.
+"""The controls next to a run in a real browser: their values, texts and errors, wide and narrow.
 
-One visitor's page, which each test leaves as the next one needs it. Skipped where Debian's chromium
-is not installed. Nothing here needs weights.
+All tests share one visitor's page and leave it as the next one needs it. Skipped if Debian's
+chromium is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
     page.wait_for_selector("#nearest", state="hidden")
 
 
-def test_what_a_control_means_is_told_where_it_stands(page: playwright.Page) -> None:
+def test_each_control_is_explained_in_its_place(page: playwright.Page) -> None:
     assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
         *("tau", "block_size", "lossless", "pace", "presets")
     }
@@ -166,7 +166,7 @@ def test_an_example_is_one_click_slow_motion_names_its_factor_and_a_refusal_keep
     run = page.locator("#run").bounding_box()
     page.click("#run")
     page.wait_for_selector("#prompt :text('Type a prompt or pick an example.')")
-    assert page.evaluate(hint) == "none"  # the sentence stands in its place
+    assert page.evaluate(hint) == "none"  # the sentence is in its place
     assert page.locator("#run").bounding_box() == run
     assert page.input_value("#prompt textarea") == "  "
     assert page.locator("#race .mars-race").get_attribute("data-state") == "stopped"

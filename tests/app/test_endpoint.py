@@ -1,4 +1,4 @@
-"""The OpenAI-compatible endpoint beside the page: the same engines, caps and checkpoints."""
+"""The page's OpenAI-compatible endpoint: the same engines, caps and checkpoints as the page."""
 
 from __future__ import annotations
 

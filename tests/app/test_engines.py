@@ -62,7 +62,7 @@ def handlers(tmp_path: Path, source: FakeSource) -> Iterator[Handlers]:
     made.engines.close()
 
 
-def test_a_bundled_checkpoint_stands_in_until_the_wanted_one_is_loaded(
+def test_a_bundled_checkpoint_is_the_default_until_the_wanted_one_is_loaded(
     handlers: Handlers, source: FakeSource
 ) -> None:
     engines = handlers.engines
@@ -76,7 +76,7 @@ def test_a_bundled_checkpoint_stands_in_until_the_wanted_one_is_loaded(
     assert source.calls == [False]
 
 
-def test_who_chose_or_ran_something_keeps_it_and_is_told(
+def test_a_visitor_who_chose_or_ran_a_checkpoint_keeps_it_and_is_informed(
     handlers: Handlers, source: FakeSource
 ) -> None:
     source.go.set()
@@ -227,7 +227,7 @@ SHORT = Request([1, 2, 3], DecodeSettings("ar", max_new_tokens=8))
 
 
 class SmallMachine(Engines):
-    """Two of the five fit; each is made anew when it is loaded."""
+    """Two of the five fit; each is created again when it is loaded."""
 
     def __init__(self, folder: Path, fit: int = 2) -> None:
         self._folder, self._fit = folder, fit
@@ -334,7 +334,7 @@ def test_where_the_native_forward_comes_but_the_second_load_fails_the_first_stay
 
 
 def test_one_that_warms_up_for_a_caller_is_not_freed(engines: SmallMachine) -> None:
-    """A caller of a typed endpoint waits for it, and nothing runs there meanwhile."""
+    """A caller of a typed endpoint waits for it, and nothing runs there in the meantime."""
     is_asked, is_warm = threading.Event(), threading.Event()
 
     def is_ready(timeout: float) -> bool:
@@ -379,7 +379,9 @@ def test_many_visitors_of_five_checkpoints_all_get_their_runs(engines: SmallMach
 
 
 def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of a real one is gone, whatever was frozen when its engine was ready."""
+    """The model of a closed engine is freed, including objects that were frozen when the engine was
+    ready.
+    """
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     engines = Engines(AppSettings(checkpoint="mars-tiny"))
     served = get(engines, "mars-tiny")

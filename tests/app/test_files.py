@@ -54,7 +54,7 @@ def test_recordings_come_with_the_script_as_data() -> None:
 
 
 def test_no_style_has_the_page_searched_with_each_token() -> None:
-    """What stands around the views asks nothing of what is in them by ``:has()``."""
+    """Styles around the views do not depend on their content by ``:has()``."""
     searched = re.compile(r"(?:html|body|#live|#stage|\.mars-\w+):has\((?!>)")
     styles = {path: path.read_text("utf-8") for path in web.WEB.rglob("*.css")}
     assert len(styles) > 20

@@ -85,7 +85,7 @@ def test_a_recording_is_there_at_once_and_gives_way_to_the_first_run(
 
 
 def open_playing(visitor: playwright.Page, address: str, last: int) -> None:
-    """The page, whose recording has begun to play of itself."""
+    """The page after its recording has started to play by itself."""
     visitor.goto(address)
     visitor.wait_for_selector(f"{ROOT}[data-state=finished]")
     visitor.wait_for_function(f"{AT} > 2")
@@ -104,7 +104,8 @@ def test_the_recording_plays_once_unless_the_visitor_acts(
         visitor.emulate_media(reduced_motion="no-preference")
         visitor.set_viewport_size({"width": 1280, "height": 900})
         open_playing(visitor, address, last)
-        visitor.locator("#prompt textarea").press("A")  # one draw follows, which says it all
+        # one drawing follows, which shows everything
+        visitor.locator("#prompt textarea").press("A")
         visitor.wait_for_function(f"{AT} === {last}")
         visitor.wait_for_function(f"{STATUS}.startsWith({OVER!r})")
         assert visitor.locator("#tau").is_visible()
@@ -168,7 +169,7 @@ def wait_chosen(page: playwright.Page, name: str) -> None:
     playwright.expect(page.locator("#checkpoint input")).to_have_value(name)
 
 
-def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
+def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
     visit, source: FakeSource
 ) -> None:
     page = visit()
@@ -188,7 +189,7 @@ def test_how_far_it_is_stands_on_the_page_and_then_it_is_the_one_in_force(
     page.wait_for_function("!document.querySelector('#arrival').innerText.trim()")
     page.click("#run")
     page.wait_for_selector(".rv-pane[data-lane=mars] .rv-text:has-text('I chat')")
-    page.goto(origin_of(page.url))  # as whoever comes later
+    page.goto(origin_of(page.url))  # as a later visitor
     page.wait_for_selector(f"{ROOT}[data-state=empty]")
     wait_chosen(page, "chat")
 

@@ -80,7 +80,7 @@ def open_frontier(page: playwright.Page) -> None:
     page.wait_for_selector(f"{VIEW}[data-points='3']")
 
 
-def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
+def test_every_method_is_in_chart_and_table(page: playwright.Page) -> None:
     names = ["AR", "MARS τ=0.5 B=4", "lossless τ=0 B=8 groups"]
     drawn = page.locator(f"{VIEW} .fv-point")
     assert [drawn.nth(n).get_attribute("data-name") for n in range(3)] == names
@@ -88,7 +88,7 @@ def test_every_way_stands_in_chart_and_table(page: playwright.Page) -> None:
     best = page.locator(f"{VIEW} .fv-point[data-best=true]")
     assert best.get_attribute("data-name") == names[2]
     assert "Runs from the Live tab appear here." in page.inner_text(f"{VIEW} .fv-said")
-    assert page.locator(f"{VIEW} .fv-layer").is_hidden()  # nobody measured the paper's agreement
+    assert page.locator(f"{VIEW} .fv-layer").is_hidden()  # the paper's agreement was not measured
     chart = page.locator(f"{VIEW} .fv-chart svg").bounding_box()
     named = page.locator(f"{VIEW} .fv-way").all()
     assert len(named) >= 1

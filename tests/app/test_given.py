@@ -100,7 +100,7 @@ def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
 def test_a_branch_is_raced_against_what_stood_there(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
-    """By the method that is posted with it, whatever the page's own are."""
+    """By the method that is posted with it, not by the page's own."""
     posted = asked(instead=121, view=["mars"])
     value = list(handlers.live.run_from_view("a", posted, controls(max_new_tokens=7)))[-1][0]
     assert [(each["lane"], each["title"]) for each in lines_of(value)[0]["lanes"]] == [
@@ -200,7 +200,7 @@ def chat(*said: str) -> list[int]:
         [TURN] * (MAX_TURNS + 1),
     ],
 )
-def test_what_is_no_conversation_is_a_sentence_beside_the_prompt(value: object) -> None:
+def test_an_invalid_conversation_is_an_error_at_the_prompt(value: object) -> None:
     """The last but one: more tokens than any answer may have."""
     with pytest.raises(RefusalError, match="Press New conversation") as caught:
         read_history(value, LIMITS)

@@ -37,7 +37,7 @@ POSTED = [
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[gradio.Blocks]:
-    """A page whose app is made; nothing is served."""
+    """A page with its app made, but not served."""
     handlers = make_handlers(tmp_path, ScriptedBackend(TEXT), port=0)
     made = build(handlers)
     make_app(handlers, made, "http://127.0.0.1:1")
@@ -163,7 +163,7 @@ def test_the_document_has_this_app_s_scripts_and_no_absolute_address(address: st
     assert not re.search(r'\b(src|href)="(/|http)', head)
 
 
-def test_no_stub_is_written_beside_a_component(
+def test_no_stub_is_written_next_to_a_component(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "quiet_component.py"

@@ -282,7 +282,7 @@ def test_refusals_examples_and_the_prompt_of_live(tab: playwright.Page) -> None:
     page.get_by_role("button", name="Use the prompt from Live").click()
     playwright.expect(prompt).to_have_value("From the other tab.")
     prompt.fill(PROMPT)
-    page.click("#grid-taus [aria-label=Clear]")  # the sentence stands over what it asks for
+    page.click("#grid-taus [aria-label=Clear]")  # the sentence is above the control that it names
     for wanted in ("0.5", "0.9"):
         page.get_by_label(wanted, exact=True).check()
     page.get_by_label("Include lossless").check()

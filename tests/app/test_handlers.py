@@ -82,7 +82,7 @@ def test_b_can_be_left_to_be_chosen_in_mid_run(
         handlers.live.steer("a", controls(auto="yes"))
 
 
-def test_a_refused_setting_moves_nothing_and_a_pace_is_told(
+def test_a_rejected_setting_changes_nothing_and_a_pace_is_logged(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     stream = handlers.live.run("a", controls(view="mars", tau=1, pace=100))
@@ -139,7 +139,7 @@ def test_a_full_engine_answers_with_a_sentence_and_a_waiting_run_says_its_place(
         stream.close()
 
 
-def test_visitors_are_told_of_the_company_they_have(
+def test_visitors_see_how_many_share_the_device(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     backend.forward_seconds = 0.02
@@ -235,7 +235,7 @@ def test_who_typed_no_task_is_offered_the_nearest(handlers: Handlers) -> None:
 
 
 def test_what_is_moved_while_the_engine_warms_up_reaches_the_lanes(tmp_path: Path) -> None:
-    """The stream says at once what is waited for, and goes on as soon as it can."""
+    """The stream reports at once what it waits for, and continues as soon as it can."""
     is_warm = threading.Event()
 
     class Cold(ScriptedBackend):

@@ -1,5 +1,6 @@
-"""``python app.py`` as people start it, on a checkpoint folder with random weights: behind a
-company's proxy, on IPv6, in a container whose user has no home."""
+"""Start ``python app.py`` as users do, on a checkpoint folder with random weights: behind a
+company's proxy, on IPv6, and in a container with a user without a home folder.
+"""
 
 from __future__ import annotations
 
@@ -177,11 +178,11 @@ def serve(settings):
 start.serve = serve
 start.main()
 """
-"""A page whose server catches every exception."""
+"""A page with a server that catches every exception."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_though_nobody_hears_it(number: signal.Signals) -> None:
+def test_it_ends_although_its_signal_handler_is_ignored(number: signal.Signals) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", DEAF],
         cwd=ROOT,

@@ -19,7 +19,7 @@ POSTED = {"checkpoint": "x", "ids": [1, 2], "cursor": 1, "groups": [1], "text": 
 
 
 def found(fed: Fed) -> Layers:
-    """Three layers: every mask says 66 from layer 2 on, its real token from layer 1 on."""
+    """Three layers: every mask predicts 66 from layer 2 on, its real token from layer 1 on."""
     end = len(fed.ids)
     columns = [Column(at, None, ((65, 0.5),) * 4) for at in range(fed.cursor, end)]
     masks = [

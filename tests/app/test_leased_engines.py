@@ -1,4 +1,4 @@
-"""The page over a device that is lent: processes forked for the test stand in for ZeroGPU's."""
+"""The page with a leased device: processes forked by the test replace ZeroGPU's."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def spaces(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_zerogpu_is_told_by_its_variable_and_its_package(
+def test_zerogpu_is_detected_by_its_variable_and_its_package(
     monkeypatch: pytest.MonkeyPatch, spaces: Any
 ) -> None:
     monkeypatch.delenv(zerogpu.VARIABLE, raising=False)
@@ -199,7 +199,7 @@ def test_the_time_is_asked_for_by_the_call(spaces: Any) -> None:
     assert spaces.asked == [13]
 
 
-def test_zerogpu_is_told_of_the_start_before_the_page_is_served(
+def test_zerogpu_is_informed_before_the_page_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As ``spaces`` hears of it: by the first launch of a Gradio app."""

@@ -58,11 +58,11 @@ def of_tag(value: str, tag: str) -> list[dict]:
 
 
 def whole(load: TrafficHandlers, value: str) -> str:
-    """Everything of a run whose values hold only the latest lines."""
+    """Return all lines of a run, from values that hold only the latest ones."""
     return load.logs.missed(json.loads(value.splitlines()[0])["run"])
 
 
-def test_the_ways_run_on_the_same_arrivals_and_everything_is_told(page) -> None:
+def test_methods_run_on_the_same_arrivals_and_everything_is_logged(page) -> None:
     load, _ = page
     *_, last = load.run("visitor", controls())
     found = whole(load, last)

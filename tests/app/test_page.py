@@ -42,7 +42,7 @@ def page(address: str) -> Iterator[playwright.Page]:
 
 
 def frames_of(page: playwright.Page) -> int:
-    """Callbacks of its frames within half a second; those of other tabs are told as well."""
+    """Callbacks of its frames within half a second; those of other tabs are reported as well."""
     session = page.context.new_cdp_session(page)
     own = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
     events: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ def frames_of(page: playwright.Page) -> int:
     return sum(event["args"]["data"]["frame"] == own for event in frames)
 
 
-def test_a_page_that_nobody_touches_comes_to_rest(page: playwright.Page) -> None:
+def test_an_untouched_page_becomes_idle(page: playwright.Page) -> None:
     """It shares the machine with the model. Gradio's sign of loading swings for some seconds."""
     until = time.monotonic() + 60
     while frames_of(page) > 2:
@@ -184,7 +184,8 @@ def test_two_pages_neither_see_nor_move_each_other_and_closing_one_ends_its_run(
     wait_loaded(second)
     for each in (first, second):
         set_knob(each, "tau", 1)
-        set_knob(each, "pace", 9)  # at full speed the first race would have the device alone
+        # at full speed the first race would have exclusive use of the device
+        set_knob(each, "pace", 9)
     first.bring_to_front()  # a page behind another is drawn once a second
     start(first, "first marker")
     second.bring_to_front()

@@ -1,6 +1,5 @@
-"""The tour over the real page: a run asked for live, and the recording that stands behind it.
-
-Skipped where Debian's chromium is not installed. Nothing here needs weights.
+"""The tour over the real page: a run requested live, and the recording that replaces it if it
+fails. Skipped if Debian's chromium is not installed. Nothing here needs weights.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def pinned(**words: object) -> str:
 
 @pytest.mark.parametrize("text", [samples.PROSE, samples.EMOJI, samples.HOSTILE])
 def test_a_trace_comes_back_as_it_was(text: str) -> None:
-    """Whatever is unknown or spelled otherwise in it."""
+    """Remove what is unknown or spelled differently in it."""
     lines = samples.trace_lines(samples.run(replace(SCRIPT, text=text)))
     assert read_import("\n".join(lines), MOST) == {"lines": lines, "pin": {}}
     assert read_import("\r\n".join(lines) + "\r\n\n", MOST)["lines"] == lines

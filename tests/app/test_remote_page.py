@@ -89,7 +89,7 @@ def test_a_machine_that_comes_late_or_dies_is_a_sentence_and_the_next_run_works(
     port = free_port()
     handlers = handlers_at(f"http://127.0.0.1:{port}")
     assert "does not answer" in last(handlers.live.run("a", controls()))
-    assert handlers.checkpoints.arrival("a").sentence == AWAY  # and no other model stands in
+    assert handlers.checkpoints.arrival("a").sentence == AWAY  # and no other model replaces it
     with serving(tmp_path, Oracle(forward_seconds=0.02), port=port):
         stream = begun(handlers.live.run("a", controls(tau=1.0)))
     assert LOST in last(stream)

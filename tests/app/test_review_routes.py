@@ -129,7 +129,9 @@ def test_nothing_tells_a_side_before_the_reveal(tmp_path: Path, seed: int) -> No
         assert len(set(is_ar_left)) == 2
 
 
-def test_a_masked_judgement_is_kept_with_its_sides_and_told_without(client: TestClient) -> None:
+def test_a_masked_judgement_is_stored_with_its_sides_and_returned_without(
+    client: TestClient,
+) -> None:
     told = client.get(f"{SMALL}/masked/0-1/0").json()
     posted = row(0, sealed=told["sealed"], is_masked=True)
     del posted["left"], posted["right"]

@@ -61,7 +61,9 @@ def backend() -> ScriptedBackend:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten prompts by two ways, whose answers to two prompts are the same; 500 by four ways."""
+    """Ten prompts with two methods, two of them with equal answers; 500 prompts with four
+    methods.
+    """
 
     def small(number: int, way: int) -> str:
         doubled = "two " if way and number >= NUM_SAME else ""
@@ -231,8 +233,9 @@ def test_prompts_are_judged_masked_by_keys_and_nothing_is_lost(
 
 
 def assert_no_side_is_known(page: playwright.Page, bodies: list[tuple[str, str]]) -> None:
-    """Before the reveal nothing that the browser received, stored or shows tells which way wrote
-    which text."""
+    """Before the reveal, nothing that the browser received, stored or shows reveals which method
+    wrote which text.
+    """
     for row in stored(page):
         assert not {"left", "right"} & row.keys()
         assert row["sealed"]
@@ -417,7 +420,7 @@ def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, addr
 def test_a_set_outlives_the_server_that_makes_it(
     arrive: Arrive, new_handlers: Callable[[], Handlers], backend: ScriptedBackend
 ) -> None:
-    """The next server knows nothing of it: the browser brings what it kept."""
+    """The next server does not have the set: the browser sends its stored copy."""
     backend.forward_seconds = 0.05
     said = ".rw-unfinished p:text('The server does not know “mine” any more, as after a restart; ')"
     with page_served(new_handlers()) as first, closing(Wire(port_of(first))) as wire:

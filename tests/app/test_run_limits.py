@@ -1,5 +1,6 @@
-"""Runs that nobody watches are ended, and nobody takes all the places: through the page, the typed
-endpoints and tools over MCP's own client."""
+"""Runs without an open stream are ended, and no visitor takes all slots: on the page, through the
+typed endpoints, and with tools of MCP's own client.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def call(address: str, num_tokens: int, name: str = "generate", **headers: str) 
         return error.code, error.read().decode()
 
 
-def test_runs_that_nobody_watches_are_ended_and_forgotten(
+def test_runs_without_a_stream_are_ended_and_dropped(
     served: Served, backend: ScriptedBackend
 ) -> None:
     """Seventeen posts in the slowest motion, each of another session, and a call of an endpoint; no
@@ -137,7 +138,7 @@ def test_what_is_watched_goes_on_past_the_grace(served: Served, backend: Scripte
         assert '"ended": "limit"' in answer.read().decode()
 
 
-def test_slow_motion_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_slow_motion_does_not_delay_waiting_runs(tmp_path: Path) -> None:
     """Races in the slowest motion, which are watched, take every place."""
     backend = ScriptedBackend(TEXT, 0.005)
     handlers = make_handlers(tmp_path, backend, max_runs=2, max_waiting=4)
@@ -175,7 +176,7 @@ def test_an_address_has_so_many_runs_at_once(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def loading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
-    """A page of one place whose checkpoint "chat" never comes."""
+    """A page with one slot and with the checkpoint "chat" never loaded."""
     source = fake_source.FakeSource()
     folder = tmp_path_factory.mktemp("loading")
     handlers, _ = fake_source.make_handlers(folder, source, port=0, max_runs=1, max_waiting=1)
@@ -261,7 +262,7 @@ LONG = {"prompt": "Say it.", "method": "ar", "max_new_tokens": 400}
 
 
 @pytest.mark.slow
-def test_tools_give_json_and_ask_this_server_whatever_host_the_request_names(tools: Any) -> None:
+def test_tools_return_json_and_call_this_server_for_any_requested_host(tools: Any) -> None:
     """Otherwise a caller could have the server call another one, and all later calls go there."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.setblocking(False)
@@ -288,7 +289,7 @@ def test_tools_give_json_and_ask_this_server_whatever_host_the_request_names(too
 
 
 async def hear(*_: Any) -> None:
-    """A caller who wants to be told of progress is served by other lines."""
+    """A caller that requests progress notifications is served by other lines."""
 
 
 @pytest.mark.slow

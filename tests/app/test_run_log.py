@@ -41,7 +41,7 @@ def test_windows_of_a_long_run_stay_short_and_leave_nothing_out() -> None:
     assert len(made.whole().splitlines()) == 1 + len(lines)
 
 
-def test_each_line_is_one_of_json_whatever_its_text() -> None:
+def test_each_line_is_json_for_any_text() -> None:
     made = RunLog({**HEAD, "pace": 4, "prompt": "one\u2028line"})
     made.add("status", {"text": "one\x85line\u2029", "kind": "waiting"})
     made.add("mars", '{"type":"prefill","num_tokens":3,"seconds":0.1}\n')

@@ -116,7 +116,7 @@ def value() -> str:
     return value_of({name: list(own) for name, own in samples.lanes(race_scenes.PROSE).items()})
 
 
-def test_a_run_is_written_anew_and_marked_as_recorded(value: str) -> None:
+def test_a_run_is_rewritten_and_marked_as_recorded(value: str) -> None:
     told = SharedRuns(None, MOST).read({"value": value}, "")
     head, *lines = told["value"].splitlines()
     about = json.loads(head)

@@ -36,7 +36,7 @@ TAKE = """async (probe) => {
 }"""
 """Run and fetch something else: what came of it, and what the page's policy refused."""
 WITH_CHARTS = ("lossless", "tau-moved")
-"""Recordings whose pages are also looked at on a phone, and checked by axe."""
+"""Recordings with pages that are also checked on a phone, and by axe."""
 HOSTILE = "</script><script>document.title='taken'</script><!--<b>${x}{{y}}"
 
 
@@ -210,7 +210,7 @@ def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Pa
     assert page.title() == f"{HOSTILE} · MARS live"
     for place in ("h1", ".rp-why", ".rv-prompt"):
         assert page.inner_text(place) == HOSTILE
-    own = ":is(.rv-saying, .rv-beat, .rv-count) > b"  # the page's own, which hold numbers alone
+    own = ":is(.rv-saying, .rv-beat, .rv-count) > b"  # the page's own, which hold numbers only
     assert not any("x" in text for text in page.locator(own).all_text_contents())
     stray = f":is(h1, main) :is(b:not([class]):not({own}), script)"
     assert page.locator(stray).count() == 0
@@ -261,7 +261,7 @@ TALL: playwright.ViewportSize = {"width": 1280, "height": 2400}  # charts are dr
 
 @pytest.fixture(scope="module")
 def live(address: str, scripted_backend: ScriptedBackend) -> Iterator[playwright.Page]:
-    """The page after a race whose tau was low, so that forwards took several tokens."""
+    """The page after a race with a low tau, so that forwards accepted several tokens."""
     scripted_backend.text = TEXT[:160]
     with visiting() as take:
         page = take(address)
@@ -350,7 +350,7 @@ def test_a_saved_replay_shows_what_the_page_showed(
         for page in (live, replay):
             page.click(f".mars-race .rv-tab:has-text('{tab}')")
         there, here = shown(replay)["panel"], shown(live)["panel"]
-        if tab == "Layers":  # read by the server, which a file lacks: it says so
+        if tab == "Layers":  # read by the server, which a file does not have: it shows a message
             assert LAYERS_AWAY in "".join(there)
             assert LAYERS_AWAY not in "".join(here)
         else:

@@ -1,4 +1,4 @@
-"""A result and what visitors do beside it: the stage never speaks of another prompt."""
+"""A result and what visitors do next to it: the stage never refers to another prompt."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def wait_foreign(page: playwright.Page, is_so: bool) -> None:
 def test_views_stand_where_the_browser_forbids_channels(
     browser: playwright.Browser, address: str
 ) -> None:
-    """As in an embedded page whose storage is blocked. Gradio itself throws then."""
+    """As in an embedded page with blocked storage; Gradio itself throws then."""
     with closing(browser.new_context()) as context:
         context.add_init_script(FORBID)
         page, troubles = context.new_page(), list[str]()
@@ -81,7 +81,7 @@ def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -
     refusal = page.locator("#prompt :text('Shorten the prompt to at most 8,000')")
     refusal.wait_for()
     assert page.get_attribute(ROOT, "data-state") == "empty"
-    for _ in range(2):  # the refusal stays whatever else is answered
+    for _ in range(2):  # the error message stays while other things are answered
         with page.expect_response("**/run/predict*"):
             page.click("#auto input")
         page.evaluate(NEXT_FRAME)
@@ -182,14 +182,14 @@ def test_nothing_jumps_when_run_is_pressed(
         assert len(page.evaluate("[...window.places]")) == 1
 
 
-def test_a_link_opens_the_api_page_and_its_prompt_is_not_taken_for_the_answer_beside_it(
+def test_a_link_opens_the_api_page_and_its_prompt_is_separate_from_the_answer(
     page: playwright.Page, address: str
 ) -> None:
     run(page, "Say it.")
     value = page.evaluate(f"document.querySelector('{ROOT}').lineView.latest")
     page.goto(f"{address}?max_new_tokens=40&view=api&prompt=" + quote("What of this?"))
     wait_loaded(page)
-    page.wait_for_selector(":text('/generate') >> nth=0")  # where the README says
+    page.wait_for_selector(":text('/generate') >> nth=0")  # where the README describes it
     page.wait_for_selector(":text('/compare') >> nth=0")
     assert IGNORED not in page.inner_text("#remark")
     page.evaluate(f"value => document.querySelector('{ROOT}').lineView.read(value)", value)

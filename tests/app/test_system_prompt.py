@@ -1,5 +1,4 @@
-"""The system prompt: in force wherever a prompt is encoded, recorded, bounded, never a control
-token."""
+"""The system prompt: used for every prompt, recorded, bounded, and never a control token."""
 
 from __future__ import annotations
 
@@ -156,7 +155,7 @@ def test_prompts_to_review_keep_their_own() -> None:
 def test_the_page_has_a_field_for_it_shows_it_and_links_bring_it_back(
     arrive: Arrive, address: str
 ) -> None:
-    """As text, whatever it says."""
+    """As text, regardless of its content."""
     page: playwright.Page = arrive(f"{address}?system={quote('<b>Be brief.</b>')}")
     wait_loaded(page)
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")

@@ -40,7 +40,7 @@ ADDRESSES = {
     "compare": "#review",
     "how-it-works": "#how-it-works",
 }
-"""Of each view but the sets of Review, whose address is a link to the set."""
+"""All views except the sets of Review, which have the link to the set as address."""
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ README = (ASSETS.parent / "README.md").read_text("utf-8")
 
 @dataclass(frozen=True)
 class Race:
-    """A recording of a method beside plain AR."""
+    """Return the recording of a method next to plain AR."""
 
     events: list[Event]
     ar: list[Event]
@@ -101,7 +101,7 @@ SHOWN: dict[str, tuple[Claim, ...]] = {
     "dial-lossless": (is_same_text,),
     "lossless": (is_same_text,),
 }
-"""What the title, the reason or the slide of a recording says of it, as a check."""
+"""Checks of what the title, the reason or the slide of a recording claims."""
 
 CLAIMS = {
     "Several tokens per pass": {"palindrome"},
@@ -140,7 +140,9 @@ def test_every_slide_is_checked() -> None:
 
 
 def test_the_first_race_is_played_by_passes() -> None:
-    """By the clock on which MARS leads on every machine; free prose gains less, says its slide."""
+    """By the clock on which MARS leads on every machine; free prose gains less, as its slide
+    states.
+    """
     assert "clock:" not in STOPS.split("headline: ")[1]
     prose, sums = (folds.tpf(race(name).events) for name in ("rewrite", "palindrome"))
     assert prose < sums

@@ -187,7 +187,7 @@ def lifetime(place: Place, kind: str, limit: float) -> tuple[float, bytes]:
 
 
 def test_forty_trickling_connections_are_ended(place: Place, seconds: float) -> None:
-    """Within half as long again as they may take; meanwhile the address is served."""
+    """Within half as long again as they may take; other requests from the address are served."""
     limit = max(4.5, 1.5 * seconds)
     ended: list[tuple[str, float, bytes]] = []
 
@@ -220,7 +220,7 @@ def test_a_stream_may_take_longer_than_a_request(place: Place, seconds: float) -
 
 
 def test_a_body_has_a_second_more_for_each_50_kb_that_came(place: Place, seconds: float) -> None:
-    """A slow line that keeps to that is served; a declared length alone gives no time."""
+    """A slow connection within the limit is served; a declared length does not extend the time."""
     assert [server.body_seconds(number) - server.BODY_SECONDS for number in (0, 100_000)] == [0, 2]
     assert server.body_seconds(10**20) == server.MAX_BODY_SECONDS
     size = 100_000

@@ -1,4 +1,6 @@
-"""A page that is told to end ends the streams of programs with a sentence, however busy it is."""
+"""When a page is terminated, streams of API clients end with an error message, however
+busy it is.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ try:
 except (OSError, OutputError) as error:
     print("refused:", error)
 """
-"""A process whose files cannot grow, as on a full disk: they are made and stay empty."""
+"""A process that can create files but not write to them, as on a full disk."""
 
 
 @pytest.mark.parametrize("task", ["secret", "text", "run", "pack"])
@@ -54,7 +54,7 @@ def test_nothing_begun_is_left(tmp_path: Path, task: str) -> None:
 
 @pytest.mark.parametrize("attempt", range(20))
 @pytest.mark.parametrize("num_bytes", [None, 0, NUM_BYTES - 1])
-def test_the_secret_is_made_once_whatever_was_begun(
+def test_the_secret_is_made_once_after_any_interruption(
     tmp_path: Path, num_bytes: int | None, attempt: int
 ) -> None:
     """All threads that need it at once get the same one, which only the owner may read."""

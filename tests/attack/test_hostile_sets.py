@@ -92,7 +92,7 @@ def test_everything_in_an_archive_is_counted(
 def test_a_dictionary_of_gigabytes_is_not_made(tmp_path: Path) -> None:
     content = bytearray(lzma.compress(tarfile.TarInfo("set.json").tobuf(), preset=0))
     size = 4 * (content[12] + 1)  # of the header of the first block, which ends in its checksum
-    at = content.index(b"\x21\x01", 12, 12 + size)  # LZMA2, whose properties are one byte
+    at = content.index(b"\x21\x01", 12, 12 + size)  # LZMA2, which has one byte of properties
     content[at + 2] = 39  # 3 GiB
     content[8 + size : 12 + size] = zlib.crc32(content[12 : 8 + size]).to_bytes(4, "little")
     (tmp_path / "a.tar.xz").write_bytes(content)

@@ -1,5 +1,6 @@
-"""Texts that visitors import: whatever was changed in them, one sentence; and none takes long or
-keeps another address waiting."""
+"""Texts that visitors import: any change gives one error message, none takes long, and none delays
+another address.
+"""
 
 from __future__ import annotations
 

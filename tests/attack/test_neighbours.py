@@ -1,6 +1,5 @@
-"""What another address gets while a server is under attack, and the server's memory after it.
-
-The page is served by a process of its own, whose model is scripted.
+"""What another address gets while a server is under attack, and the server's memory afterwards. The
+page is served by a separate process with a scripted model.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]
 
 
 def under(url: str, attack: Attack) -> None:
-    """Attack from several addresses, and use the server from another one meanwhile."""
+    """Attack from several addresses while another one uses the server."""
     stop = Stop()
     attackers = [
         threading.Thread(target=attack, args=(url, address, stop), daemon=True)

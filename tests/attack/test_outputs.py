@@ -1,5 +1,6 @@
-"""Commands asked for what cannot be written or makes no sense: told at once, in one sentence, with
-nothing measured and nothing lost."""
+"""Commands with an output that cannot be written or arguments that make no sense: one error
+message at once, before anything is measured, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -176,8 +177,9 @@ def test_broken_lines_of_finished_cells_are_passed_over(tmp_path: Path) -> None:
 
 
 def ended(words: list[str], out: IO[str], err: IO[str] | int) -> tuple[int, bytes]:
-    """Exit code and errors of a command in the environment of a user, whose Python writes what it
-    has buffered when it ends."""
+    """Return exit code and errors of a command in a user's environment, in which Python flushes its
+    buffers at exit.
+    """
     own = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "mars_runtime", *words]
     done = subprocess.run(command, stdout=out, stderr=err, env=own)
@@ -204,7 +206,7 @@ def test_a_full_output_is_one_sentence(words: list[str]) -> None:
         assert code == 1
         (line,) = told.decode().splitlines()
         assert line.startswith("The output can't be written")
-        assert ended(words, full, full)[0] == 1  # whatever happens to the errors
+        assert ended(words, full, full)[0] == 1  # regardless of the errors
         assert ended(["fetch", "--nonsense"], full, full)[0] == 2
 
 

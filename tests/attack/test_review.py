@@ -1,4 +1,6 @@
-"""What an anonymous visitor can do to the Review tab, and what another address gets meanwhile."""
+"""What an anonymous visitor can do to the Review tab, and what another address gets at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ def url(handlers: Handlers) -> Iterator[str]:
 
 @pytest.fixture
 def large(tmp_path: Path) -> None:
-    """A set of an owner whose answers take 80 kB each."""
+    """An owner's set with answers of 80 kB each."""
     folder = tmp_path / "data" / "review" / "large"
     write_set(folder, ["ar", "tau=0"], ITEMS[:60], lambda *_: secrets.token_hex(40_000)).summarize()
 
@@ -126,8 +128,8 @@ ATTACKS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_many_rows_keep_nobody_waiting(url: str, name: str) -> None:
-    """Two posts, whose client leaves after a second; then one that is waited for."""
+def test_many_rows_delay_no_other_request(url: str, name: str) -> None:
+    """Two posts from a client that disconnects after a second; then one that waits."""
     path, make = ATTACKS[name]
     text = json.dumps(make(url)).encode()
 
@@ -306,7 +308,7 @@ def test_tiny_sets_push_out_only_their_own_address(url: str) -> None:
 
 @pytest.mark.parametrize("share", [0.45, 0.55, 1.3])
 def test_what_a_browser_keeps_the_server_accepts_again(tmp_path: Path, share: float) -> None:
-    """A set of 180 prompts by five ways whose answers take a share of the limit when packed."""
+    """A set of 180 prompts with five methods; its packed answers take a share of the limit."""
     before = make_handlers(tmp_path, ScriptedBackend(), port=0)
     name, folder = before.library.place()
     ways = ["ar", "tau=0", "tau=0.3", "tau=0.6", "tau=0.9"]

@@ -1,5 +1,6 @@
-"""Streamed JSON keeps to one line whatever a model writes: many clients split by every character
-that Unicode calls a line break (httpx and ``str.splitlines`` do)."""
+"""Streamed JSON stays on one line for any text of a model: many clients split at every character
+that Unicode calls a line break (httpx and ``str.splitlines`` do).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A worker that dies or hangs: every reader is told, none is told of success, and it is seen."""
+"""A worker that dies or hangs: every reader gets an error, none gets a success, and it is
+detected.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ TOKENS = (5, 6, 7, 8)
 
 
 def row(counts: Sequence[int], moments: Sequence[float], tokens: Sequence[int] = ()) -> TimedRow:
-    """A row whose forwards gave ``counts`` tokens at ``moments``."""
+    """Return a row with forwards that gave ``counts`` tokens at ``moments``."""
     ids = tuple(tokens) or tuple(range(sum(counts)))
     return TimedRow(ids, tuple(map(Chunk, moments, counts)))
 

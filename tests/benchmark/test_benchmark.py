@@ -279,10 +279,10 @@ def test_every_table_and_file_says_what_it_is(
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])
-def test_a_shape_in_whole_numbers_is_timed_beside_llama_cpp(
+def test_a_quantised_shape_is_timed_against_llama_cpp(
     dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """A stand-in for llama.cpp reads the file that is written: the weights are the very same."""
+    """A stand-in for llama.cpp reads the file that is written: its weights are equal."""
     wide = {**TINY, "num_attention_heads": 2}
     monkeypatch.setitem(shapes.SHAPES, "qwen2.5-0.5b", wide)  # type: ignore[arg-type]
     monkeypatch.setattr(run, "NUM_CURVE_ROUNDS", 2)

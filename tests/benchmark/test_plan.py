@@ -58,7 +58,7 @@ def test_caches_are_compared_only_where_they_ran():
     assert found[-2:] == [("m", "b"), ("b", "no cache")]
 
 
-def test_the_ways_of_requests_are_told_apart_and_ar_comes_first():
+def test_the_methods_of_requests_are_distinct_and_ar_comes_first():
     ways = plan.request_methods(32)
     assert next(iter(ways)) == "AR"
     assert {"AR + lookup", "lossless τ=0 B=auto groups", "MARS τ=0.95 B=4"} <= ways.keys()

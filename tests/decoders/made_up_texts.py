@@ -1,4 +1,4 @@
-"""Made-up texts, of which it is known how far they can be foreseen, and what forwards cost."""
+"""Made-up texts with known predictability, and made-up costs of forwards."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ NOTHING, CHAT, MATHS, SURE = [0.01] * 7, [0.46, 0.42, *[0.35] * 5], [0.62, *[0.5
 
 @dataclass
 class Text:
-    """A text on paper: masks foresee place j with chance ``chances[j]``, and say roughly how sure
-    they are."""
+    """A simulated text: masks predict position j with probability ``chances[j]``, with roughly
+    calibrated confidence.
+    """
 
     chances: Sequence[float]
     seed: int = 0
@@ -52,8 +53,9 @@ def write(
     length: int,
     known: ForwardCosts | None = None,
 ) -> tuple[float, int]:
-    """Cost and forwards of writing ``length`` tokens. known: what the drafter goes by, where not by
-    what they cost; it is told what each took."""
+    """Return cost and number of forwards of writing ``length`` tokens. known: the costs that the
+    drafter assumes, if they differ from the real ones; it learns the time of each forward.
+    """
     place, cost, forwards, drafts = 0, 0.0, 0, [0][:0]
     while place < length:
         curve = known.curve(1) if known else Curve(costs)

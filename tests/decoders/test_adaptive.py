@@ -98,7 +98,7 @@ def test_the_step_says_which_b_was_in_force(settings: DecodeSettings) -> None:
     tau=st.sampled_from([0.0, 0.5, 0.9]),
     num_rows=st.integers(1, 3),
 )
-def test_law_3_holds_whatever_b_is_chosen(seed: int, curve: str, tau: float, num_rows: int) -> None:
+def test_law_3_holds_for_any_b(seed: int, curve: str, tau: float, num_rows: int) -> None:
     script = foresight_script(seed)
     prompts = [[3 + row, 4] for row in range(num_rows)]
     settings = replace(LOSSLESS, tau=tau, max_new_tokens=30)
@@ -107,7 +107,7 @@ def test_law_3_holds_whatever_b_is_chosen(seed: int, curve: str, tau: float, num
     assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
 
 
-def test_rows_with_a_number_keep_it_beside_rows_without() -> None:
+def test_rows_with_a_number_keep_it_next_to_rows_without() -> None:
     batch = CursorBatch(ScriptedModel(counting), IDS, 2, 60, ForwardCosts(4, {2: CURVES["flat"]}))
     batch.add(0, [3], lambda: replace(AUTO, max_new_tokens=30))
     batch.add(1, [3], lambda: replace(AUTO, block_size=2, max_new_tokens=30))

@@ -46,7 +46,7 @@ def test_groups_follow_each_other_and_rows_are_prompts(method) -> None:
     assert tokens_of(events, 5) == alone
 
 
-def test_the_cache_that_is_reserved_is_told() -> None:
+def test_the_reserved_cache_is_reported() -> None:
     """The scripted cache has a byte a slot; cursor rows have slack for 64 tokens."""
     found = {
         method: folds.peak_cache_bytes(run(method, [[3, 4, 5], [6]])) for method in BATCH_METHODS
@@ -137,7 +137,7 @@ def test_without_a_mask_token_only_ar_works() -> None:
 @pytest.mark.parametrize("lossless", [False, True])
 @pytest.mark.parametrize("num_rows", [1, 3])
 def test_acceptance_can_be_imposed(lossless: bool, num_rows: int) -> None:
-    """A forward takes so many tokens whatever τ says."""
+    """Return a model that accepts this many tokens per forward for any τ."""
     model = ScriptedModel(foresight_script(0), max_positions=2048)
     forced = ForcedAcceptance((0.5, 0.0, 0.25, 0.25), seed=3)
     tau = 0.0 if lossless else 1.0
@@ -150,7 +150,7 @@ def test_acceptance_can_be_imposed(lossless: bool, num_rows: int) -> None:
     )
     total = sum(counts.values())
     assert sum(taken * count for taken, count in counts.items()) == 400 * num_rows
-    assert counts[2] <= num_rows  # the last of a row alone
+    assert counts[2] <= num_rows  # the last one of a single row
     assert sum(taken * count for taken, count in counts.items()) / total == pytest.approx(2.25, 0.1)
     again = list(decode(model, free, prompts, lambda: settings, forced=forced))
     assert again == events
@@ -201,8 +201,9 @@ def test_a_batch_whose_b_is_left_to_be_chosen_drafts_what_pays(more: float, draf
 @pytest.mark.parametrize("more", [0.02, 0.3, 1.0])
 @pytest.mark.parametrize("groups", ["one", "every"])
 def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, groups: Groups) -> None:
-    """A row that drafts widens the forward of all. Where that is dear no row does so alone: the
-    whole batch takes little more time than AR, by the costs that it was given, probes included."""
+    """A row that drafts widens the forward of all rows. If that is expensive no row drafts alone:
+    the whole batch takes little more time than AR at the given costs, probes included.
+    """
     model = ScriptedModel(foresight_script(5, 0.002))
     curve = tuple(1 + more * place for place in range(32))
     costs = ForwardCosts(8, {1: curve, 8: curve})

@@ -34,7 +34,7 @@ def checked_steps(script, prompt, settings, source=None) -> Iterator[RowStep]:
 
 
 def chosen_by_ar(script, prefix, settings) -> int:
-    """By full recomputation, which knows neither cursors nor pending tokens."""
+    """By full recomputation, without cursors or pending tokens."""
     plain = replace(settings, method="ar", max_new_tokens=1)
     return tokens_of(slow_twin.decode(ScriptedModel(script), IDS, [prefix], lambda: plain))[0][0]
 
@@ -66,7 +66,7 @@ def test_checks_are_what_ar_chooses_at_the_same_prefix(
 
 
 def test_the_probability_is_that_of_the_plain_distribution() -> None:
-    """As of a runner-up: temperature 1, whatever the metric of the run."""
+    """As for a runner-up: temperature 1, with any metric of the run."""
 
     def script(prefix: tuple[int, ...]) -> list[float]:
         return peaked(5, 4.0 if 1 in prefix else 2.0)

@@ -92,7 +92,7 @@ def test_the_limit_is_met_exactly_and_nothing_is_fed_in_vain(block_size: int, wa
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("place", range(1, 8))
-def test_nothing_comes_after_eos_wherever_it_stands(place: int, way: str) -> None:
+def test_nothing_comes_after_eos_at_any_position(place: int, way: str) -> None:
     ids = Ids(eos_ids=frozenset({4 + place}))
     events = run(counting, [[3, 4]], replace(WAYS[way], max_new_tokens=50), ids)
     assert tokens_of(events) == [list(range(5, 5 + place))]

@@ -77,7 +77,7 @@ def test_two_sources_that_agree_are_trusted_more_and_less_where_they_part() -> N
         assert found.chances(agreeing[source])[0] > alone > found.chances(opposing[source])[0]
     kinds = [[kind for _, kind in chain] for chain in agreeing]
     assert kinds[0][0] == kinds[0][1] != kinds[0][2]
-    assert len(set(kinds[1])) == 4  # first and seconded, seconded, opposed, alone
+    assert len(set(kinds[1])) == 4  # first and seconded, seconded, opposed, on its own
 
 
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
@@ -94,8 +94,8 @@ def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     assert best_option([0.9], course, curve, may_branch=True).feed == FeedLimits(1, 1, (1,))
     assert best_option([0.45], course, curve, may_branch=True).feed == FeedLimits(1, 1, (0, 1))
     assert best_option([0.45], course, curve, may_branch=False).feed == FeedLimits(0, 1, (0,))
-    # Where a third token costs little and a fourth much, the mask stands where the draft is likely
-    # to be wrong: 0.3 + 0.7 / 2 for the 1.25 of three tokens.
+    # If a third token costs little and a fourth much, the mask goes where the draft is likely to be
+    # wrong: 0.3 + 0.7 / 2 for the 1.25 of three tokens.
     steep = Curve([1.0, 1.2, 1.25, 1.6, *[9.0] * 60])
     found = best_option([0.3], course, steep, may_branch=True)
     assert found.feed == FeedLimits(1, 1, (0,))
@@ -113,7 +113,7 @@ def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
 def test_no_way_to_feed_is_better_than_the_best(
     steps: list[float], costs: list[float], masks: int, rate: float, worth: float
 ) -> None:
-    """Held against all numbers of drafts and all sets of tokens with a group behind them."""
+    """Compare with all numbers of drafts and all sets of tokens with a group after them."""
     chances = list(accumulate(steps, operator.mul))
     plain = list(accumulate(costs, initial=1.0))
     left = [1.0, *chances, 0.0]
@@ -150,7 +150,7 @@ def test_rates_by_hand() -> None:
     assert found == pytest.approx(1.5 / 1.3)
     # At a higher rate the draft is not fed, and so many masks bring nothing.
     assert rate_of(1, samples, curve, may_branch=True, rate=9.0) == pytest.approx(1.0 / 1.1)
-    # One group: half of the forwards lose it and the next one, [token, mask], starts anew.
+    # One group: half of the forwards lose it, and the next one, [token, mask], starts again.
     found = rate_of(1, samples, curve, may_branch=False, rate=1.12)
     assert found == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
     # What was found in the text needs no masks.
@@ -196,7 +196,7 @@ def costs(curve: str) -> ForwardCosts:
     lookup=st.booleans(),
     ids=st.sampled_from([IDS, NO_MASK]),
 )
-def test_law_3_holds_whatever_is_chosen(
+def test_law_3_holds_for_any_choice(
     seed: int,
     curve: str,
     tau: float,
@@ -252,7 +252,7 @@ def test_the_step_says_what_was_fed() -> None:
 
 
 def test_rows_of_a_batch_choose_for_themselves() -> None:
-    """One can be foreseen and one cannot; each writes what it writes alone."""
+    """One text is predictable and one is not; each row writes what it writes on its own."""
     settings = replace(AUTO, max_new_tokens=120)
 
     def script(prefix: tuple[int, ...]) -> list[float]:
@@ -273,7 +273,7 @@ def test_rows_of_a_batch_choose_for_themselves() -> None:
     assert num_steps[1] < 100 < num_steps[0]
 
 
-def test_lessons_of_whatever_settings_are_sent_stay_few() -> None:
+def test_lessons_for_many_settings_stay_few() -> None:
     known = costs("flat")
     for number in range(3 * MAX_LESSONS):
         settings = replace(AUTO, tau=number / 1000, max_new_tokens=8)
@@ -376,11 +376,11 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
     speeds = {}
     for hears in (False, True):
         known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds=0.01 if hears else 0.0)
-        for turn in range(20):  # as a race tells: plain AR, and a run that drafts
+        for turn in range(20):  # as in a race: plain AR, and a run that drafts
             slow = 0.02 if turn < 10 else 0.05  # the machine is busy, for both
             known.took(1, 0, slow)
             known.took(4, 3, slow * real[3])
-        for _ in range(99):  # of a run alone nobody knows what is the machine's
+        for _ in range(99):  # with a single run, the machine's share of the time is unknown
             known.took(4, 3, 0.5)
         assert known.curve(1).of(4, 3) == pytest.approx(
             real[3] if hears else known.rho[1][3], rel=0.01
@@ -397,8 +397,9 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
 def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
     chances: list[float], slow: float
 ) -> None:
-    """Further tokens cost three times what was measured, or a forward of one token seemed to take
-    too long, so that all others cost more beside it. Learning is part of the cost."""
+    """Further tokens cost three times as much as measured, or the measured forward of one token was
+    too slow, so that all others look more expensive. Learning is part of the cost.
+    """
     dearer = [slow * (1.0 + 3.0 * (cost - 1.0)) for cost in CURVES["gentle"]]
     beside = [slow, *(slow * 1.6 * cost for cost in CURVES["gentle"][1:])]
     for real in (dearer, beside):
@@ -444,8 +445,10 @@ def test_company_that_comes_and_goes_is_followed_within_a_few_dozen_steps() -> N
     assert alone / again > 0.95
 
 
-def test_what_a_step_takes_is_told_apart_by_hand() -> None:
-    """One token takes twice as long as it did, and further ones three times as much beside it."""
+def test_the_parts_of_a_step_time_are_separated_as_by_hand() -> None:
+    """One token takes twice as long as before, and further ones three times as much in
+    comparison.
+    """
     costs = ForwardCosts(4, {1: (1.0, 1.1, 1.2, 1.3)}, seconds=0.01, masks={1: 0.1})
     for _ in range(200):
         costs.took(1, 0, 0.02)
@@ -454,13 +457,13 @@ def test_what_a_step_takes_is_told_apart_by_hand() -> None:
     curve = costs.curve(1)
     assert curve.plain[:4] == pytest.approx([1.0, 1.3, 1.6, 1.9], abs=0.02)
     assert curve.masks == pytest.approx(0.3, abs=0.01)
-    for _ in range(200):  # of one token alone: what others cost beside it is not forgotten
+    for _ in range(200):  # of one token only: the relative cost of others is not forgotten
         costs.took(1, 0, 0.05)
     assert costs.curve(1).plain[3] == pytest.approx(1.9, abs=0.03)
 
 
 def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
-    """Costs at which masks don't pay on everyday text, and more of it is foreseen for free."""
+    """Costs at which masks don't pay on everyday text, and a text with more predictable tokens."""
     counts = {
         aim: write(Drafter(replace(AUTO, aim=aim), MOST_MASKS), Text(CHAT), CURVES["steep"], 400)[1]
         for aim in AIMS
@@ -471,8 +474,9 @@ def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
 
 @pytest.mark.parametrize("aim", AIMS)
 def test_drafting_stops_in_company_and_begins_again_after(aim: Aim) -> None:
-    """Costs as they are with all threads, with one beside a busy process, and with all again: a
-    second of AR steps, some 250 here, is enough to notice either."""
+    """Costs with all threads, with one thread next to a busy process, and with all again: a second
+    of AR steps, some 250 here, is enough to notice either change.
+    """
     drafter, text = Drafter(replace(AUTO, aim=aim), MOST_MASKS), Text(CHAT)
     quiet, busy = CURVES["gentle"], [1 + 0.8 * q for q in range(MAX_FED)]
     _, before = write(drafter, text, quiet, 600)

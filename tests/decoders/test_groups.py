@@ -46,7 +46,7 @@ def test_a_refused_draft_costs_no_proposal() -> None:
     assert steps[1].stop == "mismatch"
     assert {(step.num_pending, step.num_fed) for step in steps[1:-3]} == {(3, 9)}
     assert [slot.token for slot in steps[1].proposals] == [7, 8, 9, 10]
-    # One group, after the last draft, starts anew after a refusal.
+    # One group, after the last draft, starts again after a rejection.
     steps = steps_of(run(partial(counting, wrong=8), [[5]], replace(BOLD, groups="one")))
     assert [step.accepted for step in steps[:4]] == [(6,), (7, 8), (9,), (10, 11, 12)]
 

@@ -23,7 +23,7 @@ COSTS = ForwardCosts(8, {1: tuple(1.0 + 0.05 * width for width in range(32))}, s
 
 
 class InstantModel:
-    """A model that needs no time: it writes a cycle of tokens, which masks foresee."""
+    """A model that takes no time: it writes a cycle of tokens that masks predict."""
 
     device = torch.device("cpu")
     config = SimpleNamespace(vocab_size=18, max_positions=4096)

@@ -1,5 +1,6 @@
-"""What a forward says after each layer: against transformers' hidden states, against the forward
-itself, and against shallower models."""
+"""Predictions after each layer of a forward, compared with transformers' hidden states, with the
+forward itself, and with shallower models.
+"""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ from mars_runtime.settings import DecodeSettings
 
 
 def length_cache() -> Any:
-    """An empty cache of transformers whose ``crop`` takes the length to keep, as the sampler and
-    transformers 4 have it; transformers 5 takes the number to remove, as a negative one."""
+    """An empty cache of transformers with a ``crop`` that takes the length to keep, as the sampler
+    and transformers 4 have it; transformers 5 takes the number to remove, as a negative one.
+    """
     from transformers import DynamicCache
 
     class LengthCache(DynamicCache):

@@ -1,7 +1,6 @@
-"""A batch that keeps what its rows computed says what one that keeps nothing says, and feeds less.
-
-On scripted models, whose caches remember tokens: a wrong one in any slot changes every reading
-behind it, and a hole ends the test.
+"""A batch that caches what its rows computed gives the same output as one that does not, and feeds
+less. The scripted models have caches that remember tokens: a wrong one in any slot changes every
+later reading, and a hole fails the test.
 """
 
 from __future__ import annotations

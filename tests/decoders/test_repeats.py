@@ -1,5 +1,6 @@
-"""A run that begins to repeat itself ends there: AR, lossless and every other exact way with the
-same token, whatever a forward gave; an unverified lane where its own text loops."""
+"""A run whose text begins to repeat itself ends there: AR, lossless and every other exact method at
+the same token, however many tokens a forward gave; an unverified lane where its own text loops.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ Script = Callable[[tuple[int, ...]], Sequence[float]]
 
 
 def circling(prefix: tuple[int, ...]) -> list[float]:
-    """A text that goes round in five tokens from its tenth on; masks foresee it."""
+    """A text that cycles through five tokens from its tenth on, as masks predict."""
     at = len(prefix) - len(PROMPT)
     return peaked(3 + at if at < 10 else 3 + at % PERIOD)
 
 
 def stuttering(prefix: tuple[int, ...]) -> list[float]:
-    """A text that does not repeat itself, but whose masks always say 7 and are sure of it."""
+    """A text without repetition, with masks that always predict 7 confidently."""
     if prefix[-1] == IDS.mask_id:
         return peaked(7)
     at = len(prefix) - len(PROMPT)
@@ -80,7 +81,7 @@ def test_every_exact_way_stops_with_the_same_token(changes: dict[str, Any]) -> N
 
 
 def test_rows_of_a_batch_stop_each_for_itself() -> None:
-    """A prompt of another length comes to the loop earlier; the batch goes on without it."""
+    """A prompt of another length reaches the loop earlier; the batch continues without it."""
     now = replace(ON, method="mars", tau=0.0, block_size=4, lossless=True)
     batch = CursorBatch(ScriptedModel(circling), IDS, 2, 120)
     prompts = [PROMPT, [*PROMPT, 3, 4, 5]]
@@ -122,7 +123,7 @@ def test_the_limit_and_the_end_of_the_text_come_first_where_they_do() -> None:
 
 
 def test_blocks_that_are_filled_in_any_order_stop_too() -> None:
-    """Every place says 7: the text loops from its first token on."""
+    """Every position predicts 7: the text loops from its first token on."""
     now = replace(ON, method="block_diffusion", tau=0.5, block_size=8)
     model = ScriptedModel(lambda prefix: peaked(7))
     events = list(diffusion.decode(model, IDS, PROMPT, lambda: now, 8))

@@ -1,4 +1,4 @@
-"""A draft model beside a batch, on scripted models: how many forwards each took, and faults."""
+"""A draft model next to a batch, on scripted models: the number of forwards of each, and faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AR_ENDS = DecodeSettings(
 
 
 def stuttering(prefix: tuple[int, ...]) -> list[float]:
-    """Never what ``counting`` says."""
+    """Never predicts what ``counting`` predicts."""
     return peaked(3 + (prefix[-1] - 3 + 5) % 13, 30.0)
 
 
@@ -83,7 +83,7 @@ def test_the_draft_goes_on_behind_what_the_masks_of_the_target_propose() -> None
     tau=st.sampled_from([0.0, 0.3, 0.9]),
     lookup=st.booleans(),
 )
-def test_whoever_drafts_the_text_is_ar(seeds, masked, groups, block_size, tau, lookup) -> None:
+def test_the_text_is_ars_for_any_drafter(seeds, masked, groups, block_size, tau, lookup) -> None:
     prompts = [[3, 4, 5], [9], [7, 3, 8, 8, 4]]
     plain = DecodeSettings("ar", max_new_tokens=24)
     masks = {"masked": masked, "groups": groups, "lookup": lookup}
@@ -175,7 +175,7 @@ def test_a_draft_that_cannot_be_had_ends_its_own_row_alone() -> None:
     assert caught.value.rows == (2,)
 
 
-def test_a_row_that_leaves_frees_its_place_beside_the_draft() -> None:
+def test_a_row_that_leaves_frees_its_place_in_the_draft_model() -> None:
     batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32, draft_models=models(counting))
     for number in range(4):
         batch.add(number, [3 + number, 4], lambda: AR_ENDS)

@@ -38,7 +38,7 @@ def test_a_torn_model_is_trusted_with_less() -> None:
     assert sure == 0.6 < unsure < torn == other < 1.0
 
 
-def test_the_threshold_stands_where_agreement_is_the_target() -> None:
+def test_the_threshold_settles_where_agreement_is_the_target() -> None:
     nine_of_ten = ([True] * 9 + [False]) * 10
     assert raised_after(0.5, nine_of_ten, 0.9) == pytest.approx(0.5)
     assert raised_after(0.5, [False], 0.9) == pytest.approx(0.5 + RATE * 0.9)
@@ -47,7 +47,7 @@ def test_the_threshold_stands_where_agreement_is_the_target() -> None:
 
 
 def replayed(steps: Sequence[RowStep]) -> list[float]:
-    """The thresholds worked out from what a trace tells."""
+    """The thresholds computed from the content of a trace."""
     raised, found, written = 0.0, [], []  # type: ignore[var-annotated]
     for step in steps:
         places = range(step.start - len(step.checks), step.start)

@@ -1,6 +1,9 @@
-"""Processes that decode calls as ZeroGPU's do: forked from this one, used again while they live,
-what is handed over pickled, stopped at their next yield. They are forked in advance, by whoever
-makes them, so that no test depends on what a thread was doing at that moment."""
+"""Processes that decode calls as ZeroGPU's do: forked from this one, reused while they live, with
+pickled arguments, stopped at their next yield.
+
+They are forked when the fixture is made, so no test depends on what a thread was doing at that
+moment.
+"""
 
 from __future__ import annotations
 
@@ -98,9 +101,9 @@ def _serve(pipe: Connection, stop: Any, decode: Decode) -> None:
 
 
 class ForkedWorkers:
-    """``num`` processes, of which each call gets one that lives and is idle, or waits for one that
-    is about to be; ``is_fresh``: one that was never used, as on a device that somebody else had
-    meanwhile."""
+    """Fork ``num`` processes; each call gets one that is alive and idle, or waits for one.
+    is_fresh: use one that was never used, as on a device that was lent to others in between.
+    """
 
     def __init__(self, decode: Decode, num: int = 3, is_fresh: bool = False) -> None:
         self.all = [ForkedWorker(decode) for _ in range(num)]

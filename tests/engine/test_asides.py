@@ -43,7 +43,7 @@ class LookingScript(Script):
         return FOUND
 
 
-def test_where_nobody_decodes_all_pieces_follow_at_once() -> None:
+def test_without_runs_all_pieces_follow_at_once() -> None:
     script = LookingScript()
     with Engine(script) as engine:
         assert engine.look(FED).result(20) is FOUND
@@ -51,7 +51,7 @@ def test_where_nobody_decodes_all_pieces_follow_at_once() -> None:
         assert len(script.threads) == 1  # the worker's
 
 
-def test_beside_a_run_pieces_take_their_share_and_never_two_at_a_time() -> None:
+def test_during_a_run_pieces_take_their_share_and_never_two_at_a_time() -> None:
     script = LookingScript(seconds={1: 0.005})
     script.num_pieces, script.piece = 3, 0.01
     with Engine(script) as engine:
@@ -75,7 +75,7 @@ def test_pieces_are_done_while_a_run_in_slow_motion_rests() -> None:
         run.cancel()
 
 
-def test_an_error_is_told_and_the_next_request_works() -> None:
+def test_an_error_is_raised_and_the_next_request_works() -> None:
     script = LookingScript()
     script.fault = ValueError("no")
     with Engine(script) as engine:
@@ -86,7 +86,7 @@ def test_an_error_is_told_and_the_next_request_works() -> None:
         assert engine.submit(request()).wait(20)
 
 
-def test_what_nobody_waits_for_any_more_is_not_done() -> None:
+def test_an_abandoned_job_is_not_done() -> None:
     script = LookingScript(gate=threading.Event())
     with Engine(script) as engine:
         engine.submit(request())

@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_refused_at_once(checkpoint: Checkpoint) -> None:
     backend.check(Request([1] * (room - 40), AR))
 
 
-def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(checkpoint) -> None:
+def test_memory_is_fixed_up_front_and_the_error_names_what_fits(checkpoint) -> None:
     model = checkpoint.model
     a_token = BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.dtype)
     whole = model.config.max_positions
@@ -88,7 +88,7 @@ def test_memory_is_fixed_up_front_and_what_cannot_fit_is_told_what_would(checkpo
 
 
 def test_a_small_models_one_thread_is_not_another_models(checkpoint, monkeypatch) -> None:
-    """The page opens on mars-tiny while the chat model, loaded beside it later, is fetched."""
+    """The page opens on mars-tiny while the chat model, loaded next to it later, is downloaded."""
     assert num_threads(checkpoint) == 1
     torch.set_num_threads(2)
     monkeypatch.setattr(backend, "_default_threads", cache(backend._default_threads.__wrapped__))
@@ -102,7 +102,7 @@ def test_a_small_models_one_thread_is_not_another_models(checkpoint, monkeypatch
     torch.set_num_threads(1)
 
 
-def test_a_native_model_has_all_threads_and_pytorch_beside_it_one(monkeypatch) -> None:
+def test_a_native_model_has_all_threads_and_pytorch_one(monkeypatch) -> None:
     monkeypatch.setattr(backend, "_default_threads", lambda: 2)
     model = native_model("large")
     found = CheckpointBackend(

@@ -63,7 +63,7 @@ class ModelBackend(Backend):
 
 
 def poisoned(batch: CursorBatch) -> CursorBatch:
-    """The batch; whatever a tenant may have written is no number when it leaves."""
+    """The batch; memory of a row that leaves is overwritten with NaN."""
     drop, cache = batch.drop, batch.cache
 
     def poison_and_drop(number: int) -> None:
@@ -145,7 +145,7 @@ class Crowd:
 
 
 def alone(model: Any, vocabulary: Any, run: Run) -> list[RowStep]:
-    """The steps of the same prompt by itself, told the settings that the run's steps record."""
+    """The steps of the same prompt on its own, with the settings that the run's steps record."""
     told = [step.settings for step, _ in row_steps(run.events_since(0))]
     now = SimpleNamespace(settings=run.asked.settings)
     events = decode(model, vocabulary, [run.asked.prompt_ids], lambda: now.settings)

@@ -48,7 +48,7 @@ def test_plain_runs_share_every_forward_and_races_none() -> None:
     script = Script(start=start)
     with Engine(script, max_runs=4) as engine:
         runs = [engine.submit(request(token, 50)) for token in (1, 2)]
-        runs += engine.race([request(3, 40)])  # nobody to race against
+        runs += engine.race([request(3, 40)])  # no run to race against
         lanes = engine.race([request(4, 20), request(5, 20)])
         assert [lane.place for lane in lanes] == [3, 3]
         assert not any(run.is_held_up for run in (*runs, *lanes))
@@ -107,7 +107,7 @@ def test_a_long_prompt_is_read_in_parts_between_the_others_forwards() -> None:
     )
 
 
-def test_a_race_at_full_speed_has_the_device_alone_and_others_are_told() -> None:
+def test_a_race_at_full_speed_has_exclusive_use_and_others_see_it() -> None:
     script = Script(seconds={1: 0.002})
     with Engine(script) as engine:
         lanes = engine.race([request(1, FOREVER), request(2, FOREVER)])

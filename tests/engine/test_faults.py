@@ -22,7 +22,7 @@ from tests.engine.scripted import FOREVER, Script, Settings, eventually, last, r
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_fault_ends_the_runs_of_its_forward_or_those_that_it_names(is_named: bool) -> None:
-    """A forward raises at its tenth step; whoever it is not about and the next request go on."""
+    """A forward raises at its tenth step; other runs and the next request continue."""
 
     class Named(Script):
         def step(self, numbers: Sequence[int]) -> Step:
@@ -191,7 +191,7 @@ def test_submit_and_cancel_leave_nothing_behind(num_cycles: int) -> None:
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - base
         tracemalloc.stop()
-        assert set(threading.enumerate()) <= threads  # those of other tests may end meanwhile
+        assert set(threading.enumerate()) <= threads  # threads of other tests may end at any time
         assert script.num_open == len(script.rows) == 0
         assert grown < 100_000
         assert engine.submit(request(2)).wait(120)
@@ -199,7 +199,7 @@ def test_submit_and_cancel_leave_nothing_behind(num_cycles: int) -> None:
 
 def test_a_handle_holds_nothing_of_the_decoder_after_the_end() -> None:
     class Cache:
-        """Stands for tensors."""
+        """Replaces tensors."""
 
     caches: list[weakref.ref[Cache]] = []
 

@@ -1,4 +1,6 @@
-"""Kept keys and values on the engine: who reuses them, who doesn't, and that it is told."""
+"""Cached keys and values on the engine: which runs reuse them, which don't, and how it is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ LOSSLESS = DecodeSettings(tau=0.0, block_size=8, lossless=True, groups="every", 
 
 
 class Counting(CheckpointBackend):
-    """Knows how many tokens of prompts went through the model, and fails when told to."""
+    """Counts the prompt tokens that went through the model, and fails on request."""
 
     def __init__(self, checkpoint: Checkpoint, **options: Any) -> None:
         super().__init__(checkpoint, 2**26, **options)

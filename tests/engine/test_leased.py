@@ -49,7 +49,7 @@ FOREVER_LONG = request(1, FOREVER)
 
 
 class Counted(Script):
-    """A scripted backend whose forwards the tests can count from outside its process."""
+    """A scripted backend with forwards that the tests can count from outside its process."""
 
     def __init__(self, counter: Any, **changes: Any) -> None:
         super().__init__(**changes)
@@ -115,7 +115,7 @@ def test_a_run_is_decoded_in_another_process_to_its_end(lent: Setting) -> None:
 
 
 def test_a_moved_slider_acts_on_the_next_forward(lent: Setting) -> None:
-    """Told before the forward after the one in flight, and never taken back."""
+    """Set before the forward after the one in flight, and never taken back."""
     run = lent.engine.submit(FOREVER_LONG)
     assert eventually(lambda: begun(run))
     for tau in (0.5, 0.25):
@@ -225,7 +225,7 @@ def test_a_fault_of_a_forward_is_a_sentence_without_the_prompt(lent: Setting) ->
     assert list(lent.engine.submit(request(1)))[-1] == End("limit")
 
 
-def test_who_waits_for_a_device_is_told_may_leave_and_has_a_deadline(lent: Setting) -> None:
+def test_a_run_that_waits_for_a_device_shows_it_and_can_be_cancelled(lent: Setting) -> None:
     gate = threading.Event()
 
     def lease(call: Call) -> Generator[News, None, None]:
@@ -298,8 +298,8 @@ def test_what_cannot_be_sent_to_another_process_is_a_sentence(lent: Setting) -> 
     assert list(lent.engine.submit(request(1)))[-1] == End("limit")
 
 
-def test_the_device_is_asked_for_in_the_context_of_whoever_asked(lent: Setting) -> None:
-    """ZeroGPU finds the visitor whose quota it is in context variables."""
+def test_the_device_is_requested_in_the_context_of_the_caller(lent: Setting) -> None:
+    """ZeroGPU finds the visitor, for the quota, in context variables."""
     visitor: ContextVar[str] = ContextVar("visitor", default="nobody")
     seen: list[str] = []
 
@@ -388,7 +388,7 @@ def prompt(tiny: Checkpoint) -> list[int]:
 
 @pytest.fixture(scope="module")
 def engines(tiny: Checkpoint) -> Iterator[list[BaseEngine]]:
-    """The ordinary one, and one whose device is lent."""
+    """The ordinary engine, and one with a leased device."""
     slots = SharedMemory(4)
     worker = Worker(slots, lambda name, costs: open_checkpoint(tiny, costs))
     workers = ForkedWorkers(worker.decode, num=1)

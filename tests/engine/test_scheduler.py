@@ -178,7 +178,7 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
 
 
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "shared"])
-def test_a_second_visitor_waits_for_one_run_whatever_the_first_asks(is_alone: bool) -> None:
+def test_a_second_visitor_waits_for_at_most_one_run_of_the_first(is_alone: bool) -> None:
     script = Script(start=threading.Event())
     with Engine(script, max_runs=1, max_waiting=5) as engine:
 
@@ -268,7 +268,7 @@ class Machine(RuleBasedStateMachine):
             assert {lane.is_read for lane in turn.lanes} == {turn.kind == "step"}
         at_full_speed = [job for job in self.active if not self.is_slow(job)]
         lone = next((job for job in at_full_speed if not job.is_shared), None)
-        if lone is not None:  # nobody who came later at full speed, and nobody beside it
+        if lone is not None:  # no later run at full speed, and none next to it
             at_once = [job for job in taking if job in at_full_speed]
             assert all(self.jobs.index(job) <= self.jobs.index(lone) for job in at_once)
 
@@ -299,7 +299,7 @@ class Machine(RuleBasedStateMachine):
             assert not self.scheduler.is_held_up(job)
 
     @invariant()
-    def nobody_is_lost_and_the_line_keeps_its_order(self) -> None:
+    def no_job_is_lost_and_the_queue_keeps_its_order(self) -> None:
         assert len(self.scheduler) == len(self.jobs)
         assert self.scheduler.num_active == len(self.active)
         waiting = self.jobs[self.MAX_ACTIVE :]

@@ -1,4 +1,4 @@
-"""Runs alone on the device, and draft models behind the engine."""
+"""Runs with exclusive use of the device, and draft models in the engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.tiny_checkpoint import write_checkpoint
 
 
 def solo_steps(now: Settings, stops: list[list[Stop]]) -> Iterator[Event]:
-    """Steps of two rows that stop as told, after a Prefill."""
+    """Steps of two rows that stop as given, after a Prefill."""
     yield Prefill(2)
     for start, pair in enumerate(stops):
         alone = [scripted_step(start, 7, now(), stop).rows[0] for stop in pair]
@@ -167,7 +167,7 @@ def test_refusals_are_one_sentence(checkpoint: Checkpoint, stranger: Checkpoint)
 
 
 def test_a_draft_with_less_room_than_its_target_is_asked_for_no_more(tmp_path: Path) -> None:
-    """The target of a registry of its own, whose usual draft holds 64 tokens."""
+    """The target of a separate registry with a default draft of 64 tokens."""
     for name, room in (("target", 512), ("draft", 64)):
         write_checkpoint(tmp_path / name, max_positions=room)
     lines = [

@@ -1,5 +1,6 @@
-"""From prompts to outcomes and files: with a scripted decoder, whose outcomes are folds over events
-that batching does not change, and with a real checkpoint of toy size."""
+"""From prompts to outcomes and files: with a scripted decoder, and with a real checkpoint of toy
+size. Outcomes are folds over events that batching does not change.
+"""
 
 from __future__ import annotations
 

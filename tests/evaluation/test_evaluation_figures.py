@@ -65,7 +65,7 @@ def test_a_way_is_held_against_ar_with_the_same_penalty():
     assert found[held[1]] == 0.5
 
 
-def test_thresholds_that_adapt_stand_beside_the_fixed_ones():
+def test_adaptive_thresholds_follow_the_fixed_ones():
     grid = Grid(
         taus=(0.5, 0.9),
         thresholds=("fixed", "entropy", "agreement"),
@@ -126,7 +126,7 @@ def test_depth_that_was_not_trained_is_left_out():
         replace(CELL, settings=DecodeSettings(max_new_tokens=16)),
     ],
 )
-def test_whatever_changes_a_result_changes_the_key(other: GridCell):
+def test_everything_that_changes_a_result_changes_the_key(other: GridCell):
     assert other.key != CELL.key
 
 
@@ -333,7 +333,7 @@ def test_tables_say_the_same():
     assert request_tables(request_figures({})) == []
 
 
-def test_kinds_unlike_the_training_data_are_told_one_by_one():
+def test_kinds_unlike_the_training_data_are_reported_one_by_one():
     assert kind_figures(OPEN_RESULTS) == []
     judged = Outcome(4, 4, True, True, "t", "", (1,) * 4, (1,) * 4)
     wrong = Outcome(4, 2, False, False, "u", "", (1, 3), (1, 4), True)

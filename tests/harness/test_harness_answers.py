@@ -147,7 +147,7 @@ def test_functions_are_run_against_their_test(answer: str, score: float) -> None
     assert humaneval_scores(DOC, [answer]) == {"pass@1": score}
 
 
-def test_a_function_that_is_written_anew_keeps_what_stood_before_it() -> None:
+def test_a_function_defined_again_keeps_the_code_before_it() -> None:
     source = program(
         "import math\n\ndef f(x):\n    '''f'''\n", "f", "```\ndef f(x):\n    pass\n```"
     )

@@ -65,7 +65,7 @@ def built(name: str = "tied", num_embeddings: int = 2) -> tuple[Any, Transformer
 
 
 def adapted_by_hooks(theirs: Any, ids: torch.Tensor, adapter: Adapter) -> torch.Tensor:
-    """transformers' model with the updates added by hooks, wherever a token is the mask."""
+    """transformers' model with the updates added by hooks at mask tokens."""
     is_mask = (ids == MASK).unsqueeze(-1)
     before = [0]
     for token in ids[0, :-1].tolist():

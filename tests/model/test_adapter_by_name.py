@@ -80,7 +80,7 @@ def test_a_hub_id_loads_with_its_base_and_runs_nothing(base: Path, tmp_path: Pat
 def test_a_page_that_is_offline_asks_no_hub(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its flag alone, without the environment's variables."""
+    """With its flag only, without the environment's variables."""
     in_hub_cache(base, tmp_path, BASE)
     monkeypatch.delenv(OFFLINE[0])
     monkeypatch.setattr(fetching, "_snapshot", lambda entry: pytest.fail("the hub was asked"))

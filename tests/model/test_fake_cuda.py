@@ -103,7 +103,7 @@ def _taken(x: Tensor, index: Any) -> Tensor:
 
 
 def real_from_numpy(array: Any, make: Any = torch.from_numpy) -> Tensor:
-    """A real tensor, whose numbers the host may look at."""
+    """A real tensor with numbers that the host may read."""
     with unset_fake_temporarily():
         found: Tensor = make(array)
         return found
@@ -194,7 +194,7 @@ def test_a_step_reads_from_the_device_once_under_every_setting(device, operators
 
 
 class Failing(GraphRecorder):
-    """A recorder without a device, whose captures raise ``error``."""
+    """A recorder without a device, with captures that raise ``error``."""
 
     def __init__(self, error: Exception) -> None:
         self.reason, self.num_graphs, self._error = "", 0, error

@@ -63,7 +63,7 @@ def entry(index: Path) -> Entry:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache; pip sees only the folder of wheels, and nobody the network."""
+    """An empty cache; pip sees only the folder of wheels, and there is no network."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("MARS_CACHE", str(folder))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -134,7 +134,7 @@ def test_a_damaged_file_is_fetched_again(entry: Entry) -> None:
 
 @pytest.fixture
 def listed(entry: Entry, tmp_path: Path) -> Path:
-    """A registry that lists the entry and a checkpoint whose folder is missing."""
+    """A registry that lists the entry, and a checkpoint without its folder."""
     path = tmp_path / "registry.json"
     lost = {"name": "lost", "block_size": 8, "path": "lost"}
     path.write_text(json.dumps([asdict(entry), lost]))
@@ -259,7 +259,7 @@ def test_a_file_that_no_wheel_holds_comes_from_the_hub(entry, index, tmp_path, m
 
 
 def test_a_hub_that_does_not_answer(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real client, which need not rest between its tries, and nobody at the other end."""
+    """The real client without delays between its tries, and no server at the other end."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(fetching, "_PIP", ("-c", NO_HUB))
     monkeypatch.setattr(fetching, "_HUB", f"import time; time.sleep = lambda _: None; {HUB}")

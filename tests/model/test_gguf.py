@@ -364,7 +364,7 @@ def test_flipped_bytes_of_the_header_give_a_sentence_or_a_checkpoint(file, tmp_p
 
 
 def register(folder: Path, path: Path, **changes: Any) -> Path:
-    """A registry in ``folder`` with one entry, whose file is ``path``."""
+    """Write a registry in ``folder`` with one entry for the file ``path``."""
     content = path.read_bytes()
     line = {
         "name": "small",

@@ -167,7 +167,7 @@ def test_entries_say_of_their_adapters_what_these_say() -> None:
         assert (entry.block_size, entry.mask_token) == (said["block_size"], said["mask_token"])
 
 
-def test_a_bundled_entry_lies_beside_the_registry(random_folder: Path, tmp_path: Path) -> None:
+def test_a_bundled_entry_is_next_to_the_registry(random_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "registry.json"
     entry = {"name": "small", "path": "small", "block_size": 8, "licence": "MIT", "note": "n"}
     path.write_text(json.dumps([entry]))
@@ -405,7 +405,7 @@ def test_a_head_size_of_null_is_the_usual_one(tmp_path: Path) -> None:
     check_like_transformers(tmp_path)
 
 
-def test_a_head_beside_tied_embeddings_is_used_where_it_differs(folder, caplog) -> None:
+def test_a_head_with_tied_embeddings_is_used_if_it_differs(folder, caplog) -> None:
     edit_weights(folder, lambda found: found.update({HEAD: torch.randn(found[EMBEDDINGS].shape)}))
     with caplog.at_level(logging.WARNING):
         check_like_transformers(folder)

@@ -81,7 +81,7 @@ def test_many_at_once_all_find_a_whole_library_and_leave_nothing_else(compiler, 
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "no checksum", "a folder"])
-def test_a_damaged_library_is_compiled_anew(compiler: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_library_is_compiled_again(compiler: Path, tmp_path: Path, damage: str) -> None:
     """Opening one may end the process with SIGBUS or SIGSEGV, at every start."""
     path = compile_library(tmp_path / "kept")
     if damage == "a folder":

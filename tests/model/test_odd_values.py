@@ -1,4 +1,4 @@
-"""Configurations and registries with values that nobody meant end in one sentence."""
+"""Configurations and registries with nonsensical values give one error message."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def is_sentence(error: CheckpointError) -> bool:
 
 @pytest.fixture(scope="module")
 def folder(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint whose config.json may be written."""
+    """A checkpoint with a writable config.json."""
     made = tmp_path_factory.mktemp("odd")
     for path in random_folder.iterdir():
         (made / path.name).symlink_to(path)

@@ -51,7 +51,7 @@ def pairs(ids: torch.Tensor, best: torch.Tensor) -> list[list[Candidates]]:
     ]
 
 
-def test_candidates_share_their_probability_anew() -> None:
+def test_candidates_share_their_probability_again() -> None:
     """Behind token 0 each candidate with a second number counts three times as much."""
     (found,) = ranked(0, [UNSURE])
     assert [token for token, _ in found] == [1, 0, 3, 2]
@@ -127,7 +127,7 @@ def test_a_native_group_is_ranked_alike_in_any_company() -> None:
     assert both[1][2:] == alone[0]
 
 
-def test_the_plain_model_ranks_too_where_a_group_is_told() -> None:
+def test_the_plain_model_ranks_too_if_it_is_given_a_group() -> None:
     config = CONFIGS["llama"]
     adapter = random_adapter(config, sampler_width=32)
     model = Transformer(

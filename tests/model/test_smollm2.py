@@ -47,8 +47,9 @@ def ours(smollm2_file: Path) -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def theirs(smollm2_file: Path) -> Any:
-    """transformers' tokenizer of the same file. It cuts words as GPT-2 did, whatever the file asks
-    for; SmolLM2 (llama.cpp's "smollm") takes digits one by one first."""
+    """transformers' tokenizer of the same file. It splits words as GPT-2 did, regardless of the
+    file; SmolLM2 (llama.cpp's "smollm") first splits digits one by one.
+    """
     from tokenizers import pre_tokenizers
     from transformers import AutoTokenizer
 

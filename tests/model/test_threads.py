@@ -23,7 +23,9 @@ from mars_runtime.model.threads import HIDDEN, Threads, TorchThreads, ladder, sh
 
 QUIET = {1: 3.2e-3, 2: 2.8e-3}
 BUSY = {1: 3.4e-3, 2: 15e-3}
-"""Seconds of a forward of one position by threads, as measured beside no and one busy process."""
+"""Seconds of a forward of one position by number of threads, measured next to no and one busy
+process.
+"""
 
 
 class Machine:
@@ -169,7 +171,7 @@ def test_narrow_forwards_of_pytorch_keep_their_number() -> None:
 
 
 class Rounding:
-    """A model whose last bits depend on threads up to ``last`` positions."""
+    """A model with last bits that depend on the number of threads up to ``last`` positions."""
 
     config = SimpleNamespace(vocab_size=10)
 
@@ -201,7 +203,7 @@ def test_a_check_that_takes_too_long_shares_nothing_out(monkeypatch: pytest.Monk
 
 @pytest.mark.timed
 @pytest.mark.usefixtures("torch_threads")
-def test_beside_a_busy_process_forwards_are_nearly_as_fast_as_with_the_better_number() -> None:
+def test_next_to_a_busy_process_forwards_are_nearly_as_fast_as_with_the_best_number() -> None:
     model = native_model("large")
     torch.set_num_threads(2)
     tokens, cache = torch.ones(1, 1, dtype=torch.int64), model.new_cache(1, 64)

@@ -145,7 +145,9 @@ CPU = torch.device("cpu")
 
 
 def branch_logits(model: Transformer, prefix: list[int], num_masks: int) -> torch.Tensor:
-    """Logits of the last token of ``prefix`` and of the masks behind it, all fed anew."""
+    """Return the logits of the last token of ``prefix`` and of the masks after it, all
+    recomputed.
+    """
     fed = torch.tensor([prefix + [MASK] * num_masks])
     found = model.forward(
         fed, model.new_cache(1, fed.shape[1]), slice(len(prefix) - 1, fed.shape[1])

@@ -131,7 +131,7 @@ def test_weights_in_a_read_only_folder_are_decompressed_into_the_cache(
     assert weight_files(read_only) == [file]
     assert file.stat().st_mtime_ns == changed  # once
     (read_only / f"{NAME}.xz").write_bytes(lzma.compress(b"another release", preset=0))
-    assert weight_files(read_only) != [file]  # whatever the times of the files say
+    assert weight_files(read_only) != [file]  # regardless of the files' times
     file.write_bytes(b"damaged")
     with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
         load_checkpoint(str(read_only), device="cpu")

@@ -1,4 +1,4 @@
-"""Sets made by the command, killed on the way, and compared but for what a clock told."""
+"""Sets made by the command, killed on the way, and compared except for times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES = re.compile(r'"(seconds|date|spread)": ?("[^"]*"|[-+.0-9e]+)')
 
 
 def timeless(folder: Path) -> dict[str, str]:
-    """The files of a set, byte for byte but for what a clock told."""
+    """Return the files of a set, byte for byte except for times."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     texts = [(path, path.read_bytes().decode()) for path in files]
     return {str(path.relative_to(folder)): TIMES.sub(r'"\1":', text) for path, text in texts}

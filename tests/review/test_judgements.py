@@ -66,7 +66,7 @@ def test_the_latest_counts_and_undo_takes_it_away() -> None:
     assert list(current([FIRST, swapped, other]).values()) == [swapped, other]
     assert swapped.preferred == "tau=0"
     assert current([FIRST, swapped, other, undo])[FIRST.unit] == FIRST
-    again = replace(undo, id="a4", undoes="a1", time="0")  # whatever the clock said
+    again = replace(undo, id="a4", undoes="a1", time="0")  # regardless of the clock
     assert list(current([FIRST, swapped, other, undo, again]).values()) == [other]
 
 
@@ -127,7 +127,7 @@ def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path: Path, num_rows: int) ->
     assert len(kept) - len(heard) <= 2, "at most one of each was not acknowledged"
 
 
-def test_files_merge_and_what_contradicts_stands_side_by_side() -> None:
+def test_files_merge_and_contradictions_are_both_kept() -> None:
     ben = Judgement("b1", "ben", "1", "ar", "tau=0", "right", time="2")
     later = replace(FIRST, id="a2", preference="equal", time="3")
     assert merged([[FIRST], [FIRST, ben]]).rows == (FIRST, ben)

@@ -191,7 +191,7 @@ ODD_VALUES = [None, True, -1, "x", [], [[]], {}, {"x": 1}, {"0": 7}, [-1], [7], 
 
 
 def test_an_odd_summary_is_as_good_as_none(decoder: Decoder, tmp_path: Path) -> None:
-    """Each value in turn is replaced; what the set says then is right or was folded again."""
+    """Each value in turn is replaced; the set then gives the right value, or folds it again."""
     review = ReviewSet.create(tmp_path, about("ar", "tau=0"), ITEMS[:1])
     list(make(review, lambda name: decoder))
     lines = [json.loads(line) for line in (tmp_path / "summary.jsonl").read_text().splitlines()]

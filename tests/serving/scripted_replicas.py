@@ -42,8 +42,8 @@ def answer_to(text: str, folder: Path) -> str:
 def bring(
     plan: ServePlan, first: str = "", seconds: float = 0.02, slow: float = 0.02
 ) -> EngineModel:
-    """Make a replica whose forward takes ``seconds``, or ``slow`` in the one that can create the
-    file ``first``.
+    """Make a replica with forwards of ``seconds``, or of ``slow`` seconds in the one that can
+    create the file ``first``.
     """
     try:
         is_first = bool(first)

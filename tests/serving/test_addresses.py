@@ -1,5 +1,5 @@
-"""How requests reach the endpoint: where it listens, slashes and byte order marks, pages of other
-origins, keys, and whose a request is behind proxies.
+"""How requests reach the endpoint: addresses, slashes and byte order marks, pages of other origins,
+keys, and the client's address behind proxies.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def test_a_wrong_variable_ends_the_command_with_a_sentence(
     assert line.startswith(ORIGINS)
 
 
-# Keys, and whose a request is.
+# Keys, and the client's address.
 
 
 def test_the_key_is_required(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_the_death_of_the_machine_is_a_sentence_and_its_return_is_noticed(tmp_pa
 
 
 class Torn(BaseHTTPRequestHandler):
-    """A server whose connection breaks in the middle of a line."""
+    """A server with a connection that breaks in the middle of a line."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))

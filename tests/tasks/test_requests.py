@@ -1,5 +1,6 @@
-"""Open requests: held out, different, of sane length, and nobody else's words. Those unlike the
-training data are judged by words."""
+"""Open requests: held out, different, of reasonable length, and not copied. Those unlike the
+training data are judged by words.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_no_two_kinds_share_a_prompt() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_those_written_out_come_first_whatever_the_seed(kind: str) -> None:
+def test_hand_written_requests_come_first_for_any_seed(kind: str) -> None:
     first = prompts_of(kind, NUM_BENCHMARK, seed=0)
     assert first == prompts_of(kind, NUM_BENCHMARK, seed=7)
     assert prompts_of(kind, NUM_LAW, seed=0)[:NUM_BENCHMARK] == first
@@ -76,7 +77,7 @@ def test_exercises_can_be_solved() -> None:
             assert (total - more) % 2 == 0, prompt
 
 
-def test_they_are_evaluation_s_alone_and_nobody_judges_them() -> None:
+def test_they_are_for_evaluation_only_and_have_no_checker() -> None:
     with pytest.raises(ValueError, match="held out"):
         generate("chat", "train", 0, 3)
     task = generate("chat", "eval", 0, 1)[0]

@@ -43,7 +43,7 @@ HOSTILE = {
 
 
 def children_seconds() -> float:
-    """Processor time of the children so far: bounded whatever else the machine is doing."""
+    """Processor time of the children so far, which does not depend on other work of the machine."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -272,7 +272,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory):
     return load_checkpoint(str(folder), device="cpu")
 
 
-def test_lossless_text_is_ars_whatever_the_controller_decides(tiny) -> None:
+def test_lossless_text_is_ars_for_any_decision_of_the_controller(tiny) -> None:
     texts = ("a b", "one two three", "x", "b a", "three", "c", "two b", "a one")
     wanted = [Ask("", tuple(tiny.tokenizer.encode_prompt(text)), 24, 0.001) for text in texts]
     arrivals = (0.0,) * 6 + (0.2, 0.3)

@@ -137,7 +137,7 @@ def test_figures_of_three_requests() -> None:
     found_spread = spread([None, 1.0, 3.0])
     assert found_spread is not None
     assert found_spread.p50 == 2.0
-    over = figures_of(served[:2], now=90.0)  # the clock goes on, the load is over
+    over = figures_of(served[:2], now=90.0)  # time passes, the load is over
     assert over.tokens_per_second == 8 / 3
 
 

@@ -86,7 +86,7 @@ def _shaken(model: Backbone, form: Form) -> Parameters:
 TEXT = Text("chat", tuple(range(10, 26)), 5)
 
 
-def test_a_mask_predicts_what_stands_behind_it() -> None:
+def test_a_mask_predicts_the_token_after_it() -> None:
     batch = AnchoredBatch.of([TEXT], len(TEXT.anchors), random.Random(0))
     targets, counts = batch.targets(3)
     assert batch.anchors[0].tolist() == list(range(4, 14))
@@ -111,7 +111,7 @@ def test_an_epoch_holds_every_text_once_at_few_widths() -> None:
 
 
 def test_masks_see_the_clean_text_before_them_and_their_own_group(base: Path) -> None:
-    """Each group alone, row after row in one plain causal forward, is the slow twin."""
+    """Each group on its own, row after row in one plain causal forward, is the slow twin."""
     model = Backbone(read_base(str(base)), torch.float32)
     parameters = _shaken(model, Form(4, embeddings=3))
     batch = AnchoredBatch.of([TEXT, Text("a", tuple(range(30, 42)), 3)], 10, random.Random(0))
@@ -307,7 +307,7 @@ def test_without_held_out_answers_training_says_what_to_do(tmp_path: Path) -> No
         read_texts(tmp_path)
 
 
-def test_a_recipe_is_saved_beside_the_adapter(base: Path, answers: Path, tmp_path: Path) -> None:
+def test_a_recipe_is_saved_with_the_adapter(base: Path, answers: Path, tmp_path: Path) -> None:
     trainer = AdapterTrainer(
         dataclasses.replace(RECIPE, steps=2, measure_steps=2), str(base), answers, tmp_path
     )

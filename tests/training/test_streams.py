@@ -168,7 +168,7 @@ CLEAN = """
 
 
 class Rng(random.Random):
-    """Draws as told: whole first blocks, the last block, every token masked but the second."""
+    """Draw as given: whole first blocks, the last block, every token masked except the second."""
 
     def randint(self, a, b):
         return b
@@ -250,7 +250,7 @@ def test_without_a_clean_stream_a_text_ends_with_one_block_of_masks():
     xxx|xx
 """.strip("\n")
     )
-    # The clean targets end with the last token before the masks, whose slot asks for their first.
+    # The clean targets end with the last token before the masks; its slot predicts their first.
     assert found.targets[0, : found.num_clean].tolist()[:4] == [20, 21, 22, -100]
 
 
@@ -266,7 +266,7 @@ def test_random_masks_leave_other_tokens_to_be_seen_and_ask_nothing_of_them():
     assert targets == [20, -100, 22, -100]
 
 
-def test_what_fills_a_row_up_is_seen_by_nobody_and_asks_nothing():
+def test_padding_of_a_row_is_seen_by_no_position_and_has_no_target():
     cut = TrainingExample(
         (10, 20, 21), 1
     )  # no EOS: a block of 2 that is whole, and one of 1 in the other
@@ -279,7 +279,7 @@ def test_what_fills_a_row_up_is_seen_by_nobody_and_asks_nothing():
 
 
 def test_losses_are_means_over_what_is_asked():
-    """A model without layers: its head says 1 for token 20 and 0 for the 39 others, always."""
+    """A model without layers: its head always gives 1 for token 20 and 0 for the 39 others."""
 
     class Flat(torch.nn.Module):
         def __init__(self):

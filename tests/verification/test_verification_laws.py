@@ -1,5 +1,6 @@
-"""The laws by hand: decoders that keep and break the lossless one, drawn tokens beside their
-probabilities, differences of logits; and real logits from a small checkpoint."""
+"""The laws by hand: decoders that keep and break the lossless one, drawn tokens compared with their
+probabilities, differences of logits; and real logits from a small checkpoint.
+"""
 
 from __future__ import annotations
 

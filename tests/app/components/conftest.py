@@ -15,7 +15,7 @@ from race_scenes import SCENES
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port on which no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

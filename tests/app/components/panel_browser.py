@@ -62,7 +62,9 @@ def forwards(made: recordings.Recording) -> list[RowStep]:
 
 
 def refused(made: recordings.Recording, is_right: bool) -> int:
-    """A forward whose first refused proposal the run wrote afterwards, or did not write."""
+    """Return a forward with a first rejected proposal that the run wrote afterwards, or did not
+    write.
+    """
     written = folds.accepted_tokens(made.traces()["mars"].events)
     for index, step in enumerate(forwards(made)):
         count = len(step.accepted)
@@ -81,7 +83,7 @@ def put_scene(page: playwright.Page, name: str) -> None:
 
 
 def stream(page: playwright.Page, script: samples.Script) -> Iterator[None]:
-    """Show a race bit by bit; the test goes on between two values."""
+    """Show a race step by step; the test continues between two values."""
     page.evaluate(f"{VIEW}.read('')")
     for value in race_scenes.streaming(script, per_update=24, rest=0)():
         put(page, value)

@@ -34,7 +34,7 @@ def shown_text(page: playwright.Page, pane: str) -> str:
 
 
 class ByHand:
-    """A live race on ``script`` that goes on when the test says so; nothing else may stream."""
+    """A live race on ``script`` that continues when the test allows it; nothing else may stream."""
 
     def __init__(self, page: playwright.Page, script: samples.Script, run: str = "by-hand") -> None:
         self.page = page

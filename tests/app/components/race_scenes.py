@@ -115,7 +115,7 @@ def streaming(script: samples.Script, per_update: int = 4, rest: float = 1 / 15)
 
 
 def status(text: str, kind: str) -> Scene:
-    """A run that says something before its first forward."""
+    """A run with a message before its first forward."""
 
     def play() -> Iterator[str]:
         made = value(head(f"status-{kind}", BOTH), [])
@@ -126,7 +126,7 @@ def status(text: str, kind: str) -> Scene:
 
 
 def refused() -> Iterator[str]:
-    """A run that nothing came of: every lane ends with the sentence that says why."""
+    """A run that failed: every lane ends with the error message."""
     end = {"type": "end", "reason": "error", "message": "Write a prompt first."}
     yield value(head("refused", BOTH), [(name, json.dumps(end)) for name in BOTH]).whole()
 
@@ -153,7 +153,7 @@ def without_checks(lanes: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def unchecked(script: samples.Script, lanes: dict[str, str]) -> Scene:
-    """A run of before traces told that."""
+    """A run from before traces recorded that."""
 
     def play() -> Iterator[str]:
         lines = without_checks(samples.lanes(script, ar="ar" in lanes))

@@ -1,4 +1,4 @@
-"""One script of many modules: each in its own scope, in order, or a sentence that says why not."""
+"""Many modules bundled as one script: each in its own scope, in order, or an error message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     web.bundle.cache_clear()
 
 
-def test_every_module_stands_once_and_nothing_is_left_to_fetch() -> None:
+def test_every_module_occurs_once_and_nothing_is_left_to_fetch() -> None:
     made = web.bundle(assets.ENTRIES)
     assert not re.search(r"^(?:import|export)\b", made, flags=re.MULTILINE)
     assert made.count("const $core_bytes = ") == 1

@@ -1,6 +1,7 @@
-"""What a chart draws is what a fresh page would draw for the same trace, whatever was shown before.
+"""A chart draws what a new page would draw for the same trace, regardless of what was shown before.
 
-The drawing is plotly's SVG, not the figure that it was handed: what it leaves behind counts.
+The tests read plotly's SVG, not the figure passed to it, because leftovers of earlier drawings
+count.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def zoom(page: playwright.Page) -> None:
 
 
 def drawn(page: playwright.Page) -> list[dict[str, object]]:
-    """What stands in each chart, without the ids that plotly gives out page by page."""
+    """Return what is in each chart, without the ids that plotly assigns per page."""
     page.wait_for_function(QUIET)
     found = page.evaluate(DRAWN, ROOT)
     for chart in found:

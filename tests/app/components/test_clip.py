@@ -69,7 +69,7 @@ def test_the_gif_is_read_by_others_and_ends_with_the_headline(page: playwright.P
 
 
 def num_in_mars(frame: bytes) -> int:
-    """Pixels where the headline stands that are nearly of MARS's colour, by day."""
+    """Return the pixels of the headline that are nearly in MARS's colour, in the light theme."""
     box = Image.frombytes("RGB", (1200, 675), frame).crop((44, 190, 1156, 270))
     colour = (0x1B, 0x75, 0x99)
     pixels = zip(*[iter(box.tobytes())] * 3, strict=True)

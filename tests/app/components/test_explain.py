@@ -28,7 +28,8 @@ def test_figures_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = dict.fromkeys(facts(), "<b>1 & 2</b>")
     monkeypatch.setattr(assets, "facts", lambda: hostile)
     assert "&lt;b&gt;1 &amp; 2&lt;/b&gt;" in assets.explain_page()
-    assert assets.explain_page().count("<b>1 & 2</b>") == 1  # the rows, made of numbers alone
+    # the rows, which consist of numbers only
+    assert assets.explain_page().count("<b>1 & 2</b>") == 1
 
 
 @pytest.fixture(scope="module")

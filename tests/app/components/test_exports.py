@@ -1,6 +1,6 @@
-"""What is exported of a run is what the page says of it, be it a picture, a table or a trace.
+"""Exports of a run match the page, as a picture, a table or a trace.
 
-The replay page and the link are held against the page in ``test_site.py`` and ``test_asks.py``.
+``test_site.py`` and ``test_asks.py`` compare the replay page and the link with the page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mars_runtime import web
 
 pytestmark = needs_browser
 MENU = f"{ROOT} .rv-top .ex-menu"
-# What a pane says, with the prompt above it; of the page or of a picture.
+# Return what a pane shows, with the prompt above it; of the page or of a picture.
 FACTS = """
 const text = (node) => (node ? node.textContent : "");
 window.factsOf = (root, pane) => ({

@@ -87,7 +87,7 @@ def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> 
     assert "exact" in exact.inner_text()
     assert exact.locator("td").last.inner_text() == f"{now:.2f}"
     assert "≈" in panel.locator(".rv-wi-table tbody tr").nth(1).inner_text()
-    assert panel.locator(".rv-wi-run").is_hidden()  # nobody answers on this page
+    assert panel.locator(".rv-wi-run").is_hidden()  # this page has no server
 
 
 def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwright.Page) -> None:
@@ -147,7 +147,7 @@ def test_a_live_run_grows_its_strip_and_keeps_its_cells(show: Show) -> None:
     assert [then for then, _ in cells(panel)] == [str(len(step.accepted)) for step in steps]
 
 
-def test_a_panel_out_of_sight_is_drawn_as_a_run_begins_and_once_it_stands_still(show: Show) -> None:
+def test_a_hidden_panel_is_drawn_when_a_run_begins_and_when_it_stops(show: Show) -> None:
     page = show("running", "slow")
     page.wait_for_selector(f"{MARS}[data-steps='30']")  # the scene has come to its end
     panel = open_panel(page, "whatif")
@@ -186,7 +186,7 @@ def test_lossless_runs_speak_of_drafts_and_plain_ar_of_nothing(still: playwright
     ("scene", "said"),
     [("prose", "AR would have chosen another token for"), ("uncheckedalone", "is unknown")],
 )
-def test_what_ar_would_have_chosen_is_told_or_said_to_be_unknown(
+def test_what_ar_would_have_chosen_is_shown_or_marked_as_unknown(
     still: playwright.Page, scene: str, said: str
 ) -> None:
     """A trace may hold no checks."""
@@ -383,7 +383,7 @@ PLACES = f"""() => [...document.querySelectorAll('{TEXT} .rv-t')].map((node) => 
 
 
 def look(page: playwright.Page, tau: float) -> None:
-    """Drag the threshold, as the page tells it to the view."""
+    """Drag the threshold, as the page passes it to the view."""
     page.evaluate(f"tau => {VIEW}.lens.set(tau)", tau)
     settle(page)
 
@@ -410,7 +410,7 @@ def test_a_finished_text_is_seen_in_the_groups_of_another_threshold(still: playw
     assert "estimate" in said
     guess = still.locator(f"{TEXT} .rv-guess").first
     hatch = "n => getComputedStyle(n).backgroundImage.includes('repeating-linear-gradient(135deg')"
-    assert guess.evaluate(hatch)  # not by colour alone
+    assert guess.evaluate(hatch)  # not only by colour
     still.click(f"{ROOT} .rv-lens-bar button")
     settle(still)
     assert still.locator(f"{TEXT}.rv-lens, {TEXT} .rv-guess, {TEXT} [data-l]").count() == 0

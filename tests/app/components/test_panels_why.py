@@ -46,7 +46,7 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     found = rows(panel)
     assert len(found) == len(step.proposals)
     assert {row["later"] for row in found[len(step.accepted) :]} == {"not written yet"}
-    assert panel.locator(".rv-wh-hint").is_hidden()  # nobody answers on this page
+    assert panel.locator(".rv-wh-hint").is_hidden()  # this page has no server
     assert panel.locator("tbody button").count() == 0
     panel.scroll_into_view_if_needed()  # out of sight it is drawn once the run is over
     run = ByHand(page, race_scenes.PROSE)
@@ -138,7 +138,7 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     page.keyboard.press("Enter")
     runner_up = step.proposals[0].runners_up[0][0]
     assert asked(page) == [{"kind": "branch", "lane": "mars", "token": step.start, "id": runner_up}]
-    # What the run wrote anyway is no other way to go on; what it did not write is.
+    # A proposal that the run wrote anyway offers no branch; one that it did not write does.
     row = panel.locator("tbody tr").nth(len(step.accepted))
     assert row.locator("th button").count() == 0
     index = refused(made, is_right=False)
@@ -149,7 +149,7 @@ def test_one_can_go_on_from_a_runner_up_or_a_refused_proposal(still: playwright.
     row.locator("th button").click()
     proposal = step.proposals[len(step.accepted)].token
     assert asked(page)[1:] == [{"kind": "branch", "lane": "mars", "token": place, "id": proposal}]
-    # Nothing goes on behind an end.
+    # There is no branch after the end.
     choose(page, "mars", len(forwards(made)) - 1)
     assert panel.locator("button code").filter(has_text="im_end").count() == 0
     page.keyboard.press("Escape")

@@ -372,7 +372,7 @@ def test_only_the_open_panel_draws_and_the_chosen_tab_is_remembered(show: Show) 
 
 
 def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Show) -> None:
-    """Ten times AR's speed at a quarter of its passes: other work slowed AR down meanwhile."""
+    """Ten times AR's speed at a quarter of its passes: other work slowed AR down."""
     page = show("losslessdone")
     set_clock(page, "Passes")
     again = page.locator(".rv-headline .rv-again")

@@ -175,7 +175,7 @@ def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
     assert "the same text" in page.inner_text(".pr-count >> nth=0")
 
 
-def test_why_a_forward_stopped_is_shown_beside_its_text(tour: Open) -> None:
+def test_why_a_forward_stopped_is_shown_next_to_its_text(tour: Open) -> None:
     page = tour()
     while not page.locator(".pr-why").count():
         page.keyboard.press(" ")

@@ -244,7 +244,7 @@ def test_streaming_appends_and_never_rebuilds(show: Show) -> None:
 
 
 def test_a_page_that_missed_lines_asks_for_the_whole_run_until_it_has_its_end(show: Show) -> None:
-    """The run ends while the first answer is on its way; one that is forgotten says so."""
+    """The run ends while the first answer is in transit; a dropped run is reported."""
     page = show("prose")
     run = ByHand(page, race_scenes.LONG, "asleep")
     run.send(20)

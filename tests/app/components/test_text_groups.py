@@ -1,4 +1,6 @@
-"""Groups of tokens as a visitor sees them: set apart, counted beside the text, plain to copy."""
+"""Groups of tokens as a visitor sees them: separated, counted next to the text, and plain when
+copied.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +162,9 @@ def test_a_token_under_the_pointer_shows_what_each_mask_had_proposed(
 def test_a_paragraph_at_rest_is_drawn_as_it_was_and_keeps_its_height(
     still: playwright.Page,
 ) -> None:
-    """Nothing that stands over its edge is cut: counts below its last line, marks in the margin."""
+    """Nothing that overlaps the edge is clipped: counts below the last line, marks in the
+    margin.
+    """
     (value,) = race_scenes.finished(LINES)()
     still.mouse.move(0, 0)
     put(still, value)
