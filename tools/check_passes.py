@@ -135,8 +135,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--checkpoint", default="mars-smollm2")
-    parser.add_argument("--out", type=Path, required=True, help="file of what was found")
-    parser.add_argument("--seconds", type=float, default=110.0, help="after which no prompt begins")
+    parser.add_argument("--out", type=Path, required=True, help="file of the results")
+    parser.add_argument(
+        "--seconds", type=float, default=110.0, help="time after which no further prompt is started"
+    )
     args = parser.parse_args()
     known = args.out.read_text().splitlines() if args.out.exists() else []
     rows = [json.loads(line) for line in known]

@@ -103,7 +103,7 @@ class Crowd:
                 began = time.monotonic()
                 async with client.stream("POST", CHAT, json={**asked, "stream": True}) as answer:
                     if answer.status_code != 200:
-                        self.faults.append(f"the neighbour was told {answer.status_code}")
+                        self.faults.append(f"the other client got {answer.status_code}")
                         continue
                     lines = answer.aiter_lines()
                     seen = [time.monotonic() async for line in lines if text_of(chunk_of(line))]
@@ -171,7 +171,7 @@ class Crowd:
     def _compare(self, kind: str, asked: Asked, is_same: bool) -> None:
         self.outcomes[kind] += 1
         if not is_same:
-            self.faults.append(f"another text than alone: {json.dumps(asked)}")
+            self.faults.append(f"another text than without load: {json.dumps(asked)}")
 
 
 def chunk_of(line: str) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict
         after = standing(process, address)
         asyncio.run(crowd.come(1, 1.0))
         is_well = httpx.get(f"{address}/health", timeout=30).status_code == 200
-    faults = [*crowd.faults] if is_well else [*crowd.faults, "the server is not well"]
+    faults = [*crowd.faults] if is_well else [*crowd.faults, "the server is not healthy"]
     for name in ("requests", "threads", "files"):
         if after[name] > before[name] + (2 if name == "files" else 0):
             faults.append(f"{name}: {before[name]:g} before, {after[name]:g} after")
@@ -245,10 +245,14 @@ def attack(checkpoint: str, num_clients: int, seconds: float, seed: int) -> dict
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the test and return the exit code."""
     parser = argparse.ArgumentParser(description="Attack the endpoint with many clients at once.")
-    parser.add_argument("--clients", type=int, default=50, help="at once (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long (%(default)s)")
-    parser.add_argument("--checkpoint", default="mars-tiny", help="what is served (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of all choices (%(default)s)")
+    parser.add_argument("--clients", type=int, default=50, help="number of clients (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="duration in seconds (%(default)s)"
+    )
+    parser.add_argument(
+        "--checkpoint", default="mars-tiny", help="checkpoint to serve (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of all choices (%(default)s)")
     args = parser.parse_args(arguments)
     found = attack(args.checkpoint, args.clients, args.seconds, args.seed)
     print(json.dumps(found, indent=1))

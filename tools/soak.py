@@ -531,11 +531,15 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the test, print and write ``--out``; return the exit code."""
-    parser = argparse.ArgumentParser(description="Visitors without end, and what became of them.")
+    parser = argparse.ArgumentParser(
+        description="Run visitors against the app and report lost runs and memory."
+    )
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--visitors", type=int, default=3, help="at a time (%(default)s)")
+    parser.add_argument("--visitors", type=int, default=3, help="visitors at a time (%(default)s)")
     parser.add_argument("--checkpoint", nargs="+", default=["mars-smollm2"], help="one or several")
-    parser.add_argument("--fit", type=int, default=0, help="checkpoints that find memory at once")
+    parser.add_argument(
+        "--fit", type=int, default=0, help="checkpoints that fit into memory at the same time"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/soak.json"))
     args = parser.parse_args(arguments)
     with served(*args.checkpoint, fit=args.fit) as (process, address):
@@ -546,7 +550,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     ended, stopped = sum(tally.ended.values()), sum(tally.stopped.values())
     print(f"{ended} runs ended, {stopped} were stopped, {len(tally.lost)} were lost.")
-    print(f"{tally.num_without_room} were told that no more fit.")
+    print(f"{tally.num_without_room} got an error about memory.")
     grown = found["memory_growth"]
     print(f"Memory: {samples[-1] / MIB:.0f} MiB, {grown:+.1%} over the soak.")
     print(*tally.lost[:10], sep="\n")

@@ -293,14 +293,14 @@ def written(text: str, root: Path = ROOT) -> str:
 
 def _markdown(view: str, file: str, root: Path) -> str:
     if view not in VIEWS:
-        raise DocumentError(f"There is no view {view!r}: choose one of {', '.join(VIEWS)}.")
+        raise DocumentError(f"There is no view {view!r}. Choose one of {', '.join(VIEWS)}.")
     if Path(file).name.startswith(GPU_PREFIX) and not (root / file).exists():
         return PENDING
     try:
         content = json.loads((root / file).read_text(encoding="utf-8"))
         return render(view, content).rows_to_markdown()
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise DocumentError(f"{file} holds nothing that {view} can show ({error!r}).") from error
+        raise DocumentError(f"{file} has nothing that {view} can show ({error!r}).") from error
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

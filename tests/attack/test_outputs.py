@@ -100,7 +100,7 @@ def test_evaluate_replaces_nothing_that_it_did_not_write(
 ) -> None:
     out = tmp_path / "out.json"
     out.write_text(kept, encoding="utf-8")
-    assert "holds no finished evaluation" in said(["evaluate", "--out", str(out)])
+    assert "is not an evaluation" in said(["evaluate", "--out", str(out)])
     assert out.read_text(encoding="utf-8") == kept
 
 

@@ -214,7 +214,7 @@ def test_the_command_asks_requests_and_keeps_their_figures(
         *("every", "one", "every"),
     ]
     printed = capsys.readouterr().out
-    assert "Tokens per forward on open requests" in printed
+    assert "Tokens per forward pass on open requests" in printed
     assert "accuracy" not in printed
 
 

@@ -322,7 +322,7 @@ def test_tables_say_the_same():
         "same as AR",
         "tokens",
         "ended",
-        "loops cut",
+        "without loops",
     )
     assert rates.lines[1][0] == "some · lossless τ=0 B=4"
     assert rates.lines[1][1].startswith("3.00 [")

@@ -132,9 +132,9 @@ def test_a_shift_of_all_logits_is_no_divergence():
 
 
 def test_other_shapes_are_refused():
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         agreement(logits([1.0, 2.0]), logits([1.0], [2.0]))
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no comparisons"):
         pooled([])
 
 

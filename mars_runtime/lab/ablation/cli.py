@@ -47,14 +47,24 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--start", choices=STARTS, default=START, help="checkpoint to start from")
     parser.add_argument("--budget-tokens", type=int, default=BUDGET_TOKENS, help="per training")
     parser.add_argument(
-        "--budget-seconds", type=float, default=math.inf, help="per training, if it ends sooner"
+        "--budget-seconds",
+        type=float,
+        default=math.inf,
+        help="time limit of each training, in seconds",
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts per family")
-    parser.add_argument("--shards", type=int, default=64, help="shards of training examples")
+    parser.add_argument(
+        "--prompts", type=int, default=50, help="number of held-out prompts per family"
+    )
+    parser.add_argument(
+        "--shards", type=int, default=64, help="number of shards of training examples"
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="variants to train")
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="when unfinished trainings are abandoned"
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="time after which unfinished trainings are abandoned",
     )
 
 
@@ -75,7 +85,7 @@ def _check(args: argparse.Namespace) -> None:
     """Raise UsageError for invalid arguments."""
     if not args.data.is_dir():
         raise UsageError(
-            f"No folder {args.data}: give --data the folder that holds the training texts."
+            f"There is no folder {args.data}. Give --data the folder with the training texts."
         )
     at_least_one(args, "workers", "budget_tokens", "seeds", "prompts", "shards")
     for name in ("minutes", "budget_seconds"):
@@ -83,7 +93,7 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
     unknown = [name for name in args.only or () if name not in NAMES]
     if unknown:
-        raise UsageError(f"There is no variant {unknown[0]!r}; choose among {', '.join(NAMES)}.")
+        raise UsageError(f"There is no variant {unknown[0]!r}. Choose among {', '.join(NAMES)}.")
 
 
 def _work(args: argparse.Namespace, until: float) -> int:
@@ -147,7 +157,7 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
         try:
             line = result()
         except BrokenProcessPool:
-            print("A worker was killed: call again to continue.", file=sys.stderr)
+            print("A worker was killed. Run the command again to continue.", file=sys.stderr)
             return False
         except Exception as error:  # a failed training must not stop the others
             what = in_words(error) if isinstance(error, OSError) else repr(error)

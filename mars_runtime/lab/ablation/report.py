@@ -151,7 +151,7 @@ def _json(document: Mapping[str, Any]) -> str:
 def table_of(results: AblationResults) -> Table:
     """Return accuracy, TPF and the change of AR accuracy of each variant."""
     columns = (
-        *("variant", "what is changed", "seeds", "AR %", "against ar", "against mars-b8"),
+        *("variant", "change", "seeds", "AR %", "against ar", "against mars-b8"),
         *("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"),
     )
     lines = []

@@ -124,7 +124,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     Variant(
         "lora-gated",
-        "low-rank updates that act on masks alone",
+        "low-rank updates that act on masks only",
         lora=Lora(is_gated=True),
         rate=2.0,
     ),

@@ -43,30 +43,60 @@ REQUESTS_GRID = Grid(
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``evaluate`` command."""
-    parser = subparsers.add_parser("evaluate", help="accuracy and tokens per forward over τ and B")
+    parser = subparsers.add_parser(
+        "evaluate", help="measure accuracy and tokens per forward pass over τ and B"
+    )
     parser.add_argument("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS))
     parser.add_argument(
-        "--families", nargs="+", default=None, help="default: tasks and natural text, or requests"
+        "--families",
+        nargs="+",
+        default=None,
+        help="families of prompts (default: tasks and natural text; requests for a chat model)",
     )
-    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts a family")
+    parser.add_argument("--prompts", type=int, default=50, help="held-out prompts per family")
     parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
     parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, default=None, help="fixed")
-    parser.add_argument("--targets", nargs="*", type=float, default=None, help="0.95, of agreement")
+    parser.add_argument(
+        "--targets",
+        nargs="*",
+        type=float,
+        default=None,
+        help="target agreement of adaptive thresholds (0.95)",
+    )
     parser.add_argument("--block-sizes", nargs="*", type=block_size, default=None, help="4")
     parser.add_argument("--lossless-taus", nargs="*", type=float, default=None, help="0")
     parser.add_argument(
-        "--lossless-block-sizes", nargs="*", type=block_size, default=None, help="8; 4 of requests"
+        "--lossless-block-sizes",
+        nargs="*",
+        type=block_size,
+        default=None,
+        help="B of lossless runs (8; 4 for requests)",
     )
-    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=None, help="where masks are")
+    parser.add_argument(
+        "--groups",
+        nargs="+",
+        choices=GROUPS,
+        default=None,
+        help="where masks are fed in lossless runs",
+    )
     parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
-        default=None, help="draft what occurred before, too")  # fmt: skip
+        default=None, help="also measure prompt lookup")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=None, help="mars")
-    parser.add_argument("--drafts", nargs="+", default=None, help="drafts of speculative")
+    parser.add_argument(
+        "--drafts", nargs="+", default=None, help="draft checkpoints for speculative decoding"
+    )
     parser.add_argument("--repetition-penalties", nargs="+", type=float, default=None, help="1")
     parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
-    parser.add_argument("--max-new-tokens", type=int, default=None, help="256; 128 of requests")
-    parser.add_argument("--batch-size", type=int, default=16, help="changes memory and time only")
-    parser.add_argument("--seed", type=int, default=0, help="which prompts are drawn")
+    parser.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=None,
+        help="longest answer, in tokens (256; 128 for requests)",
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=16, help="rows per batch; changes memory and time only"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="selects the prompts")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
@@ -86,7 +116,8 @@ def run(args: argparse.Namespace) -> int:
         return run_or_report(lambda: _run(args, console))
     except KeyboardInterrupt:
         console.print(
-            "Stopped. The same command continues after the finished cells.", style="yellow"
+            "Stopped. Run the same command again to continue after the finished cells.",
+            style="yellow",
         )
         return 130
 
@@ -130,7 +161,7 @@ def _evaluated(
     model, trained = _load(name, args)
     limited = grid.limited_to(trained, fills_blocks=model.fills_blocks)
     if replace(limited, methods=grid.methods) != grid:
-        console.print(f"{name} was trained for B up to {trained}: larger B are left out.")
+        console.print(f"{name} was trained for B up to {trained}; larger B are skipped.")
     cells = plan_cells(model, limited, prompt_sets)
     results: dict[GridCell, Sequence[Outcome]] = {}
     with progress_bars(console) as progress:
@@ -167,7 +198,7 @@ def _check_own(path: Path) -> None:
     except (OSError, ValueError, RecursionError):
         is_own = False
     if not is_own:
-        raise OutputError(f"{path} holds no finished evaluation: remove it, or name another file.")
+        raise OutputError(f"{path} is not an evaluation. Remove it, or choose another file.")
 
 
 def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
     known = [*tasks.all_families(), *tasks.KINDS, *tasks.SHIFTED]
     unknown = [name for name in families if name not in known]
     if unknown:
-        raise UsageError(f"There is no family {unknown[0]!r}; choose among {', '.join(known)}.")
+        raise UsageError(f"There is no family {unknown[0]!r}. Choose among {', '.join(known)}.")
     sets = []
     for name in dict.fromkeys(families):
         # A repeated prompt would count the same evidence twice.

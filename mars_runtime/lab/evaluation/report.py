@@ -338,7 +338,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         for method in figures
     )
     columns = ("way", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
-    title = "Tokens per forward on open requests, loops cut, with 95 % intervals"
+    title = "Tokens per forward pass on open requests, without loops, with 95 % intervals"
     rates = Table(title, columns, lines)
     drafting = [method for method in figures if len(method.by_place) > 1]
     if not drafting:
@@ -352,7 +352,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         )
         for method in drafting
     )
-    title = "Open requests: of forwards that offered so many tokens, the share that gave them"
+    title = "Open requests: share of the forward passes offering this many tokens that emitted them"
     return [rates, Table(title, ("way", *map(str, range(1, widest + 1))), lines)]
 
 

@@ -80,7 +80,7 @@ def _filled(
     """Decode one prompt by block diffusion. Raises DecodeError."""
     if len(prompts) > 1 or not checkpoint.diffusion_size:
         raise DecodeError(
-            "Block diffusion decodes one prompt at a time, with a checkpoint trained for it."
+            "Block diffusion needs a batch size of 1 and a checkpoint trained for it."
         )
     model, tokenizer, size = checkpoint.model, checkpoint.tokenizer, checkpoint.diffusion_size
     return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)

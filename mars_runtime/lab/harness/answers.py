@@ -90,7 +90,9 @@ class _Writer:
         """Return the complete answer. Raises AnswerError."""
         end = self._answer.end
         if end is not None and end.reason not in FINAL:
-            raise AnswerError(end.message or "An answer was cut short: run it again.")
+            raise AnswerError(
+                end.message or ("An answer was aborted. Run the command again to continue.")
+            )
         events = [event for event in self._answer.events if not isinstance(event, End)]
         (output,) = read_rows(events, 1)
         return Written("".join(self._text), output)

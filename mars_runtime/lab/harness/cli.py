@@ -9,13 +9,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-NEEDED = "lm-eval is not installed here: run pip install -r requirements-lm-eval.txt."
+NEEDED = "lm-eval is not installed here. Run pip install -r requirements-lm-eval.txt."
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``lm_eval`` command; all its arguments, --help included, are lm-eval's."""
     parser = subparsers.add_parser(
-        "lm_eval", help="lm-evaluation-harness with this model", prefix_chars="\0", add_help=False
+        "lm_eval",
+        help="run lm-evaluation-harness with a checkpoint",
+        prefix_chars="\0",
+        add_help=False,
     )
     parser.add_argument("given", nargs="*")
 

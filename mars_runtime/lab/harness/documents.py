@@ -92,7 +92,9 @@ def _path(name: str) -> Path:
     for path in (Path(folder) / name, Path(folder).parent / name):
         if path.is_file():
             return path
-    raise BenchmarkError(f"There is no {name} in {folder}: set MARS_BENCHMARKS to its folder.")
+    raise BenchmarkError(
+        f"There is no {name} in {folder}. Set MARS_BENCHMARKS to the folder that has it."
+    )
 
 
 def _rows(name: str) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
         result = json.loads(file.read_text(encoding="utf-8"))
         mars = result["config"].get("mars")
         if mars is None:
-            raise ResultsError(f"{file} is not a result of the model mars: name others.")
+            raise ResultsError(f"{file} is not a result of the model mars. Choose another folder.")
         origin = {key: mars[key] for key in ("date", "commit", "hardware", "versions")}
         origin["versions"] = {**origin["versions"], "lm_eval": result["lm_eval_version"]}
         for benchmark in BENCHMARKS:
@@ -87,7 +87,7 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
                 newest[cell.checkpoint, cell.way, cell.task] = cell
     if not newest:
         raise ResultsError(
-            "There are no results of lm-eval: name the folders of its --output_path."
+            "There are no results of lm-eval. Give the folders of its --output_path."
         )
     return list(newest.values()), origin
 
@@ -161,8 +161,12 @@ def _plain(value: float | None, places: int) -> str:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``lm_eval_table`` command."""
-    parser = subparsers.add_parser("lm_eval_table", help="lm-eval's results with the paper's")
-    parser.add_argument("results", nargs="+", type=Path, help="folders of --output_path")
+    parser = subparsers.add_parser(
+        "lm_eval_table", help="compare results of lm-eval with the paper's"
+    )
+    parser.add_argument(
+        "results", nargs="+", type=Path, help="folders given to lm-eval as --output_path"
+    )
     parser.add_argument("--out", type=path_of, default=Path("runs/lm_eval.json"))
 
 

@@ -65,8 +65,8 @@ def _check(config: ModelConfig, path: Path) -> None:
     """Raise CheckpointError if adapters cannot be trained for this kind of model."""
     if not config.tie_word_embeddings:
         raise CheckpointError(
-            f"{path} cannot be the base of an adapter here: choose a model whose output head is "
-            "tied to its embedding, as in most models below 3 B parameters."
+            f"{path} cannot be the base of an adapter. Choose a model with its output head tied "
+            "to its embedding, as in most models below 3 B parameters."
         )
 
 

@@ -21,7 +21,7 @@ OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
 
 def add_parser(subparsers: Any) -> None:
     """Add the ``train`` command."""
-    parser = subparsers.add_parser("train", help="train a bundled checkpoint")
+    parser = subparsers.add_parser("train", help="train a checkpoint or an adapter")
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="cpu")
     add("--stage", choices=("ar", "mars", "block_diffusion", "adapter"), required=True)
@@ -35,8 +35,8 @@ def add_parser(subparsers: Any) -> None:
     add(
         "--from",
         dest="start",
-        help="checkpoint to start from: required by all stages but ar; with stage ar it trains "
-        "the baseline, on as many tokens as stage mars",
+        help="checkpoint to start from, required by all stages except ar; stage ar then trains the "
+        "baseline on as many tokens as stage mars",
     )
     add("--resume", action="store_true", help="continue from the last save in --out")
     add("--threads", type=int, help="CPU threads")
@@ -44,7 +44,10 @@ def add_parser(subparsers: Any) -> None:
     add("--steps", type=int, default=1000, help="optimizer steps")
     add("--rank", type=int, default=16, help="rank of the updates")
     add(
-        "--mask-embeddings", choices=("one", "each"), default="one", help="one, or one per position"
+        "--mask-embeddings",
+        choices=("one", "each"),
+        default="one",
+        help="number of mask embeddings: one, or one per position",
     )
     add("--adapter", type=Path, help="folder of an adapter of the same form to start from")
     add("--sampler", action="store_true", help="train a head that re-ranks a mask's candidates")
@@ -85,21 +88,24 @@ def _check(args: argparse.Namespace) -> None:
     """Raise UsageError for arguments that do not fit together."""
     at_least_one(args, "threads", "steps", "rank", "batch_tokens", "anchors", "measure_texts")
     if not args.data.is_dir():
-        raise UsageError(f"No folder {args.data}: give --data the folder of training texts.")
+        raise UsageError(
+            f"There is no folder {args.data}. Give --data the folder with the training texts."
+        )
     if args.stage != "ar" and args.start is None:
-        raise UsageError(f"Stage {args.stage} starts from an AR checkpoint: name it with --from.")
+        raise UsageError(f"Stage {args.stage} starts from an AR checkpoint. Give it with --from.")
     # The base of an adapter may also be a name of the registry or a GGUF file.
     is_folder = args.stage == "adapter" or (Path(args.start or "") / "config.json").is_file()
     if args.start and not is_folder:
         raise UsageError(
-            f"No checkpoint in {args.start}: --from needs a folder with config.json and weights."
+            f"There is no checkpoint in {args.start}. --from needs a folder with config.json and "
+            "weights."
         )
     if not args.resume and any(any(args.out.glob(pattern)) for pattern in OUTPUTS):
         raise UsageError(
-            f"{args.out} has a checkpoint: continue it with --resume, or name another folder."
+            f"{args.out} has a checkpoint. Continue it with --resume, or choose another folder."
         )
     if args.resume and not (args.out / "resume.pt").is_file():
-        raise UsageError(f"Nothing to resume in {args.out}: start again without --resume.")
+        raise UsageError(f"There is nothing to resume in {args.out}. Start without --resume.")
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -119,11 +125,11 @@ def _train(args: argparse.Namespace) -> int:
             trainer.resume()
         except Exception as error:  # torch raises errors of many kinds for an invalid file
             raise UsageError(
-                f"The save in {args.out} is damaged or of another recipe: start again in another "
-                "--out, without --resume."
+                f"The save in {args.out} is damaged or from another recipe. Start again with "
+                "another --out, without --resume."
             ) from error
     if trainer.run():
-        print(f"Stopped and saved in {args.out}: continue with --resume.", file=sys.stderr)
+        print(f"Stopped and saved in {args.out}. Continue with --resume.", file=sys.stderr)
         return 130
     return 0
 

@@ -32,13 +32,24 @@ DEFAULTS = {"lossless": (62, 24), "sampling": (1, 8), "logits": (40, 24)}
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``verify`` command."""
-    parser = subparsers.add_parser("verify", help="check what is promised of a checkpoint")
+    parser = subparsers.add_parser("verify", help="check that a checkpoint keeps its promises")
     add = parser.add_argument
     add("promise", choices=tuple(DEFAULTS))
     add("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
-    add("--families", nargs="+", default=None, help="default: requests, or tasks and natural text")
-    add("--prompts", type=int, default=None, help="per family (62; sampling 1, logits 40)")
-    add("--max-new-tokens", type=int, default=None, help="24; sampling 8")
+    add(
+        "--families",
+        nargs="+",
+        default=None,
+        help="families of prompts (default: requests for a chat model, otherwise tasks and natural "
+        "text)",
+    )
+    add("--prompts", type=int, default=None, help="prompts per family (62; sampling 1, logits 40)")
+    add(
+        "--max-new-tokens",
+        type=int,
+        default=None,
+        help="longest answer, in tokens (24; sampling 8)",
+    )
     add("--seed", type=int, default=0, help="selects the prompts")
     add("--device", default="auto")
     add("--dtype", default="auto")

@@ -112,7 +112,7 @@ def _law_table(held: Sequence[laws.HeldWay]) -> Table:
         "tokens per forward": lambda method: f"{method.num_tokens / method.num_forwards:.2f}",
         "mismatches": lambda method: str(len(method.mismatches)),
     }
-    return Table.of("Compared with AR, token by token", held, columns)
+    return Table.of("Comparison with AR, token by token", held, columns)
 
 
 def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:

@@ -194,7 +194,9 @@ def agreement(ours: Tensor, theirs: Tensor) -> LogitAgreement:
     shapes differ.
     """
     if ours.shape != theirs.shape or not ours.numel():
-        raise ValueError(f"Logits of one shape are wanted, got {ours.shape} and {theirs.shape}.")
+        raise ValueError(
+            f"The logits must have the same shape, got {ours.shape} and {theirs.shape}."
+        )
     ours, theirs = ours.double(), theirs.double()
     apart = (ours - theirs).abs()
     own, other = ours.log_softmax(-1), theirs.log_softmax(-1)
@@ -215,7 +217,7 @@ def pooled(agreements: Sequence[LogitAgreement]) -> LogitAgreement:
     """
     total = sum(agreement.num_positions for agreement in agreements)
     if not total:
-        raise ValueError("There is nothing to pool.")
+        raise ValueError("There are no comparisons to pool.")
 
     def of_all(name: str) -> float:
         values = [float(getattr(agreement, name)) for agreement in agreements]

@@ -88,8 +88,8 @@ class Parameters(nn.Module):
         wanted = dict(self.saved())
         if saved.keys() != wanted.keys() or any(saved[k].shape != wanted[k].shape for k in saved):
             raise CheckpointError(
-                f"The adapter in {folder} is missing or of another form or base: train with the "
-                "rank, mask embeddings and sampler that it has."
+                f"The adapter in {folder} is missing, or has another form or base. Train with its "
+                "rank, mask embeddings and sampler."
             )
         for name, tensor in wanted.items():
             tensor.copy_(saved[name] / ALPHA if name.endswith(".b") else saved[name])

@@ -51,11 +51,11 @@ def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
         if len(ids) - len(record.prompt) >= MIN_RESPONSE:
             parts[record.held_out].append(Text(record.kind, ids, len(record.prompt)))
     if not parts[0]:
-        raise UsageError(f"No answers to train on in {folder}: run distill first.")
+        raise UsageError(f"There are no answers to train on in {folder}. Run distill first.")
     if not parts[1]:
         raise UsageError(
-            f"No held-out answers in {folder}, so training cannot be measured: run distill with "
-            "more --prompts."
+            f"There are no held-out answers in {folder} to measure training with. Run distill "
+            "with more --prompts."
         )
     return parts
 

@@ -229,9 +229,7 @@ class AdapterTrainer:
     def start_from(self, folder: Path) -> None:
         """Start from a saved adapter. Raises CheckpointError."""
         if isinstance(self.parameters, FullWeights):
-            raise CheckpointError(
-                "--full starts from the weights of the base: leave out --adapter."
-            )
+            raise CheckpointError("--full starts from the weights of the base. Remove --adapter.")
         self.parameters.load(folder)
 
     def resume(self) -> None:

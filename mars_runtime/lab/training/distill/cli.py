@@ -14,9 +14,15 @@ def add_parser(subparsers: Any) -> None:
     """Add the ``distill`` command."""
     parser = subparsers.add_parser("distill", help="write the base's answers to train on")
     add = parser.add_argument
-    add("--base", default="mars-smollm2", help="name in the registry, folder or GGUF file")
+    add(
+        "--base",
+        default="mars-smollm2",
+        help="base model: a registry name, a folder or a GGUF file",
+    )
     add("--data", type=Path, required=True, help="folder with the training texts")
-    add("--out", type=path_of, required=True, help="folder of the answers; continues a run there")
+    add(
+        "--out", type=path_of, required=True, help="folder of the answers; a run there is continued"
+    )
     add("--prompts", type=int, default=24_000, help="number of prompts to answer")
     add("--written", type=int, default=0, help="number of prompts that the base writes first")
     add("--max-tokens", type=int, default=256, help="longest answer")
@@ -34,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     part = parse_part(args.part)
     if not args.data.is_dir():
-        raise UsageError(f"No folder {args.data}: give --data the folder of training texts.")
+        raise UsageError(
+            f"There is no folder {args.data}. Give --data the folder with the training texts."
+        )
     at_least_one(args, "prompts", "max_tokens", "rows", "threads")
     check_folder(args.out)
     import torch
