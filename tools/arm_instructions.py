@@ -49,8 +49,17 @@ def compile_kernels(
     flags: tuple[str, ...], target: Path, compiler: Sequence[str] = (COMPILER,)
 ) -> None:
     """Compile the kernels as the library is compiled, as a program that needs no other file."""
-    kept = [flag for flag in FLAGS if flag != "-shared"]
-    command = [*compiler, *kept, *flags, "-static", f"-I{SOURCES}", str(SOURCE), "-o", str(target)]
+    flags_kept = [flag for flag in FLAGS if flag != "-shared"]
+    command = [
+        *compiler,
+        *flags_kept,
+        *flags,
+        "-static",
+        f"-I{SOURCES}",
+        str(SOURCE),
+        "-o",
+        str(target),
+    ]
     subprocess.run(command, check=True)
 
 
@@ -84,13 +93,13 @@ def main() -> None:
         for name, processor in PROCESSORS.items():
             program = Path(folder) / name
             compile_kernels(processor.flags, program)
-            found = []
+            counts = []
             for width in WIDTHS:
                 before, after = (
                     count(processor, program, [number, str(width)]) for number in ("0", "1")
                 )
-                found.append(f"{(after - before) / 1e6:.1f}")
-            print(f"{name}: {', '.join(found)}", flush=True)
+                counts.append(f"{(after - before) / 1e6:.1f}")
+            print(f"{name}: {', '.join(counts)}", flush=True)
 
 
 if __name__ == "__main__":

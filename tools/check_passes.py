@@ -75,7 +75,7 @@ def race(engine: Engine, checkpoint: Checkpoint, prompt: str) -> dict[str, Any]:
         writer = TraceWriter(header, checkpoint.tokenizer.token_bytes)
         events = run.events_since(0)
         traces[name] = [writer.header_line(), *map(writer.line, events)]
-    told = subprocess.run(
+    printed = subprocess.run(
         ["node", "--input-type=module", "-e", JUDGE],
         input=json.dumps(traces),
         capture_output=True,
@@ -83,8 +83,8 @@ def race(engine: Engine, checkpoint: Checkpoint, prompt: str) -> dict[str, Any]:
         check=True,
     )
     watched = [(name, stopwatch(engine, ids, ways[name])) for name in ("mars", "ar", "ar", "mars")]
-    needed = {name: sum(each for which, each in watched if which == name) for name in ways}
-    return {**json.loads(told.stdout), "stopwatch": needed["ar"] / needed["mars"]}
+    needed = {name: sum(seconds for which, seconds in watched if which == name) for name in ways}
+    return {**json.loads(printed.stdout), "stopwatch": needed["ar"] / needed["mars"]}
 
 
 def stopwatch(engine: Engine, ids: list[int], settings: DecodeSettings) -> float:
@@ -101,14 +101,14 @@ def stopwatch(engine: Engine, ids: list[int], settings: DecodeSettings) -> float
     return (ended - began) / num_tokens(events)
 
 
-def holds(found: dict[str, Any]) -> bool:
+def holds(race_result: dict[str, Any]) -> bool:
     """Whether the page's sentence on seconds covers the measured ratio. True if the run is too
     short for a sentence.
     """
-    if found["kind"] in ("none", "short"):
+    if race_result["kind"] in ("none", "short"):
         return True
-    high = min(found["high"], float(found["limit"].replace("Infinity", "inf")) * 1.1)
-    return bool(min(found["low"], high) <= found["stopwatch"] <= found["high"])
+    high = min(race_result["high"], float(race_result["limit"].replace("Infinity", "inf")) * 1.1)
+    return bool(min(race_result["low"], high) <= race_result["stopwatch"] <= race_result["high"])
 
 
 def report(rows: list[dict[str, Any]]) -> None:
@@ -120,7 +120,7 @@ def report(rows: list[dict[str, Any]]) -> None:
             f" {row['reason']}] {row['prompt'][:50]!r}"
         )
     headlines = [row["headline"] for row in rows]
-    above = sum(each > LEAST for each in headlines)
+    above = sum(headline > LEAST for headline in headlines)
     print(
         f"{above} of {len(rows)} above {LEAST} in passes; median {statistics.median(headlines):.2f}"
     )
@@ -143,7 +143,7 @@ def main() -> None:
     known = args.out.read_text().splitlines() if args.out.exists() else []
     rows = [json.loads(line) for line in known]
     until = time.monotonic() + args.seconds
-    left = [each for each in prompts() if each[1] not in {row["prompt"] for row in rows}]
+    left = [prompt for prompt in prompts() if prompt[1] not in {row["prompt"] for row in rows}]
     if left:
         checkpoint = load_checkpoint(args.checkpoint)
         with Engine(checkpoint) as engine, args.out.open("a") as out:

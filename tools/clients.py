@@ -55,10 +55,10 @@ def served(checkpoint: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     )
     try:
         assert process.stdout is not None
-        found = re.search(r"http://\S+(?=/v1)", process.stdout.readline())
-        if found is None:
+        match = re.search(r"http://\S+(?=/v1)", process.stdout.readline())
+        if match is None:
             raise SystemExit("The server did not start.")
-        yield process, found.group()
+        yield process, match.group()
     finally:
         process.terminate()
         process.wait(60)
@@ -81,9 +81,9 @@ class Crowd:
         async with httpx.AsyncClient(base_url=self._address, timeout=120) as client:
             for prompt, settings in product(PROMPTS, SETTINGS):
                 messages = [{"role": "user", "content": prompt}]
-                asked = {"model": self._checkpoint, "messages": messages, **settings}
-                answer = (await client.post(CHAT, json=asked)).json()
-                self._alone.append((asked, answer["choices"][0]["message"]["content"]))
+                request = {"model": self._checkpoint, "messages": messages, **settings}
+                answer = (await client.post(CHAT, json=request)).json()
+                self._alone.append((request, answer["choices"][0]["message"]["content"]))
 
     async def come(self, num_clients: int, seconds: float) -> list[float]:
         """Run ``num_clients`` clients for ``seconds``. Return the other address's waits for the
@@ -99,9 +99,9 @@ class Crowd:
         way = httpx.AsyncHTTPTransport(local_address=NEIGHBOUR)
         async with httpx.AsyncClient(base_url=self._address, transport=way, timeout=120) as client:
             while time.monotonic() < until:
-                asked, _ = self._rng.choice(self._alone)
+                request, _ = self._rng.choice(self._alone)
                 began = time.monotonic()
-                async with client.stream("POST", CHAT, json={**asked, "stream": True}) as answer:
+                async with client.stream("POST", CHAT, json={**request, "stream": True}) as answer:
                     if answer.status_code != 200:
                         self.faults.append(f"the other client got {answer.status_code}")
                         continue
@@ -128,16 +128,16 @@ class Crowd:
         return self._rng.uniform(0.0, 2.0) if self._rng.random() < 0.5 else 300.0
 
     async def _whole(self, client: httpx.AsyncClient) -> None:
-        asked, alone = self._rng.choice(self._alone)
-        answer = await client.post(CHAT, json=asked)
+        request, alone = self._rng.choice(self._alone)
+        answer = await client.post(CHAT, json=request)
         if await self._is_answer(answer.status_code):
             text = answer.json()["choices"][0]["message"]["content"]
-            self._compare("whole", asked, text == alone)
+            self._compare("whole", request, text == alone)
 
     async def _stream(self, client: httpx.AsyncClient) -> None:
-        asked, alone = self._rng.choice(self._alone)
+        request, alone = self._rng.choice(self._alone)
         text, is_over = "", False
-        async with client.stream("POST", CHAT, json={**asked, "stream": True}) as answer:
+        async with client.stream("POST", CHAT, json={**request, "stream": True}) as answer:
             if not await self._is_answer(answer.status_code):
                 return
             async for line in answer.aiter_lines():
@@ -149,7 +149,7 @@ class Crowd:
                 text += text_of(chunk)
                 if not alone.startswith(text):
                     break
-        self._compare("stream", asked, text == alone and is_over)
+        self._compare("stream", request, text == alone and is_over)
 
     async def _nuisance(self, client: httpx.AsyncClient) -> None:
         path, body = next(self._nonsense)
@@ -168,18 +168,18 @@ class Crowd:
         await asyncio.sleep(self._rng.uniform(0.1, 1.0))
         return False
 
-    def _compare(self, kind: str, asked: Asked, is_same: bool) -> None:
+    def _compare(self, kind: str, request: Asked, is_same: bool) -> None:
         self.outcomes[kind] += 1
         if not is_same:
-            self.faults.append(f"another text than without load: {json.dumps(asked)}")
+            self.faults.append(f"another text than without load: {json.dumps(request)}")
 
 
 def chunk_of(line: str) -> dict[str, Any]:
     """Parse a line of a stream; empty for other lines and the end."""
-    found: dict[str, Any] = {}
+    chunk: dict[str, Any] = {}
     if line.startswith("data: {"):
-        found = json.loads(line.removeprefix("data: "))
-    return found
+        chunk = json.loads(line.removeprefix("data: "))
+    return chunk
 
 
 def text_of(chunk: dict[str, Any]) -> str:
@@ -254,9 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of all choices (%(default)s)")
     args = parser.parse_args(arguments)
-    found = attack(args.checkpoint, args.clients, args.seconds, args.seed)
-    print(json.dumps(found, indent=1))
-    return int(found["num_faults"] > 0)
+    results = attack(args.checkpoint, args.clients, args.seconds, args.seed)
+    print(json.dumps(results, indent=1))
+    return int(results["num_faults"] > 0)
 
 
 if __name__ == "__main__":

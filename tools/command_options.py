@@ -49,8 +49,8 @@ def with_options(document: str) -> str:
 
 def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yield heading, description and options of a command, then those of its subcommands."""
-    actions = [one for one in parser._actions if not isinstance(one, argparse._HelpAction)]
-    rows = [one for one in actions if not isinstance(one, argparse._SubParsersAction)]
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    rows = [action for action in actions if not isinstance(action, argparse._SubParsersAction)]
     yield from ("", f"### `{name}`")
     if name in COMMANDS:
         what = COMMANDS[name][1]
@@ -60,9 +60,9 @@ def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     for row in rows:
         options = ", ".join(f"`{option}`" for option in row.option_strings or [row.dest.upper()])
         yield f"| {options} | {_meaning(row)} |"
-    for one in actions:
-        if isinstance(one, argparse._SubParsersAction):
-            for subcommand, of in one.choices.items():
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subcommand, of in action.choices.items():
                 yield from _section(f"{name} {subcommand}", of)
 
 

@@ -39,20 +39,23 @@ REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("mars-tiny", SUM, ("--tau", tau, "--block-size", b))
         for tau in ("0.5", "0.95") for b in ("2", "8")
     ],
-    *[("mars-tiny", CODE, ("--metric", each, "--tau", "0.6")) for each in ("margin", "entropy")],
-    *[("mars-tiny", SUM, (*LOSSLESS, "--groups", each)) for each in ("one", "every")],
+    *[
+        ("mars-tiny", CODE, ("--metric", metric, "--tau", "0.6"))
+        for metric in ("margin", "entropy")
+    ],
+    *[("mars-tiny", SUM, (*LOSSLESS, "--groups", groups)) for groups in ("one", "every")],
     *[("mars-tiny", CODE, ("--lossless", "--lookup", "--groups", "every", "--tau", "0.2"))],
     *[("mars-tiny", SUM, (*DRAWN, "--seed", seed)) for seed in ("1", "2")],
     *[("mars-tiny", CODE, ("--lossless", *DRAWN, "--seed", seed)) for seed in ("3", "4")],
     *[
-        ("mars-tiny", SUM, ("--threshold", each, "--tau", "0.3"))
-        for each in ("entropy", "agreement")
+        ("mars-tiny", SUM, ("--threshold", policy, "--tau", "0.3"))
+        for policy in ("entropy", "agreement")
     ],
     ("mars-tiny", CODE, ("--threshold", "agreement", "--target", "0.7", "--tau", "0.1")),
     *[("mars-tiny", SUM, ("--method", "jacobi", "--block-size", b)) for b in ("3", "8")],
     *[
-        ("mars-tiny", CODE, ("--method", "speculative", "--masked", each))
-        for each in ("both", "none", "draft", "target")
+        ("mars-tiny", CODE, ("--method", "speculative", "--masked", masked))
+        for masked in ("both", "none", "draft", "target")
     ],
     ("mars-tiny", SUM, ("--method", "speculative", "--lookup", *DRAWN, "--seed", "5")),
     ("mars-tiny", CODE, ("--max-new-tokens", "7")),
@@ -74,24 +77,24 @@ UNLIKE = {"date", "seconds", "versions", "rho", "forward_seconds", "threads", "h
 def answer(checkpoint: str, prompt: str, options: tuple[str, ...]) -> list[Any]:
     """Return the trace of a request, line by line, without what varies between runs."""
     said = io.StringIO()
-    given = ["generate", "--checkpoint", checkpoint, "--prompt", prompt, "--json"]
+    arguments = ["generate", "--checkpoint", checkpoint, "--prompt", prompt, "--json"]
     limit = () if "--max-new-tokens" in options else ("--max-new-tokens", "64")
     with contextlib.redirect_stdout(said):
-        mars([*given, *limit, *PLAIN, *options])
+        mars([*arguments, *limit, *PLAIN, *options])
     return [_kept(json.loads(line)) for line in said.getvalue().splitlines()]
 
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _kept(each) for name, each in value.items() if name not in UNLIKE}
-    return [_kept(each) for each in value] if isinstance(value, list) else value
+        return {name: _kept(item) for name, item in value.items() if name not in UNLIKE}
+    return [_kept(item) for item in value] if isinstance(value, list) else value
 
 
 def _as_before(before: Any, now: Any) -> Any:
     """Return ``now`` without the fields that ``before`` does not have."""
     if isinstance(before, dict) and isinstance(now, dict):
         return {
-            name: _as_before(before.get(name), each) for name, each in now.items() if name in before
+            name: _as_before(before.get(name), item) for name, item in now.items() if name in before
         }
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return [_as_before(*pair) for pair in zip(before, now, strict=True)]

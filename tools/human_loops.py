@@ -37,27 +37,27 @@ def main() -> None:
     args = parser.parse_args()
     tokenizer = load_checkpoint(args.checkpoint, device="cpu").tokenizer
     num_texts = num_stopped = 0
-    for path in sorted(each for each in args.folder.rglob("*") if each.suffix in KINDS):
-        found, every = [], list(texts(path))
+    for path in sorted(path for path in args.folder.rglob("*") if path.suffix in KINDS):
+        with_loop, every = [], list(texts(path))
         for text in every:
             ids = tokenizer.encode(text)
             if (loop := find_loop(ids)) is not None:
-                found.append(tokenizer.decode(ids[loop.kept : loop.end]))
-        print(f"{path.relative_to(args.folder)}: {len(found)} of {len(every):,}")
-        for repeated in found:
+                with_loop.append(tokenizer.decode(ids[loop.kept : loop.end]))
+        print(f"{path.relative_to(args.folder)}: {len(with_loop)} of {len(every):,}")
+        for repeated in with_loop:
             print(f"    {repeated[:SHOWN]!r}")
-        num_texts, num_stopped = num_texts + len(every), num_stopped + len(found)
+        num_texts, num_stopped = num_texts + len(every), num_stopped + len(with_loop)
     print(f"{num_stopped} of {num_texts:,} texts would be stopped")
 
 
 def texts(path: Path) -> Iterator[str]:
     """Yield the texts of a file."""
     whole = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    told = whole.decode("utf-8")
+    text = whole.decode("utf-8")
     if ".jsonl" in path.name:
-        yield from ("\n".join(strings(json.loads(line))) for line in told.splitlines() if line)
+        yield from ("\n".join(strings(json.loads(line))) for line in text.splitlines() if line)
         return
-    yield from (told[first : first + PIECE] for first in range(0, len(told), PIECE))
+    yield from (text[first : first + PIECE] for first in range(0, len(text), PIECE))
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -65,11 +65,11 @@ def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from strings(each)
+        for item in value.values():
+            yield from strings(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from strings(each)
+        for item in value:
+            yield from strings(item)
 
 
 if __name__ == "__main__":

@@ -98,19 +98,19 @@ def _address(recording: Recording) -> str:
     return f"{recording.name}.html"
 
 
-def _listed(recording: Recording, found: RecordingFigures) -> dict[str, Any]:
+def _listed(recording: Recording, figures: RecordingFigures) -> dict[str, Any]:
     """Return the list's entry for a recording."""
     return {
         "address": _address(recording),
         "title": recording.title,
         "why": recording.why,
-        "settings": asdict(found.header.settings),
-        "tpf": found.tpf,
-        "speedup": found.speedup,
-        "against": found.against,
-        "num_tokens": found.num_tokens,
-        "counts": found.counts,
-        "circumstances": _circumstances(found.header),
+        "settings": asdict(figures.header.settings),
+        "tpf": figures.tpf,
+        "speedup": figures.speedup,
+        "against": figures.against,
+        "num_tokens": figures.num_tokens,
+        "counts": figures.counts,
+        "circumstances": _circumstances(figures.header),
     }
 
 

@@ -56,12 +56,12 @@ def main() -> None:
     )
     parser.add_argument("address", help="where the app is served")
     parser.add_argument("--runs", type=int, default=50, help="runs over which memory is measured")
-    given = parser.parse_args()
+    args = parser.parse_args()
     print(machine(), flush=True)
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 1440, "height": 1000})
         view.set_default_timeout(300_000)
-        view.goto(given.address)
+        view.goto(args.address)
         view.wait_for_selector(f"{RACE}[data-state=finished]")
         view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
         print(f"{called()} {browser.version}, {view.locator('#footer').inner_text()}", flush=True)
@@ -70,7 +70,7 @@ def main() -> None:
         for line in measure_tasks(view, Tracing(session)):
             print(line, flush=True)
         again = lambda: ask(view, SHORT_REQUEST)  # noqa: E731
-        for line in measure_memory(view, session, given.runs, again) if given.runs else ():
+        for line in measure_memory(view, session, args.runs, again) if args.runs else ():
             print(line, flush=True)
     print(machine())
 

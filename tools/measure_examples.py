@@ -74,17 +74,17 @@ def main() -> None:
     parser.add_argument("--answers", action="store_true", help="print what was answered, too")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_examples.json"))
     args = parser.parse_args()
-    told = {"kind": "page examples", "version": 1, **provenance(*CHECKPOINTS.values())}
-    told["grids"] = []
+    result = {"kind": "page examples", "version": 1, **provenance(*CHECKPOINTS.values())}
+    result["grids"] = []
     for kind, name in CHECKPOINTS.items():
         answers = ExampleRunner(name)
-        told["grids"].append({"checkpoint": name, **grid(GRID[kind][0], answers)})
+        result["grids"].append({"checkpoint": name, **grid(GRID[kind][0], answers)})
         if kind == CHAT:
-            told["batch"] = batch(BATCH[kind], answers)
-            prompts = [each for family in REQUESTS.values() for each in family.prompts]
-            told["requests"] = list(requests(prompts, answers, args.answers))
+            result["batch"] = batch(BATCH[kind], answers)
+            prompts = [prompt for family in REQUESTS.values() for prompt in family.prompts]
+            result["requests"] = list(requests(prompts, answers, args.answers))
         answers.close()
-    write_text(args.out, json.dumps(told, ensure_ascii=False, indent=1))
+    write_text(args.out, json.dumps(result, ensure_ascii=False, indent=1))
     print(f"Written to {args.out}")
 
 
@@ -98,15 +98,15 @@ def requests(
     """
     for prompt in prompts:
         runs = {way: answers.events(prompt, settings) for way, settings in WAYS.items()}
-        found = {"prompt": prompt, "num_tokens": folds.num_tokens(runs["ar"])}
+        row = {"prompt": prompt, "num_tokens": folds.num_tokens(runs["ar"])}
         for way in ("lossless", "bold"):
             leaves = folds.first_divergence(runs[way], runs["ar"])
-            found[way] = {**counts(runs[way]), "leaves": None if leaves is None else leaves + 1}
-        print(json.dumps(found, ensure_ascii=False), flush=True)
+            row[way] = {**counts(runs[way]), "leaves": None if leaves is None else leaves + 1}
+        print(json.dumps(row, ensure_ascii=False), flush=True)
         if with_text:
             for way, events in runs.items():
                 print(f"\n{way}: {answers.text(events)}\n", flush=True)
-        yield found
+        yield row
 
 
 def grid(prompt: str, answers: ExampleRunner) -> Mapping[str, Any]:
@@ -126,15 +126,15 @@ def batch(prompts: Sequence[str], answers: ExampleRunner) -> list[dict[str, Any]
     """Return tokens and forwards over all rows of the Batch tab's initial prompts, unverified. A
     row decodes the same in a batch as on its own.
     """
-    found = []
+    cells = []
     for settings in BATCH_WAYS:
         rows = [counts(answers.events(prompt, settings)) for prompt in prompts]
         total = {key: sum(row[key] for row in rows) for key in ("num_tokens", "num_forwards")}
         tpf = total["num_tokens"] / total["num_forwards"]
         way = {"tau": settings.tau, "block_size": settings.block_size}
-        found.append({**way, **total, "tpf": tpf})
-        print(json.dumps(found[-1]), flush=True)
-    return found
+        cells.append({**way, **total, "tpf": tpf})
+        print(json.dumps(cells[-1]), flush=True)
+    return cells
 
 
 def counts(events: Sequence[Event]) -> dict[str, Any]:

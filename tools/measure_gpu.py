@@ -173,10 +173,10 @@ def gpu_tests() -> list[str]:
     """Return the test files with tests that need a GPU; others may import what a GPU machine
     lacks.
     """
-    found = sorted((ROOT / "tests").rglob("test_*.py"))
+    test_files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [
         str(path.relative_to(ROOT))
-        for path in found
+        for path in test_files
         if "pytest.mark.gpu" in path.read_text(encoding="utf-8")
     ]
 
@@ -202,12 +202,12 @@ class Runner:
         record: list[dict[str, Any]] = []
         file = self.out / "results" / "gpu_run.json"
         last = json.loads(file.read_text(encoding="utf-8"))["steps"] if file.is_file() else []
-        others = {one["name"]: one for one in last}
+        others = {step_record["name"]: step_record for step_record in last}
         for step in steps:
             record.append(self.run_step(step))
             others.pop(step.name, None)
-            told = {"kind": "gpu run", "version": 1, "steps": [*others.values(), *record]}
-            write_text(file, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+            result = {"kind": "gpu run", "version": 1, "steps": [*others.values(), *record]}
+            write_text(file, json.dumps(result, ensure_ascii=False, indent=1) + "\n")
             print("{name}: {state}, {seconds:.0f} s".format(**record[-1]), flush=True)
         return record
 
@@ -346,13 +346,13 @@ def describe() -> None:
     names = SMI.split(",")
     gpus: list[dict[str, str]] = []
     if shutil.which("nvidia-smi"):
-        asked = ["nvidia-smi", f"--query-gpu={SMI}", "--format=csv,noheader"]
-        printed = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30)
+        query = ["nvidia-smi", f"--query-gpu={SMI}", "--format=csv,noheader"]
+        printed = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30)
         for line in printed.stdout.splitlines():
             gpus.append(dict(zip(names, line.split(", "), strict=True)))
-    told = {"kind": "gpu environment", "version": 1, **provenance(TASKS, CHAT)}
-    told["nvidia_smi"] = gpus
-    write_text(Path(sys.argv[1]), json.dumps(told, indent=1))
+    result = {"kind": "gpu environment", "version": 1, **provenance(TASKS, CHAT)}
+    result["nvidia_smi"] = gpus
+    write_text(Path(sys.argv[1]), json.dumps(result, indent=1))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -386,7 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     chosen = [step for step in steps if not args.steps or step.name in args.steps]
     record = Runner(out, work, deadline, environment, args.commit).run(chosen)
-    return int(any(one["state"] == "failed" for one in record))
+    return int(any(step_record["state"] == "failed" for step_record in record))
 
 
 if __name__ == "__main__":

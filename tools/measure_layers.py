@@ -40,14 +40,16 @@ def gaps_of(engine: Engine, request: Request) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
-def look_on(engine: Engine, feds: list[Fed], is_over: threading.Event, found: list[float]) -> None:
+def look_on(
+    engine: Engine, feds: list[Fed], is_over: threading.Event, durations: list[float]
+) -> None:
     """Request the layers of one forward after the other; append the seconds of each to
     ``found``.
     """
     while not is_over.is_set():
         began = time.perf_counter()
-        engine.look(feds[len(found) % len(feds)]).result()
-        found.append(time.perf_counter() - began)
+        engine.look(feds[len(durations) % len(feds)]).result()
+        durations.append(time.perf_counter() - began)
 
 
 def main() -> None:
@@ -71,8 +73,8 @@ def main() -> None:
             plain = DecodeSettings("ar", 1.0, 1, max_new_tokens=args.tokens)
             alone += gaps_of(engine, Request(ids, plain))
             is_over = threading.Event()
-            given = (engine, feds, is_over, looks)
-            looking = threading.Thread(target=look_on, args=given)
+            arguments = (engine, feds, is_over, looks)
+            looking = threading.Thread(target=look_on, args=arguments)
             looking.start()
             beside += gaps_of(engine, Request(ids, plain))
             is_over.set()

@@ -206,8 +206,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--seconds", type=float, default=10.0, help="how long the run streams")
     parser.add_argument("--runs", type=int, default=50, help="runs over which memory is measured")
-    given = parser.parse_args()
-    blocks = page({"long": scene(given.tokens, given.seconds), "short": scene(400, 1.0)})
+    args = parser.parse_args()
+    blocks = page({"long": scene(args.tokens, args.seconds), "short": scene(400, 1.0)})
     _, address, _ = blocks.launch(
         prevent_thread_lock=True,
         quiet=True,
@@ -217,7 +217,7 @@ def main() -> None:
     )
     print(machine(), flush=True)
     with chromium() as browser:
-        streams = f"{given.tokens} tokens in {given.seconds:.0f} s"
+        streams = f"{args.tokens} tokens in {args.seconds:.0f} s"
         print(f"{called()} {browser.version}, {streams}, {UPDATES} updates a second", flush=True)
         view = browser.new_page(viewport={"width": 1440, "height": 1000})
         view.set_default_timeout(300_000)
@@ -233,7 +233,7 @@ def main() -> None:
 
         for line in measure_tasks(view, Tracing(session)):
             print(line, flush=True)
-        for line in measure_memory(view, session, given.runs, play_short) if given.runs else ():
+        for line in measure_memory(view, session, args.runs, play_short) if args.runs else ():
             print(line, flush=True)
     print(machine())
     blocks.close()

@@ -65,9 +65,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time ways of decoding on the page's examples.")
     parser.add_argument("--out", type=path_of, default=Path("runs/page_ways.json"))
     args = parser.parse_args()
-    told = {"kind": "page ways", "version": 1, **provenance(*CHECKPOINTS.values())}
-    told["ways"] = [row for kind in CHECKPOINTS for row in ways(kind)]
-    write_text(args.out, json.dumps(told, ensure_ascii=False, indent=1))
+    result = {"kind": "page ways", "version": 1, **provenance(*CHECKPOINTS.values())}
+    result["ways"] = [row for kind in CHECKPOINTS for row in ways(kind)]
+    write_text(args.out, json.dumps(result, ensure_ascii=False, indent=1))
     print(f"Written to {args.out}")
 
 
@@ -85,44 +85,48 @@ def ways(kind: str) -> Iterator[dict[str, Any]]:
     name, most = CHECKPOINTS[kind], NUM_TOKENS[kind]
     plain = DecodeSettings("ar", max_new_tokens=most)
     verified = (AR_LOOKUP, DEFAULTS)
-    asked = [plain, *(replace(one, max_new_tokens=most) for one in verified)] + [
+    compared = [plain, *(replace(settings, max_new_tokens=most) for settings in verified)] + [
         DecodeSettings(tau=tau, block_size=block_size, max_new_tokens=most)
         for tau in TAUS
         for block_size in BLOCK_SIZES[kind]
     ]
     answers = ExampleRunner(name)
-    found: list[list[PresetAnswer]] = []
+    by_prompt: list[list[PresetAnswer]] = []
     ar_seconds: list[list[float]] = []
     answers.events(prompts_of(kind)[0], plain)  # warm-up
     for prompt in prompts_of(kind):
-        own, by_ar = [], []
+        by_method, by_ar = [], []
         before = PresetAnswer.of(answers.events(prompt, plain))
-        for settings in asked:
+        for settings in compared:
             answer = PresetAnswer.of(answers.events(prompt, settings))
             after = PresetAnswer.of(answers.events(prompt, plain))
             by_ar.append((before.pace + after.pace) / 2 * answer.num_tokens)
-            own.append(answer)
+            by_method.append(answer)
             before = after
         ar_seconds.append(by_ar)
-        found.append(own)
+        by_prompt.append(by_method)
         print(f"{name}: {prompt.splitlines()[0][:60]}", flush=True)
     answers.close()
-    for place, settings in enumerate(asked):
-        column = [row[place] for row in found]
-        same = sum(each.tokens == row[0].tokens for each, row in zip(column, found, strict=True))
+    for place, settings in enumerate(compared):
+        column = [row[place] for row in by_prompt]
+        same = sum(
+            answer.tokens == row[0].tokens for answer, row in zip(column, by_prompt, strict=True)
+        )
         row = {
             "checkpoint": name,
             "settings": asdict(settings),
             "num_answers": len(column),
             "tpf": asdict(
                 ratio_of_sums(
-                    [float(each.num_tokens) for each in column],
-                    [float(each.num_forwards) for each in column],
+                    [float(answer.num_tokens) for answer in column],
+                    [float(answer.num_forwards) for answer in column],
                 )
             ),
             "agreement": asdict(wilson(same, len(column))),
             "speed": asdict(
-                ratio_of_sums([row[place] for row in ar_seconds], [each.seconds for each in column])
+                ratio_of_sums(
+                    [row[place] for row in ar_seconds], [answer.seconds for answer in column]
+                )
             ),
         }
         print(f"{describe(settings)}: {row['tpf']} {row['agreement']} {row['speed']}", flush=True)

@@ -26,9 +26,9 @@ LANES = ("MARS", "plain AR")
 
 def through_the_endpoint(client: Client, request: str) -> dict[str, float]:
     """Return the tokens per second by lane while no page is open."""
-    found = client.predict(request, **SETTINGS, api_name="/compare")
+    result = client.predict(request, **SETTINGS, api_name="/compare")
     return {
-        lane: found[key]["tokens_per_second"]
+        lane: result[key]["tokens_per_second"]
         for lane, key in zip(LANES, ("mars", "ar"), strict=True)
     }
 
@@ -39,7 +39,7 @@ def on_the_page(view: playwright.Page, address: str, request: str) -> dict[str, 
     view.wait_for_selector(f"{RACE}[data-state=finished]")
     view.wait_for_function("!document.querySelector('#footer').innerText.startsWith('Load')")
     ask(view, request)
-    figures = [one.inner_text() for one in view.locator(f"{RACE} .rv-figure").all()]
+    figures = [figure.inner_text() for figure in view.locator(f"{RACE} .rv-figure").all()]
     (speeds,) = [text for text in figures if text.startswith("tokens per second")]
     numbers = map(float, re.findall(r"\d+(?:\.\d+)?", speeds))  # hidden texts have no spaces
     view.goto("about:blank")
@@ -63,23 +63,23 @@ def main() -> None:
     parser.add_argument("address", help="where the app is served")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--request", default=REQUEST)
-    given = parser.parse_args()
-    asked = given.address, given.request
+    args = parser.parse_args()
+    endpoint = args.address, args.request
     print(machine(), flush=True)
-    client = Client(given.address, verbose=False)
+    client = Client(args.address, verbose=False)
     with chromium() as browser:
         view = browser.new_page(viewport={"width": 1440, "height": 1000})
         view.set_default_timeout(300_000)
-        on_the_page(view, *asked)  # warm-up: draws panels, measures costs
+        on_the_page(view, *endpoint)  # warm-up: draws panels, measures costs
         rounds = []
-        for number in range(given.rounds):
+        for number in range(args.rounds):
             ways = (
-                lambda: through_the_endpoint(client, given.request),
-                lambda: on_the_page(view, *asked),
+                lambda: through_the_endpoint(client, args.request),
+                lambda: on_the_page(view, *endpoint),
             )
-            found = [way() for way in (reversed(ways) if number % 2 else ways)]
-            rounds.append((found[number % 2], found[1 - number % 2]))
-        print(f"{called()} {browser.version}, {given.rounds} rounds of “{given.request}”")
+            rates = [way() for way in (reversed(ways) if number % 2 else ways)]
+            rounds.append((rates[number % 2], rates[1 - number % 2]))
+        print(f"{called()} {browser.version}, {args.rounds} rounds of “{args.request}”")
     for lane in LANES:
         print(told(lane, rounds))
     leads = [

@@ -468,15 +468,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only whether each place is there")
     parser.add_argument("--only", default="", help="defects with this in their kind or file")
     parser.add_argument("--whole", action="store_true", help="all quick tests on what was missed")
-    asked = parser.parse_args()
-    wanted = [each for each in DEFECTS if asked.only in f"{each.kind} {each.file}"]
+    args = parser.parse_args()
+    wanted = [defect for defect in DEFECTS if args.only in f"{defect.kind} {defect.file}"]
     try:
         for defect in wanted:
             planted((ROOT / defect.file).read_text("utf-8"), defect)
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    if asked.check:
+    if args.check:
         print(f"{len(wanted)} defects have their places.")
         return 0
     print("| defect | in | caught by |\n| :-- | :-- | :-- |", flush=True)
@@ -484,9 +484,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy_tree(Path(folder))
         for defect in wanted:
-            found = look(Path(folder), defect, asked.whole)
-            num_missed += not found.caught_by
-            print(f"| {defect.kind} | {defect.file} | {found.caught_by or 'MISSED'} |", flush=True)
+            outcome = look(Path(folder), defect, args.whole)
+            num_missed += not outcome.caught_by
+            print(
+                f"| {defect.kind} | {defect.file} | {outcome.caught_by or 'MISSED'} |", flush=True
+            )
     print(f"{len(wanted) - num_missed} of {len(wanted)} caught.")
     return int(num_missed > 0)
 

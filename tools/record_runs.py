@@ -87,11 +87,11 @@ def read_scenarios() -> Iterator[Scenario]:
     Each has its own settings or changes of the recommended ones: MARS and variants against plain
     AR, or the cursor cache against the paper's block cache.
     """
-    for told in json.loads(SOURCE.read_text(encoding="utf-8")):
-        start = DEFAULTS if "recommended" in told else DecodeSettings()
-        settings = replace(start, **(told.pop("recommended", {}) or told.pop("settings", {})))
-        moves = tuple(Move(*each) for each in told.pop("moves", ()))
-        if told.pop("lanes") == "caches":
+    for entry in json.loads(SOURCE.read_text(encoding="utf-8")):
+        start = DEFAULTS if "recommended" in entry else DecodeSettings()
+        settings = replace(start, **(entry.pop("recommended", {}) or entry.pop("settings", {})))
+        moves = tuple(Move(*move) for move in entry.pop("moves", ()))
+        if entry.pop("lanes") == "caches":
             lanes = (
                 ScenarioLane("mars", "cursor cache", settings),
                 ScenarioLane("block", f"block cache {CACHE_BLOCK}", settings, CACHE_BLOCK),
@@ -101,7 +101,7 @@ def read_scenarios() -> Iterator[Scenario]:
                 ScenarioLane("mars", TITLES["mars"], settings_for("mars", settings), moves=moves),
                 ScenarioLane("ar", TITLES["ar"], settings_for("ar", settings)),
             )
-        yield Scenario(**told, lanes=lanes)
+        yield Scenario(**entry, lanes=lanes)
 
 
 SCENARIOS = tuple(read_scenarios())
@@ -119,7 +119,7 @@ def main() -> int:
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("--scenario", choices=names, help="record only this one (all)")
     args = parser.parse_args()
-    scenarios = [each for each in SCENARIOS if args.scenario in (None, each.name)]
+    scenarios = [scenario for scenario in SCENARIOS if args.scenario in (None, scenario.name)]
     try:
         check_folder(args.out)
         record(args.out, scenarios, args.checkpoint)
@@ -206,16 +206,16 @@ class Recorder:
         self._run(scenario, requests)  # warm-up
         rounds = [self._run(scenario, requests) for _ in range(ROUNDS)]
         rounds.sort(key=lambda runs: sum(run.clock for run in runs))
-        kept = rounds[len(rounds) // 2]
+        median = rounds[len(rounds) // 2]
         lanes = [{"lane": lane.name, "title": lane.title} for lane in scenario.lanes]
         note = recorded_note(headers[0])
         made = RunLog({"run": f"recorded-{scenario.name}", "lanes": lanes, "recorded": note})
-        for lane, header, run in zip(scenario.lanes, headers, kept, strict=True):
+        for lane, header, run in zip(scenario.lanes, headers, median, strict=True):
             writer = TraceWriter(header, self._checkpoint.tokenizer.token_bytes)
             made.add(lane.name, writer.header_line())
             for event in run.events_since(0):
                 made.add(lane.name, writer.line(_brief(event)))
-        for lane, run in zip(scenario.lanes, kept, strict=True):
+        for lane, run in zip(scenario.lanes, median, strict=True):
             if tasks.is_checkable(task):
                 text = self._checkpoint.tokenizer.decode(_visible(run.events_since(0)))
                 made.add("verdict", {"lane": lane.name, "right": tasks.check(task, text)})

@@ -63,9 +63,9 @@ def recorded(handlers: Handlers, tab: str, values: Mapping[str, Any]) -> str:
         "grid": handlers.grid,
         "load": handlers.traffic,
     }
-    own = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
+    tab_values = {name.removeprefix(f"{tab}-"): value for name, value in values.items()}
     run = ""
-    for value in tabs[tab].run("recorder", own):
+    for value in tabs[tab].run("recorder", tab_values):
         run = json.loads(value.splitlines()[0])["run"]
     lines = handlers.logs.missed(run)
     if '"kind":"finished"' not in lines:

@@ -28,14 +28,14 @@ CHECKPOINT = "mars-smollm2"
 def main() -> None:
     """Measure, print and write."""
     costs = measure_costs(load_checkpoint(CHECKPOINT))
-    found = {
+    document = {
         "command": "python tools/reference_costs.py",
         "checkpoint": CHECKPOINT,
         "machine": processor(),
         "plain": [round(cost, 3) for cost in costs.rho[1]],
         "masks": round(costs.masks[1], 3),
     }
-    text = json.dumps(found, indent=1)
+    text = json.dumps(document, indent=1)
     REFERENCE.write_text(f"{text}\n", encoding="utf-8")
     print(text)
 

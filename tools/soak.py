@@ -107,8 +107,8 @@ class Tally:
     @property
     def num_without_room(self) -> int:
         """Number of messages about missing memory for a checkpoint."""
-        told = [*self.lost, *self.refused.elements()]
-        return sum(any(words in each for words in NO_ROOM) for each in told)
+        messages = [*self.lost, *self.refused.elements()]
+        return sum(any(words in message for words in NO_ROOM) for message in messages)
 
 
 @contextmanager
@@ -198,8 +198,8 @@ class Guest:
         try:
             deed()
         except Exception as error:  # any exception means a lost run
-            told = f"{deed.__name__} {self._checkpoint}: {type(error).__name__}: {error}"
-            self._tally.lost.append(told[:300])
+            message = f"{deed.__name__} {self._checkpoint}: {type(error).__name__}: {error}"
+            self._tally.lost.append(message[:300])
 
     def single(self) -> None:
         """Run one prompt to its end."""
@@ -209,10 +209,10 @@ class Guest:
 
     def race(self) -> None:
         """Race lossless MARS against AR to the end; both texts must be the same."""
-        found = self._ask("/compare").result(timeout=RUN_SECONDS)
-        self._note("race", [found["mars"], found["ar"]])
-        if not found["is_same_text"]:
-            self._tally.lost.append(f"race: first difference at {found['first_divergence']}")
+        result = self._ask("/compare").result(timeout=RUN_SECONDS)
+        self._note("race", [result["mars"], result["ar"]])
+        if not result["is_same_text"]:
+            self._tally.lost.append(f"race: first difference at {result['first_divergence']}")
 
     def stop(self) -> None:
         """Start a run and leave in the middle of it."""
@@ -242,7 +242,7 @@ class Guest:
         finally:
             turning.set()
             hand.join()
-        done = [one for one in messages if one.get("msg") == "process_completed"]
+        done = [event for event in messages if event.get("msg") == "process_completed"]
         if not done or not done[-1]["success"]:
             raise RuntimeError("the page's run did not complete")
         value = done[-1]["output"]["data"][0]
@@ -264,18 +264,18 @@ class Guest:
         """Send an API request; retry if the server says so, and sometimes disconnect early."""
         num_wanted = self._rng.randint(1, 20) if self._rng.random() < 0.3 else LENGTHS[1] + 10
         messages = [{"role": "user", "content": self._rng.choice(self._prompts)}]
-        asked = {"model": self._checkpoint, "messages": messages, "stream": True}
-        asked["max_tokens"] = self._rng.randint(*LENGTHS)
+        body = {"model": self._checkpoint, "messages": messages, "stream": True}
+        body["max_tokens"] = self._rng.randint(*LENGTHS)
         address, until = f"{self._address}v1/chat/completions", time.monotonic() + RUN_SECONDS
         while True:
-            with httpx.stream("POST", address, json=asked, timeout=RUN_SECONDS) as answer:
+            with httpx.stream("POST", address, json=body, timeout=RUN_SECONDS) as answer:
                 if answer.status_code == 200:
                     self._read(answer.iter_lines(), num_wanted)
                     return
-                told = json.loads(answer.read())["error"]["message"]
+                error_message = json.loads(answer.read())["error"]["message"]
             if answer.status_code not in (429, 503) or time.monotonic() > until:
-                raise RuntimeError(f"refused with {answer.status_code}: {told}")
-            self._tally.refused[told] += 1
+                raise RuntimeError(f"refused with {answer.status_code}: {error_message}")
+            self._tally.refused[error_message] += 1
             time.sleep(float(answer.headers.get("retry-after", 1)))
 
     def _read(self, lines: Iterator[str], num_wanted: int) -> None:
@@ -299,30 +299,30 @@ class Guest:
             **{"left": left, "right": right, "preference": "left"},
             "note": self._rng.choice(self._prompts)[:200],
         }
-        kept = self._review.post("sets/study/judgements", json={"row": row}).json()["row"]
+        stored = self._review.post("sets/study/judgements", json={"row": row}).json()["row"]
         self._tally.judged.add(row["id"])
-        if kept["note"] != row["note"]:
-            raise RuntimeError(f"the note is now {kept['note']!r}")
-        self._review.post("sets/study/figures", json={"rows": [kept]})
+        if stored["note"] != row["note"]:
+            raise RuntimeError(f"the note is now {stored['note']!r}")
+        self._review.post("sets/study/figures", json={"rows": [stored]})
         self._tally.ended["judge"] += 1
 
     def make(self) -> None:
         """Make a set of two prompts with two methods, read it and store it."""
         prompts = self._rng.sample(self._prompts, 2)
-        asked = {
-            "prompts": json.dumps([{"prompt": each} for each in prompts]),
+        body = {
+            "prompts": json.dumps([{"prompt": prompt} for prompt in prompts]),
             "ways": ["ar", "tau=0.5"],
             "checkpoint": self._checkpoint,
             "max_new_tokens": LENGTHS[0],
         }
-        name, state = self._review.post("make", json=asked).json()["name"], "making"
+        name, state = self._review.post("make", json=body).json()["name"], "making"
         until = time.monotonic() + RUN_SECONDS
         while state == "making" and time.monotonic() < until:
             time.sleep(0.5)
-            told = self._review.get(f"make/{name}").json()
-            state = told["state"]
+            state_json = self._review.get(f"make/{name}").json()
+            state = state_json["state"]
         if state != "done":
-            raise RuntimeError(f"the set is {state}: {told['error']}")
+            raise RuntimeError(f"the set is {state}: {state_json['error']}")
         for item in range(2):
             self._review.get(f"sets/{name}/items/{item}")
         self._review.get(f"sets/{name}/sealed")
@@ -383,8 +383,8 @@ class Browser(threading.Thread):
                     self._visit(page, review, wire)
                 except Exception as error:
                     status = page.inner_text(f"{RACE} .rv-status")
-                    told = f"page ({status}): {type(error).__name__}: {error}"
-                    self._tally.lost.append(told[:400])
+                    message = f"page ({status}): {type(error).__name__}: {error}"
+                    self._tally.lost.append(message[:400])
             self._check(review)
 
     def _visit(self, page: Any, review: Any, wire: Wire) -> None:
@@ -524,7 +524,7 @@ def report(tally: Tally, samples: Sequence[int], args: argparse.Namespace) -> di
         "num_without_room": tally.num_without_room,
         "num_judged": len(tally.judged),
         "num_tokens": tally.num_tokens,
-        "memory_mib": [round(one / MIB, 1) for one in samples],
+        "memory_mib": [round(sample / MIB, 1) for sample in samples],
         "memory_growth": round(growth(samples, len(args.checkpoint)), 4),
     }
 
@@ -543,15 +543,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/soak.json"))
     args = parser.parse_args(arguments)
     with served(*args.checkpoint, fit=args.fit) as (process, address):
-        names = [Path(each).name if "/" in each else each for each in args.checkpoint]
+        names = [Path(name).name if "/" in name else name for name in args.checkpoint]
         tally, samples = soak(address, process, names, 60 * args.minutes, args.visitors)
-    found = report(tally, samples, args)
+    results = report(tally, samples, args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    args.out.write_text(json.dumps(results, indent=1), encoding="utf-8")
     ended, stopped = sum(tally.ended.values()), sum(tally.stopped.values())
     print(f"{ended} runs ended, {stopped} were stopped, {len(tally.lost)} were lost.")
     print(f"{tally.num_without_room} got an error about memory.")
-    grown = found["memory_growth"]
+    grown = results["memory_growth"]
     print(f"Memory: {samples[-1] / MIB:.0f} MiB, {grown:+.1%} over the soak.")
     print(*tally.lost[:10], sep="\n")
     is_well = not tally.lost and not tally.num_without_room

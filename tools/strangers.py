@@ -45,7 +45,7 @@ def ask(page: playwright.Page, prompt: str) -> None:
     before = page.get_attribute(RACE, "data-run") or ""
     page.fill("#prompt textarea", prompt)
     page.click("#run")
-    ended = ", ".join(f"{RACE}[data-state={each}]:not([data-run='{before}'])" for each in OVER)
+    ended = ", ".join(f"{RACE}[data-state={state}]:not([data-run='{before}'])" for state in OVER)
     page.wait_for_selector(f"{ended}, #prompt .validation-error")
     page.wait_for_timeout(3000)  # for the last animations
     page.wait_for_function(f"!document.querySelector('{RACE}').lineView.player?.isMoving")
@@ -56,7 +56,7 @@ def says(page: playwright.Page) -> str:
     parts = (".rv-status", ".rv-note", ".rv-saying", ".rv-because")
     shown = [page.locator(f"{RACE} {part}").all_inner_texts() for part in parts]
     shown.append(page.locator("#remark, #prompt .validation-error").all_inner_texts())
-    return " | ".join(" ".join(each).strip() for each in shown if "".join(each).strip())
+    return " | ".join(" ".join(words).strip() for words in shown if "".join(words).strip())
 
 
 def pictures(page: playwright.Page, path: Path, name: str) -> None:
@@ -75,20 +75,20 @@ def main() -> None:
     parser.add_argument("address", help="where the app is served")
     parser.add_argument("--out", type=Path, default=Path("strangers"), help="folder (%(default)s)")
     parser.add_argument("--only", default="", help="names of prompts, with commas between them")
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    wanted = given.only.split(",") if given.only else PROMPTS
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    wanted = args.only.split(",") if args.only else PROMPTS
     with chromium() as browser:
         for name in wanted:
             context = browser.new_context(viewport={"width": 1440, "height": 1000})
             page = context.new_page()
             page.set_default_timeout(300_000)
-            page.goto(given.address)
+            page.goto(args.address)
             page.wait_for_selector(f"{RACE}[data-state=finished]")
             page.wait_for_function(LOADED)
             ask(page, PROMPTS[name])
             print(f"{name}: {says(page)}", flush=True)
-            pictures(page, given.out, name)
+            pictures(page, args.out, name)
             context.close()
 
 

@@ -78,7 +78,7 @@ def _table() -> Iterator[str]:
         {
             name: _object(
                 title=facts.title,
-                obeys=[each for each in SETTINGS if each in facts.obeys],
+                obeys=[setting for setting in SETTINGS if setting in facts.obeys],
                 isExact=facts.is_exact,
             )
             for name, facts in LANES.items()
@@ -170,15 +170,17 @@ def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iter
 
 
 def _object(**values: Any) -> str:
-    told = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
-    return f"{{ {', '.join(told)} }}"
+    entries = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+    return f"{{ {', '.join(entries)} }}"
 
 
 def _types() -> Iterator[str]:
     yield f"{WRITTEN} from mars_runtime/events.py, derived.py and trace.py."
     schemas = {kind: TypeAdapter(kind).json_schema(ref_template="{model}") for kind in KINDS}
     shared = {
-        name: one for schema in schemas.values() for name, one in schema.get("$defs", {}).items()
+        name: definition
+        for schema in schemas.values()
+        for name, definition in schema.get("$defs", {}).items()
     }
     for name, schema in shared.items():
         yield ""
@@ -216,10 +218,10 @@ def _fields(schema: Schema, *, is_whole: bool, needed: Sequence[str] = ()) -> It
 
     is_whole: every field is in every line; otherwise fields with a default are optional.
     """
-    for name, each in schema["properties"].items():
+    for name, property_schema in schema["properties"].items():
         is_told = name in schema.get("required", ()) and name not in ON_CHANGE
         is_there = is_whole or is_told or name in needed
-        yield f"  {name}{'' if is_there else '?'}: {type_of(each, is_there)};"
+        yield f"  {name}{'' if is_there else '?'}: {type_of(property_schema, is_there)};"
 
 
 def type_of(schema: Schema, has_null: bool = True) -> str:
@@ -229,7 +231,7 @@ def type_of(schema: Schema, has_null: bool = True) -> str:
     if "$ref" in schema:
         return NAMES.get(schema["$ref"], schema["$ref"])
     if "anyOf" in schema:
-        kinds = [each for each in schema["anyOf"] if has_null or each.get("type") != "null"]
+        kinds = [kind for kind in schema["anyOf"] if has_null or kind.get("type") != "null"]
         return " | ".join(map(type_of, kinds))
     if "const" in schema or "enum" in schema:
         return " | ".join(map(json.dumps, schema.get("enum") or [schema["const"]]))

@@ -57,11 +57,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     described = json.loads((folder / "adapter.json").read_text(encoding="utf-8"))
     if described.get("format") != 1:
         raise ValueError(f"{folder / 'adapter.json'} is not of format 1.")
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for path in sorted(folder.glob("adapter*.safetensors*")):
         stored = path.read_bytes()
-        found |= load(lzma.decompress(stored) if path.suffix == ".xz" else stored)
-    return found
+        tensors |= load(lzma.decompress(stored) if path.suffix == ".xz" else stored)
+    return tensors
 
 
 class AdapterHooks:
@@ -125,8 +125,8 @@ class AdapterHooks:
         first, second = self._sampler
         embedding = self._base.embed_tokens.weight
         best, ids = probabilities[0].topk(NUM_CANDIDATES)
-        given = torch.cat([embedding[previous[0]], self._states[0, slot]]).float()
-        scores = best.log() + embedding[ids].float() @ (second @ F.silu(first @ given))
+        inputs = torch.cat([embedding[previous[0]], self._states[0, slot]]).float()
+        scores = best.log() + embedding[ids].float() @ (second @ F.silu(first @ inputs))
         return probabilities.index_copy(1, ids, (scores.softmax(-1) * best.sum()).unsqueeze(0))
 
     def _update(self, modules: Sequence[Any], a: Tensor, b: Tensor) -> None:

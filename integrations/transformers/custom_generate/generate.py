@@ -114,13 +114,13 @@ def generate(
 
 def find_mask(model: Any) -> int:
     """Return the id of the mask token. Raises ValueError if there is none."""
-    found = getattr(model.config, "mask_token_id", None)
-    if found is None and model.name_or_path:
+    mask_id = getattr(model.config, "mask_token_id", None)
+    if mask_id is None and model.name_or_path:
         tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
-        found = tokenizer.get_vocab().get(MASK, tokenizer.mask_token_id)
-    if found is None:
+        mask_id = tokenizer.get_vocab().get(MASK, tokenizer.mask_token_id)
+    if mask_id is None:
         raise ValueError(f"This model names no mask token such as {MASK}: give mask_token_id.")
-    return int(found)
+    return int(mask_id)
 
 
 def usable_cache(model: Any, input_ids: Tensor, given: dict[str, Any]) -> DynamicCache:
