@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gguf
 import pytest
@@ -23,6 +23,7 @@ from mars_runtime.lab.benchmark import cli, peers, plan, run
 from mars_runtime.lab.benchmark.elsewhere import AnswerEnd
 from mars_runtime.lab.benchmark.figures import SeriesSamples
 from mars_runtime.lab.benchmark.paired import PromptGroup, Sample, TimedAnswer, one_row
+from mars_runtime.lab.benchmark.plan import ENGINES, LLAMA_CPP, READS, Engine
 from mars_runtime.lab.benchmark.run import Series, measure, spread_out
 from mars_runtime.lab.benchmark.targets import read_acceptance
 from mars_runtime.model import shapes
@@ -211,12 +212,14 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     assert "| peer | chat | maths | code |" in markdown
 
 
-def test_llama_cpp_needs_a_file_that_it_reads(
-    random_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.key)
+def test_an_engine_needs_weights_that_it_reads(
+    engine: Engine, random_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    given = ["--checkpoint", str(random_folder), "--families", "chat", "--llama-cpp", "python3"]
+    given = ["--checkpoint", str(random_folder), "--families", "chat", engine.option, "python3"]
     assert cli.run(arguments(*given, "--out", str(tmp_path / "b.json"))) == 2
-    assert "leave --llama-cpp out" in capsys.readouterr().err
+    sentence = capsys.readouterr().err
+    assert sentence == (f"{engine.name} reads {READS[engine.reads]}: leave {engine.option} out.\n")
 
 
 def test_busy_processes_end_with_the_measurement(monkeypatch: pytest.MonkeyPatch):
@@ -290,12 +293,12 @@ def test_a_quantised_shape_is_timed_against_llama_cpp(
     monkeypatch.setattr("mars_runtime.lab.benchmark.forward.PROBE_SECONDS", 0.01)
     given: list[GgufWeights] = []
 
-    def start(interpreter: str, path: Path, num_tokens: int) -> StandIn:
-        assert (interpreter, num_tokens) == ("PYTHON", 128 + 6)
+    def start(engine: Engine, interpreter: str, path: Path, num_tokens: int) -> StandIn:
+        assert (engine, interpreter, num_tokens) == (LLAMA_CPP, "PYTHON", 128 + 6)
         given.append(read_gguf_weights(path))
         return StandIn()
 
-    monkeypatch.setattr(peers, "LlamaCpp", start)
+    monkeypatch.setattr(peers, "ChildEngine", start)
     out = tmp_path / "b.json"
     asked = [
         *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
@@ -323,7 +326,7 @@ def test_a_quantised_shape_is_timed_against_llama_cpp(
 class StandIn:
     """Answers as llama.cpp would, at once."""
 
-    version = system = "a stand-in"
+    versions: ClassVar[dict[str, str]] = {"llama.cpp": "a stand-in"}
 
     def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
         count = decoding.max_new_tokens

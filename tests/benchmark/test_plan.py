@@ -70,12 +70,15 @@ def test_the_methods_of_requests_are_distinct_and_ar_comes_first():
     ]
 
 
-def test_everything_here_is_held_against_llama_cpp():
-    found = plan.comparisons(["AR", plan.GENERATE, plan.LLAMA_CPP, "AR + lookup"])
-    assert [pair for pair in found if plan.LLAMA_CPP in pair] == [
-        ("AR", plan.LLAMA_CPP),
-        ("AR + lookup", plan.LLAMA_CPP),
-    ]
+@pytest.mark.parametrize("name", [engine.name for engine in plan.ENGINES])
+def test_every_method_of_this_runtime_is_compared_with_each_engine(name: str):
+    engines = [engine.name for engine in plan.ENGINES]
+    pairs = plan.comparisons(["AR", plan.GENERATE, *engines, "AR + lookup"])
+    assert [pair for pair in pairs if name in pair] == [("AR", name), ("AR + lookup", name)]
+
+
+def test_an_engine_that_did_not_run_is_not_compared():
+    assert plan.comparisons(["AR", plan.LLAMA_CPP.name]) == [("AR", plan.LLAMA_CPP.name)]
 
 
 def test_a_draft_is_fed_masks_only_if_it_knows_them_and_the_target_both_ways():

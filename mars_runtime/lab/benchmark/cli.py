@@ -3,8 +3,8 @@
 All peers have the same weights, dtype and prompts and run in alternating order on one machine.
 Results are medians of paired ratios with bootstrap intervals; natural text is reported apart from
 the task families. By default a task checkpoint is compared with transformers, for single prompts
-and batches; a chat model answers open requests one at a time, also compared with llama.cpp if it is
-given.
+and batches; a chat model answers open requests one at a time, also compared with the engines that
+are given.
 """
 
 from __future__ import annotations
@@ -48,7 +48,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add("--drafts", nargs="*", default=[], help="draft checkpoints for speculative decoding")
     add("--cache-blocks", nargs="*", type=int, default=[4, 8, 16, 32],
         help="block sizes of the block cache, for batches")  # fmt: skip
-    add("--llama-cpp", default=None, metavar="PYTHON", help="a Python that has llama-cpp-python")
+    for engine in plan.ENGINES:
+        add(
+            engine.option,
+            default=None,
+            metavar="PYTHON",
+            help=f"a Python that has {engine.package}",
+        )
     add("--transformers", nargs="*", choices=plan.SHORT, default=list(plan.SHORT),
         help="its peers to measure (all)")  # fmt: skip
     add("--max-new-tokens", type=int, default=None, help=_both("max_new_tokens", "at most"))
@@ -117,7 +123,7 @@ def plan_of(args: argparse.Namespace, load: float) -> BenchmarkPlan:
         acceptance=args.acceptance,
         methods=methods,
         cache_blocks=tuple(dict.fromkeys(args.cache_blocks)),
-        llama_cpp=args.llama_cpp,
+        engines={one: given for one in plan.ENGINES if (given := getattr(args, one.key))},
         seed=args.seed,
         device=args.device,
         dtype=args.dtype,

@@ -1,19 +1,14 @@
-"""Other programs on the same weights: transformers and llama.cpp.
+"""transformers on the same weights.
 
-transformers: ``generate`` with its dynamic cache, with a static cache (compiled by transformers on
-CUDA), with prompt lookup, and the continuous batching of ``generate_batch``, whose worker is kept
-between questions. Greedy, same dtype and device, no penalties; remote code is never run.
-
-llama.cpp: a child process on the same GGUF file. It has an environment of its own, because its
-Python package compiles for many minutes. The child measures the times, so they exclude the pipe.
+``generate`` with its dynamic cache, with a static cache (compiled by transformers on CUDA), with
+prompt lookup, and the continuous batching of ``generate_batch``, whose worker is kept between
+questions. Greedy, same dtype and device, no penalties; remote code is never run.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import logging
-import subprocess
 from collections.abc import Callable, Container, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -25,13 +20,11 @@ import torch
 
 from mars_runtime.lab.benchmark.forward import now
 from mars_runtime.lab.benchmark.paired import Ask, PromptGroup, TimedAnswer, TimedRow, one_row
-from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import Checkpoint
 
 PAGE = 256
 LOOKUP_TOKENS = 10
 """The value of ``prompt_lookup_num_tokens`` in transformers' documentation."""
-CHILD = Path(__file__).with_name("llama_child.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +179,25 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
     return load
 
 
+def folder_writer(checkpoint: Checkpoint, gguf: Path) -> Callable[[Path], Path]:
+    """Return a function that writes the weights of a GGUF file, as fp32, into a folder that
+    transformers reads, and returns the folder."""
+
+    def write(folder: Path) -> Path:
+        import transformers
+
+        model = loader(checkpoint)()
+        # The weights are dense now. transformers refuses to save a model that says otherwise.
+        model.hf_quantizer = None
+        del model.config.quantization_config
+        model.save_pretrained(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return write
+
+
 def gguf_of(checkpoint: Checkpoint) -> Path | None:
     """Return the GGUF file that a checkpoint was loaded from; None for a folder."""
     return checkpoint.path if checkpoint.path.suffix == ".gguf" else None
@@ -207,68 +219,3 @@ def _row(output: list[int], eos_ids: Container[int], streamer: _Moments) -> Time
     ends = [0, *(min(end, length) for end in accumulate(streamer.counts))]
     counts = [count for start, end in pairwise(ends) if (count := end - start)]
     return one_row(output, streamer.moments[: len(counts)], counts)
-
-
-class LlamaCpp:
-    """A child process that decodes ``gguf``; ``close`` ends it.
-
-    interpreter: a Python with llama-cpp-python. num_tokens: of prompt and answer together. Raises
-    CheckpointError.
-    """
-
-    def __init__(self, interpreter: str, gguf: Path, num_tokens: int, child: Path = CHILD) -> None:
-        command = [interpreter, str(child), str(gguf), str(num_tokens)]
-        pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
-        try:
-            self._child = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=quiet, text=True, encoding="utf-8"
-            )
-        except OSError as error:
-            raise CheckpointError(
-                f"{interpreter} can't be run: give --llama-cpp the Python of an environment with "
-                "llama-cpp-python."
-            ) from error
-        about = self._read()
-        if "version" not in about:
-            self.close()
-            reason = about.get("error", "it has no llama-cpp-python")
-            raise CheckpointError(
-                f"{interpreter} can't decode {gguf.name} ({reason}): give --llama-cpp the Python "
-                "of an environment where `pip install llama-cpp-python` has worked."
-            )
-        self.version: str = about["version"]
-        self.system: str = about["system"]
-
-    def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
-        """Answer one prompt with as many threads as torch uses. Raises RuntimeError if the child
-        has ended."""
-        (prompt,) = question.prompts
-        request = {
-            "prompt": list(prompt),
-            "max_new_tokens": decoding.max_new_tokens,
-            "eos_ids": list(decoding.eos_ids),
-            "threads": torch.get_num_threads(),
-        }
-        assert self._child.stdin is not None, "the child was started with a pipe"
-        try:
-            self._child.stdin.write(json.dumps(request) + "\n")
-            self._child.stdin.flush()
-        except OSError as error:
-            raise RuntimeError("llama.cpp has stopped.") from error
-        found = self._read()
-        if not found:
-            raise RuntimeError("llama.cpp has stopped.")
-        row = one_row(found["tokens"], found["moments"])
-        return TimedAnswer((row,), found["seconds"], len(found["moments"]))
-
-    def close(self) -> None:
-        """End the child."""
-        self._child.kill()
-        self._child.communicate()
-
-    def _read(self) -> dict[str, Any]:
-        """Return the child's next line, or an empty dictionary if it has ended."""
-        assert self._child.stdout is not None, "the child was started with a pipe"
-        line = self._child.stdout.readline()
-        found: dict[str, Any] = json.loads(line) if line else {}
-        return found

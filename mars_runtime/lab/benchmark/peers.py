@@ -1,4 +1,4 @@
-"""The peers of a series: methods of this runtime, transformers and llama.cpp.
+"""The peers of a series: methods of this runtime, transformers and other engines.
 
 The clock of this runtime's methods runs from the call to the last event; on a GPU until its work is
 done. Text is not decoded.
@@ -18,11 +18,11 @@ import torch
 
 from mars_runtime.events import RowStep, Step
 from mars_runtime.lab.benchmark import plan
+from mars_runtime.lab.benchmark.child import ChildEngine
 from mars_runtime.lab.benchmark.elsewhere import (
     LOOKUP_TOKENS,
     AnswerEnd,
     ContinuousBatching,
-    LlamaCpp,
     generate_ask,
     has_continuous_batching,
 )
@@ -87,20 +87,22 @@ class Peers:
         decodes[plan.NO_CACHE] = decode_with("uncached")
         return {name: runtime_ask(one, settings, device) for name, one in decodes.items()}
 
-    def llama(self, interpreter: str, longest: int) -> tuple[Ask, dict[str, str]]:
-        """Return llama.cpp for prompts of at most ``longest`` tokens, and its versions.
+    def engine(
+        self, engine: plan.Engine, interpreter: str, longest: int
+    ) -> tuple[Ask, dict[str, str]]:
+        """Return another engine for prompts of at most ``longest`` tokens, and its versions.
 
-        interpreter: a Python with llama-cpp-python. Raises CheckpointError.
+        interpreter: a Python with its package. Raises CheckpointError.
         """
-        if self._target.gguf is None:
+        write = self._target.files.get(engine.reads)
+        if write is None:
             raise CheckpointError(
-                "llama.cpp reads GGUF files and shapes in int8 or int4: leave --llama-cpp out."
+                f"{engine.name} reads {plan.READS[engine.reads]}: leave {engine.option} out."
             )
         folder = Path(self._stack.enter_context(TemporaryDirectory()))
-        child = LlamaCpp(interpreter, self._target.gguf(folder), longest + self._limit)
+        child = ChildEngine(engine, interpreter, write(folder), longest + self._limit)
         self._stack.enter_context(closing(child))
-        versions = {"llama_cpp_python": child.version, "llama.cpp": child.system}
-        return partial(child.ask, decoding=self._decoding), versions
+        return partial(child.ask, decoding=self._decoding), child.versions
 
     def _generate(self, **more: Any) -> Ask:
         """Return ``generate``. It loads the model at the first question, so that an error is

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from mars_runtime import tasks
 from mars_runtime.lab.benchmark.paired import PromptGroup
@@ -23,10 +23,41 @@ BATCHING = "transformers continuous batching"
 TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
 SHORT = {name.removeprefix("transformers ").replace(" ", "-"): name for name in TRANSFORMERS}
 """The names of transformers' peers on the command line."""
-LLAMA_CPP = "llama.cpp"
 AR, NO_CACHE, BLOCK_CACHE = "AR", "no cache", "block cache"
 MIXED = "mixed"
 """The family of a batch with prompts of several families."""
+
+Reads = Literal["gguf", "folder"]
+READS: dict[Reads, str] = {
+    "gguf": "GGUF files and shapes in int8 or int4",
+    "folder": "the weights of GGUF files in 4 bits",
+}
+"""What an engine can be given, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Another engine, which runs in a child process.
+
+    name: in tables. key: its argument on the command line with underscores, and that of the child.
+    package: what its environment needs. reads: the GGUF file itself, or a folder of transformers
+    with its weights as fp32, which the engine quantises again.
+    """
+
+    name: str
+    key: str
+    package: str
+    reads: Reads = "gguf"
+
+    @property
+    def option(self) -> str:
+        return f"--{self.key.replace('_', '-')}"
+
+
+LLAMA_CPP = Engine("llama.cpp", "llama_cpp", "llama-cpp-python")
+OPENVINO = Engine("OpenVINO GenAI", "openvino", "openvino-genai")
+ONNXRUNTIME = Engine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai", "folder")
+ENGINES = (LLAMA_CPP, OPENVINO, ONNXRUNTIME)
 
 QUANTIZED = ("int8", "int4")
 """Types that transformers lacks: it computes such a shape in fp32, so slowly that it does so once.
@@ -86,8 +117,8 @@ def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
 class BenchmarkPlan(Extent):
     """A validated plan.
 
-    methods: those of this runtime, by name. llama_cpp: a Python with llama-cpp-python. arguments:
-    stored with the result. transformers: its peers that are measured.
+    methods: those of this runtime, by name. engines: a Python for each engine that takes part.
+    arguments: stored with the result. transformers: its peers that are measured.
     """
 
     checkpoint: str
@@ -95,7 +126,7 @@ class BenchmarkPlan(Extent):
     acceptance: str | None
     methods: Mapping[str, DecodeSettings]
     cache_blocks: tuple[int, ...]
-    llama_cpp: str | None
+    engines: Mapping[Engine, str]
     seed: int
     device: str
     dtype: str
@@ -185,13 +216,13 @@ def comparisons(
     """Return the pairs of a peer and its baseline that are reported.
 
     AR is compared with each peer of transformers, other methods with AR, all of this runtime with
-    llama.cpp, and one method with three caches: its own, the best block size, none.
+    each engine, and one method with three caches: its own, the best block size, none.
     """
-    others = [peer for peer in peers if peer not in (AR, LLAMA_CPP, *TRANSFORMERS)]
+    engines = [engine.name for engine in ENGINES if engine.name in peers]
+    others = [peer for peer in peers if is_ours(peer) and peer != AR]
     pairs = [(AR, peer) for peer in peers if peer in TRANSFORMERS]
     pairs += [(peer, AR) for peer in [*others, LOOKUP] if peer in peers]
-    if LLAMA_CPP in peers:
-        pairs += [(peer, LLAMA_CPP) for peer in peers if is_ours(peer)]
+    pairs += [(peer, engine) for engine in engines for peer in peers if is_ours(peer)]
     if best_block and cursor:
         pairs.append((cursor, best_block))
     if best_block and NO_CACHE in peers:
@@ -229,4 +260,4 @@ def questions(
 
 def is_ours(peer: str) -> bool:
     """Whether this runtime decodes it."""
-    return peer not in (*TRANSFORMERS, LLAMA_CPP)
+    return peer not in (*TRANSFORMERS, *(engine.name for engine in ENGINES))

@@ -140,15 +140,17 @@ def _compared(
 def series_of(
     wanted: BenchmarkPlan, target: Target, peers: Peers, batch_size: int
 ) -> tuple[Series, dict[str, str]]:
-    """Return the series of one batch size, and the versions of llama.cpp if it takes part."""
+    """Return the series of one batch size, and the versions of the engines that take part."""
     questions = plan.questions(target.prompts, batch_size, wanted.num_prompts, wanted.seed)
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = peers.of(batch_size, longest)
     versions: dict[str, str] = {}
     if wanted.cursor is not None and batch_size > 1 and wanted.cache_blocks:
         asks |= peers.other_caches(wanted.methods[wanted.cursor], wanted.cache_blocks)
-    if wanted.llama_cpp is not None and batch_size == 1:
-        asks[plan.LLAMA_CPP], versions = peers.llama(wanted.llama_cpp, longest)
+    if batch_size == 1:
+        for engine, interpreter in wanted.engines.items():
+            asks[engine.name], added = peers.engine(engine, interpreter, longest)
+            versions |= added
     return Series(batch_size, asks, tuple(questions), wanted.num_slow), versions
 
 

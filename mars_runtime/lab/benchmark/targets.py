@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from mars_runtime.decoders.baselines import BatchMethod, decode_batch
 from mars_runtime.decoders.factory import decode
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.events import Event
-from mars_runtime.lab.benchmark.elsewhere import gguf_of, loader
-from mars_runtime.lab.benchmark.plan import BenchmarkPlan
+from mars_runtime.lab.benchmark.elsewhere import folder_writer, gguf_of, loader
+from mars_runtime.lab.benchmark.plan import BenchmarkPlan, Reads
 from mars_runtime.lab.evaluation.measure import Decode
 from mars_runtime.lab.evaluation.prompts import load_prompts
 from mars_runtime.lab.evaluation.run import eval_model_of
@@ -46,8 +46,8 @@ class Target:
 
     model, decode: of this runtime. load_transformers: the same weights in transformers' class.
     decode_with: decoding with the paper's block cache or without a cache; None for shapes.
-    gguf: the path of the same weights for llama.cpp, written into a folder if there is no file yet;
-    None if llama.cpp cannot read them. tokenizer: None for shapes, which have no text; prompt
+    files: functions that return the path of the same weights for other engines, and write them into
+    the given folder if there is no file yet. tokenizer: None for shapes, which have no text; prompt
     lookup and automatic B need one. facts: name, dtype and device, stored with the result.
     prompts: token ids by family. note: shown with every table, may be empty.
     """
@@ -60,7 +60,7 @@ class Target:
     eos_ids: tuple[int, ...] = ()
     decode_with: Callable[..., Decode] | None = None
     tokenizer: Tokenizer | None = None
-    gguf: Callable[[Path], Path] | None = None
+    files: Mapping[Reads, Callable[[Path], Path]] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -96,6 +96,11 @@ def checkpoint_target(
         return decode
 
     gguf = gguf_of(checkpoint)
+    files: dict[Reads, Callable[[Path], Path]] = {}
+    if gguf is not None:
+        files["gguf"] = lambda folder: gguf
+        if checkpoint.model.arithmetic.startswith("int4"):
+            files["folder"] = folder_writer(checkpoint, gguf)
     origin = {"name": checkpoint.name, "fingerprint": fingerprint(checkpoint.weight_files)}
     return Target(
         model=checkpoint.model,
@@ -106,7 +111,7 @@ def checkpoint_target(
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
         decode_with=decode_with,
         tokenizer=checkpoint.tokenizer,
-        gguf=None if gguf is None else lambda folder: gguf,
+        files=files,
     )
 
 
@@ -140,7 +145,7 @@ def _shape(plan: BenchmarkPlan, name: str) -> Target:
         load_transformers=load_transformers,
         facts={"name": f"shape {name}", **_place(model), "acceptance": acceptance.forced.shares},
         prompts={RANDOM: random_prompts(shaped.vocabulary, lengths, plan.seed)},
-        gguf=write if model.product_dtype == torch.int8 else None,
+        files={"gguf": write} if model.product_dtype == torch.int8 else {},
         note=f"random weights, timing only, acceptance drawn from {acceptance.source}",
     )
 
