@@ -27,15 +27,16 @@ from mars_runtime.settings import (
     OBEYED_BY_ALL,
     RECOMMENDED,
     SETTINGS,
-    Aim,
+    AutoObjective,
     BlockSize,
     DecodeSettings,
-    Groups,
     LogitBias,
     Masked,
+    MaskLayout,
     Metric,
     SettingsError,
-    Threshold,
+    TauPolicy,
+    with_current_names,
 )
 from mars_runtime.speedup import Speedup, run_speedup
 from mars_runtime.text import Context, Detokenizer, Said, TextError
@@ -83,14 +84,14 @@ class Keywords(TypedDict, total=False):
     max_new_tokens: int
     temperature: float
     seed: int
-    groups: Groups
+    mask_layout: MaskLayout
     lookup: bool
     draft: str
     masked: Masked
     top_p: float
-    threshold: Threshold
-    target: float
-    aim: Aim
+    tau_policy: TauPolicy
+    agreement_target: float
+    auto_objective: AutoObjective
     repetition_penalty: float
     stop_loops: bool
     presence_penalty: float
@@ -362,11 +363,12 @@ def read_keywords(settings: Mapping[str, Any]) -> DecodeSettings:
 
     Methods other than MARS start from the defaults of the table.
     """
-    for name in settings:
+    chosen = with_current_names(settings)
+    for name in chosen:
         if name not in SETTINGS:
             raise SettingsError(f"There is no setting {name}: choose among {', '.join(SETTINGS)}.")
-    start = RECOMMENDED if settings.get("method", "mars") == "mars" else DecodeSettings()
-    return replace(start, **settings)
+    start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
+    return replace(start, **chosen)
 
 
 def _is_one(prompt: Prompt | Sequence[Prompt]) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mars_runtime.events import FINAL, End, Event
 from mars_runtime.settings import (
+    FORMER_NAMES,
     RECOMMENDED,
     SETTINGS,
     DecodeSettings,
@@ -22,6 +23,7 @@ from mars_runtime.settings import (
     Setting,
     SettingsError,
     number,
+    with_current_names,
 )
 from mars_runtime.text import Context, TextError, check_system
 
@@ -49,6 +51,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     for line in SETTINGS.values():
         if line.type != LogitBias:
             _add_setting(parser, line)
+    for former, name in FORMER_NAMES.items():
+        kind = str if SETTINGS[name].low is None else number
+        add(f"--{former}", type=kind, help=argparse.SUPPRESS)
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add("--dtype", default="auto", help="auto, fp32, bf16 or int8 (%(default)s)")
     add("--json", action="store_true", help="print the trace, one JSON object per line")
@@ -73,9 +78,9 @@ def settings_of(args: argparse.Namespace) -> DecodeSettings:
 
     Methods other than MARS start from the defaults of the table. Raises SettingsError.
     """
-    chosen = {
-        name: value for name, value in vars(args).items() if name in SETTINGS and value is not None
-    }
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    current = with_current_names(given)
+    chosen = {name: value for name, value in current.items() if name in SETTINGS}
     start = RECOMMENDED if chosen.get("method", "mars") == "mars" else DecodeSettings()
     return replace(start, **chosen)
 

@@ -36,7 +36,10 @@ METHODS: dict[Method, MethodFacts] = {
     "mars": MethodFacts(
         "MARS",
         frozenset(
-            {"tau", "block_size", "lossless", "groups", "lookup", "threshold", "target", "aim"}
+            {
+                *("tau", "block_size", "lossless", "mask_layout", "lookup"),
+                *("tau_policy", "agreement_target", "auto_objective"),
+            }
         ),
         has_auto=True,
         needs="a mask token",
@@ -45,7 +48,7 @@ METHODS: dict[Method, MethodFacts] = {
     "jacobi": MethodFacts("Jacobi", frozenset({"block_size"}), is_exact=True),
     "speculative": MethodFacts(
         "speculative",
-        frozenset({"tau", "block_size", "groups", "lookup", "draft", "masked"}),
+        frozenset({"tau", "block_size", "mask_layout", "lookup", "draft", "masked"}),
         is_exact=True,
         needs="a draft model that shares its vocabulary",
     ),

@@ -21,19 +21,19 @@ from mars_runtime.json_values import MAX_INT, as_mapping
 from mars_runtime.methods import LANES, LOOKUP, METHODS, Method
 
 Metric = Literal["probability", "margin", "entropy"]
-Groups = Literal["one", "every"]
+MaskLayout = Literal["last", "every"]
 Masked = Literal["both", "draft", "target", "none"]
-Threshold = Literal["fixed", "entropy", "agreement"]
-Aim = Literal["time", "passes"]
+TauPolicy = Literal["fixed", "entropy", "agreement"]
+AutoObjective = Literal["time", "passes"]
 BlockSize = int | Literal["auto"]
 LogitBias = tuple[tuple[int, float], ...]
 """Pairs of a token id and a value added to its logit, in ascending order of ids."""
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
-GROUPS: tuple[Groups, ...] = get_args(Groups)
+MASK_LAYOUTS: tuple[MaskLayout, ...] = get_args(MaskLayout)
 MASKED: tuple[Masked, ...] = get_args(Masked)
-THRESHOLDS: tuple[Threshold, ...] = get_args(Threshold)
-AIMS: tuple[Aim, ...] = get_args(Aim)
+TAU_POLICIES: tuple[TauPolicy, ...] = get_args(TauPolicy)
+AUTO_OBJECTIVES: tuple[AutoObjective, ...] = get_args(AutoObjective)
 AUTO: Literal["auto"] = "auto"
 MAX_BLOCK_SIZE = 16
 MAX_DRAFTS = MAX_BLOCK_SIZE - 1  # maximum number of drafts that one step verifies, from any source
@@ -44,6 +44,18 @@ MAX_BIASES, MAX_BIAS = 300, 100
 MAX_ADDITIVE_PENALTY = 2
 MAX_DIGITS = 20  # a longer integer fits no setting, and may not fit a float either
 MAX_NAME = 200  # maximum number of characters of a checkpoint's name
+FORMER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "threshold": "tau_policy",
+        "target": "agreement_target",
+        "aim": "auto_objective",
+        "groups": "mask_layout",
+    }
+)
+"""Former name -> current name of a setting, for data that was written or sent under the former
+one."""
+FORMER_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType({"mask_layout": {"one": "last"}})
+"""Current name of a setting -> its former words -> its current words."""
 T = TypeVar("T")
 
 
@@ -148,36 +160,49 @@ def setting(default: T, what: str, says: str, **rest: Any) -> T:
 class DecodeSettings:
     """Settings for decoding one row (arXiv 2604.07023). The fields are the table of settings.
 
-    method: ``ar`` emits one token per forward, ``mars`` accepts proposals left to right, ``jacobi``
-        verifies guesses, which are the previous forward's answers (``decoders/plan.py``),
-        ``speculative`` verifies the drafts of a second, smaller model
-        (``decoders/draft_model.py``), ``block_diffusion`` fills blocks in order of confidence
-        (``decoders/diffusion.py``). tau: minimum confidence of an accepted proposal; the first
-        proposal is always accepted. block_size: B, of which B - 1 proposals are masks, or guesses.
-        ``auto`` chooses the B with the highest expected tokens per second, from the costs of the
+    method: ``ar`` emits one token per forward pass; ``mars`` accepts proposals from left to right;
+        ``jacobi`` verifies guesses, which are the predictions of the previous forward pass
+        (``decoders/plan.py``); ``speculative`` verifies the drafts of a second, smaller model
+        (``decoders/draft_model.py``); ``block_diffusion`` fills blocks in order of confidence
+        (``decoders/diffusion.py``).
+    tau: minimum confidence of an accepted proposal. The first proposal is always accepted.
+    block_size: B. B - 1 of the proposals of a forward pass are masks, or guesses of ``jacobi``.
+        ``auto`` chooses the B with the most expected tokens per second, from the costs of the
         device and the row's acceptance so far. With ``speculative`` it is also the number of tokens
-        to draft. metric: the confidence that is compared with tau (``acceptance.py``).
-        max_new_tokens: EOS included. temperature: above 0 tokens are sampled with noise keyed by
-        (seed, position). groups: where masks are fed: ``one``: B - 1 after the last pending token;
-        ``every``: as many after each draft as well, so that the successors of the last accepted
-        draft have been proposed, whichever it is (lossless only: without it the last pending token
-        is the only place). With automatic B, ``every`` lets each forward choose the tokens that
-        masks follow. masked: which model of ``speculative`` is fed masks: the draft model, to
-        propose several tokens per forward; the target, to propose tokens that further drafts
-        follow. A model needs training for masks. repetition_penalty: on tokens of the text so far,
-        prompt included (``acceptance.Penalty``). Greedy output equals that of transformers'
-        ``generate`` with the parameter of this name. presence_penalty, frequency_penalty:
-        subtracted from the logit of each token in the answer so far, once and per occurrence. The
-        prompt does not count (OpenAI's definition). logit_bias: added to the logits of these
-        tokens. top_k, top_p, min_p: filters of the sampled tokens, in this order
-        (``acceptance.draw_tokens``). min_tokens: minimum number of tokens of the answer before EOS.
-        ignore_eos: treat EOS like any other token, so that only the limit or a loop ends a row.
-        stop_loops: end a row when its text is found to repeat itself (``loops.py``). AR and
-        lossless end at the same token, and no token before it changes. threshold: ``fixed``, or an
-        adaptive tau that never falls below ``tau``: it rises with the ``entropy`` of AR's own
-        token, or (``agreement``) until the share of accepted tokens that AR would have chosen is
-        ``target`` (``decoders/plan.py``). Only for mars without lossless. aim: the objective of
-        ``auto`` (``decoders/drafting.py``). Raises SettingsError.
+        to draft.
+    metric: the confidence that is compared with tau (``acceptance.py``).
+    max_new_tokens: maximum number of tokens of the answer, EOS included.
+    temperature: 0 is greedy. Above 0, tokens are sampled with noise keyed by (seed, position).
+    mask_layout: after which tokens masks are fed. ``last``: B - 1 masks after the last pending
+        token. ``every``: B - 1 masks after each draft as well, so that proposals exist for the
+        successors of whichever draft is the last accepted one. Without lossless there are no
+        drafts, and ``every`` equals ``last``. With automatic B, ``every`` lets each forward pass
+        choose the tokens that masks follow.
+    lookup: also draft tokens that followed an earlier occurrence of the last tokens; lossless only.
+    draft: name of the draft model of ``speculative``; empty for the checkpoint's default.
+    masked: which models of ``speculative`` are fed masks: the draft model, to propose several
+        tokens per forward pass; the target, to propose tokens that further drafts follow. A model
+        must be trained for masks.
+    repetition_penalty: lowers the logits of tokens that occur in the prompt or the answer so far
+        (``acceptance.Penalty``). Greedy output equals that of transformers' ``generate`` with the
+        parameter of this name.
+    presence_penalty, frequency_penalty: subtracted from the logit of each token of the answer so
+        far, once and per occurrence. The prompt does not count (OpenAI's definition).
+    logit_bias: added to the logits of these tokens.
+    top_k, top_p, min_p: filters of sampled tokens, applied in this order
+        (``acceptance.draw_tokens``).
+    min_tokens: minimum number of tokens before EOS.
+    ignore_eos: treat EOS like any other token, so that only the limit or a repetition ends a row.
+    stop_loops: end a row when its text repeats itself (``loops.py``). AR and lossless decoding end
+        at the same token, and no earlier token changes.
+    tau_policy: ``fixed``, or an adaptive threshold with ``tau`` as its lower bound
+        (``decoders/plan.py``): ``entropy`` raises it with the entropy of AR's own prediction,
+        ``agreement`` until AR would have chosen the share ``agreement_target`` of the accepted
+        tokens. Only for ``mars`` without lossless.
+    auto_objective: what automatic B optimises: time, or the number of forward passes
+        (``decoders/drafting.py``).
+
+    Raises SettingsError for an invalid value.
     """
 
     method: Method = setting(
@@ -255,14 +280,14 @@ class DecodeSettings:
         link="seed",
         info="Used only at temperatures above 0.",
     )
-    groups: Groups = setting(
-        "one",
-        "mask groups",
-        "masks of a lossless run: every (after each draft) or one (after the last)",
+    mask_layout: MaskLayout = setting(
+        "last",
+        "the mask layout",
+        "masks of a lossless run: every (after each draft) or last (after the last one)",
         label="Masks in lossless runs",
-        link="groups",
+        link="mask_layout",
         is_steered=True,
-        titles={"one": "after the last draft", "every": "after every draft"},
+        titles={"last": "after the last draft", "every": "after every draft"},
     )
     lookup: bool = setting(
         False,
@@ -293,31 +318,31 @@ class DecodeSettings:
         link="top_p",
         info="1 samples from the whole vocabulary.",
     )
-    threshold: Threshold = setting(
+    tau_policy: TauPolicy = setting(
         "fixed",
         "how τ is held",
         "without lossless: fixed, or tau is the least of one that adapts by entropy (how uncertain "
-        "AR's own token was) or by agreement (with AR, to hold the target)",
+        "AR's own token was) or by agreement (with AR, to hold agreement_target)",
         label="Threshold rule (unverified runs)",
         info="Adaptive thresholds never go below the slider.",
         titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
-        link="threshold",
+        link="tau_policy",
         is_steered=True,
     )
-    target: float = setting(
+    agreement_target: float = setting(
         0.95,
         "The target of agreement",
-        "the share of mask tokens that AR would have chosen too; of threshold agreement",
+        "the share of mask tokens that AR would have chosen too; of tau_policy agreement",
         low=0.5, high=0.999, step=0.01, label="Target agreement with AR",
-        info="Counts predicted tokens only.", link="target", is_steered=True,
+        info="Counts predicted tokens only.", link="agreement_target", is_steered=True,
     )  # fmt: skip
-    aim: Aim = setting(
+    auto_objective: AutoObjective = setting(
         "time",
         "what auto aims at",
         "where B is auto: least time on this machine, or fewest passes, the same on every machine",
         label="Auto optimises",
         info="Passes: the same number on every machine, but not always the fastest.",
-        link="aim",
+        link="auto_objective",
         is_steered=True,
     )
     repetition_penalty: float = setting(
@@ -443,7 +468,7 @@ class DecodeSettings:
     @property
     def is_adaptive(self) -> bool:
         """Whether tau is only the lower bound of an adaptive threshold."""
-        return self.threshold != "fixed" and self.method == "mars" and not self.lossless
+        return self.tau_policy != "fixed" and self.method == "mars" and not self.lossless
 
     @property
     def has_additive_penalty(self) -> bool:
@@ -487,18 +512,44 @@ def number(text: str) -> object:
         return text
 
 
+def with_current_names(
+    values: Mapping[str, Any], former: Mapping[str, str] = FORMER_NAMES
+) -> dict[str, Any]:
+    """Return values by their current names, with current words for former ones.
+
+    Other names are kept, known or not. former: former name -> current name. Raises SettingsError if
+    both names of a setting have a value.
+    """
+    current: dict[str, Any] = {}
+    for given, value in values.items():
+        name = former.get(given, given)
+        if name in current:
+            old = next(old for old, new in former.items() if new == name)
+            raise SettingsError(f"{old} is the former name of {name}: give only {name}.")
+        current[name] = current_word(name, value)
+    return current
+
+
+def current_word(name: str, value: Any) -> Any:
+    """Return a value of the setting ``name``, or its current word if it is a former one."""
+    words = FORMER_WORDS.get(name, {})
+    return words.get(value, value) if isinstance(value, str) else value
+
+
 def read_settings(value: Any) -> DecodeSettings:
-    """Return settings from a JSON object; unknown names are ignored.
+    """Return settings from a JSON object; former names are accepted, unknown ones are ignored.
 
     Raises SettingsError, or ValueError if the value is not an object.
     """
     if isinstance(value, DecodeSettings):
         return value
-    told = as_mapping(value)
-    return DecodeSettings(**{name: told[name] for name in SETTINGS if name in told})
+    values = with_current_names(as_mapping(value))
+    return DecodeSettings(**{name: values[name] for name in SETTINGS if name in values})
 
 
-RECOMMENDED = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
+RECOMMENDED = DecodeSettings(
+    tau=0.0, lossless=True, block_size=AUTO, mask_layout="every", lookup=True
+)
 """The defaults of the page and its endpoints: AR's own text, with drafting that pays here."""
 
 
@@ -536,11 +587,12 @@ def _way(settings: DecodeSettings) -> str:
     if settings.is_ar_lookup:
         return LANES[LOOKUP].title
     name = "lossless" if settings.lossless else "MARS"
-    if settings.is_adaptive and settings.threshold == "agreement":
-        return f"MARS agreement {settings.target:g} τ≥{settings.tau:g} B={settings.block_size}"
+    if settings.is_adaptive and settings.tau_policy == "agreement":
+        name, tau = f"MARS agreement {settings.agreement_target:g}", f"τ≥{settings.tau:g}"
+        return f"{name} {tau} B={settings.block_size}"
     if settings.is_adaptive:
         name = "MARS entropy"
     metric = "" if settings.metric == "probability" else f" {settings.metric}"
-    groups = " groups" if settings.groups == "every" else ""
+    groups = " groups" if settings.mask_layout == "every" else ""
     lookup = " + lookup" if settings.lookup else ""
     return f"{name} τ={settings.tau:g} B={settings.block_size}{metric}{groups}{lookup}"

@@ -19,7 +19,7 @@ from mars_runtime.events import (
     Wait,
 )
 from mars_runtime.methods import METHODS
-from mars_runtime.settings import GROUPS, MASKED, METRICS, THRESHOLDS, DecodeSettings
+from mars_runtime.settings import MASK_LAYOUTS, MASKED, METRICS, TAU_POLICIES, DecodeSettings
 from mars_runtime.text import Turn
 from mars_runtime.trace import Header
 
@@ -35,13 +35,13 @@ SETTINGS = st.builds(
     max_new_tokens=st.integers(1, 4096),
     temperature=st.floats(0, 2),
     seed=st.integers(0, 2**31 - 1),
-    groups=st.sampled_from(GROUPS),
+    mask_layout=st.sampled_from(MASK_LAYOUTS),
     lookup=st.booleans(),
     draft=st.text(max_size=8),
     masked=st.sampled_from(MASKED),
     top_p=st.floats(0.01, 1),
-    threshold=st.sampled_from(THRESHOLDS),
-    target=st.floats(0.5, 0.999),
+    tau_policy=st.sampled_from(TAU_POLICIES),
+    agreement_target=st.floats(0.5, 0.999),
     top_k=st.integers(-1, 2**31 - 1),
     min_p=st.floats(0, 1),
     ignore_eos=st.booleans(),

@@ -172,7 +172,7 @@ def _threshold(
     tokens but the first of them, by a forward for each."""
     if not settings.is_adaptive:
         return None, []
-    if settings.threshold == "entropy":
+    if settings.tau_policy == "entropy":
         return threshold_for(settings, own, 0.0), []
     places = range(len(row.prefix) - max(row.num_new - 1, 0), len(row.prefix))
     checks = [
@@ -180,7 +180,9 @@ def _threshold(
     ]
     for at, check in zip(places, checks, strict=True):
         is_same = check.token == row.prefix[at]
-        row.raised += -RATE * (1 - settings.target) if is_same else RATE * settings.target
+        row.raised += (
+            -RATE * (1 - settings.agreement_target) if is_same else RATE * settings.agreement_target
+        )
         row.raised = min(MOST, max(0.0, row.raised))
     return settings.tau + (1 - settings.tau) * row.raised, checks
 

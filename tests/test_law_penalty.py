@@ -28,7 +28,7 @@ from mars_runtime.engine.backend import check_fits
 from mars_runtime.engine.request import Request, RequestError
 from mars_runtime.model.forward import MaskGroup, SamplingMetadata
 from mars_runtime.model.load import Checkpoint
-from mars_runtime.settings import GROUPS, METRICS, DecodeSettings, SettingsError
+from mars_runtime.settings import MASK_LAYOUTS, METRICS, DecodeSettings, SettingsError
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
@@ -244,9 +244,9 @@ def test_native_exact_output_is_that_of_ar_to_the_bit(way: str, changes: str) ->
     model = native_model("llama", 8, has_adapter=True, sampler_width=32)
     ids = Ids(size=150, mask_id=MASK_ID, forbidden_ids=frozenset({0, 1, MASK_ID}))
     plainly = DecodeSettings("ar", max_new_tokens=24, tau=0.0, block_size=4, **CHANGES[changes])
-    for seed, groups in enumerate((*GROUPS, "every")):
+    for seed, mask_layout in enumerate((*MASK_LAYOUTS, "every")):
         now = replace(plainly, **{"method": "mars", **EXACT[way]})
-        now = replace(now, groups=groups) if way != "jacobi" else now
+        now = replace(now, mask_layout=mask_layout) if way != "jacobi" else now
         prompt = ids_of(9 + seed)[0].tolist()
         found, wanted = (
             steps_of(decode(model, ids, [prompt], lambda each=each: each))

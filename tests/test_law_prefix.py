@@ -33,7 +33,7 @@ IDS = Ids(size=140, mask_id=MASK_ID, forbidden_ids=frozenset({0, MASK_ID}))
 AR = DecodeSettings("ar", max_new_tokens=40)
 BOLD = DecodeSettings(tau=0.0, block_size=4, max_new_tokens=40)
 LOSSLESS = replace(BOLD, lossless=True)
-TREES = replace(LOSSLESS, groups="every", lookup=True)
+TREES = replace(LOSSLESS, mask_layout="every", lookup=True)
 WAYS = {"ar": AR, "bold": BOLD, "lossless": LOSSLESS, "trees": TREES}
 
 

@@ -39,7 +39,7 @@ HOT = DecodeSettings(
 WAYS = {
     "ar": replace(HOT, method="ar"),
     "masks": HOT,
-    "every mask and lookup": replace(HOT, groups="every", lookup=True),
+    "every mask and lookup": replace(HOT, mask_layout="every", lookup=True),
     "timid masks": replace(HOT, tau=0.3),
     "jacobi": replace(HOT, method="jacobi"),
 }

@@ -43,19 +43,19 @@ pytestmark = pytest.mark.usefixtures("each_forward")
 
 EXACT: dict[str, dict[str, Any]] = {
     "masks": {"lossless": True},
-    "mask groups": {"lossless": True, "groups": "every"},
+    "mask groups": {"lossless": True, "mask_layout": "every"},
     "lookup": {"lossless": True, "lookup": True},
-    "mask groups and lookup": {"lossless": True, "groups": "every", "lookup": True},
-    "auto": {"lossless": True, "groups": "every", "lookup": True, "block_size": "auto"},
+    "mask groups and lookup": {"lossless": True, "mask_layout": "every", "lookup": True},
+    "auto": {"lossless": True, "mask_layout": "every", "lookup": True, "block_size": "auto"},
     "jacobi": {"method": "jacobi"},
     "speculative": {"method": "speculative"},
-    "speculative mask groups": {"method": "speculative", "groups": "every", "lookup": True},
+    "speculative mask groups": {"method": "speculative", "mask_layout": "every", "lookup": True},
 }
 """Methods that write AR's text."""
 FREE: dict[str, dict[str, Any]] = {
     "unverified": {},
-    "by entropy": {"threshold": "entropy", "tau": 0.1},
-    "by agreement": {"threshold": "agreement", "tau": 0.1, "target": 0.8},
+    "by entropy": {"tau_policy": "entropy", "tau": 0.1},
+    "by agreement": {"tau_policy": "agreement", "tau": 0.1, "agreement_target": 0.8},
 }
 """Methods that write a text of their own."""
 
@@ -407,11 +407,11 @@ def test_law_5_steering_among_exact_methods_changes_no_token(
 
 # Law 14: with fewest passes as the objective, auto takes the same passes on every machine.
 
-FEWEST = DecodeSettings(tau=0.0, block_size="auto", aim="passes", max_new_tokens=40)
+FEWEST = DecodeSettings(tau=0.0, block_size="auto", auto_objective="passes", max_new_tokens=40)
 ADAPTIVE = {
     "unverified": FEWEST,
     "lossless": replace(FEWEST, lossless=True),
-    "groups and lookup": replace(FEWEST, lossless=True, groups="every", lookup=True),
+    "groups and lookup": replace(FEWEST, lossless=True, mask_layout="every", lookup=True),
 }
 PRICES = (0.01, 0.6, 0.0)
 """What each further token adds to a forward of one token, on three machines."""
@@ -444,7 +444,7 @@ def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way:
                 costs.took(1, 0, 0.2)  # another process takes the machine
                 costs.took(9, 4, 0.9)
         assert all(each == found[0] for each in found)
-        timed = partial(replace, ADAPTIVE[way], aim="time")
+        timed = partial(replace, ADAPTIVE[way], auto_objective="time")
         events = [decode(*shared, [prompt], timed, costs_of(price)) for price in PRICES]
         by_time.append({str(fed(steps_of(each))) for each in events})
     assert any(len(each) > 1 for each in by_time)  # by time they do
@@ -458,7 +458,11 @@ def test_law_14_passes_do_not_depend_on_other_rows(foreseeing: Checkpoint, way: 
     wanted = fed(steps_of(alone))
     batch = CursorBatch(*shared, 3, 128, costs_of(0.3))
     for number, prompt in enumerate(prompts):
-        batch.add(number, prompt, partial(replace, settings, aim="time" if number else "passes"))
+        batch.add(
+            number,
+            prompt,
+            partial(replace, settings, auto_objective="time" if number else "passes"),
+        )
     steps: list[RowStep] = []
     while 0 in batch.rows:
         steps += [row for row in batch.step().rows if row.row == 0]

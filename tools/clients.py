@@ -38,7 +38,7 @@ PROMPTS = [f"Sort these numbers: {n * 7 % 10}, {n * 3 % 10}, {n}" for n in range
 SETTINGS: list[dict[str, Any]] = [
     {"max_tokens": 40},
     {"max_tokens": 30, "method": "ar"},
-    {"max_tokens": 48, "lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"},
+    {"max_tokens": 48, "lossless": False, "tau": 0.8, "block_size": 4, "mask_layout": "last"},
 ]
 NEIGHBOUR = "127.0.0.2"
 GROWTH = 0.1  # maximum growth of memory after the warm-up

@@ -50,7 +50,11 @@ def with_options(document: str) -> str:
 def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yield heading, description and options of a command, then those of its subcommands."""
     actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
-    rows = [action for action in actions if not isinstance(action, argparse._SubParsersAction)]
+    rows = [
+        action
+        for action in actions
+        if not isinstance(action, argparse._SubParsersAction) and action.help != argparse.SUPPRESS
+    ]
     yield from ("", f"### `{name}`")
     if name in COMMANDS:
         what = COMMANDS[name][1]

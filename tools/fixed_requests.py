@@ -5,8 +5,8 @@
 
 Each request has a seed and settings and is decoded as by ``python -m mars_runtime generate
 --json``. Its trace is compared without times, the date and versions. Fields that the other tree
-does not have, such as a new setting with its default, are ignored. Numbers depend on the machine,
-so run both on the same one.
+does not have, such as a new setting with its default, are ignored, and former names of settings are
+read as current ones. Numbers depend on the machine, so run both on the same one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mars_runtime.__main__ import main as mars
+from mars_runtime.settings import with_current_names
 
 SUM = "Tom has 7 apples and buys 5 more. How many apples does Tom have?"
 CODE = "Write a Python function add(a, b) that returns the sum of a and b."
@@ -30,7 +31,10 @@ REWRITE = "Rewrite in the past tense: I walk to the market, I buy bread and I wa
 DRAWN = ("--temperature", "0.8", "--top-p", "0.9")
 LOSSLESS = ("--lossless", "--tau", "0")
 DIFFUSION = ("--method", "block_diffusion")
-PLAIN = ("--no-lossless", "--no-lookup", "--groups", "one", "--tau", "0.95", "--block-size", "4")
+PLAIN = (
+    *("--no-lossless", "--no-lookup", "--mask-layout", "last"),
+    *("--tau", "0.95", "--block-size", "4"),
+)
 """Options of every request; its own follow."""
 # Checkpoint, prompt, then options. No unverified auto: what it chooses depends on time.
 REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -43,15 +47,15 @@ REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("mars-tiny", CODE, ("--metric", metric, "--tau", "0.6"))
         for metric in ("margin", "entropy")
     ],
-    *[("mars-tiny", SUM, (*LOSSLESS, "--groups", groups)) for groups in ("one", "every")],
-    *[("mars-tiny", CODE, ("--lossless", "--lookup", "--groups", "every", "--tau", "0.2"))],
+    *[("mars-tiny", SUM, (*LOSSLESS, "--mask-layout", layout)) for layout in ("last", "every")],
+    *[("mars-tiny", CODE, ("--lossless", "--lookup", "--mask-layout", "every", "--tau", "0.2"))],
     *[("mars-tiny", SUM, (*DRAWN, "--seed", seed)) for seed in ("1", "2")],
     *[("mars-tiny", CODE, ("--lossless", *DRAWN, "--seed", seed)) for seed in ("3", "4")],
     *[
-        ("mars-tiny", SUM, ("--threshold", policy, "--tau", "0.3"))
+        ("mars-tiny", SUM, ("--tau-policy", policy, "--tau", "0.3"))
         for policy in ("entropy", "agreement")
     ],
-    ("mars-tiny", CODE, ("--threshold", "agreement", "--target", "0.7", "--tau", "0.1")),
+    ("mars-tiny", CODE, ("--tau-policy", "agreement", "--agreement-target", "0.7", "--tau", "0.1")),
     *[("mars-tiny", SUM, ("--method", "jacobi", "--block-size", b)) for b in ("3", "8")],
     *[
         ("mars-tiny", CODE, ("--method", "speculative", "--masked", masked))
@@ -65,9 +69,9 @@ REQUESTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("block-diffusion-tiny", CODE, (*DIFFUSION, "--block-size", "4")),
     *[("mars-smollm2", SKY, ("--method", "ar", *more)) for more in ((), DRAWN)],
     ("mars-smollm2", SKY, ("--tau", "0.7", "--block-size", "4")),
-    ("mars-smollm2", SKY, (*LOSSLESS, "--groups", "every")),
-    ("mars-smollm2", REWRITE, (*LOSSLESS, "--groups", "every", "--lookup")),
-    ("mars-smollm2", REWRITE, ("--tau", "0.9", "--threshold", "entropy")),
+    ("mars-smollm2", SKY, (*LOSSLESS, "--mask-layout", "every")),
+    ("mars-smollm2", REWRITE, (*LOSSLESS, "--mask-layout", "every", "--lookup")),
+    ("mars-smollm2", REWRITE, ("--tau", "0.9", "--tau-policy", "entropy")),
     ("mars-smollm2", REWRITE, ("--lossless", *DRAWN, "--seed", "6")),
     ("mars-smollm2", SKY, ("--method", "jacobi", "--block-size", "4")),
 )  # fmt: skip
@@ -86,7 +90,9 @@ def answer(checkpoint: str, prompt: str, options: tuple[str, ...]) -> list[Any]:
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _kept(item) for name, item in value.items() if name not in UNLIKE}
+        kept = {name: _kept(item) for name, item in value.items() if name not in UNLIKE}
+        named = {name: with_current_names(kept[name]) for name in ("settings",) if name in kept}
+        return {**kept, **named}
     return [_kept(item) for item in value] if isinstance(value, list) else value
 
 
@@ -115,7 +121,7 @@ def main() -> int:
         args.out.write_text(json.dumps(answers), encoding="utf-8")
     if not args.against:
         return 0
-    before = json.loads(args.against.read_text(encoding="utf-8"))
+    before = _kept(json.loads(args.against.read_text(encoding="utf-8")))
     pairs = zip(before, answers, strict=True)
     changed = [n for n, (old, new) in enumerate(pairs) if old != _as_before(old, new)]
     for number in changed:

@@ -19,7 +19,7 @@ from measure_app import ask
 from measure_page import RACE, called, chromium, machine, playwright
 
 REQUEST = "Write a Python function that transposes a matrix given as a list of lists."
-SETTINGS = {"aim": "time", "repetition_penalty": 1.0}
+SETTINGS = {"auto_objective": "time", "repetition_penalty": 1.0}
 """Settings of both, since the page's initial ones differ from the endpoint's."""
 LANES = ("MARS", "plain AR")
 

@@ -129,7 +129,7 @@ DEFECTS = (
         SETTING,
         f"{WEB}/core/trace.js",
         "SETTINGS[name].isSteered || !SETTINGS[name].isCommon,",
-        'name !== "groups" && (SETTINGS[name].isSteered || !SETTINGS[name].isCommon),',
+        'name !== "mask_layout" && (SETTINGS[name].isSteered || !SETTINGS[name].isCommon),',
         (NODE, "tests/app/components/test_text_groups.py", f"{RACE}.py"),
     ),
     Defect(

@@ -43,7 +43,7 @@ SHORT = "short"
 SEED, NUM_DRAWN, NUM_OF_KIND = 31, 60, 6
 """The last few of many drawn prompts of a kind, which are not among the page's examples."""
 DECODING = DecodeSettings(
-    tau=0.0, block_size=4, lossless=True, groups="every", max_new_tokens=160, stop_loops=True
+    tau=0.0, block_size=4, lossless=True, mask_layout="every", max_new_tokens=160, stop_loops=True
 )
 SECONDS = 3600.0
 

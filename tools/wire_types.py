@@ -32,7 +32,13 @@ from mars_runtime.methods import LANES, LOOKUP  # noqa: E402
 from mars_runtime.replay_page import PLACE  # noqa: E402
 from mars_runtime.review import exports, judgements, masked  # noqa: E402
 from mars_runtime.review.sets import MAX_NAME as MAX_SET_NAME  # noqa: E402
-from mars_runtime.settings import MAX_DRAFTS, OBEYED_BY_ALL, SETTINGS  # noqa: E402
+from mars_runtime.settings import (  # noqa: E402
+    FORMER_NAMES,
+    FORMER_WORDS,
+    MAX_DRAFTS,
+    OBEYED_BY_ALL,
+    SETTINGS,
+)
 from mars_runtime.trace import NEEDED, Header  # noqa: E402
 from mars_runtime.traffic import controller as load  # noqa: E402
 
@@ -94,6 +100,18 @@ def _table() -> Iterator[str]:
             )
             for name, line in SETTINGS.items()
         },
+    )
+    yield from _constant(
+        "FORMER_NAMES",
+        "Former names of settings; see core/former.js.",
+        "Record<string, keyof Settings>",
+        {former: json.dumps(name) for former, name in FORMER_NAMES.items()},
+    )
+    yield from _constant(
+        "FORMER_WORDS",
+        "Former words of settings, by the setting's current name.",
+        "Record<string, Record<string, string>>",
+        {name: _object(**words) for name, words in FORMER_WORDS.items()},
     )
     yield from _constant(
         "SPEED",

@@ -15,10 +15,17 @@ import gradio as gr
 
 from app.api.runs import batch, compare, generate, traces
 from app.engines.engines import Engines
+from app.engines.limits import RefusalError
 from app.ui.controls import DEFAULTS, settings_with
 from app.ui.examples import ExampleBook
 from app.ui.wiring import in_words, owner_of, run_queue
-from mars_runtime.settings import SETTINGS, BlockSize
+from mars_runtime.settings import (
+    FORMER_NAMES,
+    SETTINGS,
+    BlockSize,
+    SettingsError,
+    with_current_names,
+)
 
 EMPTY = Parameter.empty
 
@@ -35,10 +42,13 @@ class Argument:
 
 def _setting(name: str, default: Any = EMPTY) -> Argument:
     """Return the parameter of a setting. A choice is plain text, which the order validates."""
-    line = SETTINGS[name]
-    plain = int | str if line.type == BlockSize else str if line.choices else line.type
     chosen = getattr(DEFAULTS, name) if default is EMPTY else default
-    return Argument(name, plain, line.says, chosen)
+    return Argument(name, _type_of(name), SETTINGS[name].says, chosen)
+
+
+def _type_of(name: str) -> Any:
+    line = SETTINGS[name]
+    return int | str if line.type == BlockSize else str if line.choices else line.type
 
 
 PROMPT = Argument("prompt", str, "the prompt")
@@ -50,13 +60,19 @@ CHOSEN = tuple(
     map(
         _setting,
         settings_with(
-            *("tau", "block_size", "lossless", "groups", "lookup", "threshold", "target"),
-            *("aim", "metric", "max_new_tokens", "temperature", "top_p"),
+            *("tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy"),
+            *("agreement_target", "auto_objective", "metric"),
+            *("max_new_tokens", "temperature", "top_p"),
         ),
     )
 )
-ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM)
-BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM)
+FORMER = tuple(
+    Argument(former, _type_of(name) | None, f"the former name of {name}", None)
+    for former, name in FORMER_NAMES.items()
+)
+"""Parameters for clients that still use former names; the last ones, so that positions remain."""
+ONE = (PROMPT, _setting("method"), *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
+BOTH = (PROMPT, *CHOSEN, CHECKPOINT, SYSTEM, *FORMER)
 SEVERAL = (
     Argument("prompts", list[str], "up to 16 prompts"),
     Argument(
@@ -133,6 +149,21 @@ def wire_endpoints(engines: Engines, book: ExampleBook) -> None:
         )
 
 
+def _named(arguments: tuple[Argument, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the values by current names of parameters.
+
+    A value that is the default counts as absent. Raises RefusalError if both names of a setting
+    have a value.
+    """
+    pairs = zip(arguments, values, strict=True)
+    given = {each.name: value for each, value in pairs if value != each.default}
+    defaults = {each.name: each.default for each in arguments if each not in FORMER}
+    try:
+        return {**defaults, **with_current_names(given)}
+    except SettingsError as error:
+        raise RefusalError("prompt", str(error)) from None
+
+
 def _endpoint(
     name: str, says: str, gives: str, arguments: tuple[Argument, ...], returns: Any, run: Run
 ) -> Callable[..., Iterator[Any]]:
@@ -141,9 +172,8 @@ def _endpoint(
     """
 
     def endpoint(request: gr.Request, *values: Any) -> Iterator[Any]:
-        named = {argument.name: value for argument, value in zip(arguments, values, strict=True)}
         with in_words():
-            yield from run(named, owner_of(request))
+            yield from run(_named(arguments, values), owner_of(request))
 
     kinds = {"request": gr.Request, **{argument.name: argument.type for argument in arguments}}
     defaults = {argument.name: argument.default for argument in arguments}

@@ -14,7 +14,13 @@ from typing import Any
 
 from app.engines.limits import Limits, RefusalError
 from app.ui.controls import LINKED, POSTED, TITLES, read_live, read_prompt, settings_for
-from mars_runtime.settings import AUTO, MAX_NEW_TOKENS, DecodeSettings
+from mars_runtime.settings import (
+    AUTO,
+    MAX_NEW_TOKENS,
+    DecodeSettings,
+    SettingsError,
+    with_current_names,
+)
 from mars_runtime.text import Turn
 
 HISTORY = "history"
@@ -195,7 +201,10 @@ def read_link(
     values: dict[str, Any] = {}
     refusals: list[str] = []
     checkpoint = default
-    texts = _by_control(query)
+    try:
+        texts = _by_control(with_current_names(query))
+    except SettingsError as error:
+        return {}, f"{IGNORED} {error}"
     for name in sorted(texts, key=_checkpoint_first):
         try:
             if name == "checkpoint":

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.ui.controls import DEFAULTS
 from mars_runtime.places import ASSETS
-from mars_runtime.settings import AUTO, DecodeSettings
+from mars_runtime.settings import AUTO, DecodeSettings, read_settings
 
 WAYS = ASSETS / "results" / "page_ways.json"
 EXACT, FAST = "Exact", "Fast"
@@ -23,9 +23,9 @@ LEAST_AGREEMENT = 0.2
 """Minimum share of answers with exactly AR's tokens; below it, settings are too aggressive for
 everyday use.
 """
-VERIFIED = ("tau", "block_size", "lossless", "groups", "lookup")
+VERIFIED = ("tau", "block_size", "lossless", "mask_layout", "lookup")
 """Settings of the preset Exact."""
-UNVERIFIED = ("tau", "block_size", "lossless", "metric", "threshold")
+UNVERIFIED = ("tau", "block_size", "lossless", "metric", "tau_policy")
 """Settings of the preset Fast."""
 CONTROLS = (*dict.fromkeys((*VERIFIED, *UNVERIFIED)), "auto")
 """Controls that a preset may set."""
@@ -45,7 +45,7 @@ def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
     timed: dict[float, DecodeSettings] = {}
     exact = None
     for row in rows:
-        settings, speed = DecodeSettings(**row["settings"]), float(row["speed"]["value"])
+        settings, speed = read_settings(row["settings"]), float(row["speed"]["value"])
         if row["checkpoint"] != checkpoint or settings.method != "mars":
             continue
         if not settings.is_verified and row["agreement"]["value"] >= LEAST_AGREEMENT:

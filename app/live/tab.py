@@ -65,7 +65,7 @@ ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
 """Script of Run: adds the page's conversation to the posted values."""
 FIRST_EXAMPLES = 3
 """Examples next to the prompt; the others are under "More examples"."""
-EXPERT = ("metric", "threshold", "target", "groups")
+EXPERT = ("metric", "tau_policy", "agreement_target", "mask_layout")
 """Settings in a fold of their own."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
@@ -210,7 +210,7 @@ def _knobs(tab: LiveTab, engines: Engines) -> None:
 
 def _more(tab: LiveTab, engines: Engines) -> None:
     controls = tab.controls
-    controls["aim"] = setting_field("aim", "aim")
+    controls["auto_objective"] = setting_field("auto_objective", "auto_objective")
     controls["view"] = gr.CheckboxGroup(
         [(title, name) for name, title in TITLES.items()],
         value=list(RACE),

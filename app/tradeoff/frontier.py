@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.ui.results import RESULTS, read_json, read_sets
 from mars_runtime import tasks
-from mars_runtime.settings import RECOMMENDED, DecodeSettings
+from mars_runtime.settings import RECOMMENDED, DecodeSettings, read_settings
 
 FAILURES = Path(__file__).with_name("failures.json")
 
@@ -49,5 +49,5 @@ def failures() -> Iterator[Failure]:
             number = entry.pop("number")
             entry["prompt"] = tasks.generate(kind, "eval", 0, number + 1)[number].prompt
         if settings := entry.pop("settings", None):
-            entry["settings"] = DecodeSettings(**settings)
+            entry["settings"] = read_settings(settings)
         yield Failure(**entry)

@@ -217,8 +217,8 @@ AUTO_BLOCK_SIZE = switch("auto", "Choosing B automatically", is_steered=True)
 CHECKPOINT = Control("checkpoint", read_checkpoint, link="checkpoint", is_text=True)
 
 LIVE_SETTINGS = settings_with(
-    *("tau", "block_size", "aim", "metric", "lossless", "groups", "lookup", "threshold", "target"),
-    *("max_new_tokens", "temperature", "top_p"),
+    *("tau", "block_size", "auto_objective", "metric", "lossless", "mask_layout", "lookup"),
+    *("tau_policy", "agreement_target", "max_new_tokens", "temperature", "top_p"),
 )
 LIVE = (
     PROMPT,

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.ui.examples import CHAT, GRID, TASKS
 from mars_runtime.places import ASSETS
-from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.settings import DecodeSettings, describe, read_settings
 from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
@@ -110,7 +110,7 @@ def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> MethodPoin
     """Return a row as a point. ``beside``: the most common checkpoint, which is not named in
     labels.
     """
-    settings, checkpoint = DecodeSettings(**row["settings"]), row["checkpoint"]
+    settings, checkpoint = read_settings(row["settings"]), row["checkpoint"]
     name = describe(settings)
     if beside and checkpoint != beside:
         name = f"{name} · {checkpoint}"

@@ -162,7 +162,7 @@ class DraftRows:
                 method="mars" if is_masked else "ar",
                 block_size=min(wanted, draft.block_size),
                 lossless=False,
-                threshold="fixed",
+                tau_policy="fixed",
                 stop_loops=False,
                 ignore_eos=True,
                 max_new_tokens=MAX_NEW_TOKENS,

@@ -110,7 +110,7 @@ class FeedLimits:
         num_drafts = MAX_DRAFTS if settings.is_verified else 0
         size = settings.num_proposals
         size = min(size, trained) if settings.method == "speculative" else size
-        return cls(num_drafts, size - 1, ALL_ROOTS if settings.groups == "every" else None)
+        return cls(num_drafts, size - 1, ALL_ROOTS if settings.mask_layout == "every" else None)
 
 
 class Probes:
@@ -232,7 +232,7 @@ class Outlook:
 
 
 def _grounds(settings: DecodeSettings) -> tuple[object, ...]:
-    adapted = settings.threshold, settings.target
+    adapted = settings.tau_policy, settings.agreement_target
     return settings.tau, settings.metric, settings.is_verified, adapted
 
 
@@ -260,7 +260,7 @@ class BlockSizes:
             self._probes.wait -= 1
             return self._choice
         has_found, self._num_found = found > self._num_found, found
-        is_fewest = all(settings.aim == "passes" for _, settings in asked)
+        is_fewest = all(settings.auto_objective == "passes" for _, settings in asked)
         return self._look(outlooks, has_found, is_fewest)
 
     def _outlook(self, row: Masked, settings: DecodeSettings) -> Outlook:
@@ -572,7 +572,7 @@ class Drafter:
         statistics.
         """
         self.basis = basis_of(settings)
-        self._may_branch = settings.groups == "every"
+        self._may_branch = settings.mask_layout == "every"
         self._tau = settings.tau
         self._most_masks = most_masks
         self._calibration: Calibration = Calibration(before._calibration if before else None)
@@ -588,7 +588,7 @@ class Drafter:
         self._num_forwards = 0
         self._probes = Probes()
         self._num_left = 0  # accepted drafts since the last choice
-        self._reserve = Reserve() if settings.aim == "passes" else None
+        self._reserve = Reserve() if settings.auto_objective == "passes" else None
         self.stake = PLAIN
 
     def fits(self, settings: DecodeSettings) -> bool:
@@ -726,7 +726,13 @@ class Drafter:
 
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """Return the settings that must be equal for statistics of one row to be valid for another."""
-    way = settings.tau, settings.metric, settings.groups, settings.lookup, settings.aim
+    way = (
+        settings.tau,
+        settings.metric,
+        settings.mask_layout,
+        settings.lookup,
+        settings.auto_objective,
+    )
     penalties = settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty
     filters = settings.top_k, settings.top_p, settings.min_p
     return *way, settings.temperature, *filters, *penalties, settings.logit_bias

@@ -85,7 +85,7 @@ class RowPlan:
         self.layout = Layout(len(self.tokens), self.groups)
         self.is_tree = any(self.groups[:-1])
         self.first_slot = len(self.tokens) - self.num_drafts - 1
-        follows = self.settings.is_adaptive and self.settings.threshold == "agreement"
+        follows = self.settings.is_adaptive and self.settings.tau_policy == "agreement"
         self.num_checks = self.first_slot if follows else 0
 
     @property
@@ -110,7 +110,7 @@ class RowPlan:
         """
         left = self.tokens[1 : 1 + len(checks)]
         agreed = [check.token == token for check, token in zip(checks, left, strict=True)]
-        return raised_after(self.row.raised, agreed, self.settings.target)
+        return raised_after(self.row.raised, agreed, self.settings.agreement_target)
 
     def read_positions(self) -> list[int]:
         """Return the positions of the slots to read, relative to the cursor."""
@@ -328,7 +328,7 @@ class Steering:
         unverified = [
             (row, now)
             for row, now in both
-            if now.is_auto and not now.is_verified and now.aim == "time"
+            if now.is_auto and not now.is_verified and now.auto_objective == "time"
         ]
         size = self._sizes.choose(unverified) if unverified else 1
         feeds = [self._feed(row, now, size) for row, now in both]
@@ -343,7 +343,12 @@ class Steering:
         """
         stakes = []
         for row, now in both:
-            if now.is_auto and now.is_verified and now.aim == "time" and row.drafter is not None:
+            if (
+                now.is_auto
+                and now.is_verified
+                and now.auto_objective == "time"
+                and row.drafter is not None
+            ):
                 stakes.append(row.drafter.stake)
             elif now.method == "ar":
                 stakes.append(PLAIN)
@@ -365,7 +370,7 @@ class Steering:
             return FeedLimits.of(now, self._block_size)
         if now.is_verified:
             return self._drafter(row, now).feed(self._curve_for(now))
-        if now.aim == "passes":
+        if now.auto_objective == "passes":
             assert self._costs is not None, "checked by feeds"
             row.sizes = row.sizes or BlockSizes(self._costs)
             size = row.sizes.choose([(row, now)])
@@ -373,7 +378,7 @@ class Steering:
 
     def _curve_for(self, settings: DecodeSettings) -> Curve:
         """Return the costs that count for the objective: measured here, or the committed ones."""
-        return reference_curve() if settings.aim == "passes" else self._curve
+        return reference_curve() if settings.auto_objective == "passes" else self._curve
 
     def settle(self, plan: RowPlan, judgement: Acceptance) -> Ahead:
         """Learn from a forward and return the row's drafts."""
@@ -455,7 +460,7 @@ def threshold_for(settings: DecodeSettings, own: Proposal, raised: float) -> flo
     ``raised``: share of the way, by agreement.
     """
     share = raised
-    if settings.threshold == "entropy":
+    if settings.tau_policy == "entropy":
         uncertain = entropy(own)
         share = next(share for most, share in CLASSES if uncertain <= most)
     return settings.tau + (1.0 - settings.tau) * share

@@ -43,7 +43,7 @@ from mars_runtime.lab.harness.table import BENCHMARKS, PAPER
 from mars_runtime.lab.tables import NONE, Table
 from mars_runtime.outputs import OutputError, write_text
 from mars_runtime.places import SOURCE
-from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.settings import describe, read_settings
 
 ROOT = SOURCE
 MARKED = re.compile(
@@ -155,7 +155,7 @@ def _with_method(record: Record) -> Record:
     """Return a record with the fields of its ``cell``, and its method in words."""
     fields: dict[str, Any] = {**record, **record.get("cell", {})}
     if "settings" in fields and "way" not in fields:
-        fields["way"] = describe(DecodeSettings(**fields["settings"]))
+        fields["way"] = describe(read_settings(fields["settings"]))
     return fields
 
 

@@ -12,11 +12,13 @@ from mars_runtime.json_values import is_text
 from mars_runtime.methods import METHODS
 from mars_runtime.settings import (
     AR_LOOKUP,
+    FORMER_NAMES,
     SETTINGS,
     DecodeSettings,
     SettingsError,
     number,
     read_settings,
+    with_current_names,
 )
 
 MIN_WAYS, MAX_WAYS = 2, 5
@@ -54,7 +56,7 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     τ drafts with τ = 0; ``ar,lookup`` is AR with prompt lookup. The settings must give the same
     text in every run.
     """
-    chosen: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     if not is_text(text):
         raise SettingsError(
             "A method contains half of a character (a lone surrogate). Type it again."
@@ -62,22 +64,23 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, is_given, value = (part.strip() for part in word.partition("="))
         if not is_given and name in METHODS:
-            chosen["method"] = name
+            given["method"] = name
         elif not is_given and name in SETTINGS and SETTINGS[name].type is bool:
-            chosen[name] = True
+            given[name] = True
         elif is_given and name == "checkpoint":
             checkpoint = value
-        elif is_given and (full := SHORT.get(name, name)) in SETTINGS:
-            chosen[full] = _value(full, value)
+        elif is_given and FORMER_NAMES.get(full := SHORT.get(name, name), full) in SETTINGS:
+            given[full] = value
         else:
             raise SettingsError(
                 f"{word[:MAX_NAME]!r} is not a method. Write ar, lossless, or settings such as "
                 "tau=0.8,B=4."
             )
-    if not chosen:
+    if not given:
         raise SettingsError(
             "The method is empty. Write ar, lossless, or settings such as tau=0.8,B=4."
         )
+    chosen = {name: _value(name, each) for name, each in with_current_names(given).items()}
     if chosen.get("lossless"):
         usual = {"tau": 0.0, **usual}
     if chosen.get("method") == "ar" and chosen.pop("lookup", False):
@@ -87,8 +90,10 @@ def read_way(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     return checked(ReviewMethod("".join(text.split())[:MAX_NAME], checkpoint, settings))
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str | bool) -> Any:
     line = SETTINGS[name]
+    if isinstance(text, bool):
+        return text
     if line.type is bool:
         return SWITCH.get(text.lower(), text)
     if line.type is float:

@@ -40,6 +40,7 @@ from mars_runtime.settings import (
     STEERED,
     DecodeSettings,
     SettingsError,
+    with_current_names,
 )
 from mars_runtime.text import Said, TextError, Tokenizer
 
@@ -353,7 +354,10 @@ SteerBody = with_settings(SteerFields, STEERED, is_change=True)
 
 
 def _lane(value: Any) -> Any:
-    return value if isinstance(value, dict) else {}
+    try:
+        return with_current_names(value) if isinstance(value, dict) else {}
+    except SettingsError as error:
+        raise PydanticCustomError("sentence", str(error)) from None
 
 
 class RunBody(Body):
@@ -373,7 +377,11 @@ def read(model: type[B], body: bytes) -> B:
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Parse the JSON object of a request body, without null fields. Raises ApiError."""
+    """Parse the JSON object of a request body, without null fields and with the current names of
+    settings.
+
+    Raises ApiError.
+    """
     try:
         value = json.loads(
             body.decode("utf-8-sig"),
@@ -384,7 +392,10 @@ def parse(body: bytes) -> dict[str, Any]:
         raise ApiError(400, NO_JSON) from None
     if not isinstance(value, dict):
         raise ApiError(400, NO_JSON)
-    return value
+    try:
+        return with_current_names(value)
+    except SettingsError as error:
+        raise ApiError(400, str(error)) from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

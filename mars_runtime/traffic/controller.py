@@ -27,7 +27,9 @@ from mars_runtime.settings import AR_LOOKUP, AUTO, MAX_BLOCK_SIZE, DecodeSetting
 from mars_runtime.traffic.figures import RequestRecord
 
 AR, LOSSLESS, FIXED, FOLLOW, FOLLOW_LOSSLESS = "ar", "lossless", "fixed", "follow", "draft"
-_LOSSLESS = DecodeSettings(tau=0.0, lossless=True, block_size=AUTO, groups="every", lookup=True)
+_LOSSLESS = DecodeSettings(
+    tau=0.0, lossless=True, block_size=AUTO, mask_layout="every", lookup=True
+)
 LEVELS = 4
 STEP_SHARE, MIN_STEP = 0.5, 2.0
 """Waiting requests per step: this share of the slots, at least ``MIN_STEP``."""
@@ -153,7 +155,7 @@ def ways_of(bounds: Bounds) -> dict[str, LoadMethod]:
     """
     tau = bounds.high
     unverified = DecodeSettings(tau=tau, block_size=AUTO)
-    drafting = replace(_LOSSLESS, block_size=bounds.most, groups="one")
+    drafting = replace(_LOSSLESS, block_size=bounds.most, mask_layout="last")
     ways = (
         LoadMethod(AR, "plain AR", DecodeSettings("ar", tau=1.0, block_size=1)),
         LoadMethod(LOOKUP, LANES[LOOKUP].title, AR_LOOKUP),

@@ -240,9 +240,9 @@ def test_a_copied_link_brings_everything_back_and_runs_nothing(
     share_setup(page, "tooLong")
     page.click("#lossless input")
     set_knob(page, "tau", 0.75)
-    page.goto(link + "&threshold=best&" + urlencode({"nobody": "<b>"}))
+    page.goto(link + "&tau_policy=best&" + urlencode({"nobody": "<b>"}))
     wait_loaded(page)
-    page.wait_for_selector("#remark :text('threshold: ')")
+    page.wait_for_selector("#remark :text('tau_policy: ')")
     assert page.input_value("#prompt textarea") == prompt
     assert page.input_value("#tau input[type=range]") == "0.5"
     assert not page.is_checked("#lossless input")  # the page opens with it on

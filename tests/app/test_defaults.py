@@ -97,7 +97,16 @@ def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[
 
 def test_presets_and_examples_change_only_what_they_name(opening: dict[str, Any]) -> None:
     """Not the penalty, the temperature, the seed or anything else that changes AR's own text."""
-    named = {"lossless", "tau", "block_size", "auto", "groups", "lookup", "metric", "threshold"}
+    named = {
+        "lossless",
+        "tau",
+        "block_size",
+        "auto",
+        "mask_layout",
+        "lookup",
+        "metric",
+        "tau_policy",
+    }
     for name in registry():
         assert preset_of(opening, presets_of(name)) == EXACT
         for changes in presets_of(name).values():

@@ -29,7 +29,7 @@ FAILURE = Failure(
     "Too bold", "See why.", "Fail.", "scripted", DecodeSettings(tau=0.5, block_size=4)
 )
 SPECULATIVE = {"method": "speculative", "draft": "a-draft-of-a-long-name", "masked": "both"}
-LOSSLESS = {"tau": 0.0, "block_size": 8, "lossless": True, "groups": "every"}
+LOSSLESS = {"tau": 0.0, "block_size": 8, "lossless": True, "mask_layout": "every"}
 
 
 def estimate(value: float) -> dict[str, float]:
@@ -140,7 +140,7 @@ def test_a_way_of_the_table_and_what_goes_wrong_open_as_runs(page: playwright.Pa
     assert "lossless τ=0 B=8 groups" in page.inner_text(f"{VIEW} .fv-readout")
     over(page, lambda: page.keyboard.press("Enter"))
     settings = page.evaluate(HEADERS)[0]["settings"]
-    assert (settings["lossless"], settings["groups"]) == (True, "every")
+    assert (settings["lossless"], settings["mask_layout"]) == (True, "every")
     open_frontier(page)
     assert page.inner_text(f"{VIEW} .fv-failures li") == "Too bold: See why."
     over(page, page.locator(f"{VIEW} .fv-failure", has_text="Too bold").click)

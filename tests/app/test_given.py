@@ -266,7 +266,7 @@ def test_ten_turns_of_a_scripted_model_equal_ar(tmp_path: Path) -> None:
         prompt = f"Question {turn}?"
         values = controls(
             prompt=prompt, history=json.dumps(history), max_new_tokens=24,
-            **{"lossless": True, "tau": 0.0, "groups": "every", "lookup": True},
+            **{"lossless": True, "tau": 0.0, "mask_layout": "every", "lookup": True},
         )  # fmt: skip
         value = last(chatting.live.run("a", values))
         mars, ar = (lane_trace(value, lane) for lane in ("mars", "ar"))

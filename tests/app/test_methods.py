@@ -48,8 +48,8 @@ def test_no_script_repeats_a_constant_of_python() -> None:
 
 def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_does() -> None:
     moved = DecodeSettings(
-        tau=0.3, block_size=7, metric="margin", lossless=True, groups="every", lookup=True,
-        threshold="agreement", target=0.5, aim="passes",
+        tau=0.3, block_size=7, metric="margin", lossless=True, mask_layout="every", lookup=True,
+        tau_policy="agreement", agreement_target=0.5, auto_objective="passes",
         max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
         repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
@@ -63,7 +63,7 @@ def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_doe
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_obeys_settings_that_there_are_and_no_others(method: Method) -> None:
     wanted = DecodeSettings(
-        tau=0.3, block_size=7, metric="margin", lossless=True, groups="every", lookup=True,
+        tau=0.3, block_size=7, metric="margin", lossless=True, mask_layout="every", lookup=True,
         max_new_tokens=9, temperature=0.5, seed=3, repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
     plain, made = DecodeSettings(tau=1.0, block_size=1), settings_for(method, wanted)
@@ -73,7 +73,7 @@ def test_a_method_obeys_settings_that_there_are_and_no_others(method: Method) ->
     if method == "block_diffusion":  # which takes what it proposes: boldness in drafting is no τ
         assert made.tau == DecodeSettings().tau
         made = replace(made, tau=wanted.tau)
-    for name in ("tau", "block_size", "lossless", "groups", "lookup"):
+    for name in ("tau", "block_size", "lossless", "mask_layout", "lookup"):
         assert getattr(made, name) == getattr(wanted if name in facts.obeys else plain, name)
     assert settings_for(method, RECOMMENDED).method == method
     bold = settings_for(method, DecodeSettings(tau=0.3, lossless=False))

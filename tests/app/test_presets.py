@@ -40,7 +40,9 @@ def way(tau: float, agreement: float, speed: float, **more: Any) -> dict[str, An
 
 def exact(speed: float) -> dict[str, Any]:
     """What the page opens with, as measured."""
-    more = {name: getattr(DEFAULTS, name) for name in (*VERIFIED, "aim") if name != "tau"}
+    more = {
+        name: getattr(DEFAULTS, name) for name in (*VERIFIED, "auto_objective") if name != "tau"
+    }
     return way(DEFAULTS.tau, 1.0, speed, **more)
 
 
@@ -92,7 +94,7 @@ def test_a_preset_is_known_by_all_that_it_names() -> None:
     assert preset_of(chosen, presets) == EXACT
     assert preset_of({**chosen, "block_size": 3}, presets) == EXACT  # not read: B is automatic
     assert preset_of({**chosen, "temperature": 1.0, "repetition_penalty": 1.2}, presets) == EXACT
-    for name, other in (("lookup", False), ("groups", "one"), ("auto", False), ("tau", 0.1)):
+    for name, other in (("lookup", False), ("mask_layout", "last"), ("auto", False), ("tau", 0.1)):
         assert preset_of({**chosen, name: other}, presets) is None
     fast = controls_of(presets[FAST])
     assert preset_of(fast, presets) == FAST

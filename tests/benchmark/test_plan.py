@@ -91,6 +91,6 @@ def test_a_draft_is_fed_masks_only_if_it_knows_them_and_the_target_both_ways():
         "speculative mars-tiny K=4, masks in draft",
         "speculative mars-tiny K=4, masks in both",
     ]
-    assert {(way.tau, way.groups, way.max_new_tokens) for way in ways.values()} == {
+    assert {(way.tau, way.mask_layout, way.max_new_tokens) for way in ways.values()} == {
         (0.95, "every", 32)
     }

@@ -12,7 +12,9 @@ from mars_runtime.decoders.plan import group_sizes
 from mars_runtime.events import Proposal
 from mars_runtime.settings import MAX_FED, DecodeSettings
 
-AUTO = DecodeSettings(tau=0.0, block_size="auto", lossless=True, groups="every", max_new_tokens=200)
+AUTO = DecodeSettings(
+    tau=0.0, block_size="auto", lossless=True, mask_layout="every", max_new_tokens=200
+)
 MOST_MASKS = 7
 CURVES = {
     "flat": [1 + 0.02 * q for q in range(MAX_FED)],

@@ -18,7 +18,7 @@ from mars_runtime.decoders.baselines import BATCH_METHODS, BatchMethod, decode_b
 from mars_runtime.decoders.forced import ForcedAcceptance
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import Event, Prefill, Step
-from mars_runtime.settings import DecodeSettings, Groups
+from mars_runtime.settings import DecodeSettings, MaskLayout
 from tests import slow_twin
 
 IDS = Ids()
@@ -97,7 +97,7 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
         ({"method": "block", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         (
-            {"method": "uncached", "settings": DecodeSettings(threshold="entropy")},
+            {"method": "uncached", "settings": DecodeSettings(tau_policy="entropy")},
             "fixed threshold",
         ),
     ],
@@ -199,8 +199,8 @@ def test_a_batch_whose_b_is_left_to_be_chosen_drafts_what_pays(more: float, draf
 
 
 @pytest.mark.parametrize("more", [0.02, 0.3, 1.0])
-@pytest.mark.parametrize("groups", ["one", "every"])
-def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, groups: Groups) -> None:
+@pytest.mark.parametrize("mask_layout", ["last", "every"])
+def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, mask_layout: MaskLayout) -> None:
     """A row that drafts widens the forward of all rows. If that is expensive no row drafts alone:
     the whole batch takes little more time than AR at the given costs, probes included.
     """
@@ -208,7 +208,7 @@ def test_auto_in_a_batch_costs_at_most_what_ar_does(more: float, groups: Groups)
     curve = tuple(1 + more * place for place in range(32))
     costs = ForwardCosts(8, {1: curve, 8: curve})
     auto = DecodeSettings(
-        tau=0.0, block_size="auto", lossless=True, groups=groups, max_new_tokens=150
+        tau=0.0, block_size="auto", lossless=True, mask_layout=mask_layout, max_new_tokens=150
     )
     prompts = [[3 + place] * (1 + place % 4) for place in range(8)]
 

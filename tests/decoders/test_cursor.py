@@ -27,7 +27,14 @@ from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.events import Prefill, RowStep, Step
 from mars_runtime.prefix_cache import BlockPrefixCache
-from mars_runtime.settings import GROUPS, MASKED, MAX_FED, METRICS, THRESHOLDS, DecodeSettings
+from mars_runtime.settings import (
+    MASK_LAYOUTS,
+    MASKED,
+    MAX_FED,
+    METRICS,
+    TAU_POLICIES,
+    DecodeSettings,
+)
 from tests.methods import decode_as
 
 pytestmark = pytest.mark.usefixtures("each_forward")
@@ -40,8 +47,8 @@ WAYS = {
     "Jacobi": replace(COUNT, method="jacobi"),
     "MARS": COUNT,
     "lossless": LOSSLESS,
-    "groups": replace(LOSSLESS, groups="every"),
-    "groups and lookup": replace(LOSSLESS, groups="every", lookup=True),
+    "groups": replace(LOSSLESS, mask_layout="every"),
+    "groups and lookup": replace(LOSSLESS, mask_layout="every", lookup=True),
     **{
         f"speculative, masked {masked}": replace(COUNT, method="speculative", masked=masked)
         for masked in MASKED
@@ -192,10 +199,10 @@ ROW = st.tuples(
         max_new_tokens=st.integers(1, 24),
         temperature=st.sampled_from((0.0, 0.0, 0.8)),
         seed=st.integers(0, 3),
-        groups=st.sampled_from(GROUPS),
+        mask_layout=st.sampled_from(MASK_LAYOUTS),
         lookup=st.booleans(),
         repetition_penalty=st.sampled_from((1.0, 1.3)),
-        threshold=st.sampled_from(THRESHOLDS),
+        tau_policy=st.sampled_from(TAU_POLICIES),
     ),
 )
 
@@ -245,12 +252,12 @@ def test_rows_that_join_are_read_sit_out_and_leave_change_no_other_row(seed, row
 def test_laws_hold_for_any_script(seed: int, rows: list[tuple[list[int], DecodeSettings]]) -> None:
     """Laws 3 and 4; ways to draft change nothing where nothing is verified."""
     script, prompts = foresight_script(seed), [prompt for prompt, _ in rows]
-    settings = replace(rows[0][1], method="mars", lossless=False, threshold="fixed")
+    settings = replace(rows[0][1], method="mars", lossless=False, tau_policy="fixed")
     plain = [tokens_of(run(script, [p], replace(settings, method="ar")))[0] for p in prompts]
     lossless = run(script, prompts, replace(settings, lossless=True))
     assert tokens_of(lossless, len(prompts)) == plain
     events = run(script, prompts, settings)
-    bare = replace(settings, groups="one", lookup=False)
+    bare = replace(settings, mask_layout="last", lookup=False)
     undrafted = run(script, prompts, bare)
     for row, prompt in enumerate(prompts):
         steps = steps_of(events, row)

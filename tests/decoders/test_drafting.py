@@ -31,7 +31,7 @@ from mars_runtime.decoders.drafting import (
 )
 from mars_runtime.decoders.forward_costs import MAX_LESSONS, Curve, ForwardCosts
 from mars_runtime.events import Proposal
-from mars_runtime.settings import AIMS, GROUPS, MAX_FED, Aim, Groups
+from mars_runtime.settings import AUTO_OBJECTIVES, MASK_LAYOUTS, MAX_FED, AutoObjective, MaskLayout
 from tests.methods import decode_as
 
 IDS = Ids()
@@ -176,8 +176,8 @@ def test_what_was_seen_holds_under_its_own_settings() -> None:
     drafter = Drafter(AUTO, MOST_MASKS)
     assert drafter.fits(replace(AUTO, max_new_tokens=9, seed=4))
     for change in (
-        *({"tau": 0.5}, {"metric": "margin"}, {"groups": "one"}, {"lookup": True}),
-        {"aim": "passes"},
+        *({"tau": 0.5}, {"metric": "margin"}, {"mask_layout": "last"}, {"lookup": True}),
+        {"auto_objective": "passes"},
     ):
         assert not drafter.fits(replace(AUTO, **change))
 
@@ -191,8 +191,8 @@ def costs(curve: str) -> ForwardCosts:
     curve=st.sampled_from(sorted(CURVES)),
     tau=st.sampled_from([0.0, 0.5, 0.9]),
     num_rows=st.integers(1, 3),
-    groups=st.sampled_from(GROUPS),
-    aim=st.sampled_from(AIMS),
+    mask_layout=st.sampled_from(MASK_LAYOUTS),
+    auto_objective=st.sampled_from(AUTO_OBJECTIVES),
     lookup=st.booleans(),
     ids=st.sampled_from([IDS, NO_MASK]),
 )
@@ -201,21 +201,28 @@ def test_law_3_holds_for_any_choice(
     curve: str,
     tau: float,
     num_rows: int,
-    groups: Groups,
-    aim: Aim,
+    mask_layout: MaskLayout,
+    auto_objective: AutoObjective,
     lookup: bool,
     ids: Ids,
 ) -> None:
     script = foresight_script(seed, eos_share=0.01)
     prompts = [[3 + row, 4, 5, 3 + row, 4] for row in range(num_rows)]
-    settings = replace(AUTO, tau=tau, groups=groups, aim=aim, lookup=lookup, max_new_tokens=50)
+    settings = replace(
+        AUTO,
+        tau=tau,
+        mask_layout=mask_layout,
+        auto_objective=auto_objective,
+        lookup=lookup,
+        max_new_tokens=50,
+    )
     plain = list(decode_as("ar", ScriptedModel(script), ids, prompts, lambda: settings))
     found = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
     assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
     for row in range(num_rows):
         for step in steps_of(found, row):
             assert step.num_fed <= MAX_FED
-            assert groups == "every" or not step.groups
+            assert mask_layout == "every" or not step.groups
             assert lookup or not step.looked_up
 
 
@@ -311,12 +318,15 @@ def test_it_comes_near_the_best_fixed_choice(
 
 def test_groups_are_worth_more_than_one_group() -> None:
     costs = {
-        groups: write(
-            Drafter(replace(AUTO, groups=groups), MOST_MASKS), Text(MATHS), CURVES["flat"], 1500
+        mask_layout: write(
+            Drafter(replace(AUTO, mask_layout=mask_layout), MOST_MASKS),
+            Text(MATHS),
+            CURVES["flat"],
+            1500,
         )[0]
-        for groups in GROUPS
+        for mask_layout in MASK_LAYOUTS
     }
-    assert costs["every"] < costs["one"]
+    assert costs["every"] < costs["last"]
 
 
 def test_a_probe_finds_that_the_text_has_changed() -> None:
@@ -360,13 +370,13 @@ def test_the_reserve_of_fewest_passes_by_hand() -> None:
 @pytest.mark.parametrize("curve", CURVES)
 def test_fewest_passes_cost_at_most_a_tenth_of_the_speed(curve: str) -> None:
     """By costs written down by hand: fewer passes than least time needs, and the pace held."""
-    passes = dict.fromkeys(AIMS, 0)
-    for aim in AIMS:
+    passes = dict.fromkeys(AUTO_OBJECTIVES, 0)
+    for auto_objective in AUTO_OBJECTIVES:
         for chances in (NOTHING, CHAT, MATHS, SURE):
-            drafter = Drafter(replace(AUTO, aim=aim), MOST_MASKS)
+            drafter = Drafter(replace(AUTO, auto_objective=auto_objective), MOST_MASKS)
             cost, num_forwards = write(drafter, Text(chances), CURVES[curve], 1500)
             assert 1500 / cost > PACE - 0.005
-            passes[aim] += num_forwards
+            passes[auto_objective] += num_forwards
     assert passes["passes"] < 0.97 * passes["time"]
 
 
@@ -385,7 +395,7 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
         assert known.curve(1).of(4, 3) == pytest.approx(
             real[3] if hears else known.rho[1][3], rel=0.01
         )
-        drafter, one = Drafter(replace(AUTO, aim="passes"), MOST_MASKS), 0.5 / real[3]
+        drafter, one = Drafter(replace(AUTO, auto_objective="passes"), MOST_MASKS), 0.5 / real[3]
         cost, _ = write(drafter, Text(CHAT), [one * each for each in real], 1500, known)
         speeds[hears] = 1500 * one / cost
     assert speeds[False] < 0.8
@@ -407,7 +417,7 @@ def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
         for seconds, found in speeds.items():  # at 0 nothing is learnt of what steps take
             for seed in range(4):
                 known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
-                drafter = Drafter(replace(AUTO, aim="passes"), MOST_MASKS)
+                drafter = Drafter(replace(AUTO, auto_objective="passes"), MOST_MASKS)
                 cost, _ = write(drafter, Text(chances, seed), real, 1500, known)
                 found.append(1500 * slow / cost)
         assert max(speeds[0.0]) < 0.8
@@ -465,19 +475,24 @@ def test_the_parts_of_a_step_time_are_separated_as_by_hand() -> None:
 def test_where_least_time_drafts_nothing_fewest_passes_do() -> None:
     """Costs at which masks don't pay on everyday text, and a text with more predictable tokens."""
     counts = {
-        aim: write(Drafter(replace(AUTO, aim=aim), MOST_MASKS), Text(CHAT), CURVES["steep"], 400)[1]
-        for aim in AIMS
+        auto_objective: write(
+            Drafter(replace(AUTO, auto_objective=auto_objective), MOST_MASKS),
+            Text(CHAT),
+            CURVES["steep"],
+            400,
+        )[1]
+        for auto_objective in AUTO_OBJECTIVES
     }
     assert 400 / counts["time"] < 1.04
     assert 400 / counts["passes"] > 1.12
 
 
-@pytest.mark.parametrize("aim", AIMS)
-def test_drafting_stops_in_company_and_begins_again_after(aim: Aim) -> None:
+@pytest.mark.parametrize("auto_objective", AUTO_OBJECTIVES)
+def test_drafting_stops_in_company_and_begins_again_after(auto_objective: AutoObjective) -> None:
     """Costs with all threads, with one thread next to a busy process, and with all again: a second
     of AR steps, some 250 here, is enough to notice either change.
     """
-    drafter, text = Drafter(replace(AUTO, aim=aim), MOST_MASKS), Text(CHAT)
+    drafter, text = Drafter(replace(AUTO, auto_objective=auto_objective), MOST_MASKS), Text(CHAT)
     quiet, busy = CURVES["gentle"], [1 + 0.8 * q for q in range(MAX_FED)]
     _, before = write(drafter, text, quiet, 600)
     cost, _ = write(drafter, text, busy, 250)

@@ -31,7 +31,7 @@ LIMIT = 24
 AR = DecodeSettings(method="ar", max_new_tokens=LIMIT)
 LOSSLESS = DecodeSettings(tau=0.0, block_size=8, lossless=True, max_new_tokens=LIMIT)
 EVERY_DRAFT = DecodeSettings(
-    tau=0.0, block_size=4, lossless=True, groups="every", lookup=True, max_new_tokens=LIMIT
+    tau=0.0, block_size=4, lossless=True, mask_layout="every", lookup=True, max_new_tokens=LIMIT
 )
 WAYS = {
     "AR": AR,
@@ -41,7 +41,7 @@ WAYS = {
     "drawn": DecodeSettings(
         tau=0.5, block_size=4, temperature=0.8, top_p=0.9, seed=5, max_new_tokens=LIMIT
     ),
-    "adaptive": DecodeSettings(tau=0.3, block_size=4, threshold="agreement", max_new_tokens=LIMIT),
+    "adaptive": DecodeSettings(tau=0.3, block_size=4, tau_policy="agreement", max_new_tokens=LIMIT),
     "Jacobi": DecodeSettings("jacobi", block_size=5, max_new_tokens=LIMIT),
     "lossless": LOSSLESS,
     "groups and lookup": EVERY_DRAFT,
@@ -49,7 +49,7 @@ WAYS = {
         tau=0.0,
         block_size=4,
         lossless=True,
-        groups="every",
+        mask_layout="every",
         repetition_penalty=1.2,
         presence_penalty=0.5,
         frequency_penalty=0.5,
@@ -124,7 +124,9 @@ def test_the_chat_adapter_with_groups_lookup_and_a_penalty(smollm2_file: Path) -
     shared = {"repetition_penalty": 1.1, "max_new_tokens": 48}
     ways = [
         DecodeSettings("ar", **shared),
-        DecodeSettings(tau=0.0, block_size=4, lossless=True, groups="every", lookup=True, **shared),
+        DecodeSettings(
+            tau=0.0, block_size=4, lossless=True, mask_layout="every", lookup=True, **shared
+        ),
     ]
     left, right = (
         tokens_of(decode(chat.model, chat.tokenizer, [prompt], lambda now=way: now))[0]  # type: ignore[misc]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mars_runtime.decoders import decode
 from mars_runtime.decoders.lookup import Lookup
 from mars_runtime.events import Event, RowStep
-from mars_runtime.settings import GROUPS, MAX_FED, METRICS, DecodeSettings
+from mars_runtime.settings import MASK_LAYOUTS, MAX_FED, METRICS, DecodeSettings
 from tests import slow_twin
 from tests.slow_twin import looked_up
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("each_forward")
 
 IDS = Ids()
 NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
-BOLD = DecodeSettings(tau=0.0, block_size=3, lossless=True, groups="every", max_new_tokens=40)
+BOLD = DecodeSettings(tau=0.0, block_size=3, lossless=True, mask_layout="every", max_new_tokens=40)
 
 
 def run(script, prompts, settings, ids=IDS) -> list[Event]:
@@ -47,7 +47,7 @@ def test_a_refused_draft_costs_no_proposal() -> None:
     assert {(step.num_pending, step.num_fed) for step in steps[1:-3]} == {(3, 9)}
     assert [slot.token for slot in steps[1].proposals] == [7, 8, 9, 10]
     # One group, after the last draft, starts again after a rejection.
-    steps = steps_of(run(partial(counting, wrong=8), [[5]], replace(BOLD, groups="one")))
+    steps = steps_of(run(partial(counting, wrong=8), [[5]], replace(BOLD, mask_layout="last")))
     assert [step.accepted for step in steps[:4]] == [(6,), (7, 8), (9,), (10, 11, 12)]
 
 
@@ -61,7 +61,7 @@ LOSSLESS = st.builds(
     max_new_tokens=st.integers(1, 40),
     temperature=st.sampled_from([0.0, 0.0, 0.8]),
     seed=st.integers(0, 99),
-    groups=st.sampled_from(GROUPS),
+    mask_layout=st.sampled_from(MASK_LAYOUTS),
     lookup=st.booleans(),
 )
 

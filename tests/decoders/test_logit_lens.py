@@ -34,7 +34,7 @@ needs_checkpoint = pytest.mark.skipif(
 WAYS = {
     "one group": DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=24),
     "groups": DecodeSettings(
-        tau=0.0, block_size=3, lossless=True, groups="every", max_new_tokens=24
+        tau=0.0, block_size=3, lossless=True, mask_layout="every", max_new_tokens=24
     ),
     "unverified": DecodeSettings(tau=0.6, block_size=6, max_new_tokens=24),
     "plain": DecodeSettings(method="ar", max_new_tokens=8),

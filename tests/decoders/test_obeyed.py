@@ -12,14 +12,14 @@ from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import decode_on
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import RowStep, Step
-from mars_runtime.settings import METRICS, SETTINGS, THRESHOLDS, DecodeSettings
+from mars_runtime.settings import METRICS, SETTINGS, TAU_POLICIES, DecodeSettings
 
 COSTS = ForwardCosts(8, {1: (1.0, 1.1, 1.2, 1.3)})
 BASES = (
     DecodeSettings(tau=0.3, block_size=6, max_new_tokens=20),
     DecodeSettings(tau=0.0, block_size=5, lossless=True, max_new_tokens=20),
     DecodeSettings(tau=0.3, block_size=4, max_new_tokens=20, temperature=1.5, seed=3),
-    DecodeSettings(tau=0.5, block_size=6, max_new_tokens=20, threshold="agreement"),
+    DecodeSettings(tau=0.5, block_size=6, max_new_tokens=20, tau_policy="agreement"),
     DecodeSettings(tau=0.3, block_size=4, max_new_tokens=20, lossless=True, lookup=True),
 )
 VALUES: dict[str, tuple[object, ...]] = {
@@ -32,10 +32,10 @@ VALUES: dict[str, tuple[object, ...]] = {
     "temperature": (0.0, 2.0),
     "top_p": (0.05, 0.5),
     "seed": (1, 2),
-    "groups": ("every",),
+    "mask_layout": ("every",),
     "lookup": (True,),
-    "threshold": THRESHOLDS,
-    "target": (0.5, 0.99),
+    "tau_policy": TAU_POLICIES,
+    "agreement_target": (0.5, 0.99),
     "repetition_penalty": (1.3, 2.0),
     "presence_penalty": (2.0,),
     "frequency_penalty": (2.0,),
@@ -45,9 +45,10 @@ VALUES: dict[str, tuple[object, ...]] = {
     "min_tokens": (20,),
     "ignore_eos": (True,),
 }
-ELSEWHERE = {"draft", "masked", "stop_loops", "aim"}
+ELSEWHERE = {"draft", "masked", "stop_loops", "auto_objective"}
 """Settings tested where their situation is: the first two in tests/decoders/test_speculative.py,
-which has a draft model, ``stop_loops`` in test_repeats.py, ``aim`` in test_drafting.py."""
+which has a draft model, ``stop_loops`` in test_repeats.py, ``auto_objective`` in
+test_drafting.py."""
 
 
 def decoded(settings: DecodeSettings) -> list[RowStep]:

@@ -21,7 +21,7 @@ from mars_runtime.engine.memory import slot_bytes
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint
 from mars_runtime.prefix_cache import BlockPrefixCache, PrefixHit
-from mars_runtime.settings import GROUPS, METRICS, DecodeSettings
+from mars_runtime.settings import MASK_LAYOUTS, METRICS, DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
@@ -60,7 +60,7 @@ SETTINGS = st.builds(
     lossless=st.booleans(),
     max_new_tokens=st.integers(1, 20),
     temperature=st.sampled_from([0.0, 0.8]),
-    groups=st.sampled_from(GROUPS),
+    mask_layout=st.sampled_from(MASK_LAYOUTS),
     lookup=st.booleans(),
 )
 # A turn: which conversation it is of, what is asked, how it is answered, after how many forwards it

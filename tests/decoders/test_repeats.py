@@ -19,7 +19,7 @@ from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.forward_costs import ForwardCosts
 from mars_runtime.events import Event
 from mars_runtime.loops import MIN_REPEATED, find_loop
-from mars_runtime.settings import GROUPS, DecodeSettings
+from mars_runtime.settings import MASK_LAYOUTS, DecodeSettings
 
 IDS = Ids()
 COSTS = ForwardCosts(8, {1: (1.0, 1.05, 1.1, 1.2), 4: (1.0, 1.05, 1.1, 1.2)})
@@ -63,9 +63,9 @@ assert END is not None
         {"method": "jacobi", "block_size": 7},
         {"method": "speculative", "block_size": 6},
         *[
-            {"method": "mars", "tau": 0.0, "block_size": size, "lossless": True, "groups": groups,
-             "lookup": lookup}
-            for size in (2, 7, "auto") for groups in GROUPS for lookup in (False, True)
+            {"method": "mars", "tau": 0.0, "block_size": size, "lossless": True,
+             "mask_layout": mask_layout, "lookup": lookup}
+            for size in (2, 7, "auto") for mask_layout in MASK_LAYOUTS for lookup in (False, True)
         ],
     ],
 )  # fmt: skip

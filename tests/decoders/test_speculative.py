@@ -14,13 +14,13 @@ from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.draft_model import DraftModel, DraftModels
 from mars_runtime.decoders.plan import NO_DRAFT
-from mars_runtime.settings import GROUPS, MASKED, DecodeSettings
+from mars_runtime.settings import MASK_LAYOUTS, MASKED, DecodeSettings
 
 pytestmark = pytest.mark.usefixtures("each_forward")
 
 IDS = Ids()
 AR_ENDS = DecodeSettings(
-    "speculative", tau=0.5, block_size=3, max_new_tokens=12, masked="none", groups="every"
+    "speculative", tau=0.5, block_size=3, max_new_tokens=12, masked="none", mask_layout="every"
 )
 
 
@@ -78,15 +78,17 @@ def test_the_draft_goes_on_behind_what_the_masks_of_the_target_propose() -> None
 @given(
     seeds=st.tuples(st.integers(0, 40), st.integers(0, 40)),
     masked=st.sampled_from(MASKED),
-    groups=st.sampled_from(GROUPS),
+    mask_layout=st.sampled_from(MASK_LAYOUTS),
     block_size=st.integers(1, 16),
     tau=st.sampled_from([0.0, 0.3, 0.9]),
     lookup=st.booleans(),
 )
-def test_the_text_is_ars_for_any_drafter(seeds, masked, groups, block_size, tau, lookup) -> None:
+def test_the_text_is_ars_for_any_drafter(
+    seeds, masked, mask_layout, block_size, tau, lookup
+) -> None:
     prompts = [[3, 4, 5], [9], [7, 3, 8, 8, 4]]
     plain = DecodeSettings("ar", max_new_tokens=24)
-    masks = {"masked": masked, "groups": groups, "lookup": lookup}
+    masks = {"masked": masked, "mask_layout": mask_layout, "lookup": lookup}
     now = replace(plain, method="speculative", tau=tau, block_size=block_size, **masks)
     target, draft = (foresight_script(seed) for seed in seeds)
     wanted = tokens_of(decode(ScriptedModel(target), IDS, prompts, lambda: plain), 3)
@@ -136,7 +138,7 @@ def test_a_threshold_by_agreement_learns_nothing_from_a_step_that_failed() -> No
         return stuttering((3,)) if prefix[-1] == IDS.mask_id else counting(prefix)
 
     follows = DecodeSettings(
-        "mars", tau=0.0, block_size=3, threshold="agreement", max_new_tokens=20
+        "mars", tau=0.0, block_size=3, tau_policy="agreement", max_new_tokens=20
     )
     thresholds = []
     for has_fault in (False, True):

@@ -29,7 +29,7 @@ TORN = Proposal(5, 0.4, ((6, 0.3), (7, 0.2), (8, 0.1)))
 
 
 def test_a_torn_model_is_trusted_with_less() -> None:
-    by_entropy = DecodeSettings(tau=0.6, threshold="entropy")
+    by_entropy = DecodeSettings(tau=0.6, tau_policy="entropy")
     of_a_metric = Proposal(5, 0.02, TORN.runners_up)  # entropy is the same for every metric
     half = Proposal(5, 0.5, ((6, 0.5),))
     sure, unsure, other, torn = (
@@ -52,7 +52,7 @@ def replayed(steps: Sequence[RowStep]) -> list[float]:
     for step in steps:
         places = range(step.start - len(step.checks), step.start)
         same = [written[at] == token for at, (token, _) in zip(places, step.checks, strict=True)]
-        raised = raised_after(raised, same, step.settings.target)
+        raised = raised_after(raised, same, step.settings.agreement_target)
         found.append(threshold_for(step.settings, step.proposals[0], raised))
         written += step.accepted
     return found
@@ -68,7 +68,11 @@ def replayed(steps: Sequence[RowStep]) -> list[float]:
 )
 def test_a_trace_tells_how_the_threshold_came_about(seed, rule, tau, target, temperature) -> None:
     settings = DecodeSettings(
-        tau=tau, threshold=rule, target=target, max_new_tokens=24, temperature=temperature
+        tau=tau,
+        tau_policy=rule,
+        agreement_target=target,
+        max_new_tokens=24,
+        temperature=temperature,
     )
     model = ScriptedModel(foresight_script(seed))
     events = list(decode(model, IDS, [[3, 4, 5]], lambda: settings))
@@ -87,7 +91,7 @@ def test_a_trace_tells_how_the_threshold_came_about(seed, rule, tau, target, tem
 def test_verified_runs_and_other_methods_have_none() -> None:
     for way in (DecodeSettings(lossless=True), DecodeSettings("ar"), DecodeSettings("jacobi")):
         settings = DecodeSettings(
-            way.method, lossless=way.lossless, threshold="agreement", max_new_tokens=12
+            way.method, lossless=way.lossless, tau_policy="agreement", max_new_tokens=12
         )
         model = ScriptedModel(foresight_script(1))
         steps = steps_of(decode(model, IDS, [[3, 4]], lambda now=settings: now))

@@ -21,7 +21,9 @@ from mars_runtime.model.native.model import NativeModel
 from mars_runtime.settings import DecodeSettings
 
 AR = DecodeSettings("ar", max_new_tokens=12)
-LOSSLESS = DecodeSettings(tau=0.0, block_size=8, lossless=True, groups="every", max_new_tokens=12)
+LOSSLESS = DecodeSettings(
+    tau=0.0, block_size=8, lossless=True, mask_layout="every", max_new_tokens=12
+)
 
 
 class Counting(CheckpointBackend):

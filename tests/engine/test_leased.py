@@ -371,7 +371,7 @@ CAPACITY = 400
 MARS = DecodeSettings(tau=0.6, block_size=8, max_new_tokens=40)
 AR = DecodeSettings(method="ar", max_new_tokens=40)
 LOSSLESS = replace(MARS, lossless=True, tau=0.0)
-GROUPS = replace(LOSSLESS, block_size=4, groups="every", lookup=True)
+GROUPS = replace(LOSSLESS, block_size=4, mask_layout="every", lookup=True)
 SAMPLED = replace(MARS, temperature=0.8, seed=3)
 Ask = Callable[["BaseEngine"], "list[Run]"]
 

@@ -209,9 +209,9 @@ def test_the_command_asks_requests_and_keeps_their_figures(
     assert lossless["agreement"] == 1.0
     assert set(lossless["by_kind"]) == {"chat", "code"}
     assert 3 < lossless["tpf"]["value"] <= 4
-    assert [one["settings"]["groups"] for one in found["requests"]] == [
-        *("one",) * 3,
-        *("every", "one", "every"),
+    assert [one["settings"]["mask_layout"] for one in found["requests"]] == [
+        *("last",) * 3,
+        *("every", "last", "every"),
     ]
     printed = capsys.readouterr().out
     assert "Tokens per forward pass on open requests" in printed

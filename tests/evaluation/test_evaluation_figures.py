@@ -68,8 +68,8 @@ def test_a_way_is_held_against_ar_with_the_same_penalty():
 def test_adaptive_thresholds_follow_the_fixed_ones():
     grid = Grid(
         taus=(0.5, 0.9),
-        thresholds=("fixed", "entropy", "agreement"),
-        targets=(0.8, 0.95),
+        tau_policies=("fixed", "entropy", "agreement"),
+        agreement_targets=(0.8, 0.95),
         lossless_taus=(),
     )
     assert [describe(settings) for settings in grid.settings()] == [
@@ -135,7 +135,9 @@ def test_digest_sees_borders():
 
 
 def test_groups_and_lookup_are_measured_where_they_are_asked():
-    grid = Grid(taus=(), lossless_block_sizes=(4, 2), groups=("one", "every"), has_lookup=True)
+    grid = Grid(
+        taus=(), lossless_block_sizes=(4, 2), mask_layouts=("last", "every"), has_lookup=True
+    )
     assert [describe(settings) for settings in grid.settings()] == [
         "AR",
         "lossless τ=0 B=4",

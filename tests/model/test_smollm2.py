@@ -29,7 +29,7 @@ from tests.helpers import tokens_of
 
 NAME = "mars-smollm2"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-KINDS_OF_DRAFTS = ((False, "one"), (False, "every"), (True, "every"))
+KINDS_OF_DRAFTS = ((False, "last"), (False, "every"), (True, "every"))
 PROMPTS_OF_A_KIND, NEW_TOKENS, ROWS = 40, 48, 10
 TEXTS = (
     "Why is the sky blue?",
@@ -132,7 +132,10 @@ def test_lossless_is_ar_while_the_number_of_threads_changes() -> None:
     assert len({tuple(prompt) for prompt in prompts}) == 300
     ar = DecodeSettings("ar", max_new_tokens=NEW_TOKENS)
     lossless = DecodeSettings(tau=0.0, block_size=4, lossless=True, max_new_tokens=NEW_TOKENS)
-    ways = [replace(lossless, lookup=lookup, groups=groups) for lookup, groups in KINDS_OF_DRAFTS]
+    ways = [
+        replace(lossless, lookup=lookup, mask_layout=mask_layout)
+        for lookup, mask_layout in KINDS_OF_DRAFTS
+    ]
     counts = random.Random(0)
     model = checkpoint.model
 

@@ -20,7 +20,7 @@ WAYS: list[dict[str, Any]] = [
     {"method": "ar"},
     {"method": "jacobi", "block_size": 4},
     {"block_size": 4, "tau": 0.0},
-    {"block_size": 4, "tau": 0.3, "groups": "every", "lookup": True},
+    {"block_size": 4, "tau": 0.3, "mask_layout": "every", "lookup": True},
 ]
 """Each writes the text of AR."""
 HOT = {"temperature": 1.0, "ignore_eos": True}

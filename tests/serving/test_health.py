@@ -166,7 +166,7 @@ def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], st
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")
     checkpoint = load_checkpoint(NAME)
     tokenizer, prompt = checkpoint.tokenizer, ASKED["messages"][0]["content"]
-    unverified = {"lossless": False, "tau": 0.8, "block_size": 4, "groups": "one"}
+    unverified = {"lossless": False, "tau": 0.8, "block_size": 4, "mask_layout": "last"}
     with Engine(checkpoint) as engine:
         for own in ({"method": "ar"}, unverified):
             settings = DecodeSettings(max_new_tokens=30, **own)

@@ -63,10 +63,10 @@ describe("the frontier", () => {
   });
 
   test("a run says whether its settings are those of a way beside it", () => {
-    const settings = { method: "mars", tau: 0.9, block_size: 4, metric: "probability", lossless: false, threshold: "fixed" }; // prettier-ignore
+    const settings = { method: "mars", tau: 0.9, block_size: 4, metric: "probability", lossless: false, tau_policy: "fixed" }; // prettier-ignore
     const set = { points: [{ name: "careful", checkpoint: "some", settings: { ...settings, lookup: false } }] };
     const ran = (more, checkpoint = "some") =>
-      run(laneOf([], { settings: { threshold: "fixed", lookup: true, ...more }, header: { checkpoint } }));
+      run(laneOf([], { settings: { tau_policy: "fixed", lookup: true, ...more }, header: { checkpoint } }));
     assert.equal(wayWords(set, ran({})), "Its method: careful.");
     assert.equal(wayWords(set, ran({ tau: 0.5 })), UNLISTED);
     assert.equal(wayWords(set, ran({}, "another")), UNLISTED);

@@ -44,9 +44,9 @@ describe("what a race by passes comes to", () => {
   test("passes that follow the machine are said to be of this run", () => {
     /** @param {object} settings */
     const noteOf = (settings) => passesNote(laneOf(PLAIN, { settings }));
-    assert.match(noteOf({ block_size: "auto", aim: "time" }), /varies slightly between runs/);
-    assert.equal(noteOf({ block_size: "auto", aim: "passes" }), "");
-    assert.equal(noteOf({ block_size: 4, aim: "time" }), "");
+    assert.match(noteOf({ block_size: "auto", auto_objective: "time" }), /varies slightly between runs/);
+    assert.equal(noteOf({ block_size: "auto", auto_objective: "passes" }), "");
+    assert.equal(noteOf({ block_size: 4, auto_objective: "time" }), "");
   });
 
   test("texts of other lengths or content are compared per pass and per second", () => {

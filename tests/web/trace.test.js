@@ -57,9 +57,9 @@ describe("lanes", () => {
   for (const [name, other] of Object.entries({
     metric: "entropy",
     lossless: true,
-    groups: "every",
+    mask_layout: "every",
     lookup: true,
-    aim: "passes",
+    auto_objective: "passes",
   }))
     test(`${name} changed is a move, as τ and B are`, () => {
       const rows = PLAIN.map((row, i) => (i === 1 ? { ...row, settings: { [name]: other } } : row));

@@ -218,7 +218,7 @@ export function ownMark(run, quality) {
   return { x: folds.perForward(main), y: isKnown ? (isSame ? 100 : 0) : NaN, place, isSame, loop: loopText([main]) };
 }
 
-const DRAFTING = ["groups", "lookup"]; // settings of verified drafts
+const DRAFTING = ["mask_layout", "lookup"]; // settings of verified drafts
 
 /**
  * Whether two settings decode alike; settings that the method does not use are ignored.
@@ -229,7 +229,7 @@ export function isSameWay(one, other) {
   const { obeys } = factsOf(one);
   /** @param {keyof Settings} name */
   const isRead = (name) =>
-    (isVerified(one) || !DRAFTING.includes(name)) && (name !== "target" || one.threshold === "agreement");
+    (isVerified(one) || !DRAFTING.includes(name)) && (name !== "agreement_target" || one.tau_policy === "agreement");
   const read = [...obeys.filter(isRead), ...(obeys.length ? /** @type {(keyof Settings)[]} */ (["metric"]) : [])];
   return one.method === other.method && read.every((name) => one[name] === other[name]);
 }

@@ -17,7 +17,7 @@ export const HELP = {
     text: "The most tokens that the model proposes in one pass. More proposals make a pass slower; auto chooses as many as pay off.",
     place: "ex-run",
   },
-  aim: {
+  auto_objective: {
     title: "What auto optimises",
     text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto decides by the text only, so a prompt needs the same passes on every machine, but may take slightly longer.",
     place: "ex-run",

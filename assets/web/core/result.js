@@ -75,6 +75,6 @@ export function breakEvenText(main, ar) {
  * @param {Lane} lane
  */
 export const passesNote = ({ end, settings }) =>
-  end && settings?.block_size === "auto" && settings.aim !== "passes"
+  end && settings?.block_size === "auto" && settings.auto_objective !== "passes"
     ? "auto adapts to this machine, so the number of passes varies slightly between runs"
     : "";

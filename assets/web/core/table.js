@@ -4,11 +4,11 @@
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
 // prettier-ignore
 export const METHODS = {
-  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "groups", "lookup", "threshold", "target", "aim"], isExact: false },
+  mars: { title: "MARS", obeys: ["tau", "block_size", "lossless", "mask_layout", "lookup", "tau_policy", "agreement_target", "auto_objective"], isExact: false },
   ar: { title: "plain AR", obeys: [], isExact: true },
   lookup: { title: "AR + lookup", obeys: [], isExact: true },
   jacobi: { title: "Jacobi", obeys: ["block_size"], isExact: true },
-  speculative: { title: "speculative", obeys: ["tau", "block_size", "groups", "lookup", "draft", "masked"], isExact: true },
+  speculative: { title: "speculative", obeys: ["tau", "block_size", "mask_layout", "lookup", "draft", "masked"], isExact: true },
   block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },
 };
 
@@ -24,14 +24,14 @@ export const SETTINGS = {
   max_new_tokens: { label: "Max tokens", isSteered: false, isCommon: true },
   temperature: { label: "Temperature", isSteered: false, isCommon: true },
   seed: { label: "Seed", isSteered: false, isCommon: true },
-  groups: { label: "Masks in lossless runs", isSteered: true, isCommon: false },
+  mask_layout: { label: "Masks in lossless runs", isSteered: true, isCommon: false },
   lookup: { label: "Prompt lookup: also draft by copying earlier text (lossless only)", isSteered: true, isCommon: false },
   draft: { label: "", isSteered: false, isCommon: false },
   masked: { label: "", isSteered: false, isCommon: false },
   top_p: { label: "Top-p", isSteered: false, isCommon: true },
-  threshold: { label: "Threshold rule (unverified runs)", isSteered: true, isCommon: false },
-  target: { label: "Target agreement with AR", isSteered: true, isCommon: false },
-  aim: { label: "Auto optimises", isSteered: true, isCommon: false },
+  tau_policy: { label: "Threshold rule (unverified runs)", isSteered: true, isCommon: false },
+  agreement_target: { label: "Target agreement with AR", isSteered: true, isCommon: false },
+  auto_objective: { label: "Auto optimises", isSteered: true, isCommon: false },
   repetition_penalty: { label: "Repetition penalty", isSteered: false, isCommon: true },
   stop_loops: { label: "Stop when the text starts to loop", isSteered: false, isCommon: true },
   presence_penalty: { label: "", isSteered: false, isCommon: true },
@@ -41,6 +41,23 @@ export const SETTINGS = {
   min_p: { label: "", isSteered: false, isCommon: true },
   min_tokens: { label: "", isSteered: false, isCommon: true },
   ignore_eos: { label: "", isSteered: false, isCommon: true },
+};
+
+// Former names of settings; see core/former.js.
+/** @type {Record<string, keyof Settings>} */
+// prettier-ignore
+export const FORMER_NAMES = {
+  threshold: "tau_policy",
+  target: "agreement_target",
+  aim: "auto_objective",
+  groups: "mask_layout",
+};
+
+// Former words of settings, by the setting's current name.
+/** @type {Record<string, Record<string, string>>} */
+// prettier-ignore
+export const FORMER_WORDS = {
+  mask_layout: { one: "last" },
 };
 
 // Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.

@@ -4,6 +4,7 @@
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
+import { currentHeader, withCurrentNames } from "./former.js";
 import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
@@ -83,8 +84,8 @@ export class Lane {
 
   /** @param {HeaderEvent} header */
   readHeader(header) {
-    this.header = header;
-    this.settings = header.settings || null;
+    this.header = currentHeader(header);
+    this.settings = this.header.settings || null;
     this.learn(header.vocabulary);
     this.given = this.givenIds()
       .map((id) => this.take(id))
@@ -128,7 +129,7 @@ export class Lane {
     const row = event.rows.find((r) => r.row === 0) || event.rows[0];
     if (!row) return;
     const before = this.settings;
-    if (row.settings) this.settings = /** @type {Settings} */ ({ ...before, ...row.settings });
+    if (row.settings) this.settings = /** @type {Settings} */ ({ ...before, ...withCurrentNames(row.settings) });
     const index = this.steps.length;
     /** @type {Step} */
     const step = {

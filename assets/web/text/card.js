@@ -25,9 +25,9 @@ function blockText(settings, chosen) {
  * Describes the threshold, and how it adapts if it does.
  * @param {Settings} settings
  */
-function tauText({ tau, threshold, target, lossless }) {
-  if (lossless || !threshold || threshold === "fixed") return `τ ${short(tau)}`;
-  return `${threshold === "entropy" ? "τ by entropy" : `τ for ${short(target)} agreement`}, at least ${short(tau)}`;
+function tauText({ tau, tau_policy: policy, agreement_target: target, lossless }) {
+  if (lossless || !policy || policy === "fixed") return `τ ${short(tau)}`;
+  return `${policy === "entropy" ? "τ by entropy" : `τ for ${short(target)} agreement`}, at least ${short(tau)}`;
 }
 
 /**
@@ -44,7 +44,7 @@ export function settingsText(settings, chosen) {
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
   // If B is chosen for each forward, the positions of masks are chosen too.
-  const hasAll = settings.groups === "every" && settings.block_size !== "auto";
+  const hasAll = settings.mask_layout === "every" && settings.block_size !== "auto";
   if (settings.lossless && hasAll) parts.push("masks after every draft");
   if (settings.lossless && settings.lookup) parts.push("prompt lookup");
   return parts.join(" · ");
@@ -76,7 +76,7 @@ export function laneWords(settings, chosen) {
   if (nameOf(settings) === "lookup") return "verified drafts by prompt lookup, no masks";
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
   if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
-  const isPlain = settings.threshold === "fixed" && settings.metric === "probability";
+  const isPlain = settings.tau_policy === "fixed" && settings.metric === "probability";
   if (!isPlain) return `unverified, ${tauText(settings)}, measured by ${settings.metric}${most}`;
   const kept =
     settings.tau > 0 ? `keeps tokens it is at least ${short(100 * settings.tau)} % sure of` : "keeps every proposal";
@@ -101,10 +101,12 @@ function draftText({ draft, masked, block_size, tau }) {
 export function moveText({ settings, before }) {
   const parts = [];
   if (settings.tau !== before.tau) parts.push(`τ ${short(settings.tau)}`);
-  if (settings.threshold !== before.threshold || settings.target !== before.target) parts.push(tauText(settings));
+  if (settings.tau_policy !== before.tau_policy || settings.agreement_target !== before.agreement_target)
+    parts.push(tauText(settings));
   if (settings.block_size !== before.block_size) parts.push(`B ${settings.block_size}`);
   if (settings.lossless !== before.lossless) parts.push(settings.lossless ? "lossless" : "unverified");
-  if (settings.groups !== before.groups) parts.push(settings.groups === "every" ? "every draft" : "last draft");
+  if (settings.mask_layout !== before.mask_layout)
+    parts.push(settings.mask_layout === "every" ? "every draft" : "last draft");
   if (settings.lookup !== before.lookup) parts.push(settings.lookup ? "lookup" : "no lookup");
   if (settings.metric !== before.metric) parts.push(settings.metric);
   if (settings.method !== before.method) parts.push(factsOf(settings).title);

@@ -9,14 +9,14 @@ interface Settings {
   max_new_tokens: number;
   temperature: number;
   seed: number;
-  groups: "one" | "every";
+  mask_layout: "last" | "every";
   lookup: boolean;
   draft: string;
   masked: "both" | "draft" | "target" | "none";
   top_p: number;
-  threshold: "fixed" | "entropy" | "agreement";
-  target: number;
-  aim: "time" | "passes";
+  tau_policy: "fixed" | "entropy" | "agreement";
+  agreement_target: number;
+  auto_objective: "time" | "passes";
   repetition_penalty: number;
   stop_loops: boolean;
   presence_penalty: number;

@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     ends, limit = sorted(set(args.ends)), args.max_new_tokens
     ar = DecodeSettings("ar", 1.0, 1, max_new_tokens=limit)
     others = (
-        DecodeSettings(tau=0.0, lossless=True, groups="every", max_new_tokens=limit),
+        DecodeSettings(tau=0.0, lossless=True, mask_layout="every", max_new_tokens=limit),
         DecodeSettings(tau=0.95, max_new_tokens=limit),
     )
     check_file(args.out)

@@ -171,11 +171,11 @@ def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
     """Return the methods for requests by name, AR first: masks, prompt lookup or both; masks after
     the last token or after every draft; not lossless. Raises SettingsError."""
     lossless = DecodeSettings(tau=0.0, lossless=True, max_new_tokens=max_new_tokens)
-    chosen = replace(lossless, block_size=AUTO, groups="every")
+    chosen = replace(lossless, block_size=AUTO, mask_layout="every")
     methods = [
         DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens),
         replace(lossless, block_size=MASKED_BLOCK),
-        replace(lossless, block_size=MASKED_BLOCK, groups="every"),
+        replace(lossless, block_size=MASKED_BLOCK, mask_layout="every"),
         chosen,
         replace(lossless, block_size=1, lookup=True),
         replace(chosen, lookup=True),
@@ -192,7 +192,7 @@ def speculative_methods(
     drafts: whether each draft checkpoint was trained for masks and so is also fed masks (paper,
     section 4.6).
     """
-    base = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, groups="every")
+    base = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, mask_layout="every")
     combinations: dict[bool, tuple[Masked, ...]] = {False: ("none", "target"), True: MASKED[::-1]}
     methods = [
         replace(base, draft=name, masked=masked, max_new_tokens=max_new_tokens)

@@ -121,7 +121,7 @@ def _methods(args: argparse.Namespace) -> dict[str, DecodeSettings]:
         DecodeSettings("ar", 1.0, 1),
         DecodeSettings("mars", args.tau, args.block_size),
         lossless,
-        replace(lossless, groups="every", lookup=True),
+        replace(lossless, mask_layout="every", lookup=True),
     ]
     return {describe(one): one for one in methods}
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from mars_runtime.lab.commands import arguments_of, at_least_one, run_or_report
 from mars_runtime.lab.evaluation import report
-from mars_runtime.lab.evaluation.grid import Grid, GridCell
+from mars_runtime.lab.evaluation.grid import FORMER_FIELDS, Grid, GridCell
 from mars_runtime.lab.evaluation.measure import Outcome
 from mars_runtime.lab.evaluation.prompts import PromptSet, load_prompts
 from mars_runtime.lab.evaluation.store import CellStore
@@ -27,7 +27,15 @@ from mars_runtime.methods import METHODS
 from mars_runtime.model.registry import is_chat
 from mars_runtime.outputs import OutputError, check_file, only_writer, path_of, write_text
 from mars_runtime.provenance import provenance
-from mars_runtime.settings import AUTO, GROUPS, METRICS, THRESHOLDS, BlockSize
+from mars_runtime.settings import (
+    AUTO,
+    MASK_LAYOUTS,
+    METRICS,
+    TAU_POLICIES,
+    BlockSize,
+    current_word,
+    with_current_names,
+)
 from mars_runtime.tasks import families_for
 from mars_runtime.terminal import progress_bars
 
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 DEFAULT_CHECKPOINTS = ("ar-tiny", "mars-tiny")
 
 REQUESTS_GRID = Grid(
-    lossless_block_sizes=(4,), groups=("one", "every"), has_lookup=True, max_new_tokens=128
+    lossless_block_sizes=(4,), mask_layouts=("last", "every"), has_lookup=True, max_new_tokens=128
 )
 
 
@@ -55,9 +63,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts per family")
     parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
-    parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, default=None, help="fixed")
     parser.add_argument(
-        "--targets",
+        "--tau-policies", nargs="+", choices=TAU_POLICIES, default=None, help="fixed"
+    )
+    parser.add_argument(
+        "--agreement-targets",
         nargs="*",
         type=float,
         default=None,
@@ -73,9 +83,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="B of lossless runs (8; 4 for requests)",
     )
     parser.add_argument(
-        "--groups",
+        "--mask-layouts",
         nargs="+",
-        choices=GROUPS,
+        type=partial(current_word, "mask_layout"),
+        choices=MASK_LAYOUTS,
         default=None,
         help="where masks are fed in lossless runs",
     )
@@ -102,6 +113,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
     parser.add_argument("--restart", action="store_true", help="measure finished cells again")
+    _add_former(parser)
+
+
+def _add_former(parser: argparse.ArgumentParser) -> None:
+    """Add the former names of options, which the help does not list."""
+    shared: dict[str, Any] = {"default": None, "help": argparse.SUPPRESS}
+    word = partial(current_word, "mask_layout")
+    parser.add_argument("--thresholds", nargs="+", choices=TAU_POLICIES, **shared)
+    parser.add_argument("--targets", nargs="*", type=float, **shared)
+    parser.add_argument("--groups", nargs="+", type=word, choices=MASK_LAYOUTS, **shared)
 
 
 def block_size(text: str) -> BlockSize:
@@ -113,13 +134,22 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate, print, write ``--out``. Return the exit code."""
     console = Console()
     try:
-        return run_or_report(lambda: _run(args, console))
+        return run_or_report(lambda: _run(_with_current_names(args), console))
     except KeyboardInterrupt:
         console.print(
             "Stopped. Run the same command again to continue after the finished cells.",
             style="yellow",
         )
         return 130
+
+
+def _with_current_names(args: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments by their current names. Raises SettingsError if both names of one are
+    given."""
+    renamed = {*FORMER_FIELDS, *FORMER_FIELDS.values()}
+    given = {n: value for n, value in vars(args).items() if value is not None or n not in renamed}
+    absent = dict.fromkeys(FORMER_FIELDS.values())
+    return argparse.Namespace(**{**absent, **with_current_names(given, FORMER_FIELDS)})
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:

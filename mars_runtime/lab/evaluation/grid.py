@@ -13,21 +13,28 @@ from mars_runtime.settings import (
     MASKED,
     BlockSize,
     DecodeSettings,
-    Groups,
+    MaskLayout,
     Metric,
-    Threshold,
+    TauPolicy,
     describe,
 )
+
+FORMER_FIELDS = {
+    "thresholds": "tau_policies",
+    "targets": "agreement_targets",
+    "groups": "mask_layouts",
+}
+"""Former name -> current name of fields of the grid, as of settings (``settings.FORMER_NAMES``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The settings to measure. AR is always measured, as the baseline.
 
-    taus, block_sizes: MARS is measured on their product, with each of ``thresholds``; the threshold
-        ``agreement`` uses each of ``targets`` instead of the taus.
-    lossless_taus, lossless_block_sizes: the same for lossless MARS, with each of ``groups``;
-        has_lookup: also AR + lookup, and the last of ``groups`` with prompt lookup.
+    taus, block_sizes: MARS is measured on their product, with each of ``tau_policies``; the policy
+        ``agreement`` uses each of ``agreement_targets`` instead of the taus.
+    lossless_taus, lossless_block_sizes: the same for lossless MARS, with each of ``mask_layouts``;
+        has_lookup: also AR + lookup, and the last of ``mask_layouts`` with prompt lookup.
     methods: jacobi and speculative decoding use ``block_sizes``, block diffusion their product with
         the taus. drafts: draft checkpoints, each with masks in neither model, one or both.
     repetition_penalties: every method that supports them is measured with each, and compared with
@@ -36,11 +43,11 @@ class Grid:
 
     taus: tuple[float, ...] = (0.95,)
     block_sizes: tuple[BlockSize, ...] = (4,)
-    thresholds: tuple[Threshold, ...] = ("fixed",)
-    targets: tuple[float, ...] = (0.95,)
+    tau_policies: tuple[TauPolicy, ...] = ("fixed",)
+    agreement_targets: tuple[float, ...] = (0.95,)
     lossless_taus: tuple[float, ...] = (0.0,)
     lossless_block_sizes: tuple[BlockSize, ...] = (8,)
-    groups: tuple[Groups, ...] = ("one",)
+    mask_layouts: tuple[MaskLayout, ...] = ("last",)
     has_lookup: bool = False
     metric: Metric = "probability"
     max_new_tokens: int = 256
@@ -70,29 +77,33 @@ class Grid:
 
     def _mars(self) -> Iterator[DecodeSettings]:
         for block_size in self.block_sizes:
-            for threshold in self.thresholds:
-                if threshold == "agreement":
-                    adaptive = self._one(0.0, block_size, threshold=threshold)
-                    yield from (replace(adaptive, target=target) for target in self.targets)
+            for tau_policy in self.tau_policies:
+                if tau_policy == "agreement":
+                    adaptive = self._one(0.0, block_size, tau_policy=tau_policy)
+                    yield from (
+                        replace(adaptive, agreement_target=target)
+                        for target in self.agreement_targets
+                    )
                     continue
                 for tau in self.taus:
-                    yield self._one(tau, block_size, threshold=threshold)
+                    yield self._one(tau, block_size, tau_policy=tau_policy)
         lossless = [
-            self._one(tau, block_size, lossless=True, groups=groups)
-            for groups in self.groups
+            self._one(tau, block_size, lossless=True, mask_layout=mask_layout)
+            for mask_layout in self.mask_layouts
             for block_size in self.lossless_block_sizes
             for tau in self.lossless_taus
         ]
         yield from lossless
         if self.has_lookup:
             yield self._one(0.0, 1, lossless=True, lookup=True)
-            beside = [settings for settings in lossless if settings.groups == self.groups[-1]]
-            yield from (replace(settings, lookup=True) for settings in beside)
+            layout = self.mask_layouts[-1]
+            last = [settings for settings in lossless if settings.mask_layout == layout]
+            yield from (replace(settings, lookup=True) for settings in last)
 
     def _speculative(self) -> Iterator[DecodeSettings]:
         for draft in self.drafts:
             for size in self.block_sizes:
-                speculative = self._one(0.95, size, groups="every", method="speculative")
+                speculative = self._one(0.95, size, mask_layout="every", method="speculative")
                 yield from (
                     replace(speculative, draft=draft, masked=way) for way in reversed(MASKED)
                 )

@@ -41,7 +41,7 @@ from mars_runtime.lab.harness.texts import (
 )
 from mars_runtime.model.load import load_checkpoint
 from mars_runtime.provenance import fingerprint, provenance
-from mars_runtime.settings import DecodeSettings, describe
+from mars_runtime.settings import DecodeSettings, describe, with_current_names
 
 MAX_NEW_TOKENS = 256
 
@@ -73,7 +73,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         where = device if device and (torch.cuda.is_available() or "cuda" not in device) else "auto"
         self._checkpoint = load_checkpoint(checkpoint, device=where, dtype=dtype)
         self._tokenizer = self._checkpoint.tokenizer
-        self._settings = DecodeSettings(**settings)
+        self._settings = DecodeSettings(**with_current_names(settings))
         self._batch_size = int(batch_size) if str(batch_size).isdigit() else 8
         self._store = AnswerStore(Path(answers) if answers else None)
         # AR feeds no masks, so an adapter does not change its answers: only the base counts.

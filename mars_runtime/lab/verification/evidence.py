@@ -202,7 +202,7 @@ def _way(case: Case, temperature: float, top_p: float) -> DecodeSettings:
     return DecodeSettings(
         tau=0.0,
         lossless=True,
-        groups="every",
+        mask_layout="every",
         lookup=True,
         max_new_tokens=case.max_new_tokens,
         temperature=temperature,
@@ -215,7 +215,7 @@ def _hold(
 ) -> tuple[list[laws.Distance], int]:
     """Return distances by position, and how many draws differ from AR's."""
     bar = begin(f"temperature {way.temperature:g}, top-p {way.top_p:g}", len(prompts))
-    plain = replace(way, method="ar", lossless=False, groups="one", lookup=False)
+    plain = replace(way, method="ar", lossless=False, mask_layout="last", lookup=False)
     by_place: dict[int, list[laws.PromptDistance]] = {}
     num_wrong = 0
     for number, prompt in enumerate(prompts):

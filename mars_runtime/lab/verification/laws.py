@@ -33,7 +33,7 @@ def ways(max_new_tokens: int) -> list[DecodeSettings]:
     masks, groups after the last token or after every token, and prompt lookup.
     """
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
-    every = replace(plain, groups="every")
+    every = replace(plain, mask_layout="every")
     return [
         replace(plain, block_size=2, tau=0.5),
         replace(plain, block_size=8, tau=0.0),

@@ -2,6 +2,7 @@
 // reloads the page after a lost connection; without this the visitor would lose prompt and answer. A page that is opened
 // by its address starts fresh.
 
+import { withCurrentNames } from "../../core/former.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { viewAt } from "../../core/tabs.js";
 
@@ -47,7 +48,7 @@ export const checkpointBefore = () => String(controlsBefore("live").checkpoint ?
  * @param {string} place
  * @returns {Record<string, unknown>}
  */
-const controlsBefore = (place) => JSON.parse(storedBeforeReload(`${CONTROLS}-${place}`) || "{}");
+const controlsBefore = (place) => withCurrentNames(JSON.parse(storedBeforeReload(`${CONTROLS}-${place}`) || "{}"));
 
 // Remembers the run of each view, and shows it again after a reload. A view mounts when its tab is first opened.
 export function mountMemory() {

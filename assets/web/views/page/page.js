@@ -219,7 +219,7 @@ function mountStates() {
   new MutationObserver(look).observe(document.body, { subtree: true, attributeFilter: told });
 }
 
-const PLACES = ["tau", "block_size", "aim", "lossless", "pace", "presets"]; // ids of controls with a help button
+const PLACES = ["tau", "block_size", "auto_objective", "lossless", "pace", "presets"]; // ids of controls with a help button
 
 // Adds a help button ⓘ to each control. Gradio builds its controls late and rebuilds some (B, when the checkpoint
 // changes), so this checks the controls again at each change.
