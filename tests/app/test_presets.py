@@ -25,7 +25,7 @@ from app.live.presets import (
 from app.live.tab import settings_for_example
 from app.ui.controls import DEFAULTS
 from app.ui.examples import EXAMPLE_SETTINGS
-from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe
+from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe, read_settings
 
 
 def way(tau: float, agreement: float, speed: float, **more: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def test_each_that_ships_was_measured_to_be_faster() -> None:
         found = presets_of(name)
         assert set(found) <= {EXACT, FAST}
         own = {
-            describe(DecodeSettings(**row["settings"])): row
+            describe(read_settings(row["settings"])): row
             for row in rows
             if row["checkpoint"] == name
         }
