@@ -80,21 +80,28 @@ class _WriterFinder(MetaPathFinder):
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            module.__dict__["create_or_modify_pyi"] = lambda *_: None
+            _disable_writing(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
+def _disable_writing(module: ModuleType) -> None:
+    module.__dict__["create_or_modify_pyi"] = lambda *_: None
+
+
 def write_no_stubs() -> None:
-    """Keep Gradio from writing type stubs, unless it is imported already.
+    """Keep Gradio from writing type stubs.
 
     At each import Gradio parses the source of every component and compares it with a stub, which it
     writes next to the source, this app's own included; mypy then reads the stub instead. Import of
     Gradio: 1.06 s instead of 2.03 s. https://github.com/gradio-app/gradio/issues/7791
     """
-    if STUB_WRITER not in sys.modules:
+    writer = sys.modules.get(STUB_WRITER)
+    if writer is None:
         sys.meta_path.insert(0, _WriterFinder())
+    else:  # a script imported Gradio before this app
+        _disable_writing(writer)
 
 
 MAX_SESSIONS = 200

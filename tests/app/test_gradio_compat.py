@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 
 import fastapi
@@ -22,6 +23,7 @@ from app.page import build
 from app.server import make_app
 
 HERE = Path(gradio.__file__).parent
+ROOT = Path(__file__).parents[2]
 TEMPLATE = (HERE / "templates" / "frontend" / "index.html").read_text("utf-8")
 USED = [
     *["/", "/config", "/theme.css", "/robots.txt", "/favicon.ico", "/assets/a.js", "/static/a.js"],
@@ -163,11 +165,11 @@ def test_the_document_has_this_app_s_scripts_and_no_absolute_address(address: st
     assert not re.search(r'\b(src|href)="(/|http)', head)
 
 
-def test_no_stub_is_written_next_to_a_component(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("first", ["app", "gradio"])
+def test_no_stub_is_written_next_to_a_component(tmp_path: Path, first: str) -> None:
+    """Whether a script imports this app first, or Gradio."""
     source = tmp_path / "quiet_component.py"
     source.write_text("import gradio\n\n\nclass Quiet(gradio.HTML):\n    pass\n", "utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import_module("quiet_component")
+    script = f"import sys, {first}, app; sys.path.append(sys.argv[1]); import quiet_component"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, cwd=ROOT)
     assert not source.with_suffix(".pyi").exists()
