@@ -83,6 +83,10 @@ NO_ROUTE = "There is nothing at this address. See /v1/models."
 NO_METHOD = "Method not allowed. Read with GET and send requests with POST."
 TOO_LARGE = "The request is too large. Shorten the prompt."
 RATE_LIMITED = "Too many of your requests are in progress. Wait for one to end."
+RACE_LIMITED = (
+    "This race has {} lanes, more than your address may add to its runs. Send fewer lanes, or wait "
+    "for a run to end."
+)
 NO_KEY = "The API key is missing or wrong. Send it as a bearer token."
 ONLY_JSON = "The content type must be application/json."
 LOADING_SECONDS = 5
@@ -226,6 +230,8 @@ class Endpoint:
         posted = read(RunBody, await request.body())
         model = self._models.find(posted.model)
         made = await self._aside(partial(lane_requests, posted, model, self._caps))
+        if _more_places(request, len(made) - 1) < len(made) - 1:
+            raise ApiError(429, RACE_LIMITED.format(len(made)), retry_after=1)
         requests = [replace(lane_request, owner=_owner(request)) for lane_request in made]
         lanes = Lanes(await model.race(requests, posted.pace, posted.is_alone), model)
         name = f"run-{uuid.uuid4().hex}"
@@ -275,8 +281,7 @@ class Endpoint:
                 stops = asked.stops, asked.stop_ids, asked.settings.min_tokens
                 answer = StreamedAnswer(tokenizer, *stops)
                 choices.append(Choice(replace(answer_request, owner=owner), envelope, answer, echo))
-        more: Callable[[int], int] = request.scope[MORE_PLACES]
-        at_once = 1 + more(min(len(choices), MAX_LANES) - 1)
+        at_once = 1 + _more_places(request, min(len(choices), MAX_LANES) - 1)
         register = partial(self._lane_groups.add, first.name, model.block_size)
         return Choices(choices, model.submit, at_once, self._caps.max_seconds, register)
 
@@ -322,6 +327,12 @@ def _listed(name: str) -> Json:
 def _owner(request: Request) -> str:
     """Return the client's address; the scheduler divides slots fairly among addresses."""
     return address_of(request.client)
+
+
+def _more_places(request: Request, number: int) -> int:
+    """Reserve up to ``number`` further runs of the client's address; return how many."""
+    more: Callable[[int], int] = request.scope[MORE_PLACES]
+    return more(number)
 
 
 async def _whole(run: Answering, answer: StreamedAnswer) -> Piece:

@@ -18,6 +18,7 @@ from scripted_server import NAME, Oracle, Place, chat, eventually, serving
 from mars_runtime import folds
 from mars_runtime.engine import EngineBusy, EngineError, Request, RequestError, Run
 from mars_runtime.events import End, Event, Step
+from mars_runtime.serving.app import RATE_LIMITED
 from mars_runtime.serving.remote import AWAY, LOST, NO_BATCH, Machine, RemoteEngine
 from mars_runtime.settings import RECOMMENDED, DecodeSettings, SettingsError
 
@@ -279,3 +280,16 @@ def test_a_run_streams_its_trace_lines(place: Place) -> None:
     names = [line[7:] for line in answer.text.splitlines() if line.startswith("event: ")]
     assert set(names) == {"0", "1", "state"}
     assert answer.text.count('"type":"end"') == 2
+
+
+def test_the_lanes_of_a_race_count_as_runs_of_their_address(few: Place) -> None:
+    def race(number: int) -> dict[str, Any]:
+        return {"model": NAME, "lanes": [{"prompt_ids": few.ids()}] * number}
+
+    assert few.http.post("/v1/runs", json=race(3)).status_code == 429
+    with few.http.stream("POST", "/v1/runs", json=race(2)) as both:
+        assert both.status_code == 200
+        refused = few.http.post("/v1/runs", json=race(1))
+        assert (refused.status_code, refused.json()["error"]["message"]) == (429, RATE_LIMITED)
+    assert eventually(few.is_idle)
+    assert few.http.post("/v1/runs", json=race(1)).status_code == 200
