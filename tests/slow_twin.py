@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from mars_runtime.acceptance import Draw, Penalty, accept_prefix, judge, up_to_end
+from mars_runtime.acceptance import Draw, Penalty, accept_prefix, eos_in_force, judge, up_to_end
 from mars_runtime.decoders.base import (
     NoMaskError,
     SettingsSource,
@@ -73,6 +73,7 @@ def _step(
 ) -> RowStep:
     settings, num_emitted = source(), len(row.prefix) - row.num_prompt
     remaining = max(1, min(row.limit, settings.max_new_tokens) - num_emitted)
+    ends = eos_in_force(settings, vocabulary.eos_ids)
     feed = FeedLimits.of(settings)
     drafts = row.drafts[: min(feed.num_drafts, remaining - 1)]
     sizes = group_sizes(settings, feed, remaining, len(drafts))
@@ -101,10 +102,10 @@ def _step(
     found: list[int] = []
     guessed: list[int] = []
     if settings.method == "jacobi" and row.is_live:
-        guessed = _guess(row, settings, remaining - len(verdict.emitted), vocabulary.eos_ids)
+        guessed = _guess(row, settings, remaining - len(verdict.emitted), ends)
     elif settings.lookup and settings.is_verified and row.is_live:
         found, num_matching = looked_up(row.prefix, MAX_DRAFTS)
-        found = up_to_end(found, vocabulary.eos_ids)[: REACH[num_matching - 1]]
+        found = up_to_end(found, ends)[: REACH[num_matching - 1]]
     is_looked_up = len(found) > len(row.drafts)
     if is_looked_up:
         row.drafts = found
@@ -146,17 +147,18 @@ def _drafted(
 ) -> tuple[list[int], int]:
     """What a draft model puts behind a text, and by how many forwards."""
     found: list[int] = []
+    ends = eos_in_force(settings, vocabulary.eos_ids)
     num_forwards = 0
     is_masked = settings.masked in ("both", "draft")
-    while len(found) < at_most and text[-1] not in vocabulary.eos_ids:
+    while len(found) < at_most and text[-1] not in ends:
         size = min(at_most - len(found), draft.block_size) if is_masked else 1
         slots = _branch(
             [*text, *found], size - 1, draft.model, draft.vocabulary, settings, num_prompt
         )
         taken = accept_prefix([slot.confidence for slot in slots], settings.tau)
-        found = up_to_end([*found, *(slot.token for slot in slots[:taken])], vocabulary.eos_ids)
+        found = up_to_end([*found, *(slot.token for slot in slots[:taken])], ends)
         num_forwards += 1
-        if found[-1] in vocabulary.eos_ids:
+        if found[-1] in ends:
             break
     return found, num_forwards
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from mars_runtime.acceptance import DecodeError, up_to_end
+from mars_runtime.acceptance import DecodeError, eos_in_force, up_to_end
 from mars_runtime.decoders.base import Batch, Vocabulary
 from mars_runtime.decoders.rows import Row
 from mars_runtime.model.forward import CausalModel
@@ -124,8 +124,8 @@ class DraftRows:
         """Draft for rows; the rows of one draft model share its forwards. Returns drafts by row
         number.
 
-        A draft ends with its first EOS token. Raises DecodeError with the numbers of the rows
-        concerned.
+        A draft ends with its first EOS token, unless the row ignores EOS. Raises DecodeError with
+        the numbers of the rows concerned.
         """
         found: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
@@ -138,16 +138,20 @@ class DraftRows:
             while going:
                 self._steer(going, found)
                 step = self._batches[name].step([request.row.number for request in going])
+                settings = {request.row.number: request.settings for request in going}
                 for done in step.rows:
-                    before = found[done.row]
-                    tokens = up_to_end([*before.tokens, *done.accepted], self._eos_ids)
+                    before, ends = found[done.row], self._ends(settings[done.row])
+                    tokens = up_to_end([*before.tokens, *done.accepted], ends)
                     found[done.row] = Drafted(tuple(tokens), before.num_forwards + 1)
                 going = [request for request in going if self._wants_more(request, found)]
         return found
 
     def _wants_more(self, request: DraftRequest, found: dict[int, Drafted]) -> bool:
         tokens = found[request.row.number].tokens
-        return len(tokens) < request.at_most and tokens[-1] not in self._eos_ids
+        return len(tokens) < request.at_most and tokens[-1] not in self._ends(request.settings)
+
+    def _ends(self, settings: DecodeSettings) -> frozenset[int]:
+        return eos_in_force(settings, self._eos_ids)
 
     def _steer(self, requests: Sequence[DraftRequest], found: dict[int, Drafted]) -> None:
         """Set the draft rows' settings: at most the missing number of tokens, and no end of their

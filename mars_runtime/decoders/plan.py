@@ -29,6 +29,7 @@ from mars_runtime.acceptance import (
     Acceptance,
     DecodeError,
     Penalty,
+    eos_in_force,
     judge,
     num_proposals,
     up_to_end,
@@ -236,7 +237,7 @@ class RowOutcome:
             return None
         room = self.plan.remaining - len(judgement.emitted) - 1
         at_most = min(settings.num_drafts, room) - len(drafts)
-        if at_most < 1 or (drafts and drafts[-1] in eos_ids):
+        if at_most < 1 or (drafts and drafts[-1] in eos_in_force(settings, eos_ids)):
             return None
         return DraftRequest(self.plan.row, judgement.emitted, drafts, at_most, settings)
 
@@ -392,10 +393,10 @@ class Steering:
         if settings.method == "jacobi":
             return self._guess(plan, judgement)
         found: list[int] = []
-        num_matching = 0
+        num_matching, ends = 0, eos_in_force(settings, self._eos_ids)
         if settings.lookup:
             found, num_matching = row.look_up(judgement.emitted, MAX_DRAFTS)
-            found = up_to_end(found, self._eos_ids)
+            found = up_to_end(found, ends)
         if not settings.is_auto:
             found = found[: REACH[num_matching - 1]] if found else []
             is_longer = len(found) > len(judgement.drafts)
@@ -410,15 +411,16 @@ class Steering:
             num_matching,
             self._curve_for(settings),
         )
-        drafts = up_to_end(drafts, self._eos_ids)
+        drafts = up_to_end(drafts, ends)
         drafter.cut(len(drafts))
         return Ahead(looked_up=drafts) if is_found else Ahead(drafts)
 
     def _guess(self, plan: RowPlan, judgement: Acceptance) -> Ahead:
         """Return the Jacobi guesses: as many as B and the limit allow."""
-        last, answers = judgement.emitted[-1], judgement.drafts
-        count = min(plan.settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)
-        return Ahead(answers, guessed=first_guesses(last, answers, count, self._eos_ids))
+        last, answers, settings = judgement.emitted[-1], judgement.drafts, plan.settings
+        count = min(settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)
+        ends = eos_in_force(settings, self._eos_ids)
+        return Ahead(answers, guessed=first_guesses(last, answers, count, ends))
 
     def leave(self, row: Row) -> None:
         """Store the statistics of a row that has ended, for later rows."""
