@@ -52,6 +52,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                 "# MARS live\n\nSeveral tokens per forward pass.",
                 elem_id="masthead",
             )
+            _present_button()
         arriving = gr.Markdown("", elem_id="arrival")
         with _tabs():
             with _tab("Live", "live"):
@@ -73,7 +74,6 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                     ReviewView(elem_id="review")
             with _tab("How it works", "how-it-works"):
                 ExplainView(elem_id="explain")
-        _present_button()
         footer = gr.Markdown(f"Loading {engines.default}…", elem_id="footer")
         checkpoint = tab.controls["checkpoint"]
         wire_live(page, tab, handlers.live)

@@ -88,6 +88,29 @@ def test_every_view_has_an_address_and_back_and_forward_follow(page: playwright.
     assert hash_of(page) == "#frontier"
 
 
+SEEN = """() => {
+  window.seen = 0;
+  const look = () => {
+    const live = document.querySelector("#live");
+    if (live?.checkVisibility({ visibilityProperty: true })) window.seen += 1;
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+"""Count the frames in which the first tab is visible."""
+
+
+def test_an_address_shows_no_other_tab_first(arrive: Arrive, address: str) -> None:
+    page = arrive(f"{address}robots.txt")
+    page.add_init_script(f"({SEEN})()")
+    page.goto(f"{address}#throughput")
+    wait_shown(page, "batch")
+    assert page.evaluate("window.seen") == 0
+    page.click("#live-tab-button")
+    wait_shown(page, "live")
+    page.wait_for_function("window.seen > 0")
+
+
 @pytest.mark.parametrize("view", SHOWN)
 def test_an_address_opens_its_view_and_so_does_the_name_of_an_old_tab(
     arrive: Arrive, address: str, view: str
@@ -130,6 +153,31 @@ def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
     page.wait_for_selector(f"{batch}[data-run='{ran}'][data-phase=finished]")
     playwright.expect(page.locator("#batch-prompts textarea")).to_have_value("One.\nTwo.")
     assert page.input_value("#batch-max_new_tokens input[type=number]") == "16"
+
+
+@pytest.mark.parametrize("view", ("batch", "grid", "load"))
+def test_a_phone_shows_the_result_first_and_the_controls_on_demand(
+    arrive: Arrive, address: str, view: str
+) -> None:
+    page = arrive(address)
+    page.set_viewport_size({"width": 390, "height": 844})
+    wait_loaded(page)
+    open_tab(page, view)
+    page.wait_for_selector(f"{STATES[view]}[data-phase=finished]")
+    control = page.locator(f"#{view}-max_new_tokens")
+    settings = page.locator(f"#{view}-fold")
+    assert page.locator(f"{STATES[view]} .rv-finding").bounding_box()["y"] < 300
+    assert not control.is_visible()
+    assert page.locator(f"#{view}-run").is_visible()
+    settings.click()
+    assert settings.get_attribute("aria-expanded") == "true"
+    control.scroll_into_view_if_needed()
+    assert control.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.click(f"#{view}-run")
+    assert settings.get_attribute("aria-expanded") == "false"
+    assert not control.is_visible()
+    page.click(f"#{view}-stop")
 
 
 STATES = {"grid": "#grid .mars-grid", "batch": "#batch .mars-batch", "load": "#load .mars-load"}

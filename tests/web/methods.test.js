@@ -103,10 +103,9 @@ test("a lane says in words how it decodes", () => {
     "unverified, τ 0.5, measured by margin, up to 4 proposals per pass",
   );
 
-  // What auto chose for a forward is what stands there, not what the other settings would ask for.
-  const losslessText = (block_size, chosen) => settingsText(whole({ ...lossless, block_size }), chosen);
+  const losslessText = (block_size) => settingsText(whole({ ...lossless, block_size }));
   assert.equal(losslessText(4), "τ 0 · B 4 · lossless · masks after every draft");
-  assert.equal(losslessText("auto", 4), "τ 0 · B 4 (auto) · lossless");
+  assert.equal(losslessText("auto"), "τ 0 · B auto · lossless");
 });
 
 describe("AR + lookup", () => {

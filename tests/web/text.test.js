@@ -11,6 +11,7 @@ import {
   visible,
 } from "../../assets/web/core/bytes.js";
 import * as words from "../../assets/web/core/words.js";
+import { Fences } from "../../assets/web/text/fences.js";
 import { beginsWithSpace, countPlace } from "../../assets/web/text/text.js";
 
 describe("bytes", () => {
@@ -109,4 +110,15 @@ test("a count stands beneath the last inked token of its group, unless the one b
   assert.equal(countPlace(tokens, 3, 2, 2), -1); // one dot has no room for another digit
   assert.equal(countPlace(tokens, 5, 1, 2), 5);
   assert.equal(countPlace([{ text: "" }], 0, 1), -1);
+});
+
+test("fenced code is followed through tokens, wherever they are cut", () => {
+  const codeOf = (tokens) => {
+    const fences = new Fences();
+    return tokens.map((text) => (fences.take(text) ? "c" : "p")).join("");
+  };
+  assert.equal(codeOf(["Here:\n", "```", "python", "\n", "x = 1", "\n", "```", "\n", "It is one."]), "pcccccc" + "pp");
+  assert.equal(codeOf(["``", "`\n", "a\n", "``", "`", "\nb"]), "pcccc" + "p");
+  assert.equal(codeOf(["a ``` b ", "`c`", "\n    ```", "\nd"]), "pppp"); // not at the start of a line
+  assert.equal(codeOf(["```js\nx\n```\n", "prose"]), "cp");
 });

@@ -64,7 +64,8 @@ export class Plots {
     this.charts = charts;
     this.figure = figure;
     this.rest = rest;
-    this.config = { displaylogo: false, responsive: false, modeBarButtons: [["resetScale2d"]] };
+    const displayModeBar = matchMedia("(pointer: coarse)").matches ? false : "hover"; // a finger cannot leave a chart again
+    this.config = { displaylogo: false, responsive: false, displayModeBar, modeBarButtons: [["resetScale2d"]] };
     for (const chart of charts) chart.caption.append(this.saver(chart));
     element.append(...charts.map(({ frame }) => frame));
     new ResizeObserver(() => this.draw()).observe(element);

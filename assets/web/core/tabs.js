@@ -56,6 +56,7 @@ export function openView(view) {
     (tab) => {
       press(tab);
       if (parent) whenThere(() => buttonOf(view), press);
+      delete document.documentElement.dataset.opening;
     },
   );
 }
@@ -116,5 +117,7 @@ export function mountTabs() {
   document.addEventListener("click", clicked);
   addEventListener("popstate", () => openView(viewAt(location.hash)));
   whenThere(() => buttonOf(FIRST)?.parentElement, standOnce);
-  if (location.hash) openView(viewAt(location.hash));
+  if (!location.hash) return;
+  document.documentElement.dataset.opening = viewAt(location.hash); // hides the first tab until this one is open
+  openView(viewAt(location.hash));
 }

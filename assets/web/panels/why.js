@@ -3,8 +3,8 @@
 
 import { attribute, button, make, put } from "../core/dom.js";
 import { factsOf } from "../core/methods.js";
-import { counted, probability, short, whole } from "../core/words.js";
-import { endIds, proposalRows } from "../folds/proposals.js";
+import { counted, joined, probability, short, whole } from "../core/words.js";
+import { endIds, numChecked, proposalRows } from "../folds/proposals.js";
 import { settingsText, whyText } from "../text/card.js";
 
 const BRANCH = "Click a token to branch: the run continues from there with that token.";
@@ -79,7 +79,7 @@ export class WhyPanel {
     });
     put(this.lane, lane.title);
     put(this.where, isEmpty ? "" : whereText(lane, step));
-    put(this.settings, isEmpty ? "" : settingsText(step.settings, step.blockSize));
+    put(this.settings, isEmpty ? "" : settingsText(step.settings));
     if (isEmpty) return put(this.sentence, "No pass to show yet.");
     const ends = endIds(this.view.run.lanes);
     const rows = proposalRows(lane, index, ends);
@@ -117,7 +117,17 @@ export class WhyPanel {
 function whereText(lane, step) {
   const [first, last] = [step.first + 1, step.first + step.count];
   const tokens = first === last ? `token ${whole(first)}` : `tokens ${whole(first)} to ${whole(last)}`;
-  return `pass ${whole(step.index + 1)} of ${whole(lane.steps.length)} · ${tokens}`;
+  return joined(`pass ${whole(step.index + 1)} of ${whole(lane.steps.length)}`, tokens, fedText(lane, step));
+}
+
+/**
+ * Describes what a pass was fed besides its last token; empty for nothing.
+ * @param {Lane} lane
+ * @param {Step} step
+ */
+function fedText(lane, { index, fed, pending }) {
+  const [masks, drafts] = [fed - pending, numChecked(lane, index)];
+  return joined(masks > 0 ? `${counted(masks, "mask")} fed` : "", drafts ? `${counted(drafts, "draft")} checked` : "");
 }
 
 const HEADS = [

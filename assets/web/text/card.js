@@ -11,15 +11,8 @@ const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seven
 /** @param {number} i */
 const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 
-/**
- * B in force: a number, or the one chosen for a forward, if known.
- * @param {Settings} settings
- * @param {number} [chosen]
- */
-function blockText(settings, chosen) {
-  if (settings.block_size !== "auto") return `B ${settings.block_size}`;
-  return chosen ? `B ${chosen} (auto)` : "B auto";
-}
+/** @param {Settings} settings */
+const blockText = (settings) => `B ${settings.block_size}`;
 
 /**
  * Describes the threshold, and how it adapts if it does.
@@ -30,17 +23,14 @@ function tauText({ tau, tau_policy: policy, agreement_target: target, lossless }
   return `${policy === "entropy" ? "τ by entropy" : `τ for ${short(target)} agreement`}, at least ${short(tau)}`;
 }
 
-/**
- * @param {Settings | null} settings
- * @param {number} [chosen]
- */
-export function settingsText(settings, chosen) {
+/** @param {Settings | null} settings */
+export function settingsText(settings) {
   if (!settings) return "";
   if (settings.method === "ar") return "one token per pass";
   if (nameOf(settings) === "lookup") return "no masks";
   if (settings.method === "speculative") return draftText(settings);
-  if (!factsOf(settings).obeys.includes("tau")) return blockText(settings, chosen);
-  const parts = [tauText(settings), blockText(settings, chosen)];
+  if (!factsOf(settings).obeys.includes("tau")) return blockText(settings);
+  const parts = [tauText(settings), blockText(settings)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
   // If B is chosen for each forward, the positions of masks are chosen too.
@@ -66,13 +56,12 @@ export function penaltyText(settings) {
 }
 
 /**
- * Describes how a lane decodes, without abbreviations; empty for plain AR. chosen: B of its latest forward, if B is automatic.
+ * Describes how a lane decodes, without abbreviations; empty for plain AR.
  * @param {Settings | null} settings
- * @param {number} [chosen]
  */
-export function laneWords(settings, chosen) {
+export function laneWords(settings) {
   if (settings?.method === "ar") return "";
-  if (settings?.method !== "mars") return settingsText(settings, chosen);
+  if (settings?.method !== "mars") return settingsText(settings);
   if (nameOf(settings) === "lookup") return "verified drafts by prompt lookup, no masks";
   const most = settings.block_size === "auto" ? "" : `, up to ${counted(settings.block_size, "proposal")} per pass`;
   if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
@@ -275,7 +264,7 @@ export class Card {
   facts(step, confidence = null, source = "") {
     const metric = (step.settings || {}).metric || "probability";
     const rows = [
-      ["settings", settingsText(step.settings, step.blockSize)],
+      ["settings", settingsText(step.settings)],
       ["took", `${milliseconds(step.seconds)} ms`],
     ];
     if (step.draftForwards)
@@ -298,7 +287,8 @@ export class Card {
     const at = anchor instanceof Element ? anchor.getClientRects()[0] || anchor.getBoundingClientRect() : anchor;
     const width = element.offsetWidth;
     const height = element.offsetHeight;
-    const isAbove = at.bottom + 8 + height > window.innerHeight && at.top - 8 - height > 0;
+    const floor = window.innerHeight - (parseFloat(getComputedStyle(root).getPropertyValue("--rv-floor")) || 0); // a bar covers the rest
+    const isAbove = at.bottom + 8 + height > floor && at.top - 8 - height > 0;
     const left = Math.max(4, Math.min(at.left - box.left - 12, box.width - width - 4));
     element.style.left = `${left}px`;
     element.style.top = `${(isAbove ? at.top - 8 - height : at.bottom + 8) - box.top}px`;

@@ -70,7 +70,7 @@ export class Pane {
     element.dataset.shown = String(shown.steps.length);
     element.dataset.end = lane.end ? lane.end.reason : "";
     put(this.title, paneTitle(lane));
-    put(parts.settings, joined(laneWords(shown.settings, shown.steps.at(-1)?.blockSize), penaltyText(shown.settings)));
+    put(parts.settings, joined(laneWords(shown.settings), penaltyText(shown.settings)));
     parts.settings.title = laneText(shown);
     put(this.number, lane.steps.length ? whole(shown.tokens.length) : "");
     put(this.unit, lane.steps.length ? (shown.tokens.length === 1 ? " token" : " tokens") : "");

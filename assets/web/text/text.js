@@ -6,9 +6,10 @@ import { make, placeIn, put, targetOf } from "../core/dom.js";
 import { lastOf } from "../core/folds.js";
 import { SOURCES } from "../core/sources.js";
 import { moveText } from "./card.js";
+import { Fences } from "./fences.js";
 
 const SEGMENT = 40; // tokens after which a line break starts a new block, so that layout stays local
-const CODE = /```|\n(?:def|class) \w+.*:\n/;
+const CODE = /\n(?:def|class) \w+.*:\n/;
 
 /** @type {(className: string, text?: string) => HTMLElement} */
 const span = (className, text) => {
@@ -21,8 +22,6 @@ const span = (className, text) => {
 export class TokenView {
   /** @type {HTMLElement[]} */
   tokens = [];
-  /** @type {string} */
-  seen;
   /** @type {HTMLElement | undefined} */
   lit;
   /** @type {HTMLElement | undefined} */
@@ -52,6 +51,8 @@ export class TokenView {
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
     this.counted = -1; // the latest token with a count below it
+    this.fences = new Fences();
+    this.seen = ""; // the latest text outside fenced code
     this.judged = 0; // tokens that were compared with AR's choice
     this.listen();
   }
@@ -128,6 +129,8 @@ export class TokenView {
       if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
+      if (this.fences.take(token.text)) node.classList.add("rv-fenced");
+      else this.seen += token.text;
       node.append(child);
       this.tokens.push(child);
     }
@@ -180,17 +183,13 @@ export class TokenView {
   }
 
   /**
-   * Sets the text in a monospaced font if it has code: a line that starts with a fence or a definition, here or in the
-   * prompt.
+   * Sets the whole text in a monospaced font if it has code outside fences: a line that starts with a definition, here
+   * or in the prompt.
    * @param {number} from
    */
   lookForCode(from) {
     if (this.isCode) return;
-    if (from === 0) this.seen = `${(this.lane.header && this.lane.header.prompt) || ""}\n${this.lane.given}`;
-    this.seen += this.lane.tokens
-      .slice(from)
-      .map((t) => t.text)
-      .join("");
+    if (from === 0) this.seen = `${this.lane.header?.prompt || ""}\n${this.lane.given}${this.seen}`;
     this.isCode = CODE.test(this.seen);
     this.seen = this.seen.slice(-80);
     if (this.isCode) this.element.classList.add("rv-code");

@@ -38,8 +38,9 @@ def test_tokens_are_grouped_by_forward_and_the_text_is_whole(show: Show, scene: 
     pane = page.locator(MARS)
     assert pane.get_attribute("data-steps") == str(folds.num_forwards(trace.events))
     assert pane.get_attribute("data-tokens") == str(folds.num_tokens(trace.events))
-    is_code = "rv-code" in (page.locator(f"{MARS} .rv-text").get_attribute("class") or "")
-    assert is_code == (scene == "code")
+    fenced = "".join(page.locator(f"{MARS} .rv-fenced").all_text_contents())
+    assert ("def count_vowels" in fenced) == (scene == "code")
+    assert "It reads the text once." not in fenced
     assert page.locator(f"{MARS} .rv-eos").count() == 1
     tokens = folds.accepted_tokens(trace.events)
     wrong = {

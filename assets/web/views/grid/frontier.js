@@ -98,7 +98,7 @@ export class Frontier {
       }),
     );
     this.line.setAttribute("d", lineThrough(best, scale));
-    this.labels.replaceChildren(...labelsOf(best, scale));
+    this.labels.replaceChildren(...labelsOf(best, this.points, scale));
     for (const { cell, x, y } of this.points) {
       const node = this.nodeOf(cell);
       node.removeAttribute("display");
@@ -197,19 +197,29 @@ function pointOf({ name, row }) {
   );
 }
 
+const PLACES = [
+  { across: 4, down: -11 },
+  { across: 11, down: 5 },
+  { across: 4, down: 21 },
+]; // of a label, relative to its point, in the order in which they are tried
+
 /**
- * Names the points on the frontier that have space: to the upper right, or to the left at the chart's end.
- * @param {GridPoint[]} points
+ * Names the points on the frontier where neither a mark nor another name is in the way.
+ * @param {GridPoint[]} best
+ * @param {GridPoint[]} all
  * @param {GridScale} scale
  */
-function labelsOf(points, { width, x, y }) {
+function labelsOf(best, all, { width, x, y }) {
   /** @type {LabelBox[]} */
-  const taken = [];
-  return [...points].reverse().flatMap((point) => {
+  const taken = all.map((point) => ({ left: x(point.x) - 8, right: x(point.x) + 8, at: y(point.y) + 4 }));
+  return [...best].reverse().flatMap((point) => {
     const text = cellName(point.cell).replace(", ", " · ");
     const long = lengthOf(text);
-    const left = Math.min(x(point.x) + 4, width - long);
-    const box = { left, right: left + long, at: y(point.y) - 11 };
-    return takesRoom(taken, box) ? [shape("text", { class: "gv-label", x: box.left, y: box.at }, text)] : [];
+    for (const { across, down } of PLACES) {
+      const left = Math.min(x(point.x) + across, width - long);
+      const box = { left, right: left + long, at: y(point.y) + down };
+      if (takesRoom(taken, box)) return [shape("text", { class: "gv-label", x: box.left, y: box.at }, text)];
+    }
+    return [];
   });
 }

@@ -23,7 +23,11 @@ const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "g
 export function mountPage() {
   mountApi();
   mountAsks();
-  whenThere(() => document.getElementById("go"), fold);
+  for (const place of Object.keys(FOLDS))
+    whenThere(
+      () => document.getElementById(`${place}go`),
+      (row) => fold(row, place),
+    );
   whenThere(() => document.querySelector(VIEWS.live), mountStates);
   mountHelp();
   mountPins();
@@ -177,13 +181,28 @@ function mountPrompt() {
   };
 }
 
-// On a phone the controls are in a bar at the bottom edge, folded except Run and Stop. A button opens the rest, and
-// running folds it again. Wider pages show everything and have no such button (page.css).
-/** @param {HTMLElement} row */
-function fold(row) {
-  const live = /** @type {HTMLElement} */ (document.getElementById("live"));
-  const given = { id: "fold", "aria-label": "Controls: τ, B, slow motion", "aria-controls": "knobs" };
-  const opener = button(given, "τ · B", () => open(live.dataset.knobs !== "open"));
+/** @type {Record<string, { text: string, label: string, controls: string }>} */
+const FOLDS = {
+  "": { text: "τ · B", label: "Controls: τ, B, slow motion", controls: "knobs" },
+  ...Object.fromEntries(
+    ["batch-", "grid-", "load-"].map((place) => [
+      place,
+      { text: "Settings", label: "Settings", controls: `${place}desk` },
+    ]),
+  ),
+}; // by the prefix of a tab's element ids
+
+/**
+ * On a phone the controls are in a bar at the bottom edge, folded except Run and Stop. A button opens the rest, and
+ * running folds it again. Wider pages show everything and have no such button (page.css).
+ * @param {HTMLElement} row
+ * @param {string} place
+ */
+function fold(row, place) {
+  const live = /** @type {HTMLElement} */ (document.getElementById(`${place}live`));
+  const { text, label, controls } = FOLDS[place];
+  const given = { id: `${place}fold`, class: "fold", "aria-label": label, "aria-controls": controls };
+  const opener = button(given, text, () => open(live.dataset.knobs !== "open"));
   /** @param {boolean} isOpen */
   const open = (isOpen) => {
     live.dataset.knobs = isOpen ? "open" : "folded";
@@ -191,7 +210,7 @@ function fold(row) {
   };
   open(false);
   row.addEventListener("click", (event) => {
-    if (targetOf(event).closest("#run")) open(false);
+    if (targetOf(event).closest(`#${place}run`)) open(false);
   });
   row.append(opener);
 }
@@ -413,11 +432,15 @@ function asked(names, now) {
 /** @type {unknown[] | null} */
 let kept = null; // the controls before the tour changed them
 
-// Sets the controls back to these values, without running anything.
+// Sets the controls back to these values, without running anything. The prompt's box shows the prompt of the run that
+// stays on the page.
 function giveBack() {
   if (!kept) return;
   ordered = null;
   start();
+  const { run } = document.querySelector(VIEWS.live)?.lineView ?? {};
+  const { header } = run?.lanes.length ? mainLane(run) : { header: null };
+  if (header) fillPrompt(header.prompt);
 }
 
 function mountAsks() {

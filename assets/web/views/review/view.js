@@ -407,7 +407,7 @@ export class ReviewView {
     const pair = `${ways[this.other].name} and ${ways[reference].name}`;
     put(
       find(this.root, ".rv-finding"),
-      `${pair}: ${whole(identical)} of ${counted(numItems, "answer")} are identical.`,
+      `${pair} give the same answer to ${whole(identical)} of ${counted(numItems, "prompt")}.`,
     );
     const beside = same ? `, ${same} identical` : "";
     put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
