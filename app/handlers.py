@@ -8,6 +8,7 @@ from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers
 from app.review.library import Library
 from app.review.making import Making
+from app.review.stability import StabilityHandlers
 from app.throughput.batch import BatchHandlers
 from app.throughput.traffic import TrafficHandlers
 from app.tradeoff.grid import GridHandlers
@@ -28,6 +29,7 @@ class Handlers:
     batch: BatchHandlers
     grid: GridHandlers
     traffic: TrafficHandlers
+    stability: StabilityHandlers
     library: Library
     making: Making
 
@@ -45,6 +47,7 @@ def make_handlers(engines: Engines) -> Handlers:
         BatchHandlers(engines, logs, book),
         GridHandlers(engines, logs, book),
         TrafficHandlers(engines, logs, book),
+        StabilityHandlers(engines, logs, book),
         library,
         Making(engines, library),
     )

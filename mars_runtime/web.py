@@ -43,6 +43,7 @@ STYLES = (
     "tour/present.css",
     "views/grid/grid.css",
     "views/load/load.css",
+    "views/stability/stability.css",
     "views/frontier/frontier.css",
 )
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)

@@ -10,39 +10,31 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from app.engines.engines import Engines, Served
 from app.engines.limits import RefusalError
 from app.tradeoff.grid_order import BLOCK_SIZES, MAX_TOKENS, REFERENCE, GridOrder, read_grid_order
 from app.ui.examples import GRID, ExampleBook, ExamplePages
+from app.ui.one_prompt import PromptRun
 from app.ui.rounds import rounds_text
 from app.ui.run_log import RunLog, RunLogs
-from app.ui.stream import (
-    HEARTBEAT_SECONDS,
-    TabHandlers,
-    TabRun,
-    Transcript,
-    Wait,
-    writer_of,
-)
-from mars_runtime.engine.engine import EngineBusy
-from mars_runtime.engine.request import Request
+from app.ui.stream import TabHandlers, Transcript, Wait
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.speedup import Rounds
-from mars_runtime.text import Context
 
 FULL = "Waiting for a free slot to run the next cell."
 
 
-class GridRun(TabRun[GridOrder]):
+class GridRun(PromptRun[GridOrder]):
     """Plain AR and all cells in rounds, each with exclusive use of the device, until a common
     deadline.
 
     The first run of a cell is drawn; the others are only timed.
     """
 
+    is_alone = True
+    full = FULL
     _running = ""
 
     def __init__(
@@ -81,7 +73,8 @@ class GridRun(TabRun[GridOrder]):
         done: dict[str, Transcript] = {}
         for name, settings in turn:
             self._running = self._running_sentence(name, settings)
-            cell = yield from self._started(served, name, settings, until)
+            is_drawn = name not in self._drawn
+            cell = yield from self.started(served, name, settings, until, is_drawn)
             if cell is None:
                 return False
             self._drawn.add(name)
@@ -100,35 +93,6 @@ class GridRun(TabRun[GridOrder]):
         """Log the state and the new lines."""
         self.say_situation(self._running)
         self.collect()
-
-    def _started(
-        self, served: Served, name: str, settings: DecodeSettings, until: float
-    ) -> Generator[Wait, None, Transcript | None]:
-        """Submit a cell and return it; None if the grid is stopped or out of time.
-
-        Raises EngineBusy only for the first cell; later cells wait for a slot.
-        """
-        while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
-            try:
-                return self._submit(served, name, settings, left)
-            except EngineBusy:
-                if not self.transcripts:
-                    raise
-            self.log.say(FULL)
-            yield partial(time.sleep, HEARTBEAT_SECONDS)
-        return None
-
-    def _submit(
-        self, served: Served, name: str, settings: DecodeSettings, seconds: float
-    ) -> Transcript:
-        prompt = self.order.prompt
-        tokenizer = served.checkpoint.tokenizer
-        prompt_ids = tokenizer.encode_prompt(prompt, system=self.order.system)
-        context = Context(system=tokenizer.system_in_force(self.order.system))
-        request = Request(prompt_ids, settings, seconds, is_checked=True, owner=self.owner)
-        writer = writer_of(served, prompt, request, self.book.task(prompt), context)
-        run = served.engine.submit(request, is_alone=True)
-        return Transcript(name, run, writer, is_drawn=name not in self._drawn)
 
     def _say_how_it_ended(self) -> None:
         counted = f"{self.num_done} of {self.order.num_cells} cells done"

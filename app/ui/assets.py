@@ -21,6 +21,7 @@ ENTRIES = (
     "tour/tour.js",
     "views/grid/view.js",
     "views/load/view.js",
+    "views/stability/view.js",
     "views/frontier/view.js",
     "views/review/opening.js",
     "views/page/page.js",

@@ -54,6 +54,7 @@ Openings = Mapping[str, Sequence[str]]
 """Initial prompts by set of examples; a set without any opens with its first examples."""
 GRID: Openings = _TOLD["grid"]
 BATCH: Openings = _TOLD["batch"]
+STABILITY: Openings = _TOLD["stability"]
 
 
 def set_for(entry: Entry) -> str:

@@ -167,13 +167,13 @@ class Desk:
         box: str,
         button: gr.Button,
         pages: ExamplePages,
-        other: str,
-        update: Callable[[Any, Any], Any],
+        other: str = "checkpoint",
+        update: Callable[[Any, Any], Any] = lambda *_: gr.skip(),
     ) -> None:
         """Make ``button`` put the next examples into ``box``.
 
-        The box follows the checkpoint; so does the control ``other``, by ``update``, which is
-        called with the checkpoint and the control's value.
+        The box follows the checkpoint; so does the control ``other``, if given, by ``update``,
+        which is called with the checkpoint and the control's value.
         """
 
         def next_page(page: int, checkpoint: Any) -> tuple[int, str]:

@@ -34,7 +34,7 @@ class RecordingsError(ValueError):
     """A folder without recordings; the message is one sentence with the remedy."""
 
 
-TABS = ("batch", "grid", "load")
+TABS = ("batch", "grid", "load", "stability")
 """Tabs that open with a recorded result, by the names of their views in addresses."""
 
 

@@ -176,6 +176,19 @@ class TrafficView(LineView):
     lines = "run line, then <kind>\\t<JSON> lines"
 
 
+class StabilityView(LineView):
+    """The answers to one prompt by seed, as a tree of what they have in common.
+
+    First line: the run as JSON (``run``, ``prompt``, ``method``, ``temperature``, ``seeds``).
+    Further lines: ``s<seed>\\t<trace line>``, ``status\\t{"text", "kind"}``.
+    """
+
+    page = "views/stability/stability.html"
+    mount = "mountStabilityView"
+    recorded = "stability.txt"
+    lines = "run line, then s<seed>\\t<trace line> lines"
+
+
 class ExplainView(LineView):
     """Prose with measured figures (``assets.py``) and pictures of recorded runs that are part of
     the page. It takes no value.

@@ -27,7 +27,7 @@ LOADED = "document.querySelector('#footer')?.innerText.startsWith('Load') === fa
 INSIDE = {
     **dict.fromkeys(("grid", "frontier"), "trade-off"),
     **dict.fromkeys(("batch", "load"), "throughput"),
-    **dict.fromkeys(("compare", "sets"), "review"),
+    **dict.fromkeys(("compare", "sets", "stability"), "review"),
 }
 """View -> the tab that it is in, by their names in addresses."""
 

@@ -25,6 +25,10 @@ RUNS = {
     "batch": ("#batch-run", "#batch .mars-batch[data-phase=finished][data-recorded-run=false]"),
     "grid": ("#grid-run", "#grid .mars-grid[data-phase=finished][data-recorded-run=false]"),
     "load": ("#load-run", "#load .mars-load[data-phase=finished][data-recorded-run=false]"),
+    "stability": (
+        "#stability-run",
+        "#stability .mars-stability[data-phase=finished][data-recorded-run=false]",
+    ),
 }
 """View -> the button that starts a run, and the selector of that run when it has finished."""
 VIEWS = ("live", *INSIDE, "how-it-works")

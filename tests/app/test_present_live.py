@@ -75,7 +75,9 @@ def test_a_live_run_writes_into_the_tour_and_is_stopped_when_left(
     page.keyboard.press("Escape")
     page.wait_for_selector("#race .mars-race[data-state=stopped]")
     page.wait_for_function("document.querySelector('#tau input[type=range]').value === '0.6'")
-    playwright.expect(page.locator("#prompt textarea")).to_have_value(recorded()[0])  # of what is shown
+    playwright.expect(page.locator("#prompt textarea")).to_have_value(
+        recorded()[0]
+    )  # of what is shown
 
 
 def test_the_audiences_prompt_is_run_inside_the_talk(

@@ -29,6 +29,7 @@ SHOWN = {
     "load": "#load-desk",
     "compare": "#compare",
     "sets": "#review",
+    "stability": "#stability-desk",
     "how-it-works": "#explain",
 }
 ADDRESSES = {
@@ -38,6 +39,7 @@ ADDRESSES = {
     "batch": "#throughput",
     "load": "#load",
     "compare": "#review",
+    "stability": "#stability",
     "how-it-works": "#how-it-works",
 }
 """All views except the sets of Review, which have the link to the set as address."""

@@ -4,7 +4,11 @@
 import { ledTo, targetOf, whenThere } from "./dom.js";
 
 /** @type {Record<string, string[]>} */
-const VIEWS = { "trade-off": ["grid", "frontier"], throughput: ["batch", "load"], review: ["compare", "sets"] };
+const VIEWS = {
+  "trade-off": ["grid", "frontier"],
+  throughput: ["batch", "load"],
+  review: ["compare", "sets", "stability"],
+};
 const SINGLE = ["live", "how-it-works"];
 const [FIRST] = SINGLE;
 

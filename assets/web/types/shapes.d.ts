@@ -15,6 +15,20 @@ interface Box {
 }
 
 type Add = (kind: string, a: number, b: number, num: number) => void;
+// What several answers have in common: tokens from `from` to `to`, not included; members: indices of the answers.
+interface AnswerNode {
+  from: number;
+  to: number;
+  members: number[];
+  children: AnswerNode[];
+}
+
+// A complete answer.
+interface Answer {
+  seed: number;
+  lane: Lane;
+}
+
 type KindToken = Pick<Token, "text" | "joins" | "isEnd"> & { step: { count: number } };
 type Judged = ReturnType<typeof import("../folds/statistics.js").judge>;
 

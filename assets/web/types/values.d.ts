@@ -38,6 +38,14 @@ interface GridHead extends Head {
   columns: number[];
 }
 
+interface StabilityHead extends Head {
+  prompt: string;
+  lane: string;
+  method: string;
+  temperature: number;
+  seeds: number[];
+}
+
 interface LoadHead extends Head {
   question: string;
   kind: string;

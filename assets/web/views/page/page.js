@@ -15,9 +15,20 @@ import { checkpointBefore, mountMemory, remember, restore } from "./memory.js";
 import { branch, questionOnShow, runFirst, turn, wantedOf } from "../conversation/view.js";
 
 /** @type {Record<string, string>} */
-const RUNS = { run: "stage", "batch-run": "batch-stage", "grid-run": "grid-stage", "load-run": "load-stage" }; // button -> the stage of its results
+const RUNS = {
+  run: "stage",
+  "batch-run": "batch-stage",
+  "grid-run": "grid-stage",
+  "load-run": "load-stage",
+  "stability-run": "stability-stage",
+}; // button -> the stage of its results
 /** @type {Record<string, string>} */
-const PROMPTS = { prompt: "run", "batch-prompts": "batch-run", "grid-prompt": "grid-run" };
+const PROMPTS = {
+  prompt: "run",
+  "batch-prompts": "batch-run",
+  "grid-prompt": "grid-run",
+  "stability-prompt": "stability-run",
+};
 
 // Called in the document's head. The functions that the page's own scripts call become part of `mars`.
 export function mountPage() {
@@ -96,7 +107,7 @@ function mountKeys() {
     if (event.key === "Tab" && isListOpen)
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
-      ["stop", "batch-stop", "grid-stop", "load-stop"].forEach(press);
+      ["stop", "batch-stop", "grid-stop", "load-stop", "stability-stop"].forEach(press);
   });
 }
 
@@ -151,7 +162,7 @@ async function copiedSetup(base, names, values) {
 }
 
 /** @type {Record<string, string>} */
-const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid" };
+const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid", stability: "#stability .mars-stability" };
 const DESK = "#desk"; // the controls next to the race view
 
 // Returns the function that the page calls whenever a prompt's box changes. Informs the views with results what the box
@@ -185,7 +196,7 @@ function mountPrompt() {
 const FOLDS = {
   "": { text: "τ · B", label: "Controls: τ, B, slow motion", controls: "knobs" },
   ...Object.fromEntries(
-    ["batch-", "grid-", "load-"].map((place) => [
+    ["batch-", "grid-", "load-", "stability-"].map((place) => [
       place,
       { text: "Settings", label: "Settings", controls: `${place}desk` },
     ]),
@@ -221,6 +232,7 @@ const RUNNING = {
   "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
   "grid-go": "#grid .mars-grid:is([data-phase=running], [data-phase=waiting])",
   "load-go": "#load .mars-load:is([data-phase=running], [data-phase=waiting])",
+  "stability-go": "#stability .mars-stability:is([data-phase=running], [data-phase=waiting])",
 };
 
 // Writes the views' state as data attributes for the style sheet: what is running.

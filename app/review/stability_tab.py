@@ -1,0 +1,43 @@
+"""The Stability view: its components, their layout and their events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import gradio as gr
+
+from app.review.stability import StabilityHandlers
+from app.review.stability_order import LOSSLESS, MAX_SEEDS, METHODS, MIN_SEEDS, STABILITY
+from app.ui.fields import Desk, setting_field
+from app.ui.views import StabilityView
+from app.ui.wiring import AT_ONCE, Field, tell_prompt
+
+NUM_SEEDS, TEMPERATURE, NUM_TOKENS = 8, 0.7, 64
+"""Initial values."""
+
+
+def stability_tab(page: gr.Blocks, stability: StabilityHandlers, live: Mapping[str, Field]) -> None:
+    """Build and wire the view. live: the controls of the Live tab."""
+    desk = Desk("stability", stability, live)
+    with desk.laid_out(page, STABILITY, StabilityView):
+        prompt = desk.controls["prompt"] = gr.Textbox(
+            label="Prompt",
+            value=stability.examples.text(0, stability.engines.default),
+            placeholder="Type a prompt or pick an example",
+            lines=4,
+            max_lines=8,
+            **desk.named("prompt"),
+        )
+        with gr.Row(**desk.named("prompts")):
+            another = gr.Button("Another example", size="sm", min_width=0)
+            of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
+        desk.choices(gr.Radio, "method", METHODS, LOSSLESS, "Method")
+        with gr.Column(**desk.named("knobs")):
+            desk.slider("seeds", MIN_SEEDS, MAX_SEEDS, NUM_SEEDS, 1, "Seeds")
+            desk.controls["temperature"] = setting_field(
+                "temperature", "stability-temperature", value=TEMPERATURE, info=None
+            )
+            desk.max_tokens(NUM_TOKENS)
+    tell_prompt(prompt, "stability")
+    desk.wire_examples("prompt", another, stability.examples)
+    of_live.click(lambda prompt: prompt, [live["prompt"]], [prompt], **AT_ONCE)

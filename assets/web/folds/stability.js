@@ -1,0 +1,50 @@
+// The answers to one prompt as a tree: each node is what several answers have in common after its parent. Pure; no DOM.
+
+import { counted, whole } from "../core/words.js";
+
+/**
+ * Returns the root of the tree; its text is the common beginning, which may be empty. An answer that ends where others
+ * continue is a child without tokens. Children are in the order of their numbers of answers, then of the answers.
+ * @param {readonly (readonly number[])[]} answers token ids
+ * @param {number[]} [members] indices of the answers below this node
+ * @param {number} [from] index of its first token
+ * @returns {AnswerNode}
+ */
+export function treeOf(answers, members = answers.map((_, i) => i), from = 0) {
+  let to = from;
+  const [first] = members;
+  const isShared = (/** @type {number} */ at) =>
+    at < answers[first].length && members.every((i) => answers[i][at] === answers[first][at]);
+  if (members.length) while (isShared(to)) to += 1;
+  /** @type {Map<number | undefined, number[]>} */
+  const groups = new Map();
+  for (const i of members) groups.set(answers[i][to], [...(groups.get(answers[i][to]) ?? []), i]);
+  const children =
+    groups.size > 1
+      ? [...groups.values()]
+          .sort((a, b) => b.length - a.length || a[0] - b[0])
+          .map((group) => treeOf(answers, group, to))
+      : [];
+  return { from, to, members, children };
+}
+
+/**
+ * Returns the leaves of a tree, each a distinct answer.
+ * @param {AnswerNode} node
+ * @returns {AnswerNode[]}
+ */
+export const leavesOf = (node) => (node.children.length ? node.children.flatMap(leavesOf) : [node]);
+
+/**
+ * Describes the tree in one sentence; "" before two answers are complete.
+ * @param {AnswerNode} tree
+ */
+export function stabilityFinding(tree) {
+  const all = tree.members.length;
+  if (all < 2) return "";
+  const leaves = leavesOf(tree);
+  if (leaves.length === 1) return `All ${whole(all)} answers are identical.`;
+  const most = Math.max(...leaves.map(({ members }) => members.length));
+  const repeated = most > 1 ? `, ${whole(most)} of them identical` : "";
+  return `${counted(leaves.length, "different answer")} from ${counted(all, "seed")}${repeated}; the first difference is at token ${whole(tree.to + 1)}.`;
+}
