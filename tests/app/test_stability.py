@@ -116,9 +116,9 @@ def test_a_stopped_run_keeps_its_complete_answers(
 ) -> None:
     backend.forward_seconds = 0.002
     values = handlers.stability.run("visitor", controls(seeds=16))
-    for last in values:
-        if "s2" in last:
-            only_run(handlers.stability).cancel()
+    last = next(value for value in values if "s2" in value)
+    only_run(handlers.stability).cancel()
+    *_, last = values
     tag, status = lines_of(last)[1][-1]
     assert (tag, status["kind"]) == ("status", "stopped")
     assert status["text"].startswith("Stopped after ")

@@ -157,7 +157,7 @@ def test_a_reload_keeps_what_was_typed_and_shown(page: playwright.Page) -> None:
     assert page.input_value("#batch-max_new_tokens input[type=number]") == "16"
 
 
-@pytest.mark.parametrize("view", ("batch", "grid", "load"))
+@pytest.mark.parametrize("view", ["batch", "grid", "load"])
 def test_a_phone_shows_the_result_first_and_the_controls_on_demand(
     arrive: Arrive, address: str, view: str
 ) -> None:
