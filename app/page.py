@@ -73,7 +73,7 @@ def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
                     compare_tab(engines.settings.max_import_bytes)
                 with _tab("Judge answers", "sets"):
                     ReviewView(elem_id="review")
-                with _tab("Stability: one prompt", "stability"):
+                with _tab("Stability", "stability"):
                     stability_tab(page, handlers.stability, tab.controls)
             with _tab("How it works", "how-it-works"):
                 ExplainView(elem_id="explain")

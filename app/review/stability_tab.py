@@ -12,7 +12,7 @@ from app.ui.fields import Desk, setting_field
 from app.ui.views import StabilityView
 from app.ui.wiring import AT_ONCE, Field, tell_prompt
 
-NUM_SEEDS, TEMPERATURE, NUM_TOKENS = 8, 0.7, 64
+NUM_SEEDS, TEMPERATURE, NUM_TOKENS = 8, 0.3, 64
 """Initial values."""
 
 

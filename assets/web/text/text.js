@@ -129,8 +129,10 @@ export class TokenView {
       if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
-      if (this.fences.take(token.text)) node.classList.add("rv-fenced");
-      else this.seen += token.text;
+      if (this.fences.take(token.text)) {
+        node.classList.add("rv-fenced");
+        this.element.classList.add("rv-fences");
+      } else this.seen += token.text;
       node.append(child);
       this.tokens.push(child);
     }

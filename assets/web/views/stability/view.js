@@ -96,7 +96,7 @@ class StabilityView extends PhaseView {
       share,
       make("b", "", `${whole(members.length)} of ${whole(answers.length)}`),
       make("span", "", `${members.length === 1 ? "seed" : "seeds"} ${seeds}`),
-      make("span", "", to > from ? `tokens ${whole(from + 1)} to ${whole(to)}` : ""),
+      make("span", "", placesText(from, to)),
     );
     if (!children.length) head.append(button("sv-open", "Open in Live", () => this.open(answers[members[0]])));
     const inner = children.map((child) => this.nodeOf(child, answers, false));
@@ -126,6 +126,15 @@ export const mountStabilityView = mountOf(StabilityView);
 function settingsText({ method, temperature, seeds }, header) {
   const limit = header ? onceText({ ...header.settings, temperature: 0 }) : "";
   return joined(method, `temperature ${short(temperature)}`, counted(seeds.length, "seed"), limit);
+}
+
+/**
+ * @param {number} from
+ * @param {number} to not included
+ */
+function placesText(from, to) {
+  if (to <= from) return "";
+  return to - from === 1 ? `token ${whole(to)}` : `tokens ${whole(from + 1)} to ${whole(to)}`;
 }
 
 /**
