@@ -31,8 +31,9 @@ RECORDED = """document.head.append(Object.assign(document.createElement("script"
 
 
 def _page() -> str:
-    """Return the scripts of all tabs except Review, and the recordings as a data element."""
-    return f"{web.bundle(assets.ENTRIES)}\n{RECORDED % json.dumps(recorded())}"
+    """Return the scripts of all tabs except Review; they load the recordings next."""
+    address = json.dumps(file_address("recordings.js"))
+    return f"{web.bundle(assets.ENTRIES)}\nwindow.mars.mountRecordings({address});"
 
 
 def _plotly() -> str:
@@ -43,6 +44,7 @@ def _plotly() -> str:
 SCRIPT, PAGE, TEXT = "text/javascript", "text/html", "text/plain"
 FILES: dict[str, tuple[str, Callable[[], str]]] = {
     "page.js": (SCRIPT, _page),
+    "recordings.js": (SCRIPT, lambda: RECORDED % json.dumps(recorded())),
     "plotly.js": (SCRIPT, _plotly),
     "replay.html": (PAGE, shell),
     "review.js": (SCRIPT, lambda: web.bundle(("views/review/view.js",))),

@@ -45,9 +45,10 @@ def test_nothing_else_is_served() -> None:
     assert not ADDRESSES.fullmatch("/files/../app.py/0123456789abcdef")
 
 
-def test_recordings_come_with_the_script_as_data() -> None:
+def test_recordings_are_data_in_a_script_of_their_own_which_the_page_loads() -> None:
     """As a string of a script, which no part of them can end."""
-    text = CLIENT.get(file_address("page.js")).text
+    assert file_address("recordings.js") in CLIENT.get(file_address("page.js")).text
+    text = CLIENT.get(file_address("recordings.js")).text
     found = re.search(r'id: "mars-recorded", textContent: (".*"),\n', text)
     assert found is not None
     assert json.loads(found[1]) == recorded()

@@ -42,11 +42,38 @@ export function mountExplain(element) {
   /** @type {Record<string, unknown>} */
   const pictures = {};
   root.pictures = pictures;
-  for (const place of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("[data-picture]"))) {
-    const name = place.dataset.picture || "";
-    pictures[name] = PICTURES[name](place);
-  }
+  whenRecorded(() => {
+    for (const place of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("[data-picture]"))) {
+      const name = place.dataset.picture || "";
+      pictures[name] = PICTURES[name](place);
+    }
+  });
   return root;
+}
+
+/** @type {Promise<void> | null} */
+let arrival = null; // null on a page that contains its recordings
+
+/**
+ * Loads the recordings after everything that the first paint needs. Called at the end of the page's script.
+ * @param {string} address
+ */
+export function mountRecordings(address) {
+  const script = make("script", { src: address, fetchpriority: "low" });
+  arrival = new Promise((resolve) => {
+    script.onload = () => resolve();
+    script.onerror = () => resolve();
+  });
+  document.head.append(script);
+}
+
+/**
+ * Calls back when the recordings are there, or cannot be loaded.
+ * @param {() => void} act
+ */
+export function whenRecorded(act) {
+  if (!arrival || document.getElementById("mars-recorded")) act();
+  else void arrival.then(act);
 }
 
 const read = new Map();

@@ -8,7 +8,7 @@ import { isSameText } from "../core/result.js";
 import { laneSpeedup, speedupSentence } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { counted, figure, whole } from "../core/words.js";
-import { recording } from "../explain/explain.js";
+import { recording, whenRecorded } from "../explain/explain.js";
 import { FrontierScene } from "./measured_scenes.js";
 import { AskScene, DialScene, RaceScene } from "./race_scene.js";
 import { BUTTONS, MODEL, SENTENCES, TOUR } from "./stops.js";
@@ -192,8 +192,9 @@ class Presenter {
 
 // Opens the tour over the page; called by its button.
 export function mountPresenter() {
-  if (document.querySelector(".mars-present")) return;
-  new Presenter(TOUR).open();
+  whenRecorded(() => {
+    if (!document.querySelector(".mars-present")) new Presenter(TOUR).open();
+  });
 }
 
 // A stop with one beat and no animation.
