@@ -96,6 +96,8 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             with gr.Column(elem_id="bar"):
                 _prompt(tab, engines, live.book, first)
             _examples(tab, engines, live.book)
+            # Below the examples, so that none moves under the pointer that has just run it.
+            tab.remark = gr.Markdown("", elem_id="remark")
             with gr.Row(elem_id="presets"):
                 offered = presets_of(engines.default)
                 for name in NAMES:
@@ -174,7 +176,6 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
         # Pressed by the menu Share of the race view, which shows what it returns.
         tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
     # Below Run, so that Run does not move just before a click.
-    tab.remark = gr.Markdown("", elem_id="remark")
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
 

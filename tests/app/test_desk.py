@@ -13,6 +13,7 @@ from browser import needs_browser, opened, playwright
 from live_page import HEAD_SAYS, begin, open_tab, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
+from app.live.lanes import NOTE_UNKNOWN
 from app.ui.controls import PACES
 
 pytestmark = needs_browser
@@ -31,14 +32,16 @@ def page(address: str) -> Iterator[playwright.Page]:
         yield made
 
 
-def test_the_prompt_is_the_second_stop_and_run_the_third(page: playwright.Page) -> None:
+def test_the_keyboard_reaches_present_the_tabs_the_prompt_and_run_as_they_are_seen(
+    page: playwright.Page,
+) -> None:
     page.evaluate("document.activeElement.blur()")
     stops = []
-    for _ in range(3):
+    for _ in range(4):
         page.keyboard.press("Tab")
         stops.append(page.evaluate("document.activeElement.closest('[id]').id"))
     assert page.evaluate("document.activeElement.id") == "run"
-    assert stops[1:] == ["prompt", "run"]
+    assert [stops[0], *stops[2:]] == ["present", "prompt", "run"]
     page.focus("[role=tab][aria-selected=true]")
     page.keyboard.press("ArrowRight")
     assert page.inner_text("[role=tab]:focus") == "Trade-off"
@@ -49,6 +52,18 @@ def test_the_prompt_is_the_second_stop_and_run_the_third(page: playwright.Page) 
     page.wait_for_selector("#checkpoint [role=listbox], .options")
     page.keyboard.press("Tab")  # which closes the list
     page.wait_for_selector("#checkpoint [role=listbox], .options", state="hidden")
+
+
+def test_a_remark_on_a_prompt_moves_no_example(page: playwright.Page) -> None:
+    chip = page.locator("#desk .chip").first
+    page.fill("#prompt textarea", "Who am I?")
+    page.wait_for_selector("#nearest:visible")
+    before = chip.bounding_box()
+    page.click("#run")
+    page.wait_for_selector(f"#remark :text('{NOTE_UNKNOWN}')")
+    assert chip.bounding_box() == before
+    page.click("#stop")
+    wait_state(page, "stopped")
 
 
 def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
