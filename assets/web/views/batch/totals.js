@@ -36,6 +36,7 @@ export class Totals {
 
   /** @param {HTMLElement} root */
   constructor(root) {
+    this.root = root;
     this.element = find(root, ".rv-figures");
     this.env = find(root, ".rv-env");
     this.small = Object.fromEntries(SMALL.map(([key]) => [key, make("dd")]));
@@ -71,6 +72,8 @@ export class Totals {
         first ? rateText(sides[0]) : "–",
         second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "",
       );
+    const isHidden = isUnsteady(sides[0].rounds) && this.root.dataset.recordedRun === "true"; // Run measures them
+    for (const key of ["speedup", "perSecond"]) if (this.big[key]) this.big[key].list.hidden = isHidden;
     this.big.perSecond.list.title = sides.map(spreadText).filter(Boolean).join("; ");
     show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));
     show(
