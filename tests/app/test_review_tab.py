@@ -21,6 +21,7 @@ from scripted_page import TEXT, ScriptedBackend, eventually, make_handlers, page
 from wire import Wire, port_of
 
 from app.handlers import Handlers
+from app.review.routes import NO_KEY
 from app.ui.files import file_address
 from mars_runtime.review import exports
 from mars_runtime.review.judgements import JudgementStore, current
@@ -359,7 +360,7 @@ def test_with_the_key_each_judgement_is_a_row_of_the_server(
 ) -> None:
     page = arrive(f"{address}#review=small&masked=each&beside=1")
     opened(page)
-    for key, said in (("wrong", ".rw-said:text('This is not the review key')"),
+    for key, said in (("wrong", f".rw-said:text('{NO_KEY}')"),
                       (KEY, ".rw-where:text('on this server')")):  # fmt: skip
         page.fill(".rw-key", key)
         page.keyboard.press("Tab")
