@@ -15,7 +15,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_CERTIFICATES = "{} is ignored: {} is not a readable file of certificates ({})."
 NO_SOCKS = "{} is ignored: a SOCKS proxy needs httpx[socks], which is not installed."
 NO_PROXY_ADDRESS = "{} is ignored: write the proxy as http://host:port."
-NO_HOST = "Part of {} is ignored: {} is neither a host name nor an address."
+NO_HOST = "{} is ignored in part: {} is neither a host name nor an address."
 
 
 def repair_network(host: str = "") -> list[str]:
