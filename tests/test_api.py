@@ -93,7 +93,7 @@ SENTENCES = {
     "length": (lambda model: model.generate("Once " * 5000), "tokens"),
     "checkpoint": (lambda _: mars.load("nobody"), "There is no checkpoint 'nobody'"),
     "device": (lambda _: mars.load("mars-tiny", device="tpu"), "Choose the device"),
-    "save": (lambda model: model.generate("Once", max_new_tokens=1).save(""), "name a file"),
+    "save": (lambda model: model.generate("Once", max_new_tokens=1).save(""), "Name a file"),
     "file": (lambda _: mars.show("nowhere.jsonl"), "cannot be read"),
     "many": (lambda _: mars.show(), f"Show 1 to {MAX_SHOWN} runs"),
 }

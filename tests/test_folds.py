@@ -122,7 +122,7 @@ def test_every_figure_of_a_run_counts_up_to_the_loop() -> None:
     assert len(answer.tokens) == 75
     loop = "the text repeats itself after token 5; up to there: "
     assert figures(events).startswith(f"{loop}TPF 1.67")
-    assert "5 tokens in 3 forwards" in figures(events)
+    assert "5 tokens in 3 forward passes" in figures(events)
 
 
 def test_only_the_row_that_repeats_itself_is_cut_in_a_batch() -> None:

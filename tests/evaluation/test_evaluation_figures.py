@@ -258,7 +258,7 @@ def test_tables_say_the_same_in_words():
     assert table.lines[1][4] == "75.0 %"
     assert table.lines[1][5].startswith("1.50 [")
     families = families_table(summarise(RESULTS))
-    assert families.columns == ("way", "symbolic", "reading", "natural")
+    assert families.columns == ("method", "symbolic", "reading", "natural")
     assert families.lines[1] == (
         "mars-tiny · MARS τ=0.95 B=4",
         "50 % · 2.50",
@@ -317,14 +317,14 @@ def test_kinds_count_alike_and_ar_is_the_measure():
 def test_tables_say_the_same():
     rates, places = request_tables(request_figures(OPEN_RESULTS))
     assert rates.columns == (
-        "way",
+        "method",
         "average",
         "chat",
         "code",
         "same as AR",
         "tokens",
         "ended",
-        "without loops",
+        "loops cut",
     )
     assert rates.lines[1][0] == "some · lossless τ=0 B=4"
     assert rates.lines[1][1].startswith("3.00 [")

@@ -293,7 +293,7 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
         if summary.accuracy is None
     }
     columns: dict[str, Callable[[Average], str]] = {
-        "way": _way,
+        "method": _way,
         "accuracy %": lambda method: percent(method.accuracy),
         "against AR": lambda method: points(method.accuracy_change),
         "TPF": lambda method: number(method.tpf),
@@ -315,7 +315,7 @@ def families_table(summaries: Sequence[Summary]) -> Table:
     lines = tuple(
         (way, *(cells.get(family, NONE) for family in families)) for way, cells in ways.items()
     )
-    return Table("Accuracy and TPF of each family", ("way", *families), lines)
+    return Table("Accuracy and TPF of each family", ("method", *families), lines)
 
 
 def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
@@ -337,7 +337,7 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         )
         for method in figures
     )
-    columns = ("way", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
+    columns = ("method", "average", *kinds, "same as AR", "tokens", "ended", "loops cut")
     title = "Tokens per forward pass on open requests, without loops, with 95 % intervals"
     rates = Table(title, columns, lines)
     drafting = [method for method in figures if len(method.by_place) > 1]
@@ -353,13 +353,13 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         for method in drafting
     )
     title = "Open requests: share of the forward passes offering this many tokens that emitted them"
-    return [rates, Table(title, ("way", *map(str, range(1, widest + 1))), lines)]
+    return [rates, Table(title, ("method", *map(str, range(1, widest + 1))), lines)]
 
 
 def kinds_table(figures: Sequence[KindFigures]) -> Table:
     """Return one row for each method and kind."""
     columns: dict[str, Callable[[KindFigures], str]] = {
-        "way": _way,
+        "method": _way,
         "kind": lambda kind: kind.kind,
         "TPF": lambda kind: number(kind.tpf),
         "first mask": lambda kind: NONE if kind.settings.method == "ar" else share(kind.first_mask),

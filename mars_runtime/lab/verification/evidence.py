@@ -105,7 +105,7 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
 
 def _law_table(held: Sequence[laws.HeldWay]) -> Table:
     columns: dict[str, Callable[[laws.HeldWay], str]] = {
-        "way": lambda method: describe(method.settings),
+        "method": lambda method: describe(method.settings),
         "batch": lambda method: str(method.batch_size),
         "prompts": lambda method: str(method.num_prompts),
         "tokens": lambda method: str(method.num_tokens),
