@@ -68,7 +68,7 @@ def test_a_bundled_checkpoint_is_the_default_until_the_wanted_one_is_loaded(
     engines = handlers.engines
     assert engines.default == "tiny"
     assert eventually(lambda: "43" in handlers.checkpoints.arrival("a").sentence)
-    assert handlers.checkpoints.arrival("a").sentence == "Fetching chat, 94 MB: 43 %"
+    assert handlers.checkpoints.arrival("a").sentence == "Downloading chat, 94 MB: 43 %"
     assert not handlers.checkpoints.arrival("a").is_over
     source.go.set()
     assert engines.get("chat", timeout=20)
@@ -141,7 +141,7 @@ def test_a_run_that_waits_for_it_says_how_far_it_is_and_can_be_stopped(
     handlers: Handlers, source: FakeSource
 ) -> None:
     stream = handlers.live.run("a", controls(checkpoint="chat"))
-    assert "Fetching chat" in next(stream)
+    assert "Downloading chat" in next(stream)
     handlers.live.stop("a")
     began = time.monotonic()
     *_, last = stream

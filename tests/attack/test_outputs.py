@@ -66,7 +66,7 @@ def test_what_cannot_be_written_is_refused_by_each_command(
     file = tmp_path / "file"
     file.write_text("something")
     for out in ("/proc/nowhere/x", str(file / "x")):
-        assert "can be written" in said(words_for(command, out, tmp_path))
+        assert "cannot be written" in said(words_for(command, out, tmp_path))
     assert file.read_text() == "something"
     assert "name a file or a folder" in said(words_for(command, "", tmp_path))
     for threads in ("-5", "0"):

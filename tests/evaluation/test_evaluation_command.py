@@ -153,7 +153,7 @@ def test_what_was_not_trained_is_left_out_and_said(
 ):
     cli.run(small(tmp_path / "results.json", "--block-sizes", "2", "16"))
     printed = capsys.readouterr().out
-    assert "one was trained for B up to 8: larger B are left out." in printed
+    assert "one was trained for B up to 8; larger B are skipped." in printed
     assert "B=16" not in printed
 
 

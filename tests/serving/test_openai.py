@@ -46,7 +46,7 @@ def options_of(is_stream: bool) -> dict[str, Any]:
 def test_a_whole_answer(place: Place) -> None:
     listed = next(iter(place.client.models.list()))
     assert (listed.id, place.client.models.retrieve(NAME)) == (NAME, listed)
-    with pytest.raises(openai.NotFoundError, match="choose among scripted"):
+    with pytest.raises(openai.NotFoundError, match="Choose among scripted"):
         place.client.models.retrieve("a/b")
     answer, text = chat(place), place.text_for()
     (choice,) = answer.choices

@@ -138,7 +138,7 @@ def test_the_same_endpoint_answers_as_without_ray(two: Cluster) -> None:
     refused = get(f"{two.address}/v1/nothing")
     assert refused.status_code == 404
     assert refused.json()["error"]["message"].endswith(".")
-    with pytest.raises(openai.NotFoundError, match="choose among"):
+    with pytest.raises(openai.NotFoundError, match="Choose among"):
         two.client.chat.completions.create(model="x", messages=[{"role": "user", "content": "a"}])
 
 

@@ -101,7 +101,7 @@ def test_greedy_text_that_differs_is_an_exit_code(
         (["--prompts", "0"], "--prompts must be at least 1"),
         (["--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
         (["--threads", "-5"], "--threads must be at least 1, got -5."),
-        (["--out", "/proc/nowhere/l.json"], "can be written"),
+        (["--out", "/proc/nowhere/l.json"], "cannot be written"),
         (["--checkpoint", "nobody"], "nobody"),
     ],
 )
