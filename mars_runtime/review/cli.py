@@ -1,6 +1,6 @@
 """``python -m mars_runtime review``: create sets of answers, and merge and export judgements.
 
-review make prompts.jsonl --ways ar tau=0.8 lossless --out set/
+review make prompts.jsonl --methods ar tau=0.8 lossless --out set/
 review show set/
 review pack set/ --out set.tar.xz
 """
@@ -49,7 +49,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="a file (text, CSV, TSV, JSON), or the name study, requests or a task family",
     )
     add(
+        "--methods",
         "--ways",
+        dest="methods",
         nargs="+",
         required=True,
         help="methods to compare, such as ar tau=0.8 lossless tau=0.5,B=8",
@@ -129,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 def _make(args: argparse.Namespace) -> int:
     items = with_system(_items(args.prompts), check_system(args.system))
     usual = {"max_new_tokens": args.max_new_tokens}
-    ways = read_ways(args.ways, args.checkpoint, **usual)
+    ways = read_ways(args.methods, args.checkpoint, **usual)
     names = [way.name for way in ways]
     if args.reference and args.reference not in names:
         raise SettingsError(

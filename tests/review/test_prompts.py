@@ -212,7 +212,7 @@ def test_the_command_refuses_what_is_no_text(
 ) -> None:
     file = tmp_path / "x.csv"
     file.write_bytes("prompt;id\nné;7\n".encode("latin-1"))
-    assert main(["review", "make", str(file), "--ways", "ar", "lossless", "--out", "x"]) == 2
+    assert main(["review", "make", str(file), "--methods", "ar", "lossless", "--out", "x"]) == 2
     assert capsys.readouterr().err == f"{file} is not UTF-8 text. Save it as UTF-8.\n"
 
 
