@@ -172,7 +172,7 @@ describe("a load", () => {
       [0.25],
     );
     assert.equal(model.ways[1].agreement.share, 0.5);
-    assert.throws(() => take(model, "tick", tick("other", 1, 1)), /No way is called other/);
+    assert.throws(() => take(model, "tick", tick("other", 1, 1)), /No method is called other/);
     assert.throws(() => take(model, "word", { way: "ar" }), /No line is called word/);
   });
 

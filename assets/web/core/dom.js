@@ -107,7 +107,7 @@ export function ledTo(event, places, last) {
  */
 export function find(root, selector) {
   const found = /** @type {HTMLElement | null} */ (root.querySelector(selector));
-  if (!found) throw new Error(`Nothing here is ${selector}.`);
+  if (!found) throw new Error(`There is no element ${selector}.`);
   return found;
 }
 

@@ -33,8 +33,8 @@ export function fedOf(lane, index) {
  */
 export function whyNot(lane, step) {
   if (step.settings.method === "block_diffusion")
-    return "A block that sees itself both ways is not read layer by layer.";
-  if (!lane.header?.prompt_ids?.length) return "This recording does not tell the tokens of its prompt.";
+    return "The layers of a block with attention in both directions cannot be shown.";
+  if (!lane.header?.prompt_ids?.length) return "This recording does not contain the tokens of its prompt.";
   return "";
 }
 
@@ -73,6 +73,6 @@ function fateOf({ fate, verdict }) {
   if (fate === "taken" || fate === "confirmed" || fate === "own") return "accepted";
   if (fate === "drafted") return { same: "accepted", unwritten: "waits" }[verdict ?? ""] ?? "refused";
   if (fate === "outbid") return "not used";
-  if (fate === "past") return "behind the end";
+  if (fate === "past") return "after the end";
   return "refused";
 }

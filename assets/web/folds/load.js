@@ -28,7 +28,7 @@ export function take(model, tag, data) {
     return;
   }
   const way = model.ways.find((each) => each.name === data.way);
-  if (!way) throw new Error(`No way is called ${data.way}.`);
+  if (!way) throw new Error(`No method is called ${data.way}.`);
   if (tag === "tick") {
     way.ticks = [...(isAnotherRound(way.ticks, data) ? [] : way.ticks), data];
     if (data.over) way.ended.push(data);

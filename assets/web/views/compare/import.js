@@ -73,17 +73,17 @@ export async function importFiles(files, judge, tray, mostChars) {
  */
 async function judged(file, judge, mostChars) {
   if (file.size > MOST_BYTES)
-    throw refused(`this file has ${megabytes(file.size)}; at most ${megabytes(MOST_BYTES)} are read.`);
+    throw refused(`this file has ${megabytes(file.size)}; the limit is ${megabytes(MOST_BYTES)}.`);
   const texts = runsOf(await textOf(file));
   if (!texts.length) throw refused("this file is empty.");
   /** @type {{ lines: string[], pin?: Partial<PinRecord> }[]} */
   const runs = [];
   for (const [i, text] of texts.entries()) {
     const which = texts.length > 1 ? `run ${i + 1}: ` : "";
-    const long = `this run has ${megabytes(text.length)}; a run of at most ${megabytes(mostChars)} is read.`;
+    const long = `this run has ${megabytes(text.length)}; the limit is ${megabytes(mostChars)}.`;
     if (text.length > mostChars) throw refused(which + long);
     const { lines, pin, error } = (await judge(text)) || {};
-    if (!Array.isArray(lines)) throw refused(which + (error || "the server did not take it."));
+    if (!Array.isArray(lines)) throw refused(which + (error || "the server rejected it."));
     runs.push({ lines, pin });
   }
   return runs;

@@ -561,8 +561,8 @@ export class ReviewView {
       const { fresh, conflicts } = await mergedRows(this.server, this.about, own, await textOf(file));
       await this.judgements.take(fresh);
       this.judgements.send();
-      const kept = conflicts ? `; ${counted(conflicts, "conflict")}, of which both sides are kept` : "";
-      put(this.said, `${counted(fresh.length, "row")} of ${file.name} came in${kept}.`);
+      const kept = conflicts ? `; ${counted(conflicts, "conflict")} (both sides are kept)` : "";
+      put(this.said, `${counted(fresh.length, "row")} from ${file.name} added${kept}.`);
     });
   }
 
