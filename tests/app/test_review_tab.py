@@ -220,7 +220,7 @@ def test_prompts_are_judged_masked_by_keys_and_nothing_is_lost(
     ]
     text = exports.to_jsonl(review, [exports.read_judgement(each) for each in bens])
     page.set_input_files(".rw-file", {"name": "b.jsonl", "mimeType": "", "buffer": text.encode()})
-    page.wait_for_selector(f".rw-said:text('{count} rows of b.jsonl came in')")
+    page.wait_for_selector(f".rw-said:text('{count} rows from b.jsonl added')")
     page.reload()
     page.wait_for_selector(f"{VIEW}[data-phase=open] .rw-marks >> nth=1")
     both = exports.read_jsonl(downloaded(page, "jsonl"), review.id)
