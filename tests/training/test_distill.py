@@ -247,7 +247,7 @@ def test_other_models_are_refused_in_a_sentence(
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, key: value}))
-    with pytest.raises(CheckpointError, match="[Cc]hoose a"):
+    with pytest.raises(CheckpointError, match=r"[Cc]hoose a"):
         read_base(str(tmp_path))
 
 
