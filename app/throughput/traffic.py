@@ -66,7 +66,7 @@ CANNOT_PAY = (
 Records = tuple[RequestRecord, ...]
 THREAD = "traffic"
 """Name of the thread that drives a part."""
-NOBODY = -1
+NO_REQUEST = -1
 """A number that no request has."""
 
 
@@ -265,7 +265,7 @@ def tick_line(way: str, progress: LoadProgress, figures: Figures) -> dict[str, A
 def decision_line(way: LoadMethod, decision: Decision) -> dict[str, Any]:
     """Return a decision, with the tau and B that it sets for a request that is not late."""
     assert way.bounds is not None, "only a controller decides"
-    settings = steered(way.settings, way.bounds, decision, NOBODY)
+    settings = steered(way.settings, way.bounds, decision, NO_REQUEST)
     return {
         "way": way.name,
         "at": round(decision.at, 3),

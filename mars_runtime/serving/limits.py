@@ -25,7 +25,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
-NOBODY = "nobody"
+NO_ADDRESS = "nobody"
 MORE_PLACES = "mars.more_places"
 """Key in the scope of a request: a function that reserves more slots for it. It takes the number
 wanted and returns the number that the client's address gets.
@@ -339,7 +339,7 @@ def address_of(client: Any) -> str:
     Clients without an address, as over a Unix socket, share one name. An IPv6 address counts as its
     /64 network, which usually belongs to one client.
     """
-    return _network(str(client[0])) if client else NOBODY
+    return _network(str(client[0])) if client else NO_ADDRESS
 
 
 @lru_cache(4096)

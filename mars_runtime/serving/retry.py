@@ -22,7 +22,7 @@ from mars_runtime.serving.server import allowed_origins
 NUM_TRIES = 3
 EVENTS = b"text/event-stream"
 TORN = "The connection to the machine that wrote this answer was lost. Send the request again."
-NOBODY = "No machine can answer right now. Send the request again in a moment."
+NO_MACHINE = "No machine can answer right now. Send the request again in a moment."
 FULL = "All machines are busy. Send the request again in a moment."
 RETRY_SECONDS = 5
 HEALTH, HEALTH_SECONDS = "/health", 2.0  # Ray holds a request until there is a replica for it
@@ -52,7 +52,7 @@ class Retry:
             return
         passed = self._is_in_time if scope["path"] == HEALTH else self._is_answered
         if not await passed(scope, receive, send, body):
-            refusal = ApiError(503, NOBODY, retry_after=RETRY_SECONDS)
+            refusal = ApiError(503, NO_MACHINE, retry_after=RETRY_SECONDS)
             await refusal.response(scope, receive, send)
 
     async def _is_in_time(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> bool:
@@ -139,7 +139,7 @@ def refusal_of(start: Message) -> ApiError | None:
     if is_ours:
         return None
     is_full = start["status"] == 429
-    refusal = ApiError(429, FULL, None, BUSY_SECONDS) if is_full else _nobody()
+    refusal = ApiError(429, FULL, None, BUSY_SECONDS) if is_full else _no_machine()
     headers = refusal.response.raw_headers
     length = str(len(json.dumps(refusal.body).encode())).encode()
     other_headers = [(name, value) for name, value in headers if name != b"content-length"]
@@ -148,8 +148,8 @@ def refusal_of(start: Message) -> ApiError | None:
     return refusal
 
 
-def _nobody() -> ApiError:
-    return ApiError(503, NOBODY, retry_after=RETRY_SECONDS)
+def _no_machine() -> ApiError:
+    return ApiError(503, NO_MACHINE, retry_after=RETRY_SECONDS)
 
 
 def _header(start: Message, name: bytes) -> bytes:

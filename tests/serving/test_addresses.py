@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 
 from mars_runtime.__main__ import main
 from mars_runtime.serving.app import NO_METHOD
-from mars_runtime.serving.limits import NOBODY, Proxies, address_of
+from mars_runtime.serving.limits import NO_ADDRESS, Proxies, address_of
 from mars_runtime.serving.requests import NO_JSON, Caps
 from mars_runtime.serving.retry import middlewares
 from mars_runtime.serving.server import (
@@ -371,7 +371,7 @@ def test_whose_a_request_is_behind_so_many_proxies(
     scope = {"type": "http", "headers": named, "client": ("127.0.0.1", 5)}
     asyncio.run(Proxies(app, number)(scope, None, None))
     assert seen == [wanted]
-    assert address_of(None) == NOBODY
+    assert address_of(None) == NO_ADDRESS
 
 
 def test_without_trusted_proxies_no_header_changes_the_address(few: Place) -> None:
