@@ -19,7 +19,7 @@ from mars_runtime.__main__ import main
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.serving import replicas, retry
 from mars_runtime.serving.replicas import Replica, ReplicaError
-from mars_runtime.serving.retry import NOBODY, NUM_TRIES, TORN, Retry
+from mars_runtime.serving.retry import NO_MACHINE, NUM_TRIES, TORN, Retry
 from mars_runtime.serving.server import KEY, PlanError, ServePlan
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +164,7 @@ def test_a_request_without_any_answer_is_sent_again(dead: Application) -> None:
 
 
 def test_without_any_replica_it_is_a_sentence() -> None:
-    assert_refused(asked(replica()), 503, NOBODY)
+    assert_refused(asked(replica()), 503, NO_MACHINE)
     assert len(bodies) == NUM_TRIES
 
 
@@ -176,7 +176,7 @@ def test_health_is_not_held_until_there_is_a_replica(monkeypatch: pytest.MonkeyP
 
     assert retry.HEALTH_SECONDS < 3
     monkeypatch.setattr(retry, "HEALTH_SECONDS", 0.1)
-    assert_refused(asked(held, path="/health"), 503, NOBODY)
+    assert_refused(asked(held, path="/health"), 503, NO_MACHINE)
     assert asked(replica(), ANSWER, path="/health")[0] == 200
 
 
