@@ -90,7 +90,7 @@ class Setting:
     @property
     def choices(self) -> tuple[str, ...]:
         """The allowed words; empty for a number, a switch or a name."""
-        return tuple(each for each in get_args(self.type) if isinstance(each, str))
+        return tuple(word for word in get_args(self.type) if isinstance(word, str))
 
     @property
     def schema_type(self) -> Any:
@@ -101,7 +101,7 @@ class Setting:
         is_name = self.type is str
         limits = Field(max_length=MAX_NAME) if is_name else Field(ge=self.low, le=self.high)
         kinds = get_args(self.type) if self.type == BlockSize else (self.type,)
-        ranged = [Annotated[each, limits] if each in (int, float, str) else each for each in kinds]
+        ranged = [Annotated[kind, limits] if kind in (int, float, str) else kind for kind in kinds]
         return Annotated[reduce(or_, ranged), Field(description=self.says)]
 
     @property
@@ -118,8 +118,8 @@ class Setting:
             return f"{self.what} is the name of a checkpoint."
         if self.type is float:
             return f"{self.what} must be a number from {self.low:g} to {self.high:g}."
-        other = f", or {AUTO}" if self.type == BlockSize else ""
-        return f"{self.what} must be a whole number from {self.low} to {self.high}{other}."
+        alternative = f", or {AUTO}" if self.type == BlockSize else ""
+        return f"{self.what} must be a whole number from {self.low} to {self.high}{alternative}."
 
 
 def as_logit_bias(value: Any) -> Any:
@@ -484,18 +484,18 @@ class DecodeSettings:
 _HINTS = get_type_hints(DecodeSettings)
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
-        each.name: replace(each.metadata["line"], name=each.name, type=_HINTS[each.name])
-        for each in fields(DecodeSettings)
+        entry.name: replace(entry.metadata["line"], name=entry.name, type=_HINTS[entry.name])
+        for entry in fields(DecodeSettings)
     }
 )
 """Name -> setting."""
 _CHOSEN_FOR = frozenset({"method"}).union(*(facts.obeys for facts in METHODS.values()))
 OBEYED_BY_ALL = tuple(name for name in SETTINGS if name not in _CHOSEN_FOR)
 """Settings that every method uses; the others are listed by the methods that use them."""
-STEERED = tuple(name for name, each in SETTINGS.items() if each.is_steered)
+STEERED = tuple(name for name, line in SETTINGS.items() if line.is_steered)
 _LINES = tuple(SETTINGS.values())
 _VALUES = attrgetter(*SETTINGS)
-_VALUES_TYPE: Any = tuple[tuple(each.schema_type for each in _LINES)]  # type: ignore[misc]
+_VALUES_TYPE: Any = tuple[tuple(line.schema_type for line in _LINES)]  # type: ignore[misc]
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 _check = TypeAdapter(_VALUES_TYPE, config=_STRICT).validator.validate_python
 

@@ -156,8 +156,8 @@ DEFECTS = (
     Defect(
         LANE,
         f"{RUNTIME}/decoders/rows.py",
-        "self._rows[one], self._rows[other] = self._rows[other], self._rows[one]",
-        "self._rows[one], self._rows[other] = self._rows[one], self._rows[other]",
+        "self._rows[source], self._rows[target] = self._rows[target], self._rows[source]",
+        "self._rows[source], self._rows[target] = self._rows[source], self._rows[target]",
         ("tests/decoders/test_batch.py",),
     ),
     Defect(
@@ -170,7 +170,7 @@ DEFECTS = (
     Defect(
         ROW,
         f"{RUNTIME}/decoders/draft_model.py",
-        "beside.batch.drop(row.number)",
+        "draft_row.batch.drop(row.number)",
         "beside.batch.rows",
         ("tests/decoders/test_speculative.py",),
     ),

@@ -237,15 +237,17 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
     """Return the settings with ``method`` fixed; a new object is made only when they change."""
-    seen = held = settings()
-    if seen.method != method:
-        held = replace(seen, method=method)
+    latest = fixed = settings()
+    if latest.method != method:
+        fixed = replace(latest, method=method)
 
     def source() -> DecodeSettings:
-        nonlocal seen, held
-        now = settings()
-        if now is not seen:
-            seen, held = now, now if now.method == method else replace(now, method=method)
-        return held
+        nonlocal latest, fixed
+        current = settings()
+        if current is not latest:
+            latest = fixed = current
+            if current.method != method:
+                fixed = replace(current, method=method)
+        return fixed
 
     return source

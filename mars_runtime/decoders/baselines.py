@@ -97,12 +97,12 @@ def decode_batch(
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     source = always("ar" if method == "ar" else "mars", settings)
-    now = unverified(source) if method in ("block", "uncached") else source()
-    if now.is_auto and costs is None:
+    current = unverified(source) if method in ("block", "uncached") else source()
+    if current.is_auto and costs is None:
         raise DecodeError("What forwards cost here was not measured: choose a number as B.")
-    if vocabulary.mask_id is None and (now.num_proposals > 1 or method == "block"):
+    if vocabulary.mask_id is None and (current.num_proposals > 1 or method == "block"):
         raise NoMaskError
-    check_prompts(model, prompts, now.max_new_tokens)
+    check_prompts(model, prompts, current.max_new_tokens)
     decode: Callable[..., Iterator[Event]] = partial(factory.decode, costs=costs)
     if method == "block":
         decode = partial(_decode_block, cache_block=cache_block)
@@ -126,7 +126,7 @@ def _renumbered(step: Step, first: int) -> Step:
     if not first:
         return step
     rows = tuple(replace(row, row=row.row + first) for row in step.rows)
-    idle = tuple(each._replace(row=each.row + first) for each in step.idle)
+    idle = tuple(row._replace(row=row.row + first) for row in step.idle)
     return replace(step, rows=rows, idle=idle)
 
 
@@ -268,9 +268,11 @@ def _decode_uncached(
     prefixes = {row: list(prompt) for row, prompt in enumerate(prompts)}
     yield Prefill(0, cache_bytes=cache.num_bytes)
     while prefixes:
-        now = unverified(settings)
+        current = unverified(settings)
         asks = [
-            _Ask.of(now, limit, place, row, prefix, len(prefix) - len(prompts[row]), 0, len(prefix))
+            _Ask.of(
+                current, limit, place, row, prefix, len(prefix) - len(prompts[row]), 0, len(prefix)
+            )
             for place, (row, prefix) in enumerate(prefixes.items())
         ]
         if vocabulary.mask_id is None and any(ask.num_proposals > 1 for ask in asks):

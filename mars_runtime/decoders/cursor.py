@@ -200,8 +200,8 @@ class CursorBatch(Batch):
         feeds = self._steering.feeds(rows, settings)
         has_mask = self._vocabulary.mask_id is not None
         plans = [
-            plan_row(row, now, feed, has_mask)
-            for row, now, feed in zip(rows, settings, feeds, strict=True)
+            plan_row(row, current, feed, has_mask)
+            for row, current, feed in zip(rows, settings, feeds, strict=True)
         ]
         num_fed = max(plan.layout.num_fed for plan in plans)
         predictions = self._predict(plans, num_fed)
@@ -214,8 +214,8 @@ class CursorBatch(Batch):
             outcomes, self._draft_rows, eos_ids
         )  # if it fails, rows are as before
         steps = [
-            self._settle(place, one, drafted.get(one.plan.row.number, Drafted()))
-            for place, one in enumerate(outcomes)
+            self._settle(place, outcome, drafted.get(outcome.plan.row.number, Drafted()))
+            for place, outcome in enumerate(outcomes)
         ]
         self._ended = [row.row for row in steps if row.stop in FINAL]
         done = Step(tuple(steps))
@@ -249,11 +249,11 @@ class CursorBatch(Batch):
             readings = self._model.read(hidden[list(places)], head, sampling)
         except DecodeError:  # non-finite logits: values that are only displayed must not end a run
             return step
-        found = {
+        checks = {
             row.row: tuple((slot.token, slot.confidence) for slot in slots[:count])
             for row, count, slots in zip(wanted, counts, readings, strict=True)
         }
-        rows = [replace(row, checks=found.get(row.row, ())) for row in step.rows]
+        rows = [replace(row, checks=checks.get(row.row, ())) for row in step.rows]
         return replace(step, rows=tuple(rows))
 
     def _predict(self, plans: list[RowPlan], num_fed: int) -> list[list[Proposal]]:
@@ -286,13 +286,13 @@ class CursorBatch(Batch):
         first = self.cache.cursors[place] + 1
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
-    def _settle(self, place: int, one: RowOutcome, drafted: Drafted) -> RowStep:
-        row, judgement = one.plan.row, one.judgement
-        done = one.step(self.cache.cursors[place], drafted)
+    def _settle(self, place: int, outcome: RowOutcome, drafted: Drafted) -> RowStep:
+        row, judgement = outcome.plan.row, outcome.judgement
+        done = outcome.step(self.cache.cursors[place], drafted)
         # Commit: the tokens that had been emitted before, and the drafts that AR confirmed, are
         # final.
-        self.cache.cursors[place] += one.plan.first_slot + 1 + judgement.num_agreed
-        drafts = [*one.ahead.tokens, *drafted.tokens]
+        self.cache.cursors[place] += outcome.plan.first_slot + 1 + judgement.num_agreed
+        drafts = [*outcome.ahead.tokens, *drafted.tokens]
         row.emit(judgement.emitted, judgement.num_agreed, drafts)
-        row.raised, row.is_sound = one.raised, True
+        row.raised, row.is_sound = outcome.raised, True
         return done

@@ -118,7 +118,11 @@ class _Filling:
         width = len(self._block)
         taken = self._take(slots, settings)
         first, self._num_left = self._num_left, _num_filled(self._block)
-        left = [each.token for each in self._block[first : self._num_left] if each is not None]
+        left = [
+            prediction.token
+            for prediction in self._block[first : self._num_left]
+            if prediction is not None
+        ]
         stop = self._stop(eos_in_force(settings, self._vocabulary.eos_ids), len(left) >= remaining)
         if settings.stop_loops and (count := up_to_loop(self._written, left)) is not None:
             left, stop = left[:count], "repeats"
@@ -128,7 +132,7 @@ class _Filling:
             cursor=cursor,
             num_pending=num_pending,
             num_fed=num_pending + width,
-            proposals=tuple(kept or slots[at] for at, kept in enumerate(self._block))[first:],
+            proposals=tuple(filled or slots[at] for at, filled in enumerate(self._block))[first:],
             accepted=tuple(left),
             num_drafted=0,
             settings=settings,
@@ -138,7 +142,9 @@ class _Filling:
         )
         self._written += left
         if self._num_left == len(self._block):
-            self._pending = [each.token for each in self._block if each is not None]
+            self._pending = [
+                prediction.token for prediction in self._block if prediction is not None
+            ]
             self._block, self._num_left = [], 0
         return done
 
@@ -150,7 +156,10 @@ class _Filling:
         """
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
-        tokens = [each.token if each else self._vocabulary.mask_id for each in self._block]
+        tokens = [
+            prediction.token if prediction else self._vocabulary.mask_id
+            for prediction in self._block
+        ]
         fed = torch.tensor([self._pending + tokens])
         branches = Branches.of_block(num_pending, len(tokens))
         hidden = self._model.hidden(fed, self._cache, branches)
@@ -168,13 +177,17 @@ class _Filling:
 
         The block ends with its first EOS.
         """
-        is_open = [position for position, each in enumerate(self._block) if each is None]
+        is_open = [
+            position for position, prediction in enumerate(self._block) if prediction is None
+        ]
         chosen = surest([slots[position].confidence for position in is_open], settings.tau)
         taken = sorted(is_open[index] for index in chosen)
         for position in taken:
             self._block[position] = slots[position]
-        for position, each in enumerate(self._block):
-            if each is not None and each.token in eos_in_force(settings, self._vocabulary.eos_ids):
+        for position, prediction in enumerate(self._block):
+            if prediction is not None and prediction.token in eos_in_force(
+                settings, self._vocabulary.eos_ids
+            ):
                 del self._block[position + 1 :]
                 break
         return [position for position in taken if position < len(self._block)]

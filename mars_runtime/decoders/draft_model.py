@@ -74,7 +74,7 @@ class RewindableBatch(Batch, Protocol):
 
 
 @dataclass(slots=True)
-class _Beside:
+class _DraftRow:
     """The row of a draft model for one row of the batch.
 
     num_known: leading tokens of its text that the target has committed. now: current settings.
@@ -116,9 +116,9 @@ class DraftRows:
 
     def leave(self, row: Row) -> None:
         """Remove the draft model's row."""
-        beside, row.beside = row.beside, None
-        if beside is not None:
-            beside.batch.drop(row.number)
+        draft_row, row.draft_row = row.draft_row, None
+        if draft_row is not None:
+            draft_row.batch.drop(row.number)
 
     def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
         """Draft for rows; the rows of one draft model share its forwards. Returns drafts by row
@@ -127,41 +127,41 @@ class DraftRows:
         A draft ends with its first EOS token, unless the row ignores EOS. Raises DecodeError with
         the numbers of the rows concerned.
         """
-        found: dict[int, Drafted] = {}
+        drafted: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
         for request in requests:
-            beside = self._joined(request.row, request.settings)
-            found[request.row.number] = Drafted((), self._catch_up(beside, request))
-            batches.setdefault(beside.name, []).append(request)
-        for name, own in batches.items():
-            going = own
+            draft_row = self._joined(request.row, request.settings)
+            drafted[request.row.number] = Drafted((), self._catch_up(draft_row, request))
+            batches.setdefault(draft_row.name, []).append(request)
+        for name, of_model in batches.items():
+            going = of_model
             while going:
-                self._steer(going, found)
+                self._steer(going, drafted)
                 step = self._batches[name].step([request.row.number for request in going])
                 settings = {request.row.number: request.settings for request in going}
                 for done in step.rows:
-                    before, ends = found[done.row], self._ends(settings[done.row])
+                    before, ends = drafted[done.row], self._ends(settings[done.row])
                     tokens = up_to_end([*before.tokens, *done.accepted], ends)
-                    found[done.row] = Drafted(tuple(tokens), before.num_forwards + 1)
-                going = [request for request in going if self._wants_more(request, found)]
-        return found
+                    drafted[done.row] = Drafted(tuple(tokens), before.num_forwards + 1)
+                going = [request for request in going if self._wants_more(request, drafted)]
+        return drafted
 
-    def _wants_more(self, request: DraftRequest, found: dict[int, Drafted]) -> bool:
-        tokens = found[request.row.number].tokens
+    def _wants_more(self, request: DraftRequest, drafted: dict[int, Drafted]) -> bool:
+        tokens = drafted[request.row.number].tokens
         return len(tokens) < request.at_most and tokens[-1] not in self._ends(request.settings)
 
     def _ends(self, settings: DecodeSettings) -> frozenset[int]:
         return eos_in_force(settings, self._eos_ids)
 
-    def _steer(self, requests: Sequence[DraftRequest], found: dict[int, Drafted]) -> None:
+    def _steer(self, requests: Sequence[DraftRequest], drafted: dict[int, Drafted]) -> None:
         """Set the draft rows' settings: at most the missing number of tokens, and no end of their
         own."""
         for request in requests:
             draft, settings = self._find(request.settings.draft), request.settings
-            wanted = request.at_most - len(found[request.row.number].tokens)
+            wanted = request.at_most - len(drafted[request.row.number].tokens)
             has_masks = draft.block_size > 1 and draft.vocabulary.mask_id is not None
             is_masked = has_masks and settings.masked in ("both", "draft")
-            request.row.beside.now = replace(
+            request.row.draft_row.now = replace(
                 settings,
                 method="mars" if is_masked else "ar",
                 block_size=min(wanted, draft.block_size),
@@ -172,33 +172,33 @@ class DraftRows:
                 max_new_tokens=MAX_NEW_TOKENS,
             )
 
-    def _catch_up(self, beside: _Beside, request: DraftRequest) -> int:
+    def _catch_up(self, draft_row: _DraftRow, request: DraftRequest) -> int:
         """Make the draft's text equal the target's, drafts included; return the forwards needed."""
-        row, batch, num_forwards = request.row, beside.batch, 0
+        row, batch, num_forwards = request.row, draft_row.batch, 0
         while batch.read(row.number):
             num_forwards += 1
-        tokens = [*row.text[beside.num_known :], *request.emitted, *request.drafts]
-        batch.rewind(row.number, beside.num_known, tokens)
-        beside.num_known = len(row.text) + len(request.emitted)
+        tokens = [*row.text[draft_row.num_known :], *request.emitted, *request.drafts]
+        batch.rewind(row.number, draft_row.num_known, tokens)
+        draft_row.num_known = len(row.text) + len(request.emitted)
         while batch.read(row.number):
             num_forwards += 1
         return num_forwards
 
-    def _joined(self, row: Row, settings: DecodeSettings) -> _Beside:
+    def _joined(self, row: Row, settings: DecodeSettings) -> _DraftRow:
         """Return the draft row for the draft model that the settings name; create it if needed."""
-        if isinstance(row.beside, _Beside) and row.beside.name == settings.draft:
-            return row.beside
+        if isinstance(row.draft_row, _DraftRow) and row.draft_row.name == settings.draft:
+            return row.draft_row
         self.leave(row)
         limit = max(1, row.limit - row.num_emitted)
-        now = DecodeSettings("ar", max_new_tokens=limit)
+        draft_settings = DecodeSettings("ar", max_new_tokens=limit)
         try:
             batch = self._batch(settings.draft)
-            beside = _Beside(settings.draft, batch, now, len(row.text))
-            batch.join(row.number, row.text, lambda: beside.now)
+            draft_row = _DraftRow(settings.draft, batch, draft_settings, len(row.text))
+            batch.join(row.number, row.text, lambda: draft_row.now)
         except DecodeError as error:  # the error concerns this row only
             raise DecodeError(str(error), (row.number,)) from None
-        row.beside = beside
-        return beside
+        row.draft_row = draft_row
+        return draft_row
 
     def _batch(self, name: str) -> RewindableBatch:
         if name not in self._batches:

@@ -186,12 +186,12 @@ class AcceptanceCounts:
 
         The prior of a position is a little below the probability of the position before it.
         """
-        found, guess = [], first_guess
+        probabilities, guess = [], first_guess
         for taken, refused in zip(self.taken, self.refused, strict=True):
             chance = (taken + PRIOR_WEIGHT * guess) / (taken + refused + PRIOR_WEIGHT)
-            found.append(chance)
+            probabilities.append(chance)
             guess = POSITION_OUTWARD * chance
-        return found
+        return probabilities
 
 
 class Outlook:
@@ -251,16 +251,16 @@ class BlockSizes:
         self._probes = Probes()
         self._num_found = -1  # of all rows at the last choice; -1 forces a new choice
 
-    def choose(self, asked: Sequence[tuple[Masked, DecodeSettings]]) -> int:
-        """Return B of the next forward. ``asked`` are the rows with automatic B, at least one."""
-        outlooks = [self._outlook(row, settings) for row, settings in asked]
-        found = sum(outlook.num_found for outlook in outlooks)
-        is_waiting = self._probes.wait > 0 and (self._choice > 1 or found == self._num_found)
+    def choose(self, rows: Sequence[tuple[Masked, DecodeSettings]]) -> int:
+        """Return B of the next forward. ``rows`` are those with automatic B, at least one."""
+        outlooks = [self._outlook(row, settings) for row, settings in rows]
+        num_found = sum(outlook.num_found for outlook in outlooks)
+        is_waiting = self._probes.wait > 0 and (self._choice > 1 or num_found == self._num_found)
         if is_waiting and self._num_found >= 0:
             self._probes.wait -= 1
             return self._choice
-        has_found, self._num_found = found > self._num_found, found
-        is_fewest = all(settings.auto_objective == "passes" for _, settings in asked)
+        has_found, self._num_found = num_found > self._num_found, num_found
+        is_fewest = all(settings.auto_objective == "passes" for _, settings in rows)
         return self._look(outlooks, has_found, is_fewest)
 
     def _outlook(self, row: Masked, settings: DecodeSettings) -> Outlook:
@@ -379,13 +379,13 @@ class Calibration:
     def chances(self, chain: Iterable[tuple[int, int]]) -> list[float]:
         """Return the probabilities that the first 1, 2, 3 ... predictions are all right, until
         FLOOR."""
-        found, all_right = [], 1.0
+        probabilities, all_right = [], 1.0
         for _, kind in chain:
             all_right *= self._right[kind] / self._seen[kind]
             if all_right < FLOOR:
                 break
-            found.append(all_right)
-        return found
+            probabilities.append(all_right)
+        return probabilities
 
     def expect(self, chain: Chain) -> None:
         """Store predictions for the next positions, to be scored by ``observe``."""
@@ -464,22 +464,22 @@ def best_option(
     """
     plain, extra, _ = curve  # unpacked once: the loop runs thousands of times a second
     masks, rate, worth = course.num_masks, course.rate, course.worth
-    most, gain, alive = len(chances), 0.0, 1.0
+    most_drafts, gain, alive = len(chances), 0.0, 1.0
     best = -math.inf
-    found: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
+    best_fields: tuple[float, float, int, int, int] = (0.0, 0.0, 1, 0, 0)
     # Probability that a token is the last accepted one, and its number.
     ends: list[tuple[float, int]] = []
     roots: list[tuple[float, int]] = []
-    for num_drafts in range(most + 1):
+    for num_drafts in range(most_drafts + 1):
         if num_drafts:
             ends.append((alive - chances[num_drafts - 1], num_drafts - 1))
             alive = chances[num_drafts - 1]
             gain += alive
         value = gain - rate * plain[num_drafts]
-        if value + (most - num_drafts) * alive + worth < best:
+        if value + (most_drafts - num_drafts) * alive + worth < best:
             break  # costs only increase from here
         if value > best:
-            best, found, roots = value, (gain, 0.0, num_drafts + 1, num_drafts, 0), []
+            best, best_fields, roots = value, (gain, 0.0, num_drafts + 1, num_drafts, 0), []
         if not masks:
             continue
         places = [(alive, num_drafts)]
@@ -493,9 +493,9 @@ def best_option(
             going_on += chance
             value = gain - rate * (plain[width - 1] + extra) + going_on * worth
             if value > best:
-                best, found = value, (gain, going_on, width, num_drafts, masks)
+                best, best_fields = value, (gain, going_on, width, num_drafts, masks)
                 roots = places[:count]
-    return Option(best, *found, tuple(sorted([root for _, root in roots])))
+    return Option(best, *best_fields, tuple(sorted([root for _, root in roots])))
 
 
 def rate_of(
@@ -518,8 +518,8 @@ def rate_of(
     for masks, text in samples:
         option = best_option(masks[:num_masks], course, curve, may_branch=may_branch)
         if text:
-            other = best_option(text, course, curve, may_branch=may_branch)
-            option = other if other.value > option.value else option
+            alternative = best_option(text, course, curve, may_branch=may_branch)
+            option = alternative if alternative.value > option.value else option
         again = 1.0 - option.going_on if num_masks else 0.0
         tokens += 1.0 + option.gain + again
         cost += curve.of(option.width, option.num_masks) + again * anew
@@ -552,9 +552,9 @@ def agreed_width(stakes: Sequence[Stake], curve: Curve) -> int:
     rate = sum(stake.rate for stake in stakes)
 
     def gain(width: int) -> float:
-        kept = [stake for stake in stakes if stake.width <= width]
-        masks = 1 if any(stake.has_masks for stake in kept) else 0
-        return sum(stake.promise for stake in kept) - rate * (curve.of(width, masks) - 1.0)
+        drafting = [stake for stake in stakes if stake.width <= width]
+        masks = 1 if any(stake.has_masks for stake in drafting) else 0
+        return sum(stake.promise for stake in drafting) - rate * (curve.of(width, masks) - 1.0)
 
     return max(sorted({1, *(stake.width for stake in stakes)}), key=gain)
 
@@ -671,13 +671,13 @@ class Drafter:
 
     def _extended(self, masks: list[float]) -> list[float]:
         """Extend chances to all masks, decaying the probability by OUTWARD at each position."""
-        found = list(masks)
-        before = found[-2] if len(found) > 1 else 1.0
-        chance = found[-1] / before if before else 0.0
-        while len(found) < self._most_masks:
+        extended = list(masks)
+        before = extended[-2] if len(extended) > 1 else 1.0
+        chance = extended[-1] / before if before else 0.0
+        while len(extended) < self._most_masks:
             chance *= OUTWARD
-            found.append(found[-1] * chance)
-        return found
+            extended.append(extended[-1] * chance)
+        return extended
 
     def _look(self, curve: Curve) -> Course:
         """Evaluate the candidate numbers of masks and choose one; in a stretch without masks,
@@ -726,7 +726,7 @@ class Drafter:
 
 def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     """Return the settings that must be equal for statistics of one row to be valid for another."""
-    way = (
+    drafting = (
         settings.tau,
         settings.metric,
         settings.mask_layout,
@@ -735,4 +735,4 @@ def basis_of(settings: DecodeSettings) -> tuple[object, ...]:
     )
     penalties = settings.repetition_penalty, settings.presence_penalty, settings.frequency_penalty
     filters = settings.top_k, settings.top_p, settings.min_p
-    return *way, settings.temperature, *filters, *penalties, settings.logit_bias
+    return *drafting, settings.temperature, *filters, *penalties, settings.logit_bias

@@ -1,7 +1,7 @@
-"""Acceptance drawn from a given histogram, to time models without real weights.
+"""Impose an acceptance histogram on a model, to time weights that were not trained for masks.
 
-``ForcedModel`` wraps a model: it computes everything that the model would, then replaces the tokens
-and confidences. The text that it writes is meaningless.
+``ForcedModel`` wraps a model. It runs the same computation and then replaces tokens and
+confidences, so its text is meaningless.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
 TAKEN, REFUSED = 1.0, -1.0
-"""Confidences above and below every τ."""
+"""Confidences that are above and below every τ."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedAcceptance:
-    """Acceptance histogram: ``shares[k - 1]`` is the share of forwards that accept k tokens.
+    """Acceptance histogram: ``shares[k - 1]`` is the share of forward passes that accept k tokens.
 
-    The shares add up to 1. A forward accepts at most B tokens, whatever is drawn. The draw depends
-    only on (seed, row, position in the answer), so all compared methods get the same draws. In
-    lossless mode all drafts count as agreed, so the same histogram applies one forward later.
-    Raises DecodeError.
+    The shares add up to 1. A forward pass accepts at most B tokens, even if the draw is larger. The
+    draw depends only on (seed, row, position in the answer), so all compared methods get the same
+    draws. In lossless mode every draft is accepted, so the same histogram applies one forward pass
+    later. Raises DecodeError for an invalid histogram.
     """
 
     shares: tuple[float, ...]
@@ -61,30 +61,31 @@ class ForcedAcceptance:
 
     @classmethod
     def recorded(cls, counts: Mapping[int, int], seed: int = 0) -> ForcedAcceptance:
-        """Build from counts of real runs: k -> forwards that accepted k tokens.
+        """Build the histogram from counts of real runs: k -> forward passes that accepted k tokens.
 
         Raises DecodeError.
         """
-        total, most = sum(counts.values()), max(counts, default=0)
-        return cls(tuple(counts.get(k, 0) / max(total, 1) for k in range(1, most + 1)), seed)
+        total, longest = sum(counts.values()), max(counts, default=0)
+        return cls(tuple(counts.get(k, 0) / max(total, 1) for k in range(1, longest + 1)), seed)
 
     @property
     def mean(self) -> float:
-        """Mean number of tokens per forward, where B is no limit."""
+        """Mean number of tokens per forward pass if B does not limit it."""
         return sum(k * share for k, share in enumerate(self.shares, 1))
 
     def count(self, row: int, position: int) -> int:
-        """The number of tokens accepted by the forward whose first new token is at ``position``."""
+        """Return how many tokens the forward pass accepts whose first new token is at
+        ``position``."""
         key = hashlib.blake2b(f"{self.seed} {row} {position}".encode(), digest_size=4).digest()
         bounds = list(accumulate(self.shares))[:-1]
         return 1 + bisect_right(bounds, int.from_bytes(key, "little") / 2**32)
 
 
 class ForcedModel(CausalModel):
-    """A model whose drafts are all AR's, and whose proposals are sure as far as is drawn.
+    """Wrapped model that confirms every draft and is confident in as many proposals as are drawn.
 
-    One group of masks behind the last token alone. ``mask_id``: what is fed as a mask; None where
-    there is none.
+    It supports only one group of masks, after the last token. mask_id: id of the mask token; None
+    if masks are never fed.
     """
 
     def __init__(self, model: CausalModel, forced: ForcedAcceptance, mask_id: int | None) -> None:
@@ -113,23 +114,24 @@ class ForcedModel(CausalModel):
         head: Tensor | slice,
         sampling: SamplingMetadata,
     ) -> list[list[Proposal]]:
-        """Return the model's predictions for the latest forward, changed to follow the
-        histogram."""
-        found = self._model.read(hidden, head, sampling)
+        """Return the predictions of the latest forward pass, changed to follow the histogram."""
+        predictions = self._model.read(hidden, head, sampling)
         slots = range(len(self._fed[0]))[head] if isinstance(head, slice) else None
         return [
-            self._impose(row, one, slots or head[row].tolist())  # type: ignore[index]
-            for row, one in enumerate(found)
+            self._impose(row, proposals, slots or head[row].tolist())  # type: ignore[index]
+            for row, proposals in enumerate(predictions)
         ]
 
-    def _impose(self, row: int, found: Sequence[Proposal], slots: Sequence[int]) -> list[Proposal]:
+    def _impose(
+        self, row: int, proposals: Sequence[Proposal], slots: Sequence[int]
+    ) -> list[Proposal]:
         fed = self._fed[row]
         masks = [place for place, token in enumerate(fed) if token == self._mask_id]
         last = (masks[0] if masks else len(fed)) - 1
         count = self._forced.count(row, self._cursors[row] + last)
-        said = []
-        for slot, one in zip(slots, found, strict=True):
-            token = fed[slot + 1] if slot < last else one.token
+        imposed = []
+        for slot, proposal in zip(slots, proposals, strict=True):
+            token = fed[slot + 1] if slot < last else proposal.token
             confidence = TAKEN if slot < last + count else REFUSED
-            said.append(one._replace(token=token, confidence=confidence))
-        return said
+            imposed.append(proposal._replace(token=token, confidence=confidence))
+        return imposed

@@ -19,9 +19,8 @@ from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
 MAX_LESSONS = 32
-# Variances of log step times: NOISE is that of a single step; WANDERING is the drift of each
-# tracked
-# number from step to step; UNKNOWN is the initial variance of each.
+# Variances of log step times. NOISE: of a single step. WANDERING: the drift of each tracked number
+# from step to step. UNKNOWN: the initial variance of each.
 NOISE = 0.06**2
 WANDERING = 0.01**2, 0.005**2, 0.03**2
 UNKNOWN = 0.1**2, 0.1**2, 0.5**2
@@ -75,7 +74,8 @@ class Tracking:
     def __init__(self) -> None:
         self._found = [0.0, 0.0, 0.0]
         self._spread = [
-            [of if one == other else 0.0 for other in range(3)] for one, of in enumerate(UNKNOWN)
+            [variance if row == column else 0.0 for column in range(3)]
+            for row, variance in enumerate(UNKNOWN)
         ]
 
     @property
@@ -87,8 +87,8 @@ class Tracking:
         """Return the measured curve with the corrections applied."""
         apart = math.exp(self._found[1])
         dear = apart * math.exp(self._found[2])
-        one, *more = measured.plain
-        plain = [one, *[apart + dear * (cost - 1.0) for cost in more]]
+        first, *further = measured.plain
+        plain = [first, *[apart + dear * (cost - 1.0) for cost in further]]
         return Curve(plain, dear * measured.masks, self.is_sure)
 
     def note(self, added: float, ratio: float) -> None:
@@ -101,18 +101,19 @@ class Tracking:
         base = 1.0 + math.exp(dear) * added
         missed = math.log(ratio / base) - level - (apart if added else 0.0)
         slopes = (1.0, 1.0, (base - 1.0) / base) if added else (1.0, 0.0, 0.0)
-        for one, more in enumerate(WANDERING):
-            self._spread[one][one] += more
+        for number, drift in enumerate(WANDERING):
+            self._spread[number][number] += drift
         shared, whole = self._spread_of(slopes)
         if missed**2 > JUMP**2 * whole:
             self._spread[0][0] += missed**2
             shared, whole = self._spread_of(slopes)
         self._found = [
-            found + share / whole * missed for found, share in zip(self._found, shared, strict=True)
+            estimate + share / whole * missed
+            for estimate, share in zip(self._found, shared, strict=True)
         ]
         for row, share in zip(self._spread, shared, strict=True):
-            for other in range(3):
-                row[other] -= share * shared[other] / whole
+            for column in range(3):
+                row[column] -= share * shared[column] / whole
 
     def _spread_of(self, slopes: Sequence[float]) -> tuple[list[float], float]:
         """Return the covariance of a step's log time with each number, and its own variance."""
@@ -159,8 +160,8 @@ class ForwardCosts:
         Uses the next larger measured batch, else the largest, with the current number of threads.
         Lengths beyond the measured ones cost in proportion.
         """
-        now = self._now()
-        return now._tracking.now(now._measured(num_rows))
+        current = self._now()
+        return current._tracking.now(current._measured(num_rows))
 
     def note(self, step: Step, seconds: float) -> None:
         """Update the corrections from a step, if it had one row and no forwards of a draft
@@ -174,10 +175,10 @@ class ForwardCosts:
 
         width: tokens fed. num_masks: how many of them are masks in groups.
         """
-        now = self._now()
-        if now.seconds and width <= MAX_FED:
-            added = now._measured(1).of(width, num_masks) - 1.0
-            now._tracking.note(added, seconds / now.seconds)
+        current = self._now()
+        if current.seconds and width <= MAX_FED:
+            added = current._measured(1).of(width, num_masks) - 1.0
+            current._tracking.note(added, seconds / current.seconds)
 
     def _now(self) -> ForwardCosts:
         """Return the costs for the current number of threads."""
@@ -190,9 +191,9 @@ class ForwardCosts:
             known = self.rho[nearest]
             # The cost depends on the number of tokens, so more rows count as fewer, longer rows.
             times = max(1.0, num_rows / nearest)
-            one = _between(known, times)
-            plain = [_between(known, times * length) / one for length in range(1, MAX_FED + 1)]
-            self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0) / one)
+            unit = _between(known, times)
+            plain = [_between(known, times * length) / unit for length in range(1, MAX_FED + 1)]
+            self._curves[num_rows] = Curve(plain, self.masks.get(nearest, 0.0) / unit)
         return self._curves[num_rows]
 
 

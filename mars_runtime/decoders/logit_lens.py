@@ -32,24 +32,24 @@ def look(
     model: Model,
     vocabulary: Vocabulary,
     fed: Fed,
-    kept: PrefixCache | None = None,
+    prefix_cache: PrefixCache | None = None,
 ) -> Generator[None, None, Layers]:
     """Yield after each piece; return the predictions of the forward after each layer.
 
-    kept: prefix cache with keys and values of earlier texts. Raises DecodeError for a forward that
+    prefix_cache: keys and values of earlier texts. Raises DecodeError for a forward that
     this model cannot run.
     """
     _check(model, vocabulary, fed)
     with torch.inference_mode():
         looking = _Looking(model, vocabulary, fed)
-    steps = looking.steps(kept)
+    steps = looking.steps(prefix_cache)
     while True:
         with torch.inference_mode():
             try:
                 next(steps)
             except StopIteration as done:
-                found: Layers = done.value
-                return found
+                layers: Layers = done.value
+                return layers
         yield
 
 
@@ -89,7 +89,7 @@ class _Looking:
         branches = None
         if any(fed.groups[:-1]):
             branches = Branches.of([layout], layout.num_fed)
-        said = yield from self._said(tokens, branches)
+        predictions = yield from self._said(tokens, branches)
         positions, roots, _ = layout.numbers(layout.num_fed)
         columns = tuple(
             Column(
@@ -98,7 +98,7 @@ class _Looking:
                 saying,
             )
             for number, (position, root, saying) in enumerate(
-                zip(positions, roots, said, strict=True)
+                zip(positions, roots, predictions, strict=True)
             )
         )
         return Layers(columns, (yield from self._real(columns)))
@@ -120,40 +120,40 @@ class _Looking:
     ) -> Generator[None, None, list[Tensor]]:
         """Return the embeddings and the states after every ``size`` layers: [1, Q, hidden] each."""
         fed = torch.tensor([list(tokens)])
-        found: list[Tensor] = []
+        states: list[Tensor] = []
         bounds = (0, 0, *range(size, self._num_layers, size), self._num_layers)
         for begin, end in pairwise(bounds):
-            part = Part(range(begin, end), found[-1] if found else None)
-            found.append(self._model.hidden(fed, self._cache, branches, part))
+            part = Part(range(begin, end), states[-1] if states else None)
+            states.append(self._model.hidden(fed, self._cache, branches, part))
             yield
-        return found
+        return states
 
     def _said(
         self, tokens: Sequence[int], branches: Branches | None
     ) -> Generator[None, None, list[tuple[Saying, ...]]]:
         """Return for each token its predictions before the first layer and after each layer."""
         states = yield from self._states(tokens, branches, 1)
-        said: list[list[Saying]] = [[] for _ in tokens]
+        predictions: list[list[Saying]] = [[] for _ in tokens]
         sampling = SamplingMetadata(self._forbidden, ["probability"])
-        for each in states:
+        for state in states:
             for first in range(0, len(tokens), NUM_STATES):
                 some = slice(first, min(first + NUM_STATES, len(tokens)))
-                (slots,) = self._model.read(each, some, sampling)
-                for column, slot in zip(said[some], slots, strict=True):
+                (slots,) = self._model.read(state, some, sampling)
+                for column, slot in zip(predictions[some], slots, strict=True):
                     column.append((slot.token, slot.confidence))
                 yield
-        return [tuple(column) for column in said]
+        return [tuple(column) for column in predictions]
 
     def _real(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
         """Return the columns of the tokens that the run emitted at the masks' positions."""
         fed = self._fed
-        wanted = {each.position for each in columns if each.root is not None}
+        wanted = {column.position for column in columns if column.root is not None}
         end = min(len(fed.text), max(wanted, default=-1) + 1)
         if fed.text[: fed.cursor] != fed.ids[: fed.cursor] or end <= fed.cursor:
             return ()
-        said = yield from self._said(fed.text[fed.cursor : end], None)
+        predictions = yield from self._said(fed.text[fed.cursor : end], None)
         return tuple(
             Column(position, None, saying)
-            for position, saying in enumerate(said, fed.cursor)
+            for position, saying in enumerate(predictions, fed.cursor)
             if position in wanted
         )

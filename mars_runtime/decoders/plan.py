@@ -145,12 +145,12 @@ class RowPlan:
         """
         if self.settings.temperature > 0 or self.settings.metric == "entropy":
             return []
-        found, at = [], self.num_checks + len(self.groups)
+        groups, at = [], self.num_checks + len(self.groups)
         for number, size in enumerate(self.groups):
             if size:
-                found.append(MaskGroup(place, self.num_checks + number, range(at, at + size)))
+                groups.append(MaskGroup(place, self.num_checks + number, range(at, at + size)))
             at += size
-        return found
+        return groups
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
         """Split the slots into choices and groups, the arguments of ``acceptance.judge``."""
@@ -220,13 +220,13 @@ class RowOutcome:
         """Judge the predictions in the row's slots and draft for the next forward."""
         checks, slots = slots[: plan.num_checks], slots[plan.num_checks :]
         choices, groups = plan.split(slots)
-        held, raised, threshold = plan.settings, plan.row.raised, None
-        if held.is_adaptive:
+        settings, raised, threshold = plan.settings, plan.row.raised, None
+        if settings.is_adaptive:
             raised = plan.risen(checks)
-            threshold = threshold_for(held, choices[0], raised)
-            held = replace(held, tau=threshold)
-        written = plan.row.written if held.stop_loops else ()
-        judgement = judge(choices, groups, plan.drafts, held, plan.remaining, eos_ids, written)
+            threshold = threshold_for(settings, choices[0], raised)
+            settings = replace(settings, tau=threshold)
+        written = plan.row.written if settings.stop_loops else ()
+        judgement = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written)
         ahead = steering.settle(plan, judgement)
         return cls(plan, judgement, ahead, raised, tuple(checks), threshold)
 
@@ -269,7 +269,9 @@ def drafted_for(
     outcomes: Sequence[RowOutcome], draft_rows: DraftRows | None, eos_ids: frozenset[int]
 ) -> dict[int, Drafted]:
     """Return what draft models add to the drafts, by row number. Raises DecodeError."""
-    requests = [found for one in outcomes if (found := one.request(eos_ids)) is not None]
+    requests = [
+        request for outcome in outcomes if (request := outcome.request(eos_ids)) is not None
+    ]
     if not requests:
         return {}
     if draft_rows is None:
@@ -319,20 +321,20 @@ class Steering:
         Raises DecodeError with the numbers of the rows with automatic B if no costs were measured.
         """
         both = list(zip(rows, settings, strict=True))
-        asked = [row.number for row, now in both if now.is_auto]
-        if not asked:
-            return [FeedLimits.of(now, self._block_size) for now in settings]
+        automatic = [row.number for row, current in both if current.is_auto]
+        if not automatic:
+            return [FeedLimits.of(current, self._block_size) for current in settings]
         if self._costs is None or self._sizes is None:
             sentence = "What forwards cost here was not measured: choose a number as B."
-            raise DecodeError(sentence, tuple(asked))
+            raise DecodeError(sentence, tuple(automatic))
         self._curve = self._costs.curve(len(rows))
         unverified = [
-            (row, now)
-            for row, now in both
-            if now.is_auto and not now.is_verified and now.auto_objective == "time"
+            (row, current)
+            for row, current in both
+            if current.is_auto and not current.is_verified and current.auto_objective == "time"
         ]
         size = self._sizes.choose(unverified) if unverified else 1
-        feeds = [self._feed(row, now, size) for row, now in both]
+        feeds = [self._feed(row, current, size) for row, current in both]
         return self._agreed(both, feeds) if len(rows) > 1 else feeds
 
     def _agreed(
@@ -343,15 +345,15 @@ class Steering:
         Returns ``feeds`` unchanged if a row's width is fixed or its objective is ``passes``.
         """
         stakes = []
-        for row, now in both:
+        for row, current in both:
             if (
-                now.is_auto
-                and now.is_verified
-                and now.auto_objective == "time"
+                current.is_auto
+                and current.is_verified
+                and current.auto_objective == "time"
                 and row.drafter is not None
             ):
                 stakes.append(row.drafter.stake)
-            elif now.method == "ar":
+            elif current.method == "ar":
                 stakes.append(PLAIN)
             else:
                 return list(feeds)
@@ -361,20 +363,20 @@ class Steering:
             for feed, stake in zip(feeds, stakes, strict=True)
         ]
 
-    def _feed(self, row: Row, now: DecodeSettings, size: int) -> FeedLimits:
+    def _feed(self, row: Row, settings: DecodeSettings, size: int) -> FeedLimits:
         """Return what the next forward may feed for a row.
 
         size: the B that unverified rows share whose objective is least time. Where fewest passes
         are the objective, a row decides without the others.
         """
-        if not now.is_auto:
-            return FeedLimits.of(now, self._block_size)
-        if now.is_verified:
-            return self._drafter(row, now).feed(self._curve_for(now))
-        if now.auto_objective == "passes":
+        if not settings.is_auto:
+            return FeedLimits.of(settings, self._block_size)
+        if settings.is_verified:
+            return self._drafter(row, settings).feed(self._curve_for(settings))
+        if settings.auto_objective == "passes":
             assert self._costs is not None, "checked by feeds"
             row.sizes = row.sizes or BlockSizes(self._costs)
-            size = row.sizes.choose([(row, now)])
+            size = row.sizes.choose([(row, settings)])
         return FeedLimits(0, size - 1)
 
     def _curve_for(self, settings: DecodeSettings) -> Curve:
@@ -392,22 +394,22 @@ class Steering:
             return Ahead()
         if settings.method == "jacobi":
             return self._guess(plan, judgement)
-        found: list[int] = []
+        looked_up: list[int] = []
         num_matching, ends = 0, eos_in_force(settings, self._eos_ids)
         if settings.lookup:
-            found, num_matching = row.look_up(judgement.emitted, MAX_DRAFTS)
-            found = up_to_end(found, ends)
+            looked_up, num_matching = row.look_up(judgement.emitted, MAX_DRAFTS)
+            looked_up = up_to_end(looked_up, ends)
         if not settings.is_auto:
-            found = found[: REACH[num_matching - 1]] if found else []
-            is_longer = len(found) > len(judgement.drafts)
-            return Ahead(looked_up=found) if is_longer else Ahead(judgement.drafts)
+            looked_up = looked_up[: REACH[num_matching - 1]] if looked_up else []
+            is_longer = len(looked_up) > len(judgement.drafts)
+            return Ahead(looked_up=looked_up) if is_longer else Ahead(judgement.drafts)
         group = judgement.proposals[len(judgement.emitted) :] if judgement.may_go_on else ()
         drafter = self._drafter(row, settings)
         drafts, is_found = drafter.settle(
             judgement.emitted,
             judgement.num_agreed,
             group,
-            found,
+            looked_up,
             num_matching,
             self._curve_for(settings),
         )
@@ -445,26 +447,26 @@ def first_guesses(last: int, answers: Sequence[int], count: int, ends: frozenset
     return [] if before in ends else [before] * (count - len(answers))
 
 
-def entropy(own: Proposal) -> float:
+def entropy(prediction: Proposal) -> float:
     """Return the entropy of a distribution in nats.
 
     It is computed from the token's runners-up, with the remaining probability as one more outcome.
     The runners-up are probabilities whatever the confidence metric is.
     """
-    shares = [share for _, share in own.runners_up]
+    shares = [share for _, share in prediction.runners_up]
     shares.append(max(0.0, 1.0 - sum(shares)))
     return -sum(share * math.log(share) for share in shares if share > 0)
 
 
-def threshold_for(settings: DecodeSettings, own: Proposal, raised: float) -> float:
-    """Return τ of a forward with the AR token ``own``.
+def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float) -> float:
+    """Return τ of a forward whose AR token is ``prediction``.
 
     ``raised``: share of the way, by agreement.
     """
     share = raised
     if settings.tau_policy == "entropy":
-        uncertain = entropy(own)
-        share = next(share for most, share in CLASSES if uncertain <= most)
+        uncertain = entropy(prediction)
+        share = next(share for limit, share in CLASSES if uncertain <= limit)
     return settings.tau + (1.0 - settings.tau) * share
 
 

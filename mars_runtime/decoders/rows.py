@@ -39,7 +39,7 @@ class RowCache(Protocol):
 
     def clear(self, row: int, num_slots: int) -> None: ...
     def move(self, source: int, target: int, num_slots: int) -> None: ...
-    def swap(self, one: int, other: int) -> None: ...
+    def swap(self, first: int, second: int) -> None: ...
     def block(self, row: int, index: int) -> object: ...
     def put(self, row: int, index: int, block: object) -> None: ...
 
@@ -58,7 +58,7 @@ class Row:
     raised: how far τ has risen by agreement with AR.
     outlook, drafter: acceptance statistics of the row, if B is chosen automatically.
     sizes: chooses B for an unverified row with the objective ``passes``.
-    beside: the corresponding row of a draft model (``draft_model.py``).
+    draft_row: the corresponding row of a draft model (``draft_model.py``).
     is_sound: whether the latest forward of the row succeeded. Its predictions were finite, so the
         keys and values of all tokens before them are finite as well.
     """
@@ -80,7 +80,7 @@ class Row:
     outlook: Outlook | None = None
     sizes: BlockSizes | None = None
     drafter: Drafter | None = None
-    beside: Any = None
+    draft_row: Any = None
 
     @property
     def written(self) -> list[int]:
@@ -217,7 +217,7 @@ class Rows:
         if out:
             behind = range(count, len(self._rows))
             into = [place for place in behind if self._rows[place].number in wanted]
-            for one, other in zip(out, into, strict=True):
-                self._cache.swap(one, other)
-                self._rows[one], self._rows[other] = self._rows[other], self._rows[one]
+            for source, target in zip(out, into, strict=True):
+                self._cache.swap(source, target)
+                self._rows[source], self._rows[target] = self._rows[target], self._rows[source]
         return self._rows[:count]

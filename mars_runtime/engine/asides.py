@@ -24,14 +24,17 @@ class AsidesFullError(Exception):
 
 @dataclass(slots=True)
 class Aside:
-    """A job in pieces, which only the worker runs; ``found`` gets its result or its error."""
+    """A background job in pieces, which only the worker thread runs.
+
+    found: gets the result or the error of the job.
+    """
 
     owner: str
     pieces: Generator[None, None, Any]
     found: Future[Any] = field(default_factory=Future)
 
     def go_on(self) -> None:
-        """One piece; ``found`` is done after the last."""
+        """Run one piece; the last one completes ``found``."""
         try:
             next(self.pieces)
         except StopIteration as done:
@@ -65,7 +68,9 @@ class Asides:
 
     def add(self, aside: Aside) -> None:
         """Enqueue a job. Raises AsidesFullError."""
-        owners = Counter(each.owner for each in self._waiting if not each.found.cancelled())
+        owners = Counter(
+            waiting.owner for waiting in self._waiting if not waiting.found.cancelled()
+        )
         if owners.total() >= MAX_WAITING or owners[aside.owner] >= MAX_OF_ONE:
             raise AsidesFullError
         self._waiting.append(aside)

@@ -37,7 +37,7 @@ WARM_UP_TOKENS = MIN_ANSWER
 NO_BLOCKS = "{} was not trained to fill blocks in any order: choose another method."
 NO_BIAS_ID = "The logit bias names token {}, but the ids of this model are below {}."
 READ_ALONE, READ_BESIDE = 512, 64
-"""Prompt tokens that are read at once; the second where others wait to decode."""
+"""Prompt tokens per chunk of prefill; the second while other runs wait to decode."""
 
 
 class Backend(ABC):
@@ -52,15 +52,18 @@ class Backend(ABC):
     @property
     @abstractmethod
     def capacity(self) -> int:
-        """Tokens that a prompt and its answer may have together, once memory is reserved."""
+        """Maximum number of tokens of a prompt and its answer together, after ``reserve``."""
 
     @abstractmethod
     def reserve(self, num_rows: int) -> int:
-        """Plan memory for runs that share forwards; returns how many fit. Called once, first."""
+        """Plan memory for runs that share forward passes; return how many fit.
+
+        Called once, before any other method.
+        """
 
     @abstractmethod
     def prepare(self) -> None:
-        """Get ready: threads, memory, warm-up. Called once."""
+        """Set threads, allocate memory and warm up. Called once."""
 
     @abstractmethod
     def check(self, asked: Asked) -> None:
@@ -68,7 +71,7 @@ class Backend(ABC):
 
     @abstractmethod
     def batch(self) -> Batch:
-        """Where runs share forwards: always the same."""
+        """Return the batch of runs that share forward passes; always the same object."""
 
     @abstractmethod
     def decode(self, asked: Asked, settings: SettingsSource) -> Iterator[Event]:
@@ -95,12 +98,12 @@ def as_backend(source: Checkpoint | Backend) -> Backend:
 
 
 class CheckpointBackend(Backend):
-    """A loaded checkpoint behind the engine. ``num_bytes``: memory for keys and values of runs that
-    share forwards and for those kept of runs that are over, by default what the device can spare.
+    """Backend of a loaded checkpoint.
 
-    ``keeps``: whether they are kept, so that a prompt which begins as an earlier text did need not
-    be read from its beginning; off for measurements. They never are on a CPU where a model is not
-    bitwise (``memory.store_for``). ``registry_path``: what names draft models.
+    num_bytes: memory for the keys and values of runs that share forward passes and for the prefix
+    cache; by default what the device can spare. keeps: whether there is a prefix cache; off for
+    measurements. On a CPU there is none for a model that is not bitwise (``memory.store_for``).
+    registry_path: the registry that names draft models.
     """
 
     def __init__(
@@ -116,14 +119,14 @@ class CheckpointBackend(Backend):
         self._drafts = draft_models(checkpoint, registry_path)
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
-        given = free_bytes(checkpoint.model) if num_bytes is None else num_bytes
-        self._store = store_for(checkpoint.model, given) if keeps else None
+        available = free_bytes(checkpoint.model) if num_bytes is None else num_bytes
+        self._store = store_for(checkpoint.model, available) if keeps else None
         self._num_bytes = num_bytes
         self._room = self._room_for(1)
         self._batch: Batch | None = None
 
     def reserve(self, num_rows: int) -> int:
-        """Plan as many rows as fit, each with room for a conversation; return their number."""
+        """Plan as many rows as fit, each long enough for a conversation; return their number."""
         self._room = self._room_for(num_rows)
         return self._room.num_rows
 
@@ -138,9 +141,9 @@ class CheckpointBackend(Backend):
     def _room_for(self, num_rows: int) -> Room:
         from mars_runtime.engine.memory import free_bytes, room_for
 
-        model, given = self._checkpoint.model, self._num_bytes
-        given = free_bytes(model) if given is None else given
-        return room_for(model, num_rows, given - (self._store.most_bytes if self._store else 0))
+        model, available = self._checkpoint.model, self._num_bytes
+        available = free_bytes(model) if available is None else available
+        return room_for(model, num_rows, available - (self._store.most_bytes if self._store else 0))
 
     def prepare(self) -> None:
         """Set the threads, run every kind of forward once as warm-up, and time forwards."""
@@ -151,15 +154,14 @@ class CheckpointBackend(Backend):
         try:
             self._warm_up()
         except Exception:
-            self._batch = None  # with the rows that are left in it
+            self._batch = None  # it still contains rows of the warm-up
             raise
         finally:
             if self._store is not None:
                 self._store.clear()  # remove the texts of the warm-up
         self.synchronize()
-        # Keep current objects out of garbage collection: a full collection would walk every
-        # module's
-        # objects, which takes tens of milliseconds in the middle of a forward.
+        # Exclude the current objects from garbage collection: a full collection would walk the
+        # objects of every module, which takes tens of milliseconds in the middle of a forward pass.
         gc.collect()
         gc.freeze()
         return_freed_memory()
@@ -397,12 +399,12 @@ def where(error: BaseException) -> str:
     links = [error]
     while (cause := links[-1].__cause__ or links[-1].__context__) and cause not in links:
         links.append(cause)
-    told = []
-    for each in links:
-        frames = reversed(traceback.extract_tb(each.__traceback__))
+    parts = []
+    for link in links:
+        frames = reversed(traceback.extract_tb(link.__traceback__))
         places = (f"{it.name} ({Path(it.filename).name}:{it.lineno})" for it in frames)
-        told.append(f"{type(each).__name__} in {' < '.join(places)}")
-    return " after ".join(told)
+        parts.append(f"{type(link).__name__} in {' < '.join(places)}")
+    return " after ".join(parts)
 
 
 def sentence(error: Exception) -> str:

@@ -83,7 +83,7 @@ class BaseEngine(ABC):
         """End every run and the engine, within one forward. Further calls do nothing."""
 
     @abstractmethod
-    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+    def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
         """Start runs that are scheduled together; ``is_shared``: a run that may share forwards."""
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:

@@ -44,13 +44,13 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     model = checkpoint.model
     threads = model.threads if isinstance(model, NativeModel) else None
     counts = ladder(model.most_threads) if isinstance(model, NativeModel) else (0,)
-    found = {number: _measure(checkpoint, number, counts) for number in rows}
+    by_rows = {number: _measure(checkpoint, number, counts) for number in rows}
     by_count = {
         count: ForwardCosts(
             depth=checkpoint.block_size,
-            rho={number: one[count].rho for number, one in found.items()},
-            seconds=found[min(found)][count].seconds,
-            masks={number: one[count].masks for number, one in found.items()},
+            rho={number: measured[count].rho for number, measured in by_rows.items()},
+            seconds=by_rows[min(by_rows)][count].seconds,
+            masks={number: measured[count].masks for number, measured in by_rows.items()},
         )
         for count in counts
     }
@@ -91,9 +91,9 @@ def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> di
         if done >= ROUNDS.start and time.perf_counter() - began > BUDGET:
             break
         seconds.append(list(_round(timer, feeds)))
-    least = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
+    minima = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
     return {
-        count: _found({feed[:2]: one for feed, one in least.items() if feed[2] == count})
+        count: _found({feed[:2]: least for feed, least in minima.items() if feed[2] == count})
         for count in counts
     }
 
@@ -112,12 +112,12 @@ def _lengths(some: Sequence[int], longest: int) -> list[int]:
     return sorted({*(length for length in some if length < longest), longest})
 
 
-def _found(least: Mapping[tuple[int, int], float]) -> _Found:
+def _found(minima: Mapping[tuple[int, int], float]) -> _Found:
     """Convert minimum seconds, by tokens per row and number of masks among them."""
-    one = least[1, 0]
-    rho = _rising({length: least[length, 0] / one for length, masks in least if not masks})
-    more = [(least[length, masks] - least[length, 0]) / one for length, masks in least if masks]
-    return _Found(one, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
+    unit = minima[1, 0]
+    rho = _rising({length: minima[length, 0] / unit for length, masks in minima if not masks})
+    more = [(minima[length, masks] - minima[length, 0]) / unit for length, masks in minima if masks]
+    return _Found(unit, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
 
 
 def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:

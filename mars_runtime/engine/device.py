@@ -1,11 +1,10 @@
-"""Carries out turns on the device, each timed alone: the part of the engine that the worker owns.
+"""Carries out the turns of the scheduler on the device, and times each of them.
 
-Every event goes to its run with its time, and the job is told what it spent. A forward that several
-runs share is each one's own Step, and its seconds are those of the whole forward: that is how long
-each waited for it. What a Prefill says is the sum over the parts in which the prompt was read.
-Copying what is kept of a prompt counts as reading it. Moving rows that sit out, new ones' memory,
-what is kept of those that end and the checks of a step are outside every clock. Knows no thread, no
-waiting and no tensors: what runs on the device is behind ``Backend``.
+Only the worker thread uses it. Each event is added to its run with its device time, which is also
+charged to the job. A forward pass that several runs share becomes a Step of each run, with the
+seconds of the whole pass, because each run waited that long. A Prefill has the sum over the chunks
+of its prompt; copying keys and values from the prefix cache counts as prefill. Moving paused rows,
+allocating rows, storing ended rows in the prefix cache and the checks of a step are not timed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ T = TypeVar("T")
 
 
 class Device:
-    """What runs hold on the device: rows of one batch, or decoders of their own."""
+    """Rows and decoders of the runs: rows of the shared batch, or a decoder for each exclusive
+    run."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -43,19 +43,19 @@ class Device:
         self._num_joined = 0
 
     def carry_out(self, turn: DeviceTurn[Run]) -> dict[Run, End]:
-        """Do what the turn says; returns the ends of the runs that it was the last for."""
+        """Carry out the turn; return the End of each run that ended with it."""
         try:
             if turn.kind == "step":
                 return self._step(turn.lanes)
             (run,) = turn.lanes
             return self._alone(run) if turn.kind == "alone" else self._read(run, turn.is_waited_for)
         except Exception as error:
-            # As text: a handler that keeps records must not keep the tensors of a traceback.
-            _log.error("A forward ended with an error\n%s", where(error))
+            # Logged as text, because a traceback object would keep its tensors alive.
+            _log.error("A forward pass failed\n%s", where(error))
             return {run: End("error", sentence(error)) for run in self._affected(turn, error)}
 
     def release(self, run: Run) -> None:
-        """Free what the run held, if it held anything."""
+        """Free the row or the decoder of the run, if it has one."""
         decoder = self._decoders.pop(run, None)
         number = self._numbers.pop(run, None)
         try:
@@ -65,7 +65,7 @@ class Device:
             if decoder is not None:
                 decoder.close()
         except Exception as error:
-            _log.error("Freeing what a run held failed\n%s", where(error))
+            _log.error("Releasing a run failed\n%s", where(error))
 
     def _timed(self, work: Callable[[], T]) -> tuple[T, float]:
         started = time.perf_counter_ns()
@@ -74,14 +74,14 @@ class Device:
         return result, (time.perf_counter_ns() - started) / 1e9
 
     def _alone(self, run: Run) -> dict[Run, End]:
-        """The next event of a run that shares no forward."""
+        """Compute the next event of an exclusive run."""
         if run not in self._decoders:
             self._open(run)
         decoder = self._decoders[run]
         event, seconds = self._timed(lambda: next(decoder, None))
         if event is None:
             return {run: _end_of(run)}
-        assert not isinstance(event, End), "ends are the engine's"
+        assert not isinstance(event, End), "only the engine ends runs"
         if isinstance(event, Step) and _is_checked(run):
             event = decoder.checked(event)
         _keep(run, replace(event, seconds=seconds), seconds)
@@ -90,12 +90,12 @@ class Device:
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
 
     def _open(self, run: Run) -> None:
-        """Ready the decoder of a run, and with it those of the lanes that it races.
+        """Create the decoder of a run, and those of the other lanes of its race.
 
-        Lanes are compared, so none may be spared more of its prompt than another: all reuse as much
-        as all can, which is settled here, before the first of them leaves anything behind. A run
-        alone reuses nothing, for it is there to be timed; nor does a race with a lane that does
-        not, such as a Solo, which reads its prompts itself.
+        Lanes of a race are compared, so all must reuse the same number of cached prompt tokens: the
+        smallest number that any of them could reuse. It is determined here, before the first lane
+        adds to the prefix cache. A single exclusive run is timed and reuses nothing. A race in
+        which a lane cannot reuse, such as a Solo, reuses nothing either.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
         if len(lanes) == 1 or not all(_reuses(lane) for lane in lanes):
@@ -110,27 +110,27 @@ class Device:
         return EventStream.of(self._backend.decode(run.asked, lambda: run.settings))
 
     def _read(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
-        """The next part of a prompt, a short one where others wait to decode."""
-        batch, asked = self._open_batch(), run.asked
-        assert isinstance(asked, Request), "a shared run has a prompt"
+        """Prefill the next chunk of a prompt, a short one if other runs wait to decode."""
+        batch, request = self._open_batch(), run.asked
+        assert isinstance(request, Request), "a shared run has a Request"
         if run not in self._numbers:
             self._num_joined += 1
-            batch.join(self._num_joined, asked.prompt_ids, lambda: run.settings)
-            if not asked.reuses:
+            batch.join(self._num_joined, request.prompt_ids, lambda: run.settings)
+            if not request.reuses:
                 batch.forgo(self._num_joined)
             self._numbers[run] = self._num_joined
             self._runs[self._num_joined] = run
-        number, at_most = self._numbers[run], READ_BESIDE if is_waited_for else READ_ALONE
-        num_left, seconds = self._timed(lambda: batch.read(number, at_most))
+        number, chunk = self._numbers[run], READ_BESIDE if is_waited_for else READ_ALONE
+        num_left, seconds = self._timed(lambda: batch.read(number, chunk))
         run.job.spend(run, seconds, time.monotonic(), has_rest=False)
         if not num_left:
             run.is_read = True
             reused = batch.num_reused(number)
-            run.add(Prefill(len(asked.prompt_ids) - 1, run.clock, num_reused=reused))
+            run.add(Prefill(len(request.prompt_ids) - 1, run.clock, num_reused=reused))
         return {}
 
     def _step(self, runs: tuple[Run, ...]) -> dict[Run, End]:
-        """One forward that these runs share."""
+        """Run one forward pass for these runs."""
         batch = self._open_batch()
         numbers = [self._numbers[run] for run in runs]
         batch.gather(numbers)
@@ -153,8 +153,7 @@ class Device:
         return self._batch
 
     def _affected(self, turn: DeviceTurn[Run], error: Exception) -> list[Run]:
-        """Return the runs that an error of a shared forward names by number, or all runs of the
-        turn if it names none."""
+        """Return the runs whose rows the error names, or all runs of the turn if it names none."""
         from mars_runtime.acceptance import DecodeError
 
         named = error.rows if turn.kind == "step" and isinstance(error, DecodeError) else ()
@@ -175,11 +174,14 @@ def _keep(run: Run, event: Event, seconds: float) -> None:
 
 
 def _end_of(run: Run) -> End:
-    """The end of a run whose decoder is done: by EOS if every row ended so, by the limit if any
-    did."""
+    """Return the End of a run whose decoder is exhausted.
+
+    The reason is ``limit`` if any row ended at its limit, else ``repeats`` if any row repeated
+    itself, else ``eos``.
+    """
     steps = [event for event in run.events_since(0) if isinstance(event, Step)]
     stops = {row.row: row.stop for step in steps for row in step.rows}
     if not stops or not FINAL.issuperset(stops.values()):
         return End("error", "The decoder stopped in the middle of the answer.")
     reasons: tuple[EndReason, ...] = ("limit", "repeats", "eos")
-    return End(next(each for each in reasons if each in stops.values()))
+    return End(next(reason for reason in reasons if reason in stops.values()))

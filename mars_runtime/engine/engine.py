@@ -1,10 +1,11 @@
-"""Serves many runs on one model: what callers see, and the one worker thread that decodes.
+"""Engine in this process: serves many runs on one model with one worker thread.
 
-The worker alone touches the device and takes the time. Plain runs share forwards; races and solo
-runs have theirs to themselves (``scheduler.py`` says who is next, ``device.py`` does it). Rests of
-slow motion, waiting and readers are outside every clock. A fault ends the runs it concerns with a
-sentence; the next request works. Where the worker itself dies, or hangs in a forward, every run
-ends with a sentence and ``is_alive`` is off: whoever owns the engine makes another.
+Only the worker uses the device and measures time. Single runs share forward passes; races and solo
+runs have exclusive ones. ``scheduler.py`` decides which run is next, and ``device.py`` carries the
+turn out. No clock includes waiting, the rests of slow motion, or the readers of events. An error
+ends only the runs that it concerns, with a message of one sentence. If the worker dies, or hangs in
+a forward pass, every run ends with a message and ``is_alive`` becomes false. The owner of the
+engine must then create another one.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
-"""A worker that shows no sign of life for so long hangs: in a forward, in the warm-up (which may
-compile)."""
+"""Seconds after which a worker without a heartbeat counts as hanging, in a turn and in the warm-up
+(which may compile)."""
 HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
-"""How long who closes an engine waits for its warm-up, which nobody needs any more."""
+"""Maximum seconds that ``close`` waits for an unfinished warm-up."""
 BUSY = "All places are taken and {} runs are ahead: please try again in a moment."
 LOOKING = "The layers of other forwards are being looked at: try again in a moment."
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
@@ -51,14 +52,15 @@ class EngineError(MarsError, RuntimeError):
 
 
 class EngineBusy(EngineError):  # noqa: N818 (a state, in the words of the page)
-    """The bounded line of waiting runs is full."""
+    """The queue of waiting runs is full."""
 
 
 class Engine(BaseEngine):
-    """Runs on one model. ``max_runs`` jobs (runs, races, solo runs) are served at once, fewer where
-    memory is short; ``max_waiting`` wait behind.
+    """Serve runs on one model. Close the engine, or use it in a ``with`` statement.
 
-    ``checkpoint`` is a loaded checkpoint, or any Backend. Close it, or use it in a ``with``.
+    checkpoint: a loaded checkpoint, or any Backend. max_runs: jobs (runs, races, solo runs) that
+    are active at once; fewer if memory does not suffice. max_waiting: jobs in the queue.
+    max_turn_seconds: as MAX_TURN_SECONDS.
     """
 
     def __init__(
@@ -79,8 +81,8 @@ class Engine(BaseEngine):
         self._is_over = threading.Event()
         self._is_ready = threading.Event()
         self._max_turn_seconds = max_turn_seconds
-        self._must_beat_by = math.inf  # the worker sets it before whatever may hang
-        self._device = Device(self._backend)  # the worker's own
+        self._must_beat_by = math.inf  # set by the worker before a call that may hang
+        self._device = Device(self._backend)  # used by the worker only
         self._worker = threading.Thread(target=self._work, name="mars-engine", daemon=True)
         self._worker.start()
         self._watcher = threading.Thread(target=self._watch, name="mars-watch", daemon=True)
@@ -89,20 +91,23 @@ class Engine(BaseEngine):
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests are served: off once it is closed, or its worker has died or hangs."""
+        """Whether requests are served: false once the engine is closed, or its worker has died or
+        hangs."""
         return not self._is_closed
 
     @property
     def capacity(self) -> int:
-        """Tokens that a prompt and its answer may have together."""
+        """Maximum number of tokens of a prompt and its answer together."""
         return self._backend.capacity
 
-    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
-        for each in asked:
-            self._backend.check(each)
+    def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+        for request in requests:
+            self._backend.check(request)
         now = time.monotonic()
-        runs = [Run(each, now, self._bell, self._scheduler, self._observers) for each in asked]
-        job = Job(runs, check_pace(pace), is_shared, asked[0].owner)
+        runs = [
+            Run(request, now, self._bell, self._scheduler, self._observers) for request in requests
+        ]
+        job = Job(runs, check_pace(pace), is_shared, requests[0].owner)
         for run in runs:
             run.join_job(job)
         with self._bell:
@@ -116,16 +121,17 @@ class Engine(BaseEngine):
         return runs
 
     def is_ready(self, timeout: float) -> bool:
-        """Whether it has warmed up, waiting for that for so many seconds."""
+        """Wait up to ``timeout`` seconds for the warm-up; return whether it is complete."""
         return self._is_ready.wait(timeout)
 
     def costs(self) -> ForwardCosts | None:
-        """What forwards cost here; waits until the engine is warm. None if it was not measured."""
+        """Wait for the warm-up and return the costs of forward passes; None if they were not
+        measured."""
         self._is_ready.wait()
         return self._backend.costs
 
     def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """As of ``BaseEngine``."""
+        """Compute the predictions after each layer, as ``BaseEngine.look`` says."""
         with self._bell:
             if self._is_closed:
                 raise EngineError(self._why_over)
@@ -138,15 +144,17 @@ class Engine(BaseEngine):
         return aside.found
 
     def close(self) -> None:
-        """End every run and the worker, within one forward; a warm-up that takes longer than
-        ``CLOSE_SECONDS`` is left to end by itself. A second call does nothing."""
+        """End every run and the worker, within one forward pass. A second call does nothing.
+
+        If the warm-up takes longer than ``CLOSE_SECONDS``, the method returns before its end.
+        """
         with self._bell:
             self._is_closed = True
             self._bell.ring()
         if threading.current_thread() is not self._worker:
             self._is_over.wait(None if self._is_ready.is_set() else CLOSE_SECONDS)
             for thread in (self._worker, self._watcher):
-                thread.join(HEARTBEAT_SECONDS)  # one that hangs is never over
+                thread.join(HEARTBEAT_SECONDS)  # a hanging thread never ends
         atexit.unregister(self.close)
 
     def __enter__(self) -> Engine:
@@ -161,7 +169,8 @@ class Engine(BaseEngine):
         self.close()
 
     def _work(self) -> None:
-        """The worker thread, to the end; whatever happens, no reader is left waiting."""
+        """Run the worker thread. However it ends, every run gets an End, so no reader waits
+        forever."""
         last = End("error", DEAD)
         try:
             self._prepare()
@@ -202,16 +211,16 @@ class Engine(BaseEngine):
         try:
             self._backend.prepare()
         except Exception as error:
-            _log.error("Warming up failed; runs are served all the same\n%s", where(error))
+            _log.error("The warm-up failed; runs are served without it\n%s", where(error))
         self._must_beat_by = math.inf
         self._is_ready.set()
 
     def _watch(self) -> None:
-        """End the runs of a worker that hangs, which itself cannot be ended.
+        """End the runs of a hanging worker. The worker thread itself cannot be ended.
 
-        What its runs hold on the device is left as it is: the worker may be using it. Time in which
-        the whole process was paused (a container, a suspended laptop) does not count: this thread
-        then overslept by the same time.
+        The device memory of its runs is not released, because the worker may still use it. Time in
+        which the whole process was paused (a container, a suspended laptop) does not count: it is
+        the time by which this thread overslept.
         """
         beat = min(HEARTBEAT_SECONDS, self._max_turn_seconds)
         deadline, paused, checked = math.inf, 0.0, time.monotonic()
@@ -231,8 +240,10 @@ class Engine(BaseEngine):
             self._is_over.set()
 
     def _next_turn(self) -> DeviceTurn[Run] | Aside | None:
-        """Sleep until some run may go on, or a piece of what is done aside; None once the engine is
-        closed."""
+        """Sleep until a run or a background job is due, and return its turn.
+
+        Returns None once the engine is closed.
+        """
         with self._bell:
             while not self._is_closed:
                 now = time.monotonic()
@@ -248,14 +259,15 @@ class Engine(BaseEngine):
             return None
 
     def _sweep(self, now: float) -> None:
-        """End the runs that were cancelled or are out of time, served or waiting."""
+        """End the active and queued runs that were cancelled or have passed their deadlines."""
         self._bell.has_news = False
         for run, end in overdue(self._scheduler.lanes(), now):
             self._finish(run, end)
         self._next_deadline = self._scheduler.next_deadline()
 
     def _finish(self, run: Run, end: End) -> None:
-        """The run is over: free what it held, tell its readers, make room. The bell is held."""
+        """End a run: release its row, wake its readers, activate the next job. Call with the lock
+        held."""
         self._device.release(run)
         self._announce(run, end)
 

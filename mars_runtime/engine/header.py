@@ -72,7 +72,7 @@ def make_header(
     """
     facts = about if isinstance(about, Facts) else facts_of(about, costs)
     return Header(
-        **{each.name: getattr(facts, each.name) for each in fields(facts)},
+        **{fact.name: getattr(facts, fact.name) for fact in fields(facts)},
         prompt=prompt,
         prompt_ids=tuple(request.prompt_ids),
         settings=request.settings,

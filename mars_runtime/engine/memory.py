@@ -34,8 +34,8 @@ def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
     """Return up to ``max_rows`` rows, each as long as the model allows and ``num_bytes`` permit."""
     num_tokens = num_bytes // slot_bytes(model)
     whole = model.config.max_positions
-    least = min(whole, WORTHWHILE_TOKENS) + MAX_FED
-    num_rows = max(1, min(max_rows, num_tokens // least))
+    shortest = min(whole, WORTHWHILE_TOKENS) + MAX_FED
+    num_rows = max(1, min(max_rows, num_tokens // shortest))
     return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
 
 

@@ -200,14 +200,14 @@ forwards: it must return immediately and must not raise."""
 
 def overdue(runs: Iterable[Run], now: float) -> list[tuple[Run, End]]:
     """Return the runs that were cancelled or have passed their deadlines, with their End events."""
-    found = []
+    ends = []
     for run in runs:
         if run.is_cancelled:
-            found.append((run, End("cancelled")))
+            ends.append((run, End("cancelled")))
         elif run.deadline <= now:
             seconds = run.asked.deadline
-            found.append((run, End("deadline", f"The time limit of {seconds:g} s is over.")))
-    return found
+            ends.append((run, End("deadline", f"The time limit of {seconds:g} s is over.")))
+    return ends
 
 
 def check_pace(pace: float) -> float:

@@ -225,7 +225,7 @@ class Scheduler(Generic[L]):
     def _lone(self) -> Job[L] | None:
         """Return the first job that needs the device alone at full speed."""
         return next(
-            (one for one in self._active if not (one.is_shared or self._is_slow(one))), None
+            (job for job in self._active if not (job.is_shared or self._is_slow(job))), None
         )
 
     def _before(self, lone: Job[L] | None) -> list[Job[L]]:

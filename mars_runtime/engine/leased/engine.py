@@ -88,14 +88,15 @@ class LeasedEngine(BaseEngine):
             self._bell.ring()
         self._keeper.join()
 
-    def _serve(self, asked: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
-        for each in asked:
-            self._check(each)
+    def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
+        for request in requests:
+            self._check(request)
         now = time.monotonic()
         runs = [
-            LeasedRun(each, now, self._bell, self._scheduler, self._observers) for each in asked
+            LeasedRun(request, now, self._bell, self._scheduler, self._observers)
+            for request in requests
         ]
-        job: Job[Run] = Job(runs, check_pace(pace), owner=asked[0].owner)
+        job: Job[Run] = Job(runs, check_pace(pace), owner=requests[0].owner)
         for run in runs:
             run.join_job(job)
         with self._bell:
@@ -142,10 +143,10 @@ class LeasedEngine(BaseEngine):
         """
         number = next(_numbers)
         writer = SharedWriter(number, runs, partial(self._slots.write, slot))
-        asked = tuple(run.asked for run in runs)
+        requests = tuple(run.asked for run in runs)
         until = tuple(run.deadline for run in runs)
         call = Call(
-            number, slot, self._checkpoint, asked, until, writer.write_settings(), self._costs
+            number, slot, self._checkpoint, requests, until, writer.write_settings(), self._costs
         )
         try:
             with closing(self._lease(call)) as stream:

@@ -89,8 +89,8 @@ class Call:
 
         Unused time is not charged, but the requested time must be available.
         """
-        asked = zip(self.lanes, self.shared.settings, strict=True)
-        forwards = sum(_seconds(lane, settings.max_new_tokens) for lane, settings in asked)
+        pairs = zip(self.lanes, self.shared.settings, strict=True)
+        forwards = sum(_seconds(lane, settings.max_new_tokens) for lane, settings in pairs)
         return min(MOST_SECONDS, START_SECONDS + forwards * (1 + self.shared.pace))
 
 
@@ -177,9 +177,9 @@ class Reader:
         """Return the current settings; all lanes are stopped if the slot belongs to another
         call."""
         if self._slots.version(self._slot) != self._version:
-            found = self._slots.read(self._slot)
-            if found is not None:
-                self._version, shared = found
+            written = self._slots.read(self._slot)
+            if written is not None:
+                self._version, shared = written
                 is_over = shared.call != self._shared.call
                 self._shared = _stopped(self._shared) if is_over else shared
         return self._shared
@@ -235,7 +235,7 @@ class _Lanes:
 
     def events(self, until: float) -> Generator[News, None, None]:
         """Yield all events; lanes that have not ended by ``until`` are ended then."""
-        told = time.monotonic()
+        last_news = time.monotonic()
         try:
             while not self._job.is_finished:
                 now = time.monotonic()
@@ -246,8 +246,8 @@ class _Lanes:
                     self._end(self._device.carry_out(turn))
                 elif rest > 0:
                     time.sleep(min(rest, LOOK_SECONDS))
-                if time.monotonic() - told >= NEWS_SECONDS:
-                    told = time.monotonic()
+                if time.monotonic() - last_news >= NEWS_SECONDS:
+                    last_news = time.monotonic()
                     yield self._news()
             yield self._news()
         finally:
