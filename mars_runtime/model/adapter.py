@@ -61,7 +61,7 @@ class Adapter:
     @classmethod
     def load(cls, folder: Path, config: ModelConfig) -> Adapter:
         """Load the adapter in ``folder`` for a base of this shape. Raises CheckpointError."""
-        said = _read_json(folder / ADAPTER)
+        description = _read_json(folder / ADAPTER)
         tensors = read_tensors(folder)
         embedding = tensors.pop(EMBEDDING, None)
         if embedding is None or embedding.shape[1:] != (config.hidden_size,) or not len(embedding):
@@ -72,12 +72,12 @@ class Adapter:
             raise CheckpointError(
                 _advice(folder, f"has a weight of no use, {printable(min(tensors))}")
             )
-        block_size, mask_token = said.get("block_size"), said.get("mask_token")
+        block_size, mask_token = description.get("block_size"), description.get("mask_token")
         if type(block_size) is not int or block_size < 1 or not isinstance(mask_token, str):
             raise CheckpointError(
                 _advice(folder, "does not say its block_size and mask_token in adapter.json")
             )
-        base = str(said.get("base", ""))
+        base = str(description.get("base", ""))
         return cls(embedding, layers, block_size, mask_token, base, sampler)
 
     def weights(self) -> Iterator[Tensor]:
@@ -94,17 +94,17 @@ def _sampler(
     tensors: dict[str, Tensor], config: ModelConfig, folder: Path
 ) -> SamplerWeights | None:
     """Remove the sampler head from ``tensors`` and return it, or None."""
-    found = [tensors.pop(name) for name in SAMPLER if name in tensors]
-    if not found:
+    weights = [tensors.pop(name) for name in SAMPLER if name in tensors]
+    if not weights:
         return None
     hidden = config.hidden_size
-    fits = [tensor.shape for tensor in found] == [
-        (len(found[0]), 2 * hidden),
-        (hidden, len(found[0])),
+    fits = [tensor.shape for tensor in weights] == [
+        (len(weights[0]), 2 * hidden),
+        (hidden, len(weights[0])),
     ]
     if not fits:
         raise CheckpointError(_advice(folder, "has a sampler that does not fit the base"))
-    return SamplerWeights(*found)
+    return SamplerWeights(*weights)
 
 
 def _updates(
@@ -140,20 +140,20 @@ def part_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """Return all tensors, stored as bf16 or fp16, in fp32. Raises CheckpointError."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for path in weight_files(folder, ADAPTER_FILES):
         try:
             check_regular(path)
             with safe_open(path, framework="pt") as file:
-                own = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+                of_file = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError) as error:
             raise CheckpointError(_advice(folder, f"cannot be read, {path.name}")) from error
-        if both := found.keys() & own.keys():
+        if both := tensors.keys() & of_file.keys():
             raise CheckpointError(_advice(folder, f"holds {printable(min(both))} in two files"))
-        found |= own
-    if not all(bool(tensor.isfinite().all()) for tensor in found.values()):
+        tensors |= of_file
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise CheckpointError(_advice(folder, "has weights that are not finite"))
-    return found
+    return tensors
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -246,9 +246,9 @@ def _prepared(part: str, a: Tensor, b: Tensor, config: ModelConfig) -> tuple[Ten
     dim = config.head_dim
     heads = packed_order(config.num_heads, config.num_kv_heads)
     if part == "qkv":
-        turn, kept = rotary_order(dim), config.num_kv_heads
+        turn, num_kv_heads = rotary_order(dim), config.num_kv_heads
         query, key, value = b.view(-1, dim, b.shape[1]).tensor_split(
-            (config.num_heads, config.num_heads + kept)
+            (config.num_heads, config.num_heads + num_kv_heads)
         )
         b = torch.cat([query[heads][:, turn], key[:, turn], value]).flatten(0, 1)
     elif part == "o":

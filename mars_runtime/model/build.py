@@ -2,7 +2,7 @@
 
 Integer weights on a CPU use the native forward, which is compiled at its first use, or PyTorch's
 own kernels, with a log message, if it cannot be compiled. Dense weights on a CPU use it in 8 bits,
-unless a short measurement finds fp32 faster. Everything else uses ``qwen2.py``.
+unless a short measurement finds fp32 faster. Everything else uses ``transformer.py``.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ class _Part(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         weight = self._weights[name]
-        found = weight if isinstance(weight, Tensor) else weight.dense()
-        return found[: self._config.vocab_size] if "embed" in name else found
+        dense = weight if isinstance(weight, Tensor) else weight.dense()
+        return dense[: self._config.vocab_size] if "embed" in name else dense
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -192,14 +192,14 @@ class _Part(Mapping[str, Tensor]):
 def _shortest(model: Model) -> float:
     """Return the shortest time of a forward of one token, in seconds."""
     token = torch.zeros(1, 1, dtype=torch.int64)
-    kept: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
-    kept.cursors[0] = TRIAL_CONTEXT
-    found = []
+    cache: Any = model.new_cache(1, TRIAL_CONTEXT + 1)
+    cache.cursors[0] = TRIAL_CONTEXT
+    seconds = []
     for _ in range(TRIAL_ROUNDS):
         start = time.perf_counter()
-        model.hidden(token, kept)
-        found.append(time.perf_counter() - start)
-    return min(found)
+        model.hidden(token, cache)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
 
 
 COMPILING = "The native forward is being compiled."
@@ -244,22 +244,22 @@ def _folder() -> Path:
 @cache
 def _compiled() -> Future[Any]:
     """Return the library to come; a thread of its own compiles and checks it."""
-    found: Future[Any] = Future()
+    library_to_come: Future[Any] = Future()
 
     def work() -> None:
         try:
             library = open_library(compile_library(_folder()))
             check_library(library)
         except CompileError as error:
-            found.set_exception(error)
+            library_to_come.set_exception(error)
         except BaseException as error:
-            found.set_exception(error)
+            library_to_come.set_exception(error)
             raise
         else:
-            found.set_result(library)
+            library_to_come.set_result(library)
 
     threading.Thread(target=work, name="compile", daemon=True).start()
-    return found
+    return library_to_come
 
 
 def _quantised(
@@ -330,21 +330,23 @@ def check_library(library: Any) -> None:
         for name in sorted(expected_names(CHECKED)):
             values = torch.randn(expected_shape(name, CHECKED), generator=generator)
             is_matrix = values.dim() == 2
-            kept = 8 if "embed" in name else bits
-            weights[name] = GroupedMatrix.quantize(values / 4, kept) if is_matrix else values
+            bits_of_weight = 8 if "embed" in name else bits
+            weights[name] = (
+                GroupedMatrix.quantize(values / 4, bits_of_weight) if is_matrix else values
+            )
         tokens = torch.randint(0, CHECKED.vocab_size, (1, NUM_TOKENS), generator=generator)
         plain, native = (
             Transformer(CHECKED, dense_weights(weights)),
             NativeModel(CHECKED, weights, library),
         )
         expected = plain.logits(plain.hidden(tokens, plain.new_cache(1, 64)), slice(None))
-        found = native.logits(native.hidden(tokens, native.new_cache(1, 64)), slice(None))
-        cosine = torch.nn.functional.cosine_similarity(expected, found, dim=-1).min()
+        logits = native.logits(native.hidden(tokens, native.new_cache(1, 64)), slice(None))
+        cosine = torch.nn.functional.cosine_similarity(expected, logits, dim=-1).min()
         if not cosine > LEAST_COSINE:
             raise CompileError(f"The compiled library computes wrongly here ({cosine:.3f}).")
         cache, alone = native.new_cache(1, 64), []
         for token in tokens.unbind(1):
             alone.append(native.hidden(token.unsqueeze(1), cache))
             cache.cursors[0] += 1
-        if not torch.equal(native.logits(torch.cat(alone, 1), slice(None)), found):
+        if not torch.equal(native.logits(torch.cat(alone, 1), slice(None)), logits):
             raise CompileError("The compiled library rounds a token by its company here.")

@@ -2,7 +2,7 @@
 
 Llama, Qwen2 and Qwen3 have the same shape here. Only Qwen2 has biases in its attention, and only
 Qwen3 norms the queries and keys of each head. A setting that would change the arithmetic and that
-``qwen2.py`` does not support is rejected, not ignored.
+``transformer.py`` does not support is rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The parts of a configuration that ``qwen2.py`` needs. ``from_dict`` raises CheckpointError.
+    """The parts of a configuration that ``transformer.py`` needs.
+
+    ``from_dict`` raises CheckpointError.
 
     attention_bias: query, key and value projections have a bias (always in Qwen2).
     qk_norm: each head's queries and keys are normed before they are rotated (always in Qwen3).
@@ -221,10 +223,10 @@ def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> in
     """Return a size from ``config.json``. Raises CheckpointError if it is invalid."""
     value = config.get(key)
     value = default if value is None else value
-    most = MOST.get(key, MOST_OF_ALL)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+    limit = MOST.get(key, MOST_OF_ALL)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
         raise CheckpointError(
-            f"config.json must give {key} as a whole number from 1 to {most}, not "
+            f"config.json must give {key} as a whole number from 1 to {limit}, not "
             f"{shown(value)}: fetch the checkpoint again."
         )
     return value

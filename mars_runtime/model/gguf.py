@@ -1,9 +1,9 @@
 """Read a checkpoint from GGUF files: shape, weights and tokenizer, with transformers' names.
 
 Nothing in the files is executed, in particular not the chat template. The architectures of
-``qwen2.py`` are supported, and a metadata key that changes their computation is rejected by name.
-Of tokenizers only byte-level BPE (``gpt2`` in GGUF) is supported, with the pre-tokenizers listed
-here: any other one would silently give other ids.
+``transformer.py`` are supported, and a metadata key that changes their computation is rejected by
+name. Of tokenizers only byte-level BPE (``gpt2`` in GGUF) is supported, with the pre-tokenizers
+listed here: any other one would silently give other ids.
 
 This module parses the header itself: the reader of the gguf package takes seconds for a vocabulary
 and never ends for some damaged lengths. Here no length beyond the end of the file is accepted. The
@@ -232,10 +232,10 @@ def _divisors(tensors: Mapping[str, GgufTensor], head_dim: int) -> tuple[float, 
     if tensor.type != Kind.F32 or tensor.shape != (head_dim // 2,):
         shape = tuple(tensor.shape)
         raise GgufError(f"holds {DIVISORS} as {tensor.type.name} {shape}, which doesn't fit")
-    found = np.array(tensor.data).view("<f4").reshape(-1)
-    if not (np.isfinite(found) & (found > 0)).all():
+    divisors = np.array(tensor.data).view("<f4").reshape(-1)
+    if not (np.isfinite(divisors) & (divisors > 0)).all():
         raise GgufError(f"holds numbers in {DIVISORS} that are not positive")
-    return tuple(found.tolist())
+    return tuple(divisors.tolist())
 
 
 def _scalar(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
@@ -302,7 +302,7 @@ def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedM
         if wrong:
             first = printable(min(wrong))
             raise GgufError(f"{what} weights ({len(wrong)}, {first} the first)")
-    found: dict[str, Tensor | GroupedMatrix] = {}
+    weights: dict[str, Tensor | GroupedMatrix] = {}
     for name, stored in names.items():
         tensor = file.tensors[stored]
         if tensor.shape != expected_shape(name, config):
@@ -310,8 +310,8 @@ def _weights(file: GgufFile, config: ModelConfig) -> dict[str, Tensor | GroupedM
             raise GgufError(f"holds {printable(stored)} in the shape {shape}, which doesn't fit")
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         num_heads = heads.get(name.rsplit(".", 2)[-2]) if config.model_type == "llama" else None
-        found[name] = _unpack(_in_halves(tensor, num_heads) if num_heads else tensor)
-    return found
+        weights[name] = _unpack(_in_halves(tensor, num_heads) if num_heads else tensor)
+    return weights
 
 
 def _transformers_name(name: str) -> str:
@@ -448,15 +448,15 @@ class _Cursor:
         A vocabulary has 100,000, so this must be fast.
         """
         data, at, length = self._bytes, self.at, struct.Struct("<Q").unpack_from
-        found = []
+        strings = []
         for _ in range(count):
             start = at + 8
             at = start + length(data, at)[0]
             if at > len(data):
                 raise GgufError(DAMAGED)
-            found.append(str(data[start:at], "utf-8"))
+            strings.append(str(data[start:at], "utf-8"))
         self.at = at
-        return found
+        return strings
 
     def text(self) -> str:
         """Read a length-prefixed string."""
@@ -497,14 +497,14 @@ def _read(cursor: _Cursor) -> GgufFile:
         if key in metadata:
             raise GgufError(f"names {printable(key)} twice")
         metadata[key] = cursor.value(GGUFValueType(cursor.number("I")))
-    found: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
+    table: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
     for _ in range(num_tensors):
         name = cursor.text()
-        if name in found:
+        if name in table:
             raise GgufError(f"holds the tensor {printable(name)} twice")
-        found[name] = _tensor_line(cursor)
+        table[name] = _tensor_line(cursor)
     start = cursor.at + -cursor.at % _alignment(metadata)
-    tensors = {name: _tensor(cursor.data, start, *line) for name, line in found.items()}
+    tensors = {name: _tensor(cursor.data, start, *line) for name, line in table.items()}
     return GgufFile(metadata, tensors)
 
 

@@ -188,9 +188,9 @@ def _read_file(path: Path, entry: Entry | None) -> _Parts:
         raise CheckpointError(
             f"{path} is damaged: run python -m mars_runtime fetch {entry.name} to replace it."
         )
-    found = read_gguf(path)
-    spec, spec_config = found.tokenizer, found.tokenizer_config
-    return _Parts(found.config, found.weights, spec, spec_config, UNTRAINED, found.files)
+    contents = read_gguf(path)
+    spec, spec_config = contents.tokenizer, contents.tokenizer_config
+    return _Parts(contents.config, contents.weights, spec, spec_config, UNTRAINED, contents.files)
 
 
 def _adapter(folder: Path | None, config: ModelConfig) -> tuple[Adapter | None, list[Path]]:
@@ -206,14 +206,14 @@ def choose_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError:
-        found = None
-    if found is None or found.type not in ("cpu", "cuda"):
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
         raise CheckpointError(f"Choose the device auto, cpu or cuda, not {device!r}.")
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if chosen.type == "cuda" and not torch.cuda.is_available():
         raise CheckpointError("This machine has no CUDA device: choose the device cpu.")
-    return found
+    return chosen
 
 
 def _tokenizer(
@@ -325,13 +325,13 @@ def _weights(
 
     Raises CheckpointError.
     """
-    found = FileWeights(files)
-    found.leave_out([name for name in found if name.endswith("rotary_emb.inv_freq")])
-    config = _with_its_head(folder, found, config)
+    weights = FileWeights(files)
+    weights.leave_out([name for name in weights if name.endswith("rotary_emb.inv_freq")])
+    config = _with_its_head(folder, weights, config)
     expected = expected_names(config)
     for names, what in (
-        (expected - found.keys(), "lacks"),
-        (found.keys() - expected, "has unknown"),
+        (expected - weights.keys(), "lacks"),
+        (weights.keys() - expected, "has unknown"),
     ):
         if names:
             raise CheckpointError(
@@ -339,26 +339,26 @@ def _weights(
                 f"{printable(min(names))} the first): fetch one that is complete and of type "
                 f"{config.model_type}."
             )
-    return config, found
+    return config, weights
 
 
-def _with_its_head(folder: Path, found: FileWeights, config: ModelConfig) -> ModelConfig:
+def _with_its_head(folder: Path, weights: FileWeights, config: ModelConfig) -> ModelConfig:
     """Return the configuration with the output head that transformers would use with tied
     embeddings.
 
     A head that equals the embeddings is dropped, one that differs is used, and a head without
     embeddings serves as both. Source: transformers, modeling_utils.py, ``tie_weights``.
     """
-    if not config.tie_word_embeddings or HEAD not in found:
+    if not config.tie_word_embeddings or HEAD not in weights:
         return config
-    if EMBEDDINGS not in found:
-        found.rename(HEAD, EMBEDDINGS)
+    if EMBEDDINGS not in weights:
+        weights.rename(HEAD, EMBEDDINGS)
         return config
-    head, embeddings = found[HEAD], found[EMBEDDINGS]
+    head, embeddings = weights[HEAD], weights[EMBEDDINGS]
     if head.dtype != embeddings.dtype:
         head, embeddings = head.float(), embeddings.float()
     if torch.equal(head, embeddings):
-        found.leave_out([HEAD])
+        weights.leave_out([HEAD])
         return config
     _log.warning(
         "%s says that head and embeddings are tied, but holds two different ones; both are used, "
@@ -458,9 +458,9 @@ class Drafts:
         return draft
 
 
-def share_vocabulary(one: Tokenizer, other: Tokenizer) -> bool:
+def share_vocabulary(first: Tokenizer, second: Tokenizer) -> bool:
     """Return whether both map every id to the same text and have the same EOS tokens."""
-    if one.size != other.size or one.eos_ids != other.eos_ids:
+    if first.size != second.size or first.eos_ids != second.eos_ids:
         return False
-    mine, theirs = one.parts(), other.parts()
-    return all(mine[key] == theirs[key] for key in ("encoder", "added"))
+    first_parts, second_parts = first.parts(), second.parts()
+    return all(first_parts[key] == second_parts[key] for key in ("encoder", "added"))

@@ -128,7 +128,7 @@ def is_chat(name: str) -> bool:
 def entry_of(name: str, path: Path = REGISTRY) -> Entry | None:
     """Return the entry with this name or hub id, None if there is none. Raises CheckpointError."""
     known = registry(path)
-    return known.get(name) or next((each for each in known.values() if each.hub == name), None)
+    return known.get(name) or next((entry for entry in known.values() if entry.hub == name), None)
 
 
 def unlisted_entry(name: str) -> Entry:

@@ -137,8 +137,10 @@ def _turns(
     for position in range(max((len(group.masks) for group in groups), default=0)):
         live = [group for group in groups if position < len(group.masks)]
         yield (
-            to_device([one.row * slots + one.masks[position] for one in live], device),
-            to_device([one.row * slots + _slot_before(one, position) for one in live], device),
+            to_device([group.row * slots + group.masks[position] for group in live], device),
+            to_device(
+                [group.row * slots + _slot_before(group, position) for group in live], device
+            ),
         )
 
 

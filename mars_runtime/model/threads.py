@@ -220,13 +220,15 @@ class ThreadChoice:
 
     def _try(self, cost: float, units: float) -> Trial | None:
         self._tried.append(cost)
-        now = self._means[self._at]
-        if cost < now and len(self._tried) < TRIALS:
+        current_mean = self._means[self._at]
+        if cost < current_mean and len(self._tried) < TRIALS:
             return None
         step, tried = self._step, self._tried
         self._step, self._last_step, self._tried = 0, step, []
-        found = self._means[self._at + step] = fmean(tried)
-        return Trial(step, found < GAIN * now, (found - now) * len(tried) * units)
+        tried_mean = self._means[self._at + step] = fmean(tried)
+        return Trial(
+            step, tried_mean < GAIN * current_mean, (tried_mean - current_mean) * len(tried) * units
+        )
 
 
 GRID = (
@@ -277,12 +279,12 @@ def shared_from(model: Any, most: int) -> int | None:
     for rows, width in GRID:
         shape = rows, width
         tokens = torch.randint(0, model.config.vocab_size, shape, generator=generator)
-        found = []
+        results = []
         for count in (1, most):
             torch.set_num_threads(count)
             hidden = model.hidden(tokens, cache)
-            found.append((hidden, model.logits(hidden, slice(0, width))))
-        if not all(map(torch.equal, *found)):
+            results.append((hidden, model.logits(hidden, slice(0, width))))
+        if not all(map(torch.equal, *results)):
             last = max(last, rows * width)
         if time.perf_counter() > until:
             return None

@@ -46,9 +46,9 @@ MAX_IDLE = 2
 """Number of dropped caches whose memory a model keeps: a race needs one per lane."""
 
 
-def _give_back(idle: list[BlockKVCache], kept: BlockKVCache) -> None:
+def _give_back(idle: list[BlockKVCache], cache: BlockKVCache) -> None:
     """Store the memory of a dropped cache for the next one of its size."""
-    idle.append(kept)
+    idle.append(cache)
     del idle[:-MAX_IDLE]
 
 
@@ -154,18 +154,18 @@ class Transformer(CausalModel):
             return BlockKVCache(shape, dtype=self.dtype, device=self.device)
         capacity = -(-capacity // CAPACITY_STEP) * CAPACITY_STEP
         fresh = self.config.cache_shape(rows, capacity)
-        kept = next((each for each in self._idle if each.shape == fresh), None)
-        if kept is None:
-            kept = BlockKVCache(fresh, dtype=self.dtype, device=self.device)
+        memory = next((dropped for dropped in self._idle if dropped.shape == fresh), None)
+        if memory is None:
+            memory = BlockKVCache(fresh, dtype=self.dtype, device=self.device)
             size = (self.config.hidden_size, self.dtype, self.device)
-            kept.captured = CapturedForward(rows, capacity, *size)
+            memory.captured = CapturedForward(rows, capacity, *size)
         else:
             with contextlib.suppress(ValueError):  # another thread may have evicted it
-                self._idle.remove(kept)
+                self._idle.remove(memory)
             with torch.inference_mode():  # the mode in which it may have been created
-                kept.store.zero_()
-        cache = kept.whole()
-        weakref.finalize(cache, _give_back, self._idle, kept)
+                memory.store.zero_()
+        cache = memory.whole()
+        weakref.finalize(cache, _give_back, self._idle, memory)
         return cache
 
     @torch.inference_mode()
@@ -213,10 +213,10 @@ class Transformer(CausalModel):
         if branches is None and self._adapter is not None:
             branches = self._adapter.groups(tokens)
         cursors = cache.cursors[: len(tokens)]
-        found: Tensor = cache.captured(
+        states: Tensor = cache.captured(
             bucket, tokens, cursors, branches, partial(self._forward_on, cache), self.record
         )
-        return found
+        return states
 
     def _forward_on(self, cache: BlockKVCache) -> Run:
         """Return the forward to record for the memory of a cache."""

@@ -96,8 +96,8 @@ def _name(compiler: Compiler, targets: Sequence[Flags]) -> str:
 def is_whole(path: Path) -> bool:
     """Return whether the library exists and matches its checksum."""
     try:
-        kept = path.with_suffix(CHECKSUM).read_text(encoding="ascii")
-        return path.is_file() and kept == _checksum(path)
+        checksum = path.with_suffix(CHECKSUM).read_text(encoding="ascii")
+        return path.is_file() and checksum == _checksum(path)
     except (OSError, ValueError):
         return False
 
@@ -123,10 +123,10 @@ def _own_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"mars-live-{_user()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError as error:
         raise CompileError(f"The compiled library can't be kept in {folder}.") from error
-    if not is_private(found):
+    if not is_private(status):
         raise CompileError(f"{folder} may be written to by others: remove it.")
     return folder
 
@@ -145,9 +145,9 @@ def find_compiler() -> Compiler:
     Raises CompileError.
     """
     for name in (os.environ.get("CXX", ""), *COMPILERS):
-        found = shutil.which(name) if name else None
-        if found:
-            return (found,)
+        path = shutil.which(name) if name else None
+        if path:
+            return (path,)
     if importlib.util.find_spec(PACKAGE) is not None:
         return sys.executable, "-m", PACKAGE, "c++"
     raise CompileError(NO_COMPILER)
@@ -166,14 +166,14 @@ def own_targets() -> tuple[Flags, ...]:
 
 
 def _compile(compiler: Compiler, targets: Sequence[Flags], target: str) -> None:
-    said = ""
+    errors = ""
     for flags in targets:
         command = [*compiler, *FLAGS, *LINKED, *flags, str(SOURCES / "native.cpp"), "-o", target]
         done = _run(command, SECONDS)
         if done.returncode == 0:
             return
-        said = said or done.stderr
-    line = next((line for line in said.splitlines() if "error" in line), "no message")
+        errors = errors or done.stderr
+    line = next((line for line in errors.splitlines() if "error" in line), "no message")
     raise CompileError(f"{compiler[0]} can't compile the native library: {line[:200]}")
 
 

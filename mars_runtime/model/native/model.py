@@ -80,7 +80,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What one forward reads and multiplies, as in ``profiling.forward.Load``."""
+    """What one forward reads and multiplies, as in ``Load`` of the lab's benchmark."""
 
     weight_bytes: int
     head_bytes: int
@@ -185,10 +185,10 @@ class NativeModel(CausalModel):
             end_layer=layers.stop,
         )
         if branches is not None:
-            kept = [
+            parts = [
                 part.contiguous() for part in (branches.positions, branches.roots, branches.starts)
             ]
-            feed.positions, feed.roots, feed.starts = (part.data_ptr() for part in kept)
+            feed.positions, feed.roots, feed.starts = (part.data_ptr() for part in parts)
 
         def call(num_threads: int) -> int:
             feed.num_threads = num_threads
@@ -248,24 +248,24 @@ class NativeModel(CausalModel):
         drawing = [row for row, draw in enumerate(sampling.draws) if draw]
         if not drawing:
             return self._greedy(states, sampling, num_threads)
-        found: dict[int, list[Proposal]] = {}
+        predictions: dict[int, list[Proposal]] = {}
         broken: list[int] = []
         greedy = [row for row in range(len(states)) if row not in drawing]
         for rows in (greedy, drawing):
             if not rows:
                 continue
-            some, own = states[rows], sampling.of(rows)
+            selected, metadata = states[rows], sampling.of(rows)
             try:
                 if rows is greedy:
-                    slots = self._greedy(some, own, num_threads)
+                    slots = self._greedy(selected, metadata, num_threads)
                 else:
-                    slots = own.read(self._logits(some, num_threads))
-                found.update(zip(rows, slots, strict=True))
+                    slots = metadata.read(self._logits(selected, num_threads))
+                predictions.update(zip(rows, slots, strict=True))
             except DecodeError as error:
                 broken += [rows[place] for place in error.rows]
         if broken:
             raise DecodeError(NO_NUMBER, tuple(sorted(broken)))
-        return [found[row] for row in range(len(states))]
+        return [predictions[row] for row in range(len(states))]
 
     def _greedy(
         self, states: Tensor, sampling: SamplingMetadata, num_threads: int
@@ -296,9 +296,9 @@ class NativeModel(CausalModel):
             broken = (~is_finite.view(rows, slots).all(1)).nonzero().flatten().tolist()
             raise DecodeError(NO_NUMBER, tuple(broken))
         metrics = [metric for metric in sampling.metrics for _ in range(slots)]
-        most = math.log(max(self.config.vocab_size - len(sampling.forbidden), 2))
-        found = [
-            _proposal(*numbers, most)
+        max_entropy = math.log(max(self.config.vocab_size - len(sampling.forbidden), 2))
+        proposals = [
+            _proposal(*numbers, max_entropy)
             for numbers in zip(
                 ids.tolist(),
                 probabilities.tolist(),
@@ -307,7 +307,7 @@ class NativeModel(CausalModel):
                 strict=True,
             )
         ]
-        return [found[row * slots : (row + 1) * slots] for row in range(rows)]
+        return [proposals[row * slots : (row + 1) * slots] for row in range(rows)]
 
     def _rising(self, forbidden: Tensor) -> Tensor:
         """Return the ids that are never emitted, in ascending order."""
@@ -410,22 +410,22 @@ class NativeModel(CausalModel):
         return tensor.data_ptr()
 
 
-def _sizes(config: ModelConfig, found: Weights, body: Sequence[Packed]) -> Sizes:
+def _sizes(config: ModelConfig, weights: Weights, body: Sequence[Packed]) -> Sizes:
     """Return the sizes without adapters, which plain decoding does not read."""
-    head = Packed.of(found.head)
+    head = Packed.of(weights.head)
     return Sizes(
-        weight_bytes=head.num_bytes + sum(one.num_bytes for one in body),
+        weight_bytes=head.num_bytes + sum(packed.num_bytes for packed in body),
         head_bytes=head.num_bytes,
-        body_weights=sum(one.num_weights for one in body),
+        body_weights=sum(packed.num_weights for packed in body),
         head_weights=head.num_weights,
         position_bytes=4 * config.num_layers * config.num_kv_heads * config.head_dim,
     )
 
 
-def _tables(found: Weights, adapter: Adapter | None, config: ModelConfig) -> Tables | None:
+def _tables(weights: Weights, adapter: Adapter | None, config: ModelConfig) -> Tables | None:
     if adapter is None or adapter.sampler is None:
         return None
-    embedding = found.embedding
+    embedding = weights.embedding
     return Tables.of(adapter.sampler, lambda ids: embedding.rows(ids).dense(), config.vocab_size)
 
 
@@ -448,11 +448,11 @@ def _turns(config: ModelConfig, length: int) -> Tensor:
 def _numbers(groups: Sequence[MaskGroup], slots: int) -> Tensor:
     """Return the groups as int32 [G, 3], each a MaskGroup of ``rank.h``, for rows of ``slots``
     slots."""
-    found = [
+    numbers = [
         (group.row * slots + group.before, group.row * slots + group.masks.start, len(group.masks))
         for group in groups
     ]
-    return torch.tensor(found, dtype=torch.int32)
+    return torch.tensor(numbers, dtype=torch.int32)
 
 
 def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
@@ -462,11 +462,11 @@ def _changes(penalties: Sequence[Penalty | None], slots: int) -> Any:
     """
     if not any(penalties):
         return None
-    found: list[c.PenaltyStruct] = []
-    for each in penalties:
-        changed = [] if each is None else _changed_slots(each)[:slots]
-        found += [*changed, *[c.PenaltyStruct()] * (slots - len(changed))]
-    return (c.PenaltyStruct * len(found))(*found)
+    structs: list[c.PenaltyStruct] = []
+    for penalty in penalties:
+        changed = [] if penalty is None else _changed_slots(penalty)[:slots]
+        structs += [*changed, *[c.PenaltyStruct()] * (slots - len(changed))]
+    return (c.PenaltyStruct * len(structs))(*structs)
 
 
 def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
@@ -479,13 +479,13 @@ def _changed_slots(penalty: Penalty) -> list[c.PenaltyStruct]:
 
 
 def _proposal(
-    ids: list[int], probabilities: list[float], entropy: float, metric: Metric, most: float
+    ids: list[int], probabilities: list[float], entropy: float, metric: Metric, max_entropy: float
 ) -> Proposal:
-    """Return the proposal of a slot. ``most``: the entropy of a uniform distribution."""
+    """Return the proposal of a slot. max_entropy: that of a uniform distribution."""
     pairs = [pair for pair in zip(ids, probabilities, strict=True) if pair[1]]  # 0: forbidden
     token, confidence = pairs[0]
     if metric == "margin":
         confidence -= pairs[1][1] if len(pairs) > 1 else 0.0
     elif metric == "entropy":
-        confidence = min(1.0, max(0.0, 1.0 - entropy / most))
+        confidence = min(1.0, max(0.0, 1.0 - entropy / max_entropy))
     return Proposal(token, confidence, tuple(pairs[1:]))

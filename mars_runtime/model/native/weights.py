@@ -68,17 +68,17 @@ class DenseRows:
 
         Raises CheckpointError for weights that are not finite.
         """
-        kept = [_readable(part) for part in self.parts]
+        parts = [_readable(part) for part in self.parts]
         starts = [
             torch.arange(len(part)) * part.stride(0) * part.element_size() + part.data_ptr()
-            for part in kept
+            for part in parts
         ]
         addresses = torch.cat(starts)
         if self.order is not None:
             addresses = addresses[self.order]
         failed = library.mars_quantise(
             addresses.data_ptr(),
-            KINDS[kept[0].dtype],
+            KINDS[parts[0].dtype],
             self.bits,
             *self.shape,
             torch.get_num_threads(),
@@ -180,26 +180,26 @@ class Weights:
 
     def _joined(self, names: list[str]) -> Matrix:
         matrices = [self._matrix(name) for name in names]
-        dense = [one for one in matrices if isinstance(one, DenseRows)]
-        if len(dense) == len(names) and len({one.parts[0].dtype for one in dense}) == 1:
-            return replace(dense[0], parts=tuple(one.parts[0] for one in dense))
-        grouped = [_grouped(one) for one in matrices]
+        dense = [matrix for matrix in matrices if isinstance(matrix, DenseRows)]
+        if len(dense) == len(names) and len({matrix.parts[0].dtype for matrix in dense}) == 1:
+            return replace(dense[0], parts=tuple(matrix.parts[0] for matrix in dense))
+        grouped = [_grouped(matrix) for matrix in matrices]
         if len({matrix.bits for matrix in grouped}) > 1:
-            return GroupedMatrix.quantize(torch.cat([one.dense() for one in grouped]), 8)
+            return GroupedMatrix.quantize(torch.cat([matrix.dense() for matrix in grouped]), 8)
         return GroupedMatrix.cat(grouped)
 
     def _matrix(self, name: str, bits: int | None = None) -> Matrix:
         """Return a matrix; ``bits`` overrides the common number for one that is not quantised
         yet."""
         weight: Weight = take(self._given, name, self._config)
-        asked = self._bits
+        common = self._bits
         if isinstance(weight, Tensor):
-            return DenseRows((weight,), bits or asked or 8, name)
+            return DenseRows((weight,), bits or common or 8, name)
         if not weight.is_finite():
             raise not_finite(name)
         is_odd = weight.bits == 8 and weight.minimums is not None
-        if is_odd or (asked not in (None, weight.bits) and bits is None):
-            return GroupedMatrix.quantize(weight.dense(), bits or asked or 8)
+        if is_odd or (common not in (None, weight.bits) and bits is None):
+            return GroupedMatrix.quantize(weight.dense(), bits or common or 8)
         return weight
 
     def _plain(self, name: str) -> Tensor:
