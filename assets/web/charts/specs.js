@@ -81,7 +81,7 @@ function moveMarks(lane, c, span, isNamed, clock) {
   const room = (span.to - span.from) * 0.1;
   /** @type {(move: Move, i: number) => boolean} */
   const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
-  /** @type {(move: Move) => Json} a name that would run out of the chart stands before its line */
+  /** @type {(move: Move) => Json} a name that would run out of the chart is before its line */
   const side = (move) =>
     at(move) - span.from > 0.7 * (span.to - span.from) ? { xanchor: "right", xshift: -3 } : { xshift: 3 };
   /** @type {Json[]} */

@@ -59,7 +59,7 @@ function cursorAfter(lane, index, drafts) {
 export function slotsAt(lane, index, before) {
   const step = lane.steps[index];
   const { prompt, drafts, cursor, used } = cacheAt(lane, index);
-  const first = cursor + step.pending - drafts - 1; // the slot whose prediction AR would use
+  const first = cursor + step.pending - drafts - 1; // the slot of the prediction that AR would use
   const slots = [];
   for (let slot = Math.max(0, cursor - before); slot < used; slot += 1) {
     const state =

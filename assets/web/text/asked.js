@@ -1,5 +1,5 @@
 // What a result answers: its own prompt, the settings that no lane's head shows, and its conversation. If the page's
-// prompt box has another prompt by now, this says so, to avoid confusion. Text only.
+// prompt box has another prompt by now, a note reports it, to avoid confusion. Text only.
 
 import { joinBytes, shown } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";

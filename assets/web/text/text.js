@@ -460,7 +460,7 @@ class TextRange {
     this.view = view;
     /** @type {Span | null} */
     this.drawn = null;
-    this.num = 0; // forward passes whose class is up to date
+    this.num = 0; // forward passes with an up-to-date class
     /** @type {HTMLElement | undefined} */
     this.marked = undefined;
   }

@@ -33,7 +33,7 @@ class ConversationView {
     this.wanted = null; // the turn that the next press of Run starts, if not the prompt box's
     this.before = ""; // text of the prompt's box when the latest turn began
     /** @type {Expected | null} */
-    this.expected = null; // the turn whose run will begin
+    this.expected = null; // the turn of the run that will begin
     /** @type {Going | null} */
     this.going = null;
     /** @type {Turn | null} */
@@ -56,7 +56,7 @@ class ConversationView {
     return this.lanes.value === "own";
   }
 
-  // The turn whose run is displayed.
+  // The turn of the displayed run.
   get shown() {
     return this.tree.turns.find((turn) => turn.run === race()?.run?.id) || null;
   }

@@ -7,7 +7,7 @@ import { store, storedBeforeReload } from "../../core/storage.js";
 import { viewAt } from "../../core/tabs.js";
 
 const [CONTROLS, RUN] = ["mars-controls", "mars-run"];
-const PLACES = ["race", "batch", "grid", "load", "stability"]; // ids of the views whose runs are remembered
+const PLACES = ["race", "batch", "grid", "load", "stability"]; // ids of the views with remembered runs
 const POLL = 1000; // milliseconds between two requests for a run that the server still decodes
 const GONE = "The server was restarted or no longer has this run. Press Run to start it again.";
 

@@ -15,7 +15,7 @@ export class Pointing {
     /** @type {TokenView | undefined} */
     this.lit = undefined;
     /** @type {TokenView | null} */
-    this.held = null; // the text whose card is pinned
+    this.held = null; // the text of the pinned card
     view.root.ownerDocument.addEventListener("pointerdown", ({ target }) => {
       if (this.held && target instanceof Element && !view.card.element.contains(target)) this.leave();
     });

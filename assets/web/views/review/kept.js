@@ -129,7 +129,7 @@ export class Judgements {
     return [...this.rows.values()].filter(({ isSent }) => !isSent).sort((a, b) => (a.time < b.time ? -1 : 1));
   }
 
-  // Sends rows one after the other in order, including those added meanwhile. A failed row stays and is sent again.
+  // Sends rows one after the other in order, including those added in the meantime. A failed row stays and is sent again.
   async send() {
     if (this.isSending || !this.server.key || !this.unsent.length) return;
     this.isSending = true;

@@ -49,7 +49,7 @@ export function lastOfReviewer(rows, reviewer) {
 }
 
 /**
- * Returns what a row says about two answers at their present sides: swapped if they were the other way round; null if
+ * Returns the content of a row about two answers at their present sides: swapped if they were the other way round; null if
  * their sides are unknown.
  * @param {JudgementRow} row
  * @param {{ left: string, right: string } | null} shown null: masked, then sides never change
