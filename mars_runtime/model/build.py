@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -325,19 +326,20 @@ def check_library(library: Any) -> None:
     """Raise CompileError if logits differ from PyTorch's or depend on other tokens of the
     forward."""
     generator = torch.Generator().manual_seed(0)
-    for bits in (4, 8):
+    for bits, has_head_norms in product((4, 8), (False, True)):
+        config = replace(CHECKED, qk_norm=has_head_norms)
         weights: dict[str, Weight] = {}
-        for name in sorted(expected_names(CHECKED)):
-            values = torch.randn(expected_shape(name, CHECKED), generator=generator)
+        for name in sorted(expected_names(config)):
+            values = torch.randn(expected_shape(name, config), generator=generator)
             is_matrix = values.dim() == 2
             bits_of_weight = 8 if "embed" in name else bits
             weights[name] = (
                 GroupedMatrix.quantize(values / 4, bits_of_weight) if is_matrix else values
             )
-        tokens = torch.randint(0, CHECKED.vocab_size, (1, NUM_TOKENS), generator=generator)
+        tokens = torch.randint(0, config.vocab_size, (1, NUM_TOKENS), generator=generator)
         plain, native = (
-            Transformer(CHECKED, dense_weights(weights)),
-            NativeModel(CHECKED, weights, library),
+            Transformer(config, dense_weights(weights)),
+            NativeModel(config, weights, library),
         )
         expected = plain.logits(plain.hidden(tokens, plain.new_cache(1, 64)), slice(None))
         logits = native.logits(native.hidden(tokens, native.new_cache(1, 64)), slice(None))

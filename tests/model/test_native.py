@@ -26,7 +26,7 @@ from native_models import (
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.cache import PackedKVCache
 from mars_runtime.model.adapter import Adapter, Update
-from mars_runtime.model.build import build_model, check_library, dense_weights
+from mars_runtime.model.build import build_model, check_library, dense_weights, native_library
 from mars_runtime.model.config import (
     CheckpointError,
     RopeScaling,
@@ -34,8 +34,9 @@ from mars_runtime.model.config import (
     expected_shape,
 )
 from mars_runtime.model.forward import SamplingMetadata
+from mars_runtime.model.native.library import CompileError, LayerStruct
 from mars_runtime.model.native.model import NativeModel, unsupported
-from mars_runtime.model.native.weights import LOW_BITS
+from mars_runtime.model.native.weights import LOW_BITS, LayerWeights
 from mars_runtime.model.quantized import GROUP, GroupedMatrix
 from mars_runtime.model.transformer import Transformer
 from mars_runtime.settings import MAX_FED
@@ -211,6 +212,21 @@ def test_rows_of_a_cache_move_with_all_they_hold() -> None:
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_the_check_at_load_passes_on_every_kind_of_processor(target: str) -> None:
     check_library(library_for(target))
+
+
+def test_the_check_at_load_notices_that_head_norms_are_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer_of = NativeModel._layer
+
+    def without_head_norms(self: NativeModel, layer: LayerWeights) -> LayerStruct:
+        struct = layer_of(self, layer)
+        struct.query_norm = struct.key_norm = None
+        return struct
+
+    monkeypatch.setattr(NativeModel, "_layer", without_head_norms)
+    with pytest.raises(CompileError, match="computes wrongly"):
+        check_library(native_library())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
