@@ -303,9 +303,9 @@ def speculative_speed() -> str:
 
 def speed_of_the_chat_table() -> str:
     """AR's figures, and its share of the limit that reading the weights sets, as in the report."""
-    report = (ROOT / "assets/results/chat_benchmark.md").read_text(encoding="utf-8")
+    report = (ROOT / "assets/results/engines.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in report.splitlines() if line.startswith("| AR |")]
-    speed = next(row[2] for row in rows if "/" in row[4])
+    speed = rows[0][2]  # the first table of the report
     share = next(row[2] for row in rows if row[2].endswith("%"))
     return f"{speed} tokens per second there, {share.replace('%', ' %')} of what"
 

@@ -117,6 +117,7 @@ PROGRAMS = [
     ["app.py"],
     ["tools/soak.py"],
     ["tools/clients.py"],
+    ["tools/measure_serving.py"],
 ]
 
 

@@ -1,6 +1,6 @@
 """Compares servers of the same model under a constant number of streams.
 
-Start the servers, then run ``python -m tools.measure_serving NAME=ADDRESS ...``. ADDRESS may end in
+Start the servers, then run ``python tools/measure_serving.py NAME=ADDRESS ...``. ADDRESS may end in
 fields of the request, such as ``http://127.0.0.1:8000/v1?method=ar``. Each stream sends one
 held-out request after the other to ``/chat/completions``, greedy and streamed. The servers take
 turns, with the same requests. All of them stay loaded and share the machine with this client.
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import statistics
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,11 +24,14 @@ from urllib.parse import parse_qsl
 
 import httpx
 
-from mars_runtime import tasks
-from mars_runtime.lab.tables import Table
-from mars_runtime.model.registry import registry
-from mars_runtime.outputs import path_of, write_text
-from mars_runtime.provenance import provenance, shipped
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from mars_runtime import tasks  # noqa: E402
+from mars_runtime.lab.tables import Table  # noqa: E402
+from mars_runtime.model.registry import registry  # noqa: E402
+from mars_runtime.outputs import path_of, write_text  # noqa: E402
+from mars_runtime.provenance import provenance, shipped  # noqa: E402
 
 MAX_TOKENS = 64
 TIMEOUT = 120.0
