@@ -112,6 +112,7 @@ GRADIO_FILES = {
     "app/live/tab.py",
     "app/page.py",
     "app/review/compare_tab.py",
+    "app/review/stability_tab.py",
     "app/server.py",
     "app/throughput/batch_tab.py",
     "app/throughput/traffic_tab.py",

@@ -173,7 +173,7 @@ def test_the_page_shows_loading_progress_and_then_selects_the_checkpoint(
     visit, source: FakeSource
 ) -> None:
     page = visit()
-    page.wait_for_selector("#arrival:has-text('Fetching chat, 94 MB: 43 %')")
+    page.wait_for_selector("#arrival:has-text('Downloading chat, 94 MB: 43 %')")
     assert chosen(page) == "tiny"
     assert page.locator(TASK_CHIP).is_visible()
     assert not page.locator(CHAT_CHIP).is_visible()
