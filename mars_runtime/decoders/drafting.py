@@ -72,9 +72,6 @@ GUESSES = (
 )
 FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
-# The other source of drafts predicts: nothing for this position, the same token, another one.
-ALONE, SECONDED, OPPOSED = range(3)
-DOUBT = 0.4  # factor on 1 - p where both sources agree, and on p where they differ
 GUESS_WEIGHT = 4.0  # weight of a prior guess, in scored predictions
 FLOOR = 0.04  # minimum acceptance probability of a draft: below this it never pays
 LESSON_WEIGHT = 8.0  # maximum weight of what an earlier text taught, in scored predictions
@@ -337,23 +334,13 @@ def chains_of(
 ) -> tuple[Chain, Chain]:
     """Return the chains of predictions by masks and by prompt lookup for the next positions.
 
-    num_matching: length of the match behind ``looked_up``. The kind of a prediction includes
-    whether the other source agrees, up to the first difference.
+    num_matching: length of the match behind ``looked_up``.
     """
-    shared = min(len(group), len(looked_up))
-    parting = 0
-    while parting < shared and group[parting].token == looked_up[parting]:
-        parting += 1
-    views = [SECONDED] * parting + [OPPOSED] * (parting < shared)
-    views += [ALONE] * (max(len(group), len(looked_up)) - len(views))
-    masks = [
-        (proposal.token, bisect_right(EDGES, proposal.confidence) + view * len(GUESSES))
-        for proposal, view in zip(group, views, strict=False)
-    ]
+    masks = [(proposal.token, bisect_right(EDGES, proposal.confidence)) for proposal in group]
     text = []
     kind = FIRST_LOOKUP + num_matching - 1
-    for token, view in zip(looked_up, views, strict=False):
-        text.append((token, kind + view * len(GUESSES)))
+    for token in looked_up:
+        text.append((token, kind))
         kind = LATER_LOOKUP + num_matching - 1
     return masks, text
 
@@ -365,11 +352,8 @@ class Calibration:
         """``before``: calibration of an earlier text, which weighs a little more than the
         priors."""
         if before is None:
-            seconded = [1.0 - DOUBT * (1.0 - guess) for guess in GUESSES]
-            opposed = [DOUBT * guess for guess in GUESSES]
-            guesses = (*GUESSES, *seconded, *opposed)
-            self._right = [guess * GUESS_WEIGHT for guess in guesses]
-            self._seen = [GUESS_WEIGHT] * len(guesses)
+            self._right = [guess * GUESS_WEIGHT for guess in GUESSES]
+            self._seen = [GUESS_WEIGHT] * len(GUESSES)
         else:
             counts = list(zip(before._right, before._seen, strict=True))
             self._seen = [min(seen, LESSON_WEIGHT) for _, seen in counts]

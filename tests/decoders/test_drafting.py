@@ -68,18 +68,6 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
     assert slow.chances(chain[1:])[0] < 0.87
 
 
-def test_two_sources_that_agree_are_trusted_more_and_less_where_they_part() -> None:
-    group = [Proposal(token, 0.7, ()) for token in (5, 6, 7)]
-    found = Calibration()
-    (alone, *_) = found.chances(chains_of(group, [], 0)[0])
-    agreeing, opposing = (chains_of(group, text, 3) for text in ([5, 6, 8, 9], [4, 6, 7, 9]))
-    for source in range(2):
-        assert found.chances(agreeing[source])[0] > alone > found.chances(opposing[source])[0]
-    kinds = [[kind for _, kind in chain] for chain in agreeing]
-    assert kinds[0][0] == kinds[0][1] != kinds[0][2]
-    assert len(set(kinds[1])) == 4  # first and seconded, seconded, opposed, on its own
-
-
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     curve = Curve([1.0, 1.2, 1.4, 1.6, *[9.0] * 60])
     found = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
