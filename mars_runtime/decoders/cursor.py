@@ -161,7 +161,6 @@ class CursorBatch(Batch):
         """Remove a row, finished or not; its place is free immediately. Raises KeyError."""
         self._find(number)
         row = self._rows.drop(number)
-        self._steering.leave(row)
         if self._draft_rows is not None:
             self._draft_rows.leave(row)
 

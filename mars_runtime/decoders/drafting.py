@@ -14,8 +14,8 @@ Where nothing pays, rows take plain AR steps, with an occasional probe.
 
 This is the objective ``time``. With the objective ``passes``, extra positions are treated as nearly
 free (as on a GPU) as long as the row runs at ``PACE`` times AR's speed or faster by the committed
-costs (``reference_curve``; see ``Reserve`` and ``BlockSizes``). That objective ignores the clock
-and earlier runs, so a prompt takes the same forward passes on every machine.
+costs (``reference_curve``; see ``Reserve`` and ``BlockSizes``). That objective ignores the clock,
+so a prompt takes the same forward passes on every machine.
 
 This module works on plain numbers: it uses no tensors, model or clock.
 """
@@ -54,7 +54,6 @@ SIZE_PATIENCE = 2  # number of forwards that a choice of B above 1 is kept
 
 # Constants of verified rows.
 NUM_SAMPLES = 20  # number of recent forwards used to choose the number of masks
-NUM_LESSONS = 5  # of those, taken over from the previous row
 NUM_PROBES = 2  # number of forwards with masks that still count in a stretch without masks
 PATIENCE, HASTE = 16, 3  # number of forwards that a choice of masks is kept: confirmed, new
 MIN_SPACING = 8  # minimum number of forwards between probes: choosing takes time itself
@@ -74,7 +73,6 @@ FIRST_LOOKUP = len(EDGES) + 1
 LATER_LOOKUP = FIRST_LOOKUP + LONGEST
 GUESS_WEIGHT = 4.0  # weight of a prior guess, in scored predictions
 FLOOR = 0.04  # minimum acceptance probability of a draft: below this it never pays
-LESSON_WEIGHT = 8.0  # maximum weight of what an earlier text taught, in scored predictions
 MEMORY = 0.97  # decay of earlier scores with each new one of the same kind
 
 ALL_ROOTS = range(MAX_DRAFTS + 1)
@@ -348,16 +346,9 @@ def chains_of(
 class Calibration:
     """Acceptance probabilities by kind of prediction, and predictions not scored yet."""
 
-    def __init__(self, before: Calibration | None = None) -> None:
-        """``before``: calibration of an earlier text, which weighs a little more than the
-        priors."""
-        if before is None:
-            self._right = [guess * GUESS_WEIGHT for guess in GUESSES]
-            self._seen = [GUESS_WEIGHT] * len(GUESSES)
-        else:
-            counts = list(zip(before._right, before._seen, strict=True))
-            self._seen = [min(seen, LESSON_WEIGHT) for _, seen in counts]
-            self._right = [right * min(1.0, LESSON_WEIGHT / seen) for right, seen in counts]
+    def __init__(self) -> None:
+        self._right = [guess * GUESS_WEIGHT for guess in GUESSES]
+        self._seen = [GUESS_WEIGHT] * len(GUESSES)
         self._open: list[Chain] = []
 
     def chances(self, chain: Iterable[tuple[int, int]]) -> list[float]:
@@ -546,29 +537,19 @@ def agreed_width(stakes: Sequence[Stake], curve: Curve) -> int:
 class Drafter:
     """Choose drafts and masks for one lossless row, for one ``basis_of`` its settings."""
 
-    def __init__(
-        self, settings: DecodeSettings, most_masks: int, before: Drafter | None = None
-    ) -> None:
-        """Set up for a row.
-
-        most_masks: maximum masks per group, from the model's training; 0 without a mask token.
-        before: the drafter of the latest row with the same basis, used until this row has its own
-        statistics.
-        """
+    def __init__(self, settings: DecodeSettings, most_masks: int) -> None:
+        """most_masks: maximum masks per group, from the model's training; 0 without mask token."""
         self.basis = basis_of(settings)
         self._may_branch = settings.mask_layout == "every"
         self._tau = settings.tau
         self._most_masks = most_masks
-        self._calibration: Calibration = Calibration(before._calibration if before else None)
+        self._calibration = Calibration()
         guess = [FIRST_GUESS[0] * FIRST_GUESS[1] ** position for position in range(most_masks)]
         self._masks: deque[list[float]] = deque([guess], NUM_SAMPLES)
         self._texts: deque[list[float]] = deque(maxlen=NUM_SAMPLES)
         self._chances: list[float] = []  # of the current drafts
         self._course = AR
         self._best_masks, self._rate = min(2, most_masks), 1.0  # of the last choice
-        if before is not None:
-            self._masks.extend(list(before._masks)[-NUM_LESSONS:])
-            self._best_masks, self._rate = before._best_masks, before._rate
         self._num_forwards = 0
         self._probes = Probes()
         self._num_left = 0  # accepted drafts since the last choice
@@ -578,12 +559,6 @@ class Drafter:
     def fits(self, settings: DecodeSettings) -> bool:
         """Return whether the statistics are valid for these settings."""
         return self.basis == basis_of(settings)
-
-    @property
-    def is_taught(self) -> bool:
-        """Whether later rows may learn from this one; not with ``passes``, which must be
-        repeatable."""
-        return self._reserve is None
 
     def feed(self, curve: Curve) -> FeedLimits:
         """Return what the next forward feeds."""

@@ -8,17 +8,16 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
-MAX_LESSONS = 32
 # Variances of log step times. NOISE: of a single step. WANDERING: the drift of each tracked number
 # from step to step. UNKNOWN: the initial variance of each.
 NOISE = 0.06**2
@@ -128,8 +127,7 @@ class ForwardCosts:
     depth: the B that the model was trained with, an upper bound on every choice. rho: number of
     rows -> time of forwards of 1, 2, 3 ... tokens per row, relative to 1 token. masks: number of
     rows -> additional cost of masks, in the same unit. seconds: time of a forward of one token for
-    the fewest rows; 0 if unknown. lessons: statistics of earlier runs on this device, by the
-    settings they are valid for. fewer: number of threads -> costs with that many threads;
+    the fewest rows; 0 if unknown. fewer: number of threads -> costs with that many threads;
     ``in_force`` returns the current number.
     """
 
@@ -137,21 +135,10 @@ class ForwardCosts:
     rho: Mapping[int, tuple[float, ...]]
     seconds: float = 0.0
     masks: Mapping[int, float] = field(default_factory=dict)
-    lessons: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     fewer: Mapping[int, ForwardCosts] = field(default_factory=dict, repr=False)
     in_force: Callable[[], int] | None = field(default=None, compare=False, repr=False)
     _tracking: Tracking = field(default_factory=Tracking, compare=False, repr=False)
     _curves: dict[int, Curve] = field(default_factory=dict, compare=False, repr=False)
-
-    def learn(self, basis: Hashable, lesson: Any) -> None:
-        """Store statistics.
-
-        The oldest of more than MAX_LESSONS are evicted, since clients choose the keys.
-        """
-        self.lessons.pop(basis, None)
-        self.lessons[basis] = lesson
-        if len(self.lessons) > MAX_LESSONS:
-            del self.lessons[next(iter(self.lessons))]
 
     def curve(self, num_rows: int) -> Curve:
         """Return the costs for ``num_rows`` rows of up to MAX_FED tokens, corrected for the current

@@ -42,7 +42,6 @@ from mars_runtime.decoders.drafting import (
     Drafter,
     FeedLimits,
     agreed_width,
-    basis_of,
 )
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import REACH
@@ -424,16 +423,10 @@ class Steering:
         ends = eos_in_force(settings, self._eos_ids)
         return Ahead(answers, guessed=first_guesses(last, answers, count, ends))
 
-    def leave(self, row: Row) -> None:
-        """Store the statistics of a row that has ended, for later rows."""
-        if row.drafter is not None and row.drafter.is_taught and self._costs is not None:
-            self._costs.learn(row.drafter.basis, row.drafter)
-
     def _drafter(self, row: Row, settings: DecodeSettings) -> Drafter:
         """Return the row's drafter; create one if it has none or the settings changed."""
         if row.drafter is None or not row.drafter.fits(settings):
-            before = self._costs.lessons.get(basis_of(settings)) if self._costs else None
-            row.drafter = Drafter(settings, self._most_masks, before)
+            row.drafter = Drafter(settings, self._most_masks)
         return row.drafter
 
 

@@ -29,7 +29,7 @@ from mars_runtime.decoders.drafting import (
     chains_of,
     rate_of,
 )
-from mars_runtime.decoders.forward_costs import MAX_LESSONS, Curve, ForwardCosts
+from mars_runtime.decoders.forward_costs import Curve, ForwardCosts
 from mars_runtime.events import Proposal
 from mars_runtime.settings import AUTO_OBJECTIVES, MASK_LAYOUTS, MAX_FED, AutoObjective, MaskLayout
 from tests.methods import decode_as
@@ -51,8 +51,6 @@ def test_chances_follow_what_came_of_predictions() -> None:
         found.observe([7])
     (right,) = found.chances([(1, sure), (2, unsure)])  # both are not worth a thought any more
     assert right > 0.97
-    (lesson,) = Calibration(found).chances([(1, sure), (2, unsure)])
-    assert lesson == pytest.approx(right)
 
 
 def test_a_prediction_waits_until_its_place_is_written() -> None:
@@ -143,21 +141,6 @@ def test_rates_by_hand() -> None:
     assert found == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
     # What was found in the text needs no masks.
     assert rate_of(0, [([], [0.9])], curve, may_branch=True, rate=1.0) == pytest.approx(1.9 / 1.1)
-
-
-def test_a_row_begins_with_the_lessons_of_the_one_before() -> None:
-    taught = Drafter(AUTO, MOST_MASKS)
-    write(taught, Text(SURE), CURVES["flat"], 300)
-    for before, is_bold in ((None, False), (taught, True)):
-        drafter = Drafter(AUTO, MOST_MASKS, before)
-        assert (drafter.feed(Curve(CURVES["flat"])).num_masks > 4) == is_bold
-    known = costs("flat")
-    settings = replace(AUTO, max_new_tokens=80)
-    forwards = []
-    for _ in range(2):
-        events = decode(ScriptedModel(all_counting), IDS, [[3]], lambda: settings, known)
-        forwards.append(len(steps_of(events)))
-    assert forwards[1] < forwards[0]
 
 
 def test_what_was_seen_holds_under_its_own_settings() -> None:
@@ -266,15 +249,6 @@ def test_rows_of_a_batch_choose_for_themselves() -> None:
         plain = decode_as("ar", ScriptedModel(script), IDS, [prompt], lambda: settings)
         assert tokens[number] == tokens_of(plain)[0]
     assert num_steps[1] < 100 < num_steps[0]
-
-
-def test_lessons_for_many_settings_stay_few() -> None:
-    known = costs("flat")
-    for number in range(3 * MAX_LESSONS):
-        settings = replace(AUTO, tau=number / 1000, max_new_tokens=8)
-        for _ in decode(ScriptedModel(all_counting), IDS, [[3]], lambda now=settings: now, known):
-            pass
-    assert len(known.lessons) == MAX_LESSONS
 
 
 @pytest.mark.parametrize("curve", CURVES)
