@@ -5,7 +5,8 @@ checkout's own code and the same checkpoint. They answer one prompt after the ot
 reversed order every second time, until ``--seconds`` are over. Prints, for each checkout after the
 first, its speed relative to the first: the geometric mean over prompts of the median over rounds,
 with a 95 % interval over resampled prompts. Use a quiet machine; ``--beside`` runs busy processes
-meanwhile.
+meanwhile. With ``--reference`` the committed costs of forward passes take the place of the clock:
+the result then depends on what was drafted only, and is the same on every machine.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ SEED, DRAWN, PER_KIND = 25, 60, 4
 WORKER = """
 import json, sys
 from dataclasses import replace
+from mars_runtime.decoders import decode
+from mars_runtime.decoders.forward_costs import ForwardCosts, reference_curve
 from mars_runtime.engine import Engine, Request
 from mars_runtime.events import Step
 from mars_runtime.folds import num_tokens
@@ -42,23 +45,35 @@ from mars_runtime.settings import RECOMMENDED
 
 checkpoint = load_checkpoint(sys.argv[1])
 settings = replace(RECOMMENDED, **json.loads(sys.argv[2]))
+curve = reference_curve()
+
+def by_clock(ids):
+    events = list(engine.submit(Request(ids, settings), is_alone=True))
+    return num_tokens(events), sum(event.seconds for event in events if isinstance(event, Step))
+
+def by_costs(ids):
+    events = list(decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda: settings, costs))
+    rows = [event.rows[0] for event in events if isinstance(event, Step)]
+    cost = sum(curve.of(row.num_fed, row.num_fed - row.num_pending) for row in rows)
+    return num_tokens(events), cost
+
 with Engine(checkpoint) as engine:
     engine.costs()
+    costs = ForwardCosts(checkpoint.block_size, {1: tuple(curve.plain)}, masks={1: curve.masks})
+    answer = by_costs if sys.argv[3] == "reference" else by_clock
     print("ready", flush=True)
     for line in sys.stdin:
         ids = checkpoint.tokenizer.encode_prompt(json.loads(line))
-        events = list(engine.submit(Request(ids, settings), is_alone=True))
-        seconds = sum(event.seconds for event in events if isinstance(event, Step))
-        print(json.dumps([num_tokens(events), seconds]), flush=True)
+        print(json.dumps(answer(ids)), flush=True)
 """
 
 
 class TreeProcess:
     """A process that decodes with the code of one checkout."""
 
-    def __init__(self, tree: Path, checkpoint: str, changes: str) -> None:
+    def __init__(self, tree: Path, checkpoint: str, changes: str, clock: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, checkpoint, changes],
+            [sys.executable, "-c", WORKER, checkpoint, changes, clock],
             cwd=tree,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -71,7 +86,7 @@ class TreeProcess:
             raise RuntimeError(f"{tree} cannot decode with {checkpoint}: see its error above.")
 
     def answer(self, prompt: str) -> tuple[int, float]:
-        """Return the number of tokens of the answer and the seconds of decoding."""
+        """Return the number of tokens of the answer, and the seconds or the cost of decoding."""
         self._input.write(json.dumps(prompt) + "\n")
         self._input.flush()
         num_tokens, seconds = json.loads(self._output.readline())
@@ -118,17 +133,20 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="mars-smollm2")
     parser.add_argument("--settings", default="{}", help="changes of the defaults, as JSON")
     parser.add_argument("--beside", type=int, default=0, help="number of busy processes")
+    parser.add_argument("--reference", action="store_true", help="use the committed costs")
     parser.add_argument("--seconds", type=float, default=400.0, help="for all measurements")
     args = parser.parse_args()
+    clock = "reference" if args.reference else "seconds"
     with ExitStack() as stack:
         workers = []
         for tree in args.trees:
-            workers.append(TreeProcess(tree, args.checkpoint, args.settings))
+            workers.append(TreeProcess(tree, args.checkpoint, args.settings, clock))
             stack.callback(workers[-1].close)
         with busy_processes(args.beside):
             reference, *others = compare(workers, args.seconds)
     speed = math.exp(sum(map(math.log, reference)) / len(reference))
-    print(f"{args.trees[0]}: {speed:.1f} tokens/s, beside {args.beside} busy processes")
+    unit = "AR step" if args.reference else "second"
+    print(f"{args.trees[0]}: {speed:.2f} tokens per {unit}")
     for tree, speeds in zip(args.trees[1:], others, strict=True):
         logs = [math.log(one / other) for one, other in zip(speeds, reference, strict=True)]
         found = mean(logs)
