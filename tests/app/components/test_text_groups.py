@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 import race_scenes
 from browser import needs_browser, playwright
-from panel_browser import VIEW, put, recording, stream
+from panel_browser import VIEW, put, recording, still_page, stream
 from pixels import Picture
 from race_browser import MARS, ROOT, shown_text
 from test_colours import contrast
@@ -96,23 +96,22 @@ def test_counts_are_drawn_on_empty_card_and_not_copied(still: playwright.Page) -
     assert copied.strip() == shown_text(still, MARS).strip()
 
 
-def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends(
-    still: playwright.Page,
-) -> None:
-    put(still, recording("tale").value)
-    heights = still.locator(TEXT).evaluate(
-        """(text) => {
-          const tokens = [...text.querySelectorAll(".rv-t")];
-          for (const token of tokens) token.dataset.k = "15";
-          const found = [];
-          for (let width = 300; width < 330; width += 1) {  // lines end elsewhere in each
-            text.style.width = `${width}px`;
-            found.push(...tokens.map((token) => getComputedStyle(token, "::after").height));
-          }
-          text.style.width = "";
-          return found;
-        }"""
-    )
+def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends() -> None:
+    with still_page() as page:  # not the shared page, because the layout below stays changed
+        put(page, recording("tale").value)
+        heights = page.locator(TEXT).evaluate(
+            """(text) => {
+              const tokens = [...text.querySelectorAll(".rv-t")];
+              for (const token of tokens) token.dataset.k = "15";
+              const found = [];
+              for (let width = 300; width < 330; width += 1) {  // lines end elsewhere in each
+                text.style.width = `${width}px`;
+                found.push(...tokens.map((token) => getComputedStyle(token, "::after").height));
+              }
+              text.style.width = "";
+              return found;
+            }"""
+        )
     assert len(heights) > 30 * 60
     assert set(heights) == {"11px"}
 
