@@ -38,7 +38,7 @@ TIMEOUT = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class MeasuredServer:
     """A server. address: of its ``/v1``. fields: added to each request."""
 
     name: str
@@ -46,7 +46,7 @@ class Server:
     fields: dict[str, str]
 
     @classmethod
-    def parse(cls, text: str) -> Server:
+    def parse(cls, text: str) -> MeasuredServer:
         """Parse ``NAME=ADDRESS?FIELD=VALUE``. Raises ValueError."""
         name, _, rest = text.partition("=")
         address, _, query = rest.partition("?")
@@ -56,7 +56,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamedAnswer:
+class MeasuredAnswer:
     """An answer: its number of tokens, and the seconds to its first text and to its end."""
 
     num_tokens: int
@@ -76,8 +76,8 @@ class ServingCell:
 
 
 async def answer(
-    client: httpx.AsyncClient, server: Server, model: str, request: str
-) -> StreamedAnswer:
+    client: httpx.AsyncClient, server: MeasuredServer, model: str, request: str
+) -> MeasuredAnswer:
     """Stream an answer. Raises httpx.HTTPError."""
     body: dict[str, Any] = {
         "model": model,
@@ -103,16 +103,20 @@ async def answer(
                 first = first or time.perf_counter() - start
             num_tokens = (chunk.get("usage") or {}).get("completion_tokens", num_tokens)
     seconds = time.perf_counter() - start
-    return StreamedAnswer(num_tokens, first or seconds, seconds)
+    return MeasuredAnswer(num_tokens, first or seconds, seconds)
 
 
 async def play(
-    client: httpx.AsyncClient, server: Server, model: str, requests: Sequence[str], streams: int
-) -> tuple[list[StreamedAnswer], float]:
+    client: httpx.AsyncClient,
+    server: MeasuredServer,
+    model: str,
+    requests: Sequence[str],
+    streams: int,
+) -> tuple[list[MeasuredAnswer], float]:
     """Answer all requests with ``streams`` at a time; return the answers and the total seconds."""
     waiting = iter(requests)
 
-    async def stream() -> list[StreamedAnswer]:
+    async def stream() -> list[MeasuredAnswer]:
         return [await answer(client, server, model, request) for request in waiting]
 
     start = time.perf_counter()
@@ -122,7 +126,7 @@ async def play(
 
 async def measure(
     client: httpx.AsyncClient,
-    servers: Sequence[Server],
+    servers: Sequence[MeasuredServer],
     model: str,
     streams: Sequence[int],
     num_rounds: int,
@@ -131,7 +135,7 @@ async def measure(
 ) -> list[ServingCell]:
     """Return a cell for each server and number of streams, after a first round to warm up."""
     rates: dict[tuple[str, int], list[float]] = {}
-    answers: dict[tuple[str, int], list[StreamedAnswer]] = {}
+    answers: dict[tuple[str, int], list[MeasuredAnswer]] = {}
     total = (num_rounds + 1) * sum(streams) * per_stream
     each = -(-total // len(tasks.KINDS))
     drawn = [tasks.generate(kind, "eval", seed, each) for kind in tasks.KINDS]
@@ -172,7 +176,7 @@ def table_of(cells: Sequence[ServingCell]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("servers", nargs="+", type=Server.parse, metavar="NAME=ADDRESS")
+    parser.add_argument("servers", nargs="+", type=MeasuredServer.parse, metavar="NAME=ADDRESS")
     parser.add_argument("--model", default="mars-smollm2", help="its name in requests")
     parser.add_argument("--streams", nargs="+", type=int, default=[1, 4, 8])
     parser.add_argument("--rounds", type=int, default=3)

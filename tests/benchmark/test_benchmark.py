@@ -23,7 +23,7 @@ from mars_runtime.lab.benchmark import cli, peers, plan, run
 from mars_runtime.lab.benchmark.elsewhere import AnswerEnd
 from mars_runtime.lab.benchmark.figures import SeriesSamples
 from mars_runtime.lab.benchmark.paired import PromptGroup, Sample, TimedAnswer, one_row
-from mars_runtime.lab.benchmark.plan import ENGINES, LLAMA_CPP, READS, Engine
+from mars_runtime.lab.benchmark.plan import ENGINES, LLAMA_CPP, READS, OtherEngine
 from mars_runtime.lab.benchmark.run import Series, measure, spread_out
 from mars_runtime.lab.benchmark.targets import read_acceptance
 from mars_runtime.model import shapes
@@ -214,7 +214,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.key)
 def test_an_engine_needs_weights_that_it_reads(
-    engine: Engine, random_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    engine: OtherEngine, random_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     given = ["--checkpoint", str(random_folder), "--families", "chat", engine.option, "python3"]
     assert cli.run(arguments(*given, "--out", str(tmp_path / "b.json"))) == 2
@@ -293,7 +293,7 @@ def test_a_quantised_shape_is_timed_against_llama_cpp(
     monkeypatch.setattr("mars_runtime.lab.benchmark.forward.PROBE_SECONDS", 0.01)
     given: list[GgufWeights] = []
 
-    def start(engine: Engine, interpreter: str, path: Path, num_tokens: int) -> StandIn:
+    def start(engine: OtherEngine, interpreter: str, path: Path, num_tokens: int) -> StandIn:
         assert (engine, interpreter, num_tokens) == (LLAMA_CPP, "PYTHON", 128 + 6)
         given.append(read_gguf_weights(path))
         return StandIn()

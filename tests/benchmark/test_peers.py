@@ -23,7 +23,7 @@ from mars_runtime.lab.benchmark.plan import (
     GENERATE,
     LLAMA_CPP,
     LOOKUP,
-    Engine,
+    OtherEngine,
     task_methods,
 )
 from mars_runtime.lab.benchmark.run import Series, warmed_up
@@ -153,7 +153,7 @@ def test_a_child_that_failed_is_reported(child: ChildEngine, prompt: int, says: 
     [("/nowhere/python", "can't be run"), (sys.executable, "it has no")],
 )
 def test_an_interpreter_without_the_package_is_a_sentence(
-    engine: Engine, interpreter: str, says: str, script: Path
+    engine: OtherEngine, interpreter: str, says: str, script: Path
 ):
     script.write_text("import no_such_module")
     with pytest.raises(CheckpointError, match=says) as error:
@@ -290,7 +290,7 @@ def test_the_child_reports_an_error_as_one_line(key: str, error: str, tmp_path: 
 @pytest.mark.slow
 @each_engine
 @pytest.mark.skipif("MARS_GGUF" not in os.environ, reason="set MARS_GGUF to a 4-bit GGUF file")
-def test_the_real_one_repeats_itself(engine: Engine, tmp_path: Path):
+def test_the_real_one_repeats_itself(engine: OtherEngine, tmp_path: Path):
     if (interpreter := os.environ.get(f"MARS_{engine.key.upper()}")) is None:
         pytest.skip(f"set MARS_{engine.key.upper()} to a Python with {engine.package}")
     gguf = Path(os.environ["MARS_GGUF"])

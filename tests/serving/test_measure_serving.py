@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from tools.measure_serving import Server, answer, measure, table_of
+from tools.measure_serving import MeasuredServer, answer, measure, table_of
 
 MODEL = "mars-smollm2"
 SERVERS = (
-    Server.parse("here=http://here/v1/?method=ar"),
-    Server.parse("other=http://other/v1"),
+    MeasuredServer.parse("here=http://here/v1/?method=ar"),
+    MeasuredServer.parse("other=http://other/v1"),
 )
 
 
@@ -97,4 +97,4 @@ def test_servers_are_compared_on_the_same_requests():
 @pytest.mark.parametrize("text", ["http://here/v1", "here", "=http://here/v1", "here=ftp://x"])
 def test_a_server_without_name_or_address_is_rejected(text: str):
     with pytest.raises(ValueError, match="A server is NAME=http"):
-        Server.parse(text)
+        MeasuredServer.parse(text)

@@ -15,7 +15,7 @@ import torch
 
 from mars_runtime.lab.benchmark.elsewhere import AnswerEnd
 from mars_runtime.lab.benchmark.paired import PromptGroup, TimedAnswer, one_row
-from mars_runtime.lab.benchmark.plan import Engine
+from mars_runtime.lab.benchmark.plan import OtherEngine
 from mars_runtime.model.config import CheckpointError
 
 SCRIPT = Path(__file__).with_name("engine_child.py")
@@ -29,7 +29,12 @@ class ChildEngine:
     """
 
     def __init__(
-        self, engine: Engine, interpreter: str, model: Path, num_tokens: int, script: Path = SCRIPT
+        self,
+        engine: OtherEngine,
+        interpreter: str,
+        model: Path,
+        num_tokens: int,
+        script: Path = SCRIPT,
     ) -> None:
         command = [interpreter, str(script), engine.key, str(model), str(num_tokens)]
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL

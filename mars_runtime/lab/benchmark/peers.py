@@ -88,7 +88,7 @@ class Peers:
         return {name: runtime_ask(one, settings, device) for name, one in decodes.items()}
 
     def engine(
-        self, engine: plan.Engine, interpreter: str, longest: int
+        self, engine: plan.OtherEngine, interpreter: str, longest: int
     ) -> tuple[Ask, dict[str, str]]:
         """Return another engine for prompts of at most ``longest`` tokens, and its versions.
 

@@ -36,7 +36,7 @@ READS: dict[Reads, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class OtherEngine:
     """Another engine, which runs in a child process.
 
     name: in tables. key: its argument on the command line with underscores, and that of the child.
@@ -54,9 +54,9 @@ class Engine:
         return f"--{self.key.replace('_', '-')}"
 
 
-LLAMA_CPP = Engine("llama.cpp", "llama_cpp", "llama-cpp-python")
-OPENVINO = Engine("OpenVINO GenAI", "openvino", "openvino-genai")
-ONNXRUNTIME = Engine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai", "folder")
+LLAMA_CPP = OtherEngine("llama.cpp", "llama_cpp", "llama-cpp-python")
+OPENVINO = OtherEngine("OpenVINO GenAI", "openvino", "openvino-genai")
+ONNXRUNTIME = OtherEngine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai", "folder")
 ENGINES = (LLAMA_CPP, OPENVINO, ONNXRUNTIME)
 
 QUANTIZED = ("int8", "int4")
@@ -126,7 +126,7 @@ class BenchmarkPlan(Extent):
     acceptance: str | None
     methods: Mapping[str, DecodeSettings]
     cache_blocks: tuple[int, ...]
-    engines: Mapping[Engine, str]
+    engines: Mapping[OtherEngine, str]
     seed: int
     device: str
     dtype: str
