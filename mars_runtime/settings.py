@@ -208,13 +208,14 @@ class DecodeSettings:
     method: Method = setting(
         "mars",
         "a method",
-        "mars, ar for one token per forward, jacobi (AR's text by guesses; wants a B), speculative "
-        "(AR's text by a second model; wants a B) or block_diffusion (by its twin)",
+        "mars, ar (one token per forward pass), jacobi (AR's text from guesses; B must be a "
+        "number), speculative (AR's text, drafted by a second model; B must be a number) or "
+        "block_diffusion (needs a checkpoint trained for it)",
     )
     tau: float = setting(
         0.95,
         "The threshold τ",
-        "threshold from 0 to 1: proposals at least that sure are taken",
+        "threshold from 0 to 1: proposals with at least this confidence are accepted",
         low=0,
         high=1,
         step=0.01,
@@ -225,7 +226,7 @@ class DecodeSettings:
     block_size: BlockSize = setting(
         4,
         "The block size B",
-        "B, proposals per forward, or auto",
+        "B, proposals per forward pass, or auto",
         low=1,
         high=MAX_BLOCK_SIZE,
         label="B proposals",
@@ -235,7 +236,7 @@ class DecodeSettings:
     metric: Metric = setting(
         "probability",
         "a confidence metric",
-        "what tau is held against: probability, margin or entropy",
+        "confidence measure that is compared with tau: probability, margin or entropy",
         label="Confidence measure",
         titles={"margin": "top-2 margin"},
         link="metric",
@@ -252,7 +253,7 @@ class DecodeSettings:
     max_new_tokens: int = setting(
         256,
         "The number of tokens to generate",
-        "at most so many tokens for each prompt",
+        "maximum number of tokens to generate for each prompt",
         low=1,
         high=MAX_NEW_TOKENS,
         label="Max tokens",
@@ -272,7 +273,7 @@ class DecodeSettings:
     seed: int = setting(
         0,
         "The seed",
-        "matters above temperature 0",
+        "used only at temperatures above 0",
         low=0,
         high=2**31 - 1,
         step=0,
@@ -292,7 +293,8 @@ class DecodeSettings:
     lookup: bool = setting(
         False,
         "Lookup",
-        "a lossless run also drafts what followed where its last tokens occurred before",
+        "prompt lookup: a lossless run also drafts the tokens that followed an earlier "
+        "occurrence of its last tokens",
         label="Prompt lookup: also draft by copying earlier text (lossless only)",
         link="lookup",
         is_steered=True,
@@ -300,17 +302,18 @@ class DecodeSettings:
     draft: str = setting(
         "",
         "The draft",
-        "name of the checkpoint that drafts, of method speculative; empty for the target's own",
+        "name of the draft checkpoint for the method speculative; empty for the target's default",
     )
     masked: Masked = setting(
         "both",
         "which model is fed masks",
-        "which of the two models is fed masks, of method speculative",
+        "for the method speculative: which of the two models is fed masks",
     )
     top_p: float = setting(
         1.0,
         "Top-p",
-        "above temperature 0: draw among the most probable tokens that have so much together",
+        "above temperature 0: sample from the most probable tokens whose probabilities add up "
+        "to this value",
         low=0.01,
         high=1,
         step=0.05,
@@ -320,9 +323,10 @@ class DecodeSettings:
     )
     tau_policy: TauPolicy = setting(
         "fixed",
-        "how τ is held",
-        "without lossless: fixed, or tau is the least of one that adapts by entropy (how uncertain "
-        "AR's own token was) or by agreement (with AR, to hold agreement_target)",
+        "the threshold rule",
+        "threshold rule of unverified runs: fixed, entropy (rises where AR's own token was "
+        "uncertain) or agreement (keeps agreement with AR at agreement_target); tau is the lower "
+        "bound of the adaptive rules",
         label="Threshold rule (unverified runs)",
         info="Adaptive thresholds never go below the slider.",
         titles={"entropy": "by AR's entropy", "agreement": "by agreement with AR"},
@@ -332,14 +336,15 @@ class DecodeSettings:
     agreement_target: float = setting(
         0.95,
         "The target of agreement",
-        "the share of mask tokens that AR would have chosen too; of tau_policy agreement",
+        "for tau_policy agreement: target share of mask tokens that AR would also have chosen",
         low=0.5, high=0.999, step=0.01, label="Target agreement with AR",
         info="Counts predicted tokens only.", link="agreement_target", is_steered=True,
     )  # fmt: skip
     auto_objective: AutoObjective = setting(
         "time",
-        "what auto aims at",
-        "where B is auto: least time on this machine, or fewest passes, the same on every machine",
+        "what auto optimises",
+        "objective when B is auto: least time on this machine, or fewest forward passes (the "
+        "same number on every machine)",
         label="Auto optimises",
         info="Passes: the same number on every machine, but not always the fastest.",
         link="auto_objective",
@@ -348,7 +353,8 @@ class DecodeSettings:
     repetition_penalty: float = setting(
         1.0,
         "The repetition penalty",
-        "makes tokens of the prompt and of the answer so far less likely; 1 is none",
+        "lowers the probability of tokens that already occur in the prompt or the answer; 1 "
+        "disables it",
         low=1,
         high=2,
         step=0.05,
@@ -384,7 +390,7 @@ class DecodeSettings:
     top_k: int = setting(
         0,
         "Top-k",
-        "above temperature 0: draw among so many of the most probable tokens; 0 or -1 is all",
+        "above temperature 0: sample from this many of the most probable tokens; 0 or -1 for all",
         low=-1,
         high=2**31 - 1,
     )
@@ -399,7 +405,7 @@ class DecodeSettings:
     min_tokens: int = setting(
         0,
         "The minimum number of tokens",
-        "tokens that precede the end of an answer at least",
+        "minimum number of tokens before an answer may end",
         low=0,
         high=MAX_NEW_TOKENS,
     )

@@ -125,7 +125,7 @@ def _constants(name: str, match: re.Match[str]) -> str:
 def _resolved(name: str, path: str) -> str:
     target = (WEB / name).parent.joinpath(path).resolve()
     if not (path.startswith(".") and target.is_relative_to(WEB.resolve())):
-        raise BundleError(f"{name}: {path!r} is not beside it in the folder of modules.")
+        raise BundleError(f"{name}: {path!r} does not exist in the folder of modules.")
     return target.relative_to(WEB.resolve()).as_posix()
 
 

@@ -48,8 +48,8 @@ CANNOT_PAY = (
     "Drafting does not save time here: this batch already uses the whole machine, so the longer "
     "passes cost as much as the saved ones."
 )
-LOOPED = "One text repeats itself; figures count up to there."
-LOOPED_SEVERAL = "{} texts repeat themselves; figures count up to there."
+LOOPED = "One text repeats itself; its figures cover only the part before the loop."
+LOOPED_SEVERAL = "{} texts repeat themselves; their figures cover only the parts before the loops."
 MAX_POINTS = 400  # points per line; more would not be visible
 
 

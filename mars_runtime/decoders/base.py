@@ -39,6 +39,9 @@ class Vocabulary(Protocol):
     def forbidden_ids(self) -> frozenset[int]: ...
 
 
+NOT_MEASURED = "B can't be auto, because forward passes were not timed here: choose a number as B."
+
+
 class NoMaskError(DecodeError):
     """Masks were requested of a checkpoint without a mask token."""
 
@@ -196,8 +199,8 @@ def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
     room = model.config.max_positions
     if len(prompt) + limit > room:
         raise DecodeError(
-            f"The prompt has {len(prompt)} tokens and {limit} are asked for; this model holds "
-            f"{room} together: shorten the prompt or ask for fewer."
+            f"The prompt has {len(prompt)} tokens and the limit is {limit}; this model holds "
+            f"{room} together: shorten the prompt or lower the limit."
         )
 
 
@@ -213,8 +216,8 @@ def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
     """Raise DecodeError if prompt and answer do not fit a row of ``capacity`` tokens."""
     if len(prompt) + limit > capacity:
         raise DecodeError(
-            f"The prompt has {len(prompt)} tokens and {limit} are asked for; this batch holds "
-            f"{capacity} a row: shorten the prompt or ask for fewer."
+            f"The prompt has {len(prompt)} tokens and the limit is {limit}; each row of this batch "
+            f"holds {capacity} together: shorten the prompt or lower the limit."
         )
 
 

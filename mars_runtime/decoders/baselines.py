@@ -42,6 +42,7 @@ import torch
 from mars_runtime.acceptance import DecodeError, Draw, Penalty, judge, num_proposals, read
 from mars_runtime.decoders import factory
 from mars_runtime.decoders.base import (
+    NOT_MEASURED,
     NoMaskError,
     SettingsSource,
     Vocabulary,
@@ -99,7 +100,7 @@ def decode_batch(
     source = always("ar" if method == "ar" else "mars", settings)
     current = unverified(source) if method in ("block", "uncached") else source()
     if current.is_auto and costs is None:
-        raise DecodeError("What forwards cost here was not measured: choose a number as B.")
+        raise DecodeError(NOT_MEASURED)
     if vocabulary.mask_id is None and (current.num_proposals > 1 or method == "block"):
         raise NoMaskError
     check_prompts(model, prompts, current.max_new_tokens)

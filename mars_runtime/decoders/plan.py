@@ -34,7 +34,7 @@ from mars_runtime.acceptance import (
     num_proposals,
     up_to_end,
 )
-from mars_runtime.decoders.base import NoMaskError
+from mars_runtime.decoders.base import NOT_MEASURED, NoMaskError
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
 from mars_runtime.decoders.drafting import (
     PLAIN,
@@ -324,8 +324,7 @@ class Steering:
         if not automatic:
             return [FeedLimits.of(current, self._block_size) for current in settings]
         if self._costs is None or self._sizes is None:
-            sentence = "What forwards cost here was not measured: choose a number as B."
-            raise DecodeError(sentence, tuple(automatic))
+            raise DecodeError(NOT_MEASURED, tuple(automatic))
         self._curve = self._costs.curve(len(rows))
         unverified = [
             (row, current)

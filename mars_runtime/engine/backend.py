@@ -296,11 +296,9 @@ def check_fits(model: CausalModel, asked: Asked, capacity: int) -> None:
     except DecodeError as error:
         raise RequestError(str(error)) from None
     if length + limit > capacity:
-        advice = (
-            f"ask for at most {capacity - length}" if length < capacity else "shorten the prompt"
-        )
+        advice = f"lower it to {capacity - length}" if length < capacity else "shorten the prompt"
         raise RequestError(
-            f"The prompt has {length} tokens and {limit} are asked for; there is memory for "
+            f"The prompt has {length} tokens and the limit is {limit}; there is memory for "
             f"{capacity} together: {advice}."
         )
 

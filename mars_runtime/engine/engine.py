@@ -41,8 +41,8 @@ MAX_TURN_SECONDS, MAX_WARM_UP_SECONDS = 180.0, 900.0
 HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Maximum seconds that ``close`` waits for an unfinished warm-up."""
-BUSY = "All places are taken and {} runs are ahead: please try again in a moment."
-LOOKING = "The layers of other forwards are being looked at: try again in a moment."
+BUSY = "All places are taken and {} runs are queued. Try again in a moment."
+LOOKING = "The server is reading the layers of other forward passes. Try again in a moment."
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
 

@@ -345,10 +345,14 @@ def check_library(library: Any) -> None:
         logits = native.logits(native.hidden(tokens, native.new_cache(1, 64)), slice(None))
         cosine = torch.nn.functional.cosine_similarity(expected, logits, dim=-1).min()
         if not cosine > LEAST_COSINE:
-            raise CompileError(f"The compiled library computes wrongly here ({cosine:.3f}).")
+            raise CompileError(
+                f"The compiled library gives wrong results on this machine (cosine {cosine:.3f})."
+            )
         cache, alone = native.new_cache(1, 64), []
         for token in tokens.unbind(1):
             alone.append(native.hidden(token.unsqueeze(1), cache))
             cache.cursors[0] += 1
         if not torch.equal(native.logits(torch.cat(alone, 1), slice(None)), logits):
-            raise CompileError("The compiled library rounds a token by its company here.")
+            raise CompileError(
+                "The compiled library's result for a token depends on the batch's other tokens."
+            )

@@ -402,7 +402,7 @@ def _reason(errors: str) -> str:
     for sign, reason in (
         ("No module named pip", "this Python has no pip"),
         ("No space left", "no space left"),
-        ("No matching distribution", "not to be had there, or no answer"),
+        ("No matching distribution", "not available there, or the server did not answer"),
     ):
         if sign in errors:
             return reason

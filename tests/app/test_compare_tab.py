@@ -336,7 +336,7 @@ def test_what_is_exported_comes_back_the_same(tray: playwright.Page) -> None:
     assert "a note" in page.locator(".cv-note").evaluate_all(VALUES)
     assert page.locator(".cv-rating input[value='5']:checked").count() == 1
     assert bring(page, ("tray.jsonl", kept)) == "Nothing was imported."
-    assert "in the tray already" in page.inner_text(".cv-refused")
+    assert "already pinned" in page.inner_text(".cv-refused")
 
 
 GOOD = trace_file("", MARS)[1]

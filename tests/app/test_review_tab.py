@@ -423,7 +423,7 @@ def test_a_set_outlives_the_server_that_makes_it(
 ) -> None:
     """The next server does not have the set: the browser sends its stored copy."""
     backend.forward_seconds = 0.05
-    said = ".rw-unfinished p:text('The server does not know “mine” any more, as after a restart; ')"
+    said = ".rw-unfinished p:text('The server no longer has “mine”, probably because ')"
     with page_served(new_handlers()) as first, closing(Wire(port_of(first))) as wire:
         page = arrive(f"http://127.0.0.1:{wire.port}/#review=small")
         opened(page)

@@ -69,7 +69,7 @@ def test_views_stand_where_the_browser_forbids_channels(
         for view in ("batch", "grid", "load", "compare"):
             open_tab(page, view)
             page.wait_for_selector(f"#{view} section")
-        page.wait_for_selector("#compare .cv-said:text('does not let the page keep anything')")
+        page.wait_for_selector("#compare .cv-said:text('blocks storage')")
     assert [each for each in troubles if "mars" in each.lower() or "Broadcast" in each] == []
 
 

@@ -225,7 +225,7 @@ def test_the_check_at_load_notices_that_head_norms_are_skipped(
         return struct
 
     monkeypatch.setattr(NativeModel, "_layer", without_head_norms)
-    with pytest.raises(CompileError, match="computes wrongly"):
+    with pytest.raises(CompileError, match="gives wrong results"):
         check_library(native_library())
 
 

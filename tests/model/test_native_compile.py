@@ -131,7 +131,7 @@ def test_nothing_is_loaded_from_where_others_may_write(
     else:
         own.mkdir()
         own.chmod(0o777)
-    with pytest.raises(CompileError, match="may be written to by others"):
+    with pytest.raises(CompileError, match="can be written to by other users"):
         compile_library(blocked / "below")
 
 

@@ -96,7 +96,7 @@ test("a batch is summed up by passes if the texts are the same, by tokens per pa
   );
   assert.equal(
     batchFinding([side("MARS", [[1, 2]], 200, 1), ar]),
-    "MARS: the same texts in as many forward passes (200, plain AR 200).",
+    "MARS: the same texts in the same number of forward passes (200, plain AR 200).",
   );
   assert.equal(
     batchFinding([side("MARS", [[1, 3]], 116, 1.72), ar]),

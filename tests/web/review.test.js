@@ -161,14 +161,14 @@ describe("charts", () => {
       /^Only one reviewer/,
     );
     const told = agreementText({ num_reviewers: 2, num_shared: 20, preference: 0.613, rating: null });
-    assert.match(told, /2 reviewers on 20 shared pairs: preference: 0.61, rating: no pair to disagree on/);
+    assert.match(told, /2 reviewers on 20 shared pairs: preference: 0.61, rating: no pair judged by two reviewers/);
   });
 });
 
 test("what is left of a set is told in a sentence", () => {
   const kept = { id: "own-1", name: "mine", sealed: "x", made: 1, of: 6 };
-  assert.equal(leftText(kept, "gone"), "The server does not know “mine” any more, as after a restart; 1 of 6 answers are kept in this browser. Finish the set."); // prettier-ignore
-  assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is not being made any more, .* Rebuild it\.$/);
+  assert.equal(leftText(kept, "gone"), "The server no longer has “mine”, probably because it was restarted; 1 of 6 answers are kept in this browser. Finish the set."); // prettier-ignore
+  assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is no longer being created, .* Rebuild it\.$/);
 });
 
 describe("judgements on their way to the server", () => {

@@ -44,7 +44,7 @@ export const HELP = {
   },
   clock: {
     title: "Tokens, passes, plain AR",
-    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. Plain AR (autoregressive decoding) is the ordinary way: one token per pass. MARS predicts several tokens per pass, and each such pass does more work. So half the passes is not half the time: break-even is the number of tokens per pass from which MARS is faster on this machine.",
+    text: "A token is a word or a part of one. A pass (forward pass) is one evaluation of the whole model. Plain AR (autoregressive decoding) is the ordinary method: one token per pass. MARS predicts several tokens per pass, and each such pass does more work. So half the passes is not half the time: break-even is the number of tokens per pass from which MARS is faster on this machine.",
     place: "ex-run",
   },
   speedup: { title: "Speed over plain AR", text: DEFINITION, place: "ex-run" },

@@ -161,7 +161,9 @@ export class PhaseView extends LineView {
   }
 
   /** @param {string} [text] */
-  fail(text = `${/** @type {typeof PhaseView} */ (this.constructor).what} cannot be drawn: a line of it is broken.`) {
+  fail(
+    text = `${/** @type {typeof PhaseView} */ (this.constructor).what} cannot be drawn because one of its lines is invalid. Run it again.`,
+  ) {
     this.say({ text, kind: "error" });
   }
 

@@ -5,8 +5,8 @@
 const PINS = {
   name: "mars-live",
   records: "pins",
-  forbidden: "This browser does not let the page keep anything; pinned runs stay until the page is closed.",
-  full: "This browser has no room left; the run stays until the page is closed. Export it, or delete others and pin it again.",
+  forbidden: "This browser blocks storage, so pinned runs are lost when you close the page. Export the runs you need.",
+  full: "This browser's storage is full, so this run is lost when you close the page. Export it, or delete other runs and pin it again.",
 };
 
 /**

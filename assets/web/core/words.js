@@ -42,7 +42,7 @@ export const counted = (number, word, words = `${word}s`) => `${whole(number)} $
 export const capitalised = (text) => text.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 
 /**
- * "in 42 % fewer forward passes", "in as many forward passes": how many passes a run took instead of a baseline's.
+ * "in 42 % fewer forward passes", "in the same number of forward passes": how many passes a run took instead of a baseline's.
  * @param {number} passes
  * @param {number} baseline
  */
@@ -51,7 +51,7 @@ export function passesText(passes, baseline) {
   if (saved >= 1) return `in ${saved} % fewer forward passes`;
   return passes > baseline
     ? `in ${Math.ceil(100 * (passes / baseline - 1))} % more forward passes`
-    : "in as many forward passes";
+    : "in the same number of forward passes";
 }
 
 /** @param {number} seconds */

@@ -25,11 +25,11 @@ export const PICTURES = {
 function ofRecording(element, name, draw, title) {
   const recorded = recording(name);
   if (!recorded) {
-    element.append(make("p", "ex-said", "The recording of this picture did not come with the page."));
+    element.append(make("p", "ex-said", "The recording for this figure was not loaded. Reload the page."));
     return null;
   }
   const { prompt, note, lanes } = recorded;
-  element.append(make("p", "ex-asked", "Asked: ", make("q", "", prompt), ` · recorded ${note}`));
+  element.append(make("p", "ex-asked", "Prompt: ", make("q", "", prompt), ` · recorded ${note}`));
   return draw(lanes.map((lane) => slotRun(title ?? lane.title, lane.lines)));
 }
 

@@ -218,7 +218,9 @@ function sentence({ isNoisy, position, block }, { length, prompt, blockSize }) {
   const learns = position + 1 < length ? `x${position + 1}` : "what follows the last token";
   if (!isNoisy) {
     const role =
-      position + 1 < prompt ? "It is inside the prompt, where no loss is taken." : `It learns ${learns}, as AR does.`;
+      position + 1 < prompt
+        ? "It is inside the prompt, where no loss is computed."
+        : `It learns ${learns}, as AR does.`;
     return `Clean x${position} sees ${span("x", 0, position)}. ${role}`;
   }
   const begin = prompt + block * blockSize;

@@ -323,7 +323,7 @@ function legendOf(runs) {
       ["replaced ex-n3", "replaced by AR's token ↺"],
       ["dropped", "dropped ✗"],
     );
-  else entries.push(["accepted ex-n3", "accepted ✓"], ["refused", "refused, below τ ✗"]);
+  else entries.push(["accepted ex-n3", "accepted ✓"], ["refused", "rejected, below τ ✗"]);
   return entries;
 }
 
@@ -350,7 +350,7 @@ export function cacheWords(states, runs) {
       parts.push(
         `Block cache: this pass only commits ${b.index ? `the ${b.numFed} tokens of the full block` : "the prompt's last token"}, and predicts one.`,
       );
-    else if (!block.isRead) parts.push(`Block cache: all ${b.numFed} slots of its block again.`);
+    else if (!block.isRead) parts.push(`Block cache: feeds all ${b.numFed} slots of its block again.`);
     else parts.push(`Block cache: ${took(b)}.`);
   }
   return parts.join(" ");

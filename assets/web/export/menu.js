@@ -225,7 +225,7 @@ const clipOffer = (run, main, root) => ({
         return { name: fileName(main, extension), blob };
       },
     },
-    fileOf("GIF", "the race in six seconds, as a moving picture", fileName(main, "gif"), () => clipGif(run, root)),
+    fileOf("GIF", "animated GIF of the race in six seconds", fileName(main, "gif"), () => clipGif(run, root)),
   ],
 });
 

@@ -71,7 +71,7 @@ export class StatisticsPanel {
     }
     const counted = upToLoop(lane);
     this.loop.hidden = counted === lane;
-    put(this.loop, `${loopText([lane])}: the charts count up to there.`);
+    put(this.loop, `${loopText([lane])}. The charts cover only the text before the loop.`);
     this.drawPositions(counted);
     this.drawCounts(counted);
     this.drawCalibration(counted, other);
@@ -89,7 +89,7 @@ export class StatisticsPanel {
     }));
     this.pictures.positions.draw(
       items,
-      "Share of passes in which the proposal at this position was accepted. The first always is.",
+      "Share of passes in which the proposal at this position was accepted. The first proposal is always accepted.",
     );
   }
 

@@ -141,7 +141,8 @@ export class WhatIfPanel {
     put(this.run, `Run it with τ ${short(tau)}`);
     this.run.hidden = !this.view.canAsk("run");
     const taus = new Set(lane.steps.map((step) => step.settings && step.settings.tau));
-    const asRun = taus.size > 1 ? "actual run, τ moved" : `actual run, τ ${short(settingsOf(lane).tau)}`;
+    const asRun =
+      taus.size > 1 ? "actual run, τ changed during the run" : `actual run, τ ${short(settingsOf(lane).tau)}`;
     fillRow(this.tableHead, "th", ["", asRun, `with τ ${short(tau)}`]);
     const rows = tableRows(found);
     while (this.tableBody.rows.length > rows.length) this.tableBody.deleteRow(-1);

@@ -152,7 +152,7 @@ function fillText(step, filled) {
   const over = { eos: " The text ended here.", limit: " The token limit was reached." }[step.stop] ?? "";
   const left = step.count
     ? `${counted(step.count, "token")} emitted, with no open place before`
-    : "none emitted yet, because an earlier place is open";
+    : "none emitted yet, because an earlier position is not filled";
   return `Filled ${counted(filled, "place")} of the block, the most confident first; ${left}.${over}`;
 }
 

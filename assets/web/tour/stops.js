@@ -10,7 +10,7 @@ export const BUTTONS = {
   next: ["Next", "space bar or → key"],
   again: ["Replay", "R key"],
   live: ["Run it live", "L key"],
-  notes: ["Notes", "N key: in a window of their own"],
+  notes: ["Notes", "N key: open the notes in a separate window"],
   leave: ["Exit", "Escape key"],
 };
 

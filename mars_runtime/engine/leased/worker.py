@@ -43,7 +43,7 @@ _HEAD = struct.Struct("<QII")  # version, length, checksum
 NEWS_SECONDS = 0.03  # seconds between two yields, each of which is pickled
 LOOK_SECONDS = 0.02  # seconds between two reads of the shared settings while a run rests
 SPARE_SECONDS = 2.0  # seconds before the end of the requested time at which runs are ended
-OUT_OF_TIME = "The time that was asked for on the GPU is over: ask for fewer tokens."
+OUT_OF_TIME = "The requested GPU time is used up. Request fewer tokens."
 Open = Callable[[str, "ForwardCosts | None"], Backend]
 """Returns a backend, ready to decode, for a checkpoint's name and the known costs."""
 

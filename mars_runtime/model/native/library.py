@@ -127,7 +127,7 @@ def _own_folder() -> Path:
     except OSError as error:
         raise CompileError(f"The compiled library can't be kept in {folder}.") from error
     if not is_private(status):
-        raise CompileError(f"{folder} may be written to by others: remove it.")
+        raise CompileError(f"{folder} can be written to by other users: remove it.")
     return folder
 
 

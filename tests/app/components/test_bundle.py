@@ -54,7 +54,7 @@ def test_imports_come_first_and_names_keep_to_their_module(modules: Path) -> Non
         ('export * from "./a.js";\n', "cannot be put together"),
         ('import { b } from "./b.js";\n', "imports itself"),
         ('import { a } from "./missing.js";\n', "missing.js, which b.js asks for, is missing"),
-        ('import { a } from "../a.js";\n', "not beside it in the folder"),
+        ('import { a } from "../a.js";\n', "does not exist in the folder"),
         ('const x = "</script>";\n', "end of a script"),
     ],
 )

@@ -55,7 +55,7 @@ export async function importFiles(files, judge, tray, mostChars) {
       for (const { lines, pin } of await judged(file, judge, mostChars)) {
         const { isNew, sentence } = await tray.add(lines, { ...pin, isImported: true });
         if (isNew) added += 1;
-        else sentences.push(`${file.name}: this run is in the tray already.`);
+        else sentences.push(`${file.name}: this run is already pinned.`);
         if (sentence) sentences.push(`${file.name}: ${sentence}`);
       }
     } catch (error) {

@@ -52,7 +52,8 @@ export function agreementText({ num_reviewers, num_shared, preference, rating })
   if (num_reviewers < 2) return "Only one reviewer, so agreement can't be estimated.";
   if (!num_shared) return `${num_reviewers} reviewers, but no pair was judged by two of them.`;
   /** @type {(name: string, alpha: number | null) => string} */
-  const told = (name, alpha) => (alpha === null ? `${name}: no pair to disagree on` : `${name}: ${short(alpha)}`);
+  const told = (name, alpha) =>
+    alpha === null ? `${name}: no pair judged by two reviewers` : `${name}: ${short(alpha)}`;
   return `Krippendorff's alpha of ${num_reviewers} reviewers on ${counted(num_shared, "shared pair")}: ${told("preference", preference)}, ${told("rating", rating)}. 1 is full agreement, 0 is chance.`;
 }
 

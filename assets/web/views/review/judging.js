@@ -109,7 +109,7 @@ class Side {
       class: "rw-tagfield",
       maxlength: MOST.tag,
       placeholder: side ? "Tag (Shift+T)" : "Tag (T)",
-      "aria-label": `Tag of the ${name} answer; Enter adds it or takes it away`,
+      "aria-label": `Tag of the ${name} answer; Enter adds or removes it`,
     });
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter") return;

@@ -16,8 +16,8 @@ const LARGE = 200; // answers of a set that is too large to be fetched repeatedl
 export function leftText({ name, made = 0, of = 0, sealed }, state) {
   const why =
     state === "gone"
-      ? `The server does not know “${name}” any more, as after a restart`
-      : `“${name}” is not being made any more`;
+      ? `The server no longer has “${name}”, probably because it was restarted`
+      : `“${name}” is no longer being created`;
   const have = `${made} of ${counted(of, "answer")} are kept in this browser`;
   return sealed ? `${why}; ${have}. Finish the set.` : `${why}, and no answer was stored here. Rebuild it.`;
 }
