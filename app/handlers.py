@@ -19,7 +19,7 @@ from app.ui.run_log import RunLogs
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers over which the page is built, one per tab."""
+    """The event handlers that the page is built with, one object per tab."""
 
     engines: Engines
     book: ExampleBook

@@ -85,7 +85,7 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Return the tokens per forward of this row, without prefill, up to a loop of its text."""
+    """Return this row's tokens per forward, without prefill and without a loop at its end."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
@@ -115,8 +115,8 @@ def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
     """Yield (drafted, accepted) for each forward that judged drafts of the row.
 
-    Drafts are the proposals after the first one; in lossless mode those that awaited verification
-    and were fed.
+    Drafts are all proposals but the first. In lossless mode they are the fed tokens that were not
+    verified yet.
     """
     waiting = 0
     for step, _ in row_steps(events, row):
@@ -249,7 +249,7 @@ class Totals:
 
     @property
     def idle_share(self) -> float:
-        """Share of idle row-forwards."""
+        """Return the share of (row, forward) pairs in which the row had already finished."""
         return _ratio(self.num_idle, self.num_row_forwards)
 
 

@@ -39,7 +39,7 @@ def json_line(value: Any) -> str:
 
 
 def as_mapping(value: Any) -> dict[str, Any]:
-    """Return a JSON object. Raises ValueError."""
+    """Return the value as a JSON object. Raises ValueError if it is another type."""
     if not isinstance(value, dict):
         raise ValueError(NO_OBJECT)
     return value

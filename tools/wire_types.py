@@ -79,7 +79,7 @@ def _table() -> Iterator[str]:
     yield f"{WRITTEN} from the constants of Python."
     yield from _constant(
         "METHODS",
-        "`obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.",
+        "`obeys`: the settings that act on a method; `isExact`: whether its text is always AR's.",
         "Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>",
         {
             name: _object(
@@ -126,7 +126,10 @@ def _table() -> Iterator[str]:
             "notes": _object(**speedup.NOTES),
         },
     )
-    yield from ("", "// Characters of a sealed set that the server accepts from a browser.")
+    yield from (
+        "",
+        "// Maximum characters of a sealed set that the server accepts from a browser.",
+    )
     yield f"export const MAX_SEALED = {masked.MAX_SEALED};"
     yield from _constant(
         "JUDGED",

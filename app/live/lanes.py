@@ -131,7 +131,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
     def __init__(
         self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
-        """Create the handlers. settle: called with every session that runs something."""
+        """Create the handlers. settle: called with the session of each run that starts."""
         super().__init__(engines, logs, book)
         self._settle = settle
         settings = engines.settings

@@ -403,8 +403,8 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
 def wire_links(
     page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, checkpoints: CheckpointHandlers
 ) -> None:
-    """Wire the button that copies a link. When the page opens, set the controls from its link, or
-    after a reload to their values before it.
+    """Wire the button that copies a link. When the page opens, set the controls from its link;
+    after a reload, restore their earlier values.
     """
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")

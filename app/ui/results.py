@@ -42,10 +42,10 @@ class MethodPoint:
 
 @dataclass(frozen=True, slots=True)
 class PointSet:
-    """Methods measured on the same prompts, most of them on one checkpoint.
+    """Methods measured on the same prompts, usually with one checkpoint.
 
     quality: ``accuracy``, or ``agreement``: the share of answers with exactly AR's tokens. prompt:
-    the prompt with which a point is opened if the visitor has not run one on this checkpoint.
+    used when a point is clicked and the visitor has not run a prompt on this checkpoint.
     source: the file in ``assets/results/``.
     """
 
@@ -86,8 +86,8 @@ def _sets(
 ) -> Iterator[PointSet]:
     """Yield one set per checkpoint of a file.
 
-    title: a format with the checkpoint's name and the number of answers. prompts: the set of
-    examples with which a point is opened.
+    title: a format string for the checkpoint's name and the number of answers. prompts: the set of
+    examples from which a clicked point takes its prompt.
     """
     for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
         of_checkpoint = [row for row in rows if row["checkpoint"] == checkpoint]

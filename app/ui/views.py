@@ -221,7 +221,10 @@ class CompareView(View):
 
 
 class FrontierView(View):
-    """Points and curves of measured results. told: returns what is drawn as JSON; called once."""
+    """Points and curves of measured results.
+
+    told: a function that returns the data to draw as JSON; it is called once.
+    """
 
     page = "views/frontier/frontier.html"
     mount = "mountFrontierView"

@@ -481,11 +481,11 @@ def rate_of(
     may_branch: bool,
     rate: float,
 ) -> float:
-    """Return tokens emitted per cost of one AR step, with ``num_masks`` masks per group.
+    """Return the expected tokens per cost of one AR step, with ``num_masks`` masks per group.
 
-    samples: chances of mask drafts and of lookup drafts in recent forwards. rate: the current rate,
-    which decides what pays. A forward that starts without proposals has no drafts and feeds one
-    group of masks.
+    samples: acceptance probabilities of mask and lookup drafts in recent forwards. rate: the
+    current rate; only drafts that raise it are fed. A forward that starts without proposals has no
+    drafts and feeds one group of masks.
     """
     course = Course.of(num_masks, rate, curve)
     anew = curve.of(1 + num_masks, num_masks)

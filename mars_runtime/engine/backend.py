@@ -132,9 +132,9 @@ class CheckpointBackend(Backend):
 
     @property
     def capacity(self) -> int:
-        """Number of tokens of a row.
+        """Maximum number of tokens of a row.
 
-        A run alone on the device could hold more, but has the same limit.
+        It also limits a run that is alone on the device, although more tokens would fit.
         """
         return self._room.capacity
 

@@ -84,7 +84,7 @@ class BaseEngine(ABC):
 
     @abstractmethod
     def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
-        """Start runs that are scheduled together; ``is_shared``: a run that may share forwards."""
+        """Start runs that are scheduled together. is_shared: whether a run may share forwards."""
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
         """Start a run for a request, which shares forwards with other runs.

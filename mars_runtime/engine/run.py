@@ -168,8 +168,8 @@ class Run(Lane):
             index += len(new)
 
     def add(self, event: Event) -> None:
-        """For the engine: append an event; ignored after the End, which a stuck worker may
-        cause."""
+        """For the engine: append an event. Events after the End, which a stuck worker may send, are
+        ignored."""
         with self._news:
             if self._events and isinstance(self._events[-1], End):
                 return

@@ -162,8 +162,8 @@ class Scheduler(Generic[L]):
         return number
 
     def _has_place(self, owner: str) -> bool:
-        """Whether the queue accepts a job of this owner; its last place is for an owner without
-        one."""
+        """Whether the queue accepts a job of this owner. The queue's last place is for owners
+        without a job."""
         has_one = bool(owner) and any(job.owner == owner for job in self._waiting)
         return len(self._waiting) + has_one < self._max_waiting
 

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 MOST = {"num_hidden_layers": 1000, "mars_block_size": MAX_FED}
 MAX_NAME = 80
 MIN_ANSWER = 12
-"""Minimum number of tokens that every model must have for an answer, after a short prompt."""
+"""Every model must have room for this many answer tokens after a short prompt."""
 MOST_OF_ALL, MOST_REAL = 2**24, 1e30
 """Upper bounds of a number in a valid configuration, checked before any memory is allocated."""
 

@@ -145,7 +145,7 @@ def _find(name_or_path: str, registry_path: Path, offline: bool) -> CheckpointFi
 def _listed(entry: Entry, registry_path: Path, offline: bool) -> CheckpointFiles:
     """Return the files of an entry of the registry. Raises CheckpointError."""
     if entry.gguf is not None:
-        # Loading rejects a damaged file, so a file that is here is not compared with its sum.
+        # Its checksum is not verified again: loading rejects a damaged file.
         path = entry.gguf.path if entry.gguf.path.is_file() else fetch(entry, offline=offline)
     elif entry.path is None:
         path = _hub_folder(entry, offline)

@@ -136,7 +136,7 @@ def ladder(most: int) -> tuple[int, ...]:
 
 
 class Trial(NamedTuple):
-    """A finished trial of the next larger (step 1) or smaller number (-1).
+    """A finished trial of the next larger (step 1) or next smaller (step -1) number of threads.
 
     seconds_lost: time beyond that of forwards with the chosen number.
     """

@@ -392,7 +392,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> No
 
 
 class _Unpacked:
-    """The bytes of an xz file, decompressed on demand, at most ``left`` more."""
+    """Reads an xz file, decompressed on demand. left: how many more bytes may be read."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed

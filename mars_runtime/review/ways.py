@@ -103,7 +103,7 @@ def _value(name: str, text: str | bool) -> Any:
 
 
 def checked(way: ReviewMethod) -> ReviewMethod:
-    """Check that the texts of a method are repeatable and return it. Raises SettingsError."""
+    """Return a method if its texts are reproducible. Raises SettingsError otherwise."""
     settings = way.settings
     if settings is not None and settings.is_auto and not settings.is_verified:
         raise SettingsError(UNREPEATABLE)

@@ -38,7 +38,7 @@ MAX_UNFINISHED = 16
 SHARE, WHOLE = 2, 8
 MIN_SHARE = 4_000_000  # lower bound of the largest body's size
 LARGE = 1_000_000  # from this size in bytes, the memory of a body is returned to the system
-TRIM_SECONDS = 2.0  # delay, so that several large bodies are handled at once
+TRIM_SECONDS = 2.0  # delay before freed memory is returned, so that one trim serves several bodies
 MIN_KEY = 16
 MAX_WRONG, BLOCKED_SECONDS, MAX_BLOCKED_SECONDS = 10, 60.0, 3600.0
 """Wrong keys per minute after which an address is blocked, and for how long: doubled each time, up

@@ -98,7 +98,7 @@ class Passing:
         self._refusal: ApiError | None = None
 
     async def receive(self) -> Message:
-        """Receive for the replica: return what the client sends."""
+        """Return the client's next message to the replica (ASGI ``receive``)."""
         message = await self._receive()
         self.is_gone = self.is_gone or message["type"] == "http.disconnect"
         return message

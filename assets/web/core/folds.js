@@ -222,7 +222,7 @@ export function headerOf({ header, name }) {
 }
 
 /**
- * Returns the current settings of such a lane.
+ * Returns the current settings of a lane.
  * @param {Lane} lane
  * @returns {Settings}
  */

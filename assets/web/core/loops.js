@@ -39,7 +39,7 @@ export function upToLoop(lane) {
 }
 
 /**
- * Returns the start of these lanes' figures: "The text repeats itself after token 96". Empty for no loop.
+ * Returns a sentence such as "The text repeats itself after token 96", or "" if no text loops.
  * @param {Lane[]} lanes
  */
 export function loopText(lanes) {

@@ -1,6 +1,6 @@
 // Written by `python tools/wire_types.py` from the constants of Python.
 
-// `obeys`: the settings that act on a method; `isExact`: it writes AR's text in any case.
+// `obeys`: the settings that act on a method; `isExact`: whether its text is always AR's.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
 // prettier-ignore
 export const METHODS = {
@@ -71,7 +71,7 @@ export const SPEED = {
   notes: { short: "too short to time: at least 20 tokens are needed", busy: "the machine was busy; measure again" },
 };
 
-// Characters of a sealed set that the server accepts from a browser.
+// Maximum characters of a sealed set that the server accepts from a browser.
 export const MAX_SEALED = 16000000;
 
 // `tags` are offered; `most`: the highest rating, how many tags, characters of the rest.

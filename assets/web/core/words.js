@@ -1,4 +1,4 @@
-// Numbers in words: the format of thresholds, figures, counts and sizes on the page. Pure.
+// Formats thresholds, figures, counts and sizes as text. Pure functions.
 
 /**
  * 0.95, 1, 0: a threshold or a share, as short as possible.

@@ -47,7 +47,7 @@ function walk(first, second, box, add) {
 }
 
 /**
- * Returns the longest common subsequence by its table, computed from the end so that it is read forward.
+ * Finds the longest common subsequence. Its table is filled from the end, so that it is read forward.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @param {Box} given2

@@ -12,7 +12,7 @@ export function subject(view) {
 }
 
 /**
- * Returns that lane and plain AR, if there is one, in their displayed state.
+ * Returns the selected lane and, if present, the plain AR lane, both as displayed.
  * @param {View} view
  */
 export function shownLanes(view) {

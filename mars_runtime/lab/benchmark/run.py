@@ -48,7 +48,7 @@ NUM_CURVE_ROUNDS = 30
 NUM_WARM_UP, NUM_TUNING = 2, 4
 """Questions for the warm-up and for the choice of threads, half as many of a batch."""
 SETTLING_SECONDS = 0.02
-"""Time for the threads of the previous peer to sleep."""
+"""Wait before a measurement, so that the idle threads of the previous peer stop spinning."""
 BUSY = "while True: pass"
 BUSY_SETTLING_SECONDS = 0.5
 

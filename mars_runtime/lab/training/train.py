@@ -105,8 +105,8 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 class Trainer:
     """Trains one stage of one recipe on one device, writing to ``out``.
 
-    data: the folder with the texts, or the examples themselves. noise: the noisy stream, if not the
-    stage's. adapt: changes the model before training.
+    data: the folder with the texts, or the examples themselves. noise: a noisy stream to use
+    instead of the stage's own. adapt: changes the model before training.
     """
 
     def __init__(

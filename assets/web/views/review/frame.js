@@ -147,7 +147,7 @@ export function details(title, content, opened) {
 }
 
 /**
- * Describes a set in a line.
+ * Returns a set's name, prompts, methods, hardware and date in one line.
  * @param {ReviewAbout} about
  */
 export function originText({ name, items, ways, made: { hardware, date = "" } }) {

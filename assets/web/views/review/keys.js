@@ -7,7 +7,7 @@ const TAB = "sets-tab-button";
 export const HOLD = "Charts, checks, exports and Live stay locked until you reveal the labels.";
 
 /**
- * Heard in the tab, on its button and where nothing has the focus.
+ * Handles keys while the focus is in the tab, on its button or nowhere.
  * @param {HTMLElement} root
  * @param {ReviewKeyed} view
  */
