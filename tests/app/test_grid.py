@@ -88,7 +88,7 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
     assert said[0]["text"].startswith("Plain AR first")
     assert "Cell 2 of 6: τ 0.5, B 4…" in [each["text"] for each in said]
     assert "Round 3 of 3: lossless, B 4…" in [each["text"] for each in said]
-    finished = "Finished: 6 of 6 cells ran, timed in 3 rounds."
+    finished = "Finished: 6 of 6 cells done, timed in 3 rounds."
     assert said[-1] == {"text": finished, "kind": "finished"}
 
 
@@ -136,7 +136,7 @@ def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
     *_, last = values
     assert list(traces(last)) == ["ar", "r0c0"]
     assert of_tag(last, "r0c0")[-1]["reason"] == "cancelled"
-    assert of_tag(last, "status")[-1] == {"text": "Stopped: 0 of 6 cells ran.", "kind": "stopped"}
+    assert of_tag(last, "status")[-1] == {"text": "Stopped: 0 of 6 cells done.", "kind": "stopped"}
     assert len(grid.runs) == 0
 
 
@@ -151,10 +151,10 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
         return submit(request, **how)
 
     monkeypatch.setattr(engine, "submit", crowded)
-    monkeypatch.setattr("app.tradeoff.grid.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("app.ui.one_prompt.HEARTBEAT_SECONDS", 0.01)
     *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
     said = [each["text"] for each in of_tag(last, "status")]
-    assert said[-1] == "Finished: 1 of 1 cells ran, timed in 3 rounds."
+    assert said[-1] == "Finished: 1 of 1 cells done, timed in 3 rounds."
     assert FULL in said
 
 
@@ -420,7 +420,7 @@ def test_the_keyboard_runs_moves_opens_and_stops(tab: playwright.Page, served) -
     assert eventually(lambda: stopped.is_cancelled)
     backend.permits.release(100)
     wait_phase(page, "stopped")
-    assert page.inner_text("#grid .gv-status") == "Stopped: 0 of 6 cells ran."
+    assert page.inner_text("#grid .gv-status") == "Stopped: 0 of 6 cells done."
     page.wait_for_selector("#grid-race .mars-race[data-state=stopped]")
     backend.permits = None
 

@@ -462,7 +462,7 @@ def test_prompts_of_a_file_are_read_as_the_file_holds_them(arrive: Arrive, addre
 
     latin = {"name": "y.csv", "mimeType": "", "buffer": "prompt\nné\n".encode("latin-1")}
     page.set_input_files(".rw-promptfile", latin)
-    page.wait_for_selector(".rw-progress:text('This file is not text in UTF-8')")
+    page.wait_for_selector(".rw-progress:text('This file is not UTF-8 text')")
     page.fill(".rw-prompts", "Say; three.")
     assert prompts_posted(page) == [("1", "Say; three.")]
 

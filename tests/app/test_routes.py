@@ -102,8 +102,9 @@ def test_what_the_page_uses_is_open(address: str) -> None:
         assert "content-encoding" not in beat.headers
     for path in ("/config", "/theme.css", f"{API}/info", f"{API}/app_id"):
         assert ask(address, "GET", path)[0] == 200
+    texts = page.text + ask(address, "GET", f"/{file_address('page.js')}")[1]
     for name in FILES:
-        assert f'"{file_address(name)}' in page.text  # relative to the page
+        assert f'"{file_address(name)}' in texts  # relative to the page
         assert ask(address, "GET", f"/{file_address(name)}")[0] == 200
     for path in ("/docs", "/openapi.json"):
         assert "/v1/chat/completions" in ask(address, "GET", path)[1]

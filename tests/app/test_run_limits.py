@@ -213,7 +213,7 @@ def test_callers_read_what_they_wait_for(tmp_path: Path, endpoint: Any) -> None:
     source.go.set()
     *_, last = answers
     handlers.engines.close()
-    assert "Fetching chat" in json.dumps(first)
+    assert "Downloading chat" in json.dumps(first)
     assert first.keys() == last.keys()
     assert '"ended": "limit"' in json.dumps(last)
     assert "Fetching" not in json.dumps(last)

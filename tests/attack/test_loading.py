@@ -138,7 +138,7 @@ def test_a_branch_that_may_change_is_warned_of(
         assert caplog.messages == []
         read_entries("bundled", "all")
     (warning,) = caplog.messages
-    assert "loose is whatever the branch main of a/c holds" in warning
+    assert "loose follows the branch main of a/c" in warning
 
 
 def write_head(folder: Path, *shapes: list[int]) -> Path:

@@ -294,7 +294,7 @@ def test_answers_are_split_and_cut(tmp_path: Path) -> None:
     training, held_out = read_texts(write_answers(tmp_path))
     assert len(training) + len(held_out) == 24
     assert {text.kind for text in held_out} == {"chat", "code"}
-    with pytest.raises(UsageError, match="run distill"):
+    with pytest.raises(UsageError, match="Run distill first"):
         read_texts(tmp_path / "nothing")
 
 
@@ -303,7 +303,7 @@ def test_without_held_out_answers_training_says_what_to_do(tmp_path: Path) -> No
         "k", "chat", False, tuple(range(5, 11)), tuple(range(11, 30)), "length"
     )
     store.AnswerFile(tmp_path / "answers-1-of-1.jsonl").append([record])
-    with pytest.raises(UsageError, match="run distill with more --prompts"):
+    with pytest.raises(UsageError, match="Run distill with more --prompts"):
         read_texts(tmp_path)
 
 

@@ -182,7 +182,7 @@ def test_the_pictures_are_the_folds_of_what_is_shown_and_keys_read_them(
     assert said.startswith(f"Position 2: {emitted} of {proposed} passes")
     page.keyboard.press("Escape")
     said = page.inner_text(f"{picture(panel, 'positions')} .rv-pic-say")
-    assert said.startswith("Share of passes whose proposal")
+    assert said.startswith("Share of passes in which the proposal")
     page.hover(f"{picture(panel, 'counts')} .rv-pic-bar >> nth=0")
     assert "wrote 1 token." in page.inner_text(f"{picture(panel, 'counts')} .rv-pic-say")
     page.mouse.move(0, 0)  # or the next test would begin on a bar
