@@ -27,7 +27,7 @@ NAN = math.nan
         ),
         ("mask_layout", [1], "Choose the mask layout among last, every."),
         ("masked", ["all"], "Choose which model is fed masks among both, draft, target, none."),
-        ("tau_policy", [""], "Choose how τ is held among fixed, entropy, agreement."),
+        ("tau_policy", [""], "Choose the threshold rule among fixed, entropy, agreement."),
         ("draft", ["x" * 201], "The draft is the name of a checkpoint."),
         ("lossless", [1, "yes", None], "Lossless must be on or off."),
         ("lookup", [None], "Lookup must be on or off."),

@@ -163,7 +163,7 @@ def test_prompts_that_cannot_be_served_are_refused_at_once(prompt, limit, senten
 
 def test_a_full_batch_and_a_short_cache_say_so() -> None:
     batch = CursorBatch(ScriptedModel(counting), IDS, 1, 10)
-    with pytest.raises(DecodeError, match="holds 10 a row"):
+    with pytest.raises(DecodeError, match="each row of this batch holds 10 together"):
         batch.add(0, [3, 4, 5], lambda: COUNT)
     batch.add(0, [3, 4], lambda: COUNT)
     with pytest.raises(DecodeError, match="rows are taken"):

@@ -234,7 +234,7 @@ def test_a_run_that_waits_for_a_device_shows_it_and_can_be_cancelled(lent: Setti
 
     engine = lent.open(lease, max_runs=1, max_waiting=2)
     first, second, third = (engine.submit(request(1, 5)) for _ in range(3))
-    with pytest.raises(EngineBusy, match="try again"):
+    with pytest.raises(EngineBusy, match="Try again"):
         engine.submit(request(1))
     assert [run.place for run in (first, second, third)] == [0, 1, 2]
     assert [run.is_awaiting_device for run in (first, second, third)] == [True, False, False]
