@@ -96,7 +96,7 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
             with gr.Column(elem_id="bar"):
                 _prompt(tab, engines, live.book, first)
             _examples(tab, engines, live.book)
-            # Below the examples, so that none moves under the pointer that has just run it.
+            # Below the examples: a remark above them would move them away from the pointer.
             tab.remark = gr.Markdown("", elem_id="remark")
             with gr.Row(elem_id="presets"):
                 offered = presets_of(engines.default)

@@ -10,7 +10,7 @@ from app.review.stability import StabilityHandlers
 from app.review.stability_order import LOSSLESS, MAX_SEEDS, METHODS, MIN_SEEDS, STABILITY
 from app.ui.fields import Desk, setting_field
 from app.ui.views import StabilityView
-from app.ui.wiring import AT_ONCE, Field, tell_prompt
+from app.ui.wiring import Field
 
 NUM_SEEDS, TEMPERATURE, NUM_TOKENS = 8, 0.3, 64
 """Initial values."""
@@ -20,17 +20,7 @@ def stability_tab(page: gr.Blocks, stability: StabilityHandlers, live: Mapping[s
     """Build and wire the view. live: the controls of the Live tab."""
     desk = Desk("stability", stability, live)
     with desk.laid_out(page, STABILITY, StabilityView):
-        prompt = desk.controls["prompt"] = gr.Textbox(
-            label="Prompt",
-            value=stability.examples.text(0, stability.engines.default),
-            placeholder="Type a prompt or pick an example",
-            lines=4,
-            max_lines=8,
-            **desk.named("prompt"),
-        )
-        with gr.Row(**desk.named("prompts")):
-            another = gr.Button("Another example", size="sm", min_width=0)
-            of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
+        another = desk.prompt_box(stability.examples)
         desk.choices(gr.Radio, "method", METHODS, LOSSLESS, "Method")
         with gr.Column(**desk.named("knobs")):
             desk.slider("seeds", MIN_SEEDS, MAX_SEEDS, NUM_SEEDS, 1, "Seeds")
@@ -38,6 +28,4 @@ def stability_tab(page: gr.Blocks, stability: StabilityHandlers, live: Mapping[s
                 "temperature", "stability-temperature", value=TEMPERATURE, info=None
             )
             desk.max_tokens(NUM_TOKENS)
-    tell_prompt(prompt, "stability")
     desk.wire_examples("prompt", another, stability.examples)
-    of_live.click(lambda prompt: prompt, [live["prompt"]], [prompt], **AT_ONCE)

@@ -12,7 +12,7 @@ from app.tradeoff.grid_order import GRID, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
 from app.ui import rounds
 from app.ui.fields import Desk
 from app.ui.views import GridView
-from app.ui.wiring import AT_ONCE, Field, tell_prompt
+from app.ui.wiring import Field
 
 NUM_TOKENS = 96  # initial value
 
@@ -21,17 +21,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
     """Build and wire the tab. live: the controls of the Live tab."""
     desk, opens_with = Desk("grid", grid, live), grid.engines.default
     with desk.laid_out(page, GRID, GridView, race=True):
-        prompt = desk.controls["prompt"] = gr.Textbox(
-            label="Prompt",
-            value=grid.examples.text(0, opens_with),
-            placeholder="Type a prompt or pick an example",
-            lines=4,
-            max_lines=8,
-            **desk.named("prompt"),
-        )
-        with gr.Row(**desk.named("prompts")):
-            another = gr.Button("Another example", size="sm", min_width=0)
-            of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
+        another = desk.prompt_box(grid.examples)
         titles = {tau: f"{tau:g}" for tau in TAUS}
         desk.choices(gr.CheckboxGroup, "taus", titles, list(USUAL_TAUS), "Rows: τ")
         desk.controls["lossless"] = gr.Checkbox(
@@ -56,9 +46,7 @@ def grid_tab(page: gr.Blocks, grid: GridHandlers, live: Mapping[str, Field]) -> 
         choices = [(str(block_size), block_size) for block_size in block_sizes]
         return gr.update(choices=choices, value=still_chosen or _usual(block_sizes))
 
-    tell_prompt(prompt, "grid")
     desk.wire_examples("prompt", another, grid.examples, "block_sizes", follow)
-    of_live.click(lambda prompt: prompt, [live["prompt"]], [prompt], **AT_ONCE)
 
 
 def _usual(block_sizes: list[int]) -> list[int]:

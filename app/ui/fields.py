@@ -15,7 +15,7 @@ from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
 from app.ui.examples import ExamplePages
 from app.ui.stream import TabHandlers
 from app.ui.views import LineView, RaceView
-from app.ui.wiring import AT_ONCE, Field, wire_memory, wire_stream
+from app.ui.wiring import AT_ONCE, Field, tell_prompt, wire_memory, wire_stream
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
@@ -108,6 +108,7 @@ class Desk:
         self.place = place
         self.handlers = handlers
         self.controls: dict[str, Field] = {name: live[name] for name in SHARED}
+        self._live_prompt = live["prompt"]
 
     @contextmanager
     def laid_out(
@@ -136,6 +137,25 @@ class Desk:
     def named(self, name: str) -> dict[str, Any]:
         """Return the ``elem_id`` argument of a component."""
         return {"elem_id": f"{self.place}-{name}"}
+
+    def prompt_box(self, pages: ExamplePages) -> gr.Button:
+        """Add the box for one prompt and its two buttons; return the one for another example, which
+        ``wire_examples`` wires.
+        """
+        box = self.controls["prompt"] = gr.Textbox(
+            label="Prompt",
+            value=pages.text(0, self.handlers.engines.default),
+            placeholder="Type a prompt or pick an example",
+            lines=4,
+            max_lines=8,
+            **self.named("prompt"),
+        )
+        with gr.Row(**self.named("prompts")):
+            another = gr.Button("Another example", size="sm", min_width=0)
+            of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
+        tell_prompt(box, self.place)
+        of_live.click(lambda prompt: prompt, [self._live_prompt], [box], **AT_ONCE)
+        return another
 
     def choices(
         self,
