@@ -20,7 +20,7 @@ from mars_runtime.api import read_keywords
 from mars_runtime.events import Step
 from mars_runtime.lab.evaluation import cli as evaluation
 from mars_runtime.lab.evaluation.grid import FORMER_FIELDS, Grid
-from mars_runtime.review.ways import read_way, way_of
+from mars_runtime.review.methods import method_of_json, read_method
 from mars_runtime.serving.errors import ApiError
 from mars_runtime.serving.requests import RunBody, SteerBody, changed, completion_of, parse, read
 from mars_runtime.serving.responses import read_request
@@ -120,11 +120,11 @@ def by_flags(values: Values) -> Any:
 
 def by_way(values: Values) -> Any:
     words = ",".join(f"{name}={value}" for name, value in values.items())
-    return read_way(f"lossless,B=4,{words}", "mars-tiny").settings
+    return read_method(f"lossless,B=4,{words}", "mars-tiny").settings
 
 
 def by_stored_way(values: Values) -> Any:
-    return way_of({"name": "x", "checkpoint": "x", "settings": dict(values)}).settings
+    return method_of_json({"name": "x", "checkpoint": "x", "settings": dict(values)}).settings
 
 
 ENTRIES: dict[str, Entry] = {

@@ -261,7 +261,7 @@ class Library:
         _check_pair(review, pair)
         items = []
         for number, item in enumerate(review.items):
-            texts = {_text(review, number, way) for way in pair}
+            texts = {_text(review, number, method) for method in pair}
             items.append({**_listed(review, number), "id": item.id, "same": len(texts) == 1})
         return {**_head(name, review), "items": items, "marks": []}
 
@@ -273,7 +273,7 @@ class Library:
         _check_pair(review, pair)
         _check_item(review, number)
         item = review.items[number]
-        names = {review.about.ways[way].name: way for way in pair}
+        names = {review.about.methods[method].name: method for method in pair}
         drawn = sides(self.secret, review.id, item.id, sorted(names))
         left, right = (_text(review, number, names[side]) for side in drawn)
         sealed = {"set": review.id, "item": item.id, "left": drawn[0], "right": drawn[1]}
@@ -321,7 +321,7 @@ class Library:
             raise JudgementError(
                 "A judgement names a prompt that this set does not have. Reload the page."
             )
-        if not {row.left, row.right} <= shown.way_names:
+        if not {row.left, row.right} <= shown.method_names:
             raise JudgementError(
                 "A judgement names a method that this set does not have. Reload the page."
             )
@@ -364,7 +364,7 @@ class Library:
         """Return the statistics of judgements."""
         return figures(self.find(name).review, current(self.read_rows(name, rows)).values())
 
-    def export(self, name: str, form: str, rows: Any, way: int = 0) -> str:
+    def export(self, name: str, form: str, rows: Any, method: int = 0) -> str:
         """Return a file with the set and its judgements. Raises SetError for an unknown format."""
         review, read = self.find(name).review, self.read_rows(name, rows)
         if form == "csv":
@@ -373,8 +373,8 @@ class Library:
             return exports.to_jsonl(review, read)
         if form == "html":
             return exports.to_html(review, read)
-        if form == "comparator" and way in review.about.others:
-            return exports.to_comparator(review, read, way)
+        if form == "comparator" and method in review.about.others:
+            return exports.to_comparator(review, read, method)
         raise SetError(NO_FORMAT)
 
     def merge(self, name: str, rows: Any, text: str) -> dict[str, Any]:
@@ -413,7 +413,7 @@ class Shown:
         self.name = name
         self.review = review
         self.item_ids = frozenset(item.id for item in review.items)
-        self.way_names = frozenset(way.name for way in review.about.ways)
+        self.method_names = frozenset(method.name for method in review.about.methods)
         self._packed: dict[object, bytes] = {}
 
     def told(self) -> bytes:
@@ -425,15 +425,15 @@ class Shown:
         _check_item(self.review, number)
         return self._once(number, lambda: self._item(number))
 
-    def trace(self, number: int, way: int) -> list[str]:
+    def trace(self, number: int, method: int) -> list[str]:
         """Return the lines of an answer's trace; none for an answer with text only. Raises
         SetError.
         """
         _check_item(self.review, number)
-        _check_way(self.review, way)
-        if not self.review.lines(number, way):
+        _check_method(self.review, method)
+        if not self.review.lines(number, method):
             return []
-        return list(self.review.trace(number, way).lines())
+        return list(self.review.trace(number, method).lines())
 
     def _once(self, key: object, make: Callable[[], Any]) -> bytes:
         packed = self._packed.get(key)
@@ -459,8 +459,8 @@ class Shown:
         review = self.review
         reference = review.answer(number, review.about.reference)
         marked: list[dict[str, Any] | None] = []
-        for way in range(len(review.about.ways)):
-            answer = review.answer(number, way)
+        for method in range(len(review.about.methods)):
+            answer = review.answer(number, method)
             if answer is None or reference is None:
                 marked.append(None)
                 continue
@@ -471,7 +471,9 @@ class Shown:
         return marked
 
     def _item(self, number: int) -> dict[str, Any]:
-        answers = [self.review.answer(number, way) for way in range(len(self.review.about.ways))]
+        answers = [
+            self.review.answer(number, method) for method in range(len(self.review.about.methods))
+        ]
         return {
             **_asked(self.review, number),
             "answers": [None if answer is None else answer.as_json() for answer in answers],
@@ -487,7 +489,7 @@ def _head(name: str, review: ReviewSet) -> dict[str, Any]:
         "id": review.id,
         "name": about.name,
         "reference": about.reference,
-        "ways": [way.as_json() for way in about.ways],
+        "ways": [method.as_json() for method in about.methods],
         "made": dict(about.made),
     }
 
@@ -507,8 +509,8 @@ def _asked(review: ReviewSet, number: int) -> dict[str, Any]:
     return {**fields, "turns": item.turns, "reference": item.reference}
 
 
-def _text(review: ReviewSet, number: int, way: int) -> str:
-    answer = review.answer(number, way)
+def _text(review: ReviewSet, number: int, method: int) -> str:
+    answer = review.answer(number, method)
     if answer is None:
         raise SetError("An answer to this prompt is missing. Finish the set first.")
     return answer.text
@@ -533,13 +535,13 @@ def _check_item(review: ReviewSet, number: int) -> None:
         raise SetError(NO_PROMPT)
 
 
-def _check_way(review: ReviewSet, way: int) -> None:
-    if not 0 <= way < len(review.about.ways):
+def _check_method(review: ReviewSet, method: int) -> None:
+    if not 0 <= method < len(review.about.methods):
         raise SetError(NO_PROMPT)
 
 
 def _check_pair(review: ReviewSet, pair: Pair) -> None:
-    for way in pair:
-        _check_way(review, way)
+    for method in pair:
+        _check_method(review, method)
     if pair[0] == pair[1]:
         raise SetError("Choose two different methods to compare.")

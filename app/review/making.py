@@ -26,6 +26,7 @@ from mars_runtime.engine.header import Facts
 from mars_runtime.outputs import OutputError
 from mars_runtime.review import budget
 from mars_runtime.review.making import Decoder, SetProgress, begin, make
+from mars_runtime.review.methods import MAX_METHODS, MIN_METHODS, ReviewMethod, read_methods
 from mars_runtime.review.prompts import (
     MAX_PROMPTS,
     Item,
@@ -36,10 +37,9 @@ from mars_runtime.review.prompts import (
     with_system,
 )
 from mars_runtime.review.sets import MAX_NAME, ReviewSet, SetDescription, SetError
-from mars_runtime.review.ways import MAX_WAYS, MIN_WAYS, ReviewMethod, read_ways
 from mars_runtime.settings import SettingsError
 
-MAX_OWN_PROMPTS, MAX_OWN_WAYS = 20, 3
+MAX_OWN_PROMPTS, MAX_OWN_METHODS = 20, 3
 """Most prompts and methods of a visitor's set."""
 MAX_JOBS, MAX_OF_ONE, MAX_KEPT = 8, 1, 40
 """Limits: sets in progress, unfinished sets of one address, and sets that are remembered."""
@@ -68,7 +68,7 @@ class Asked:
 
     title: str
     items: Sequence[Item]
-    ways: tuple[ReviewMethod, ...]
+    methods: tuple[ReviewMethod, ...]
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class Making:
 
     def told(self, is_owner: bool) -> dict[str, Any]:
         """Return the limits of a new set and the checkpoints to choose from."""
-        most = (MAX_PROMPTS, MAX_WAYS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_WAYS)
+        most = (MAX_PROMPTS, MAX_METHODS) if is_owner else (MAX_OWN_PROMPTS, MAX_OWN_METHODS)
         names = list(self._engines.entries)
         return {"prompts": most[0], "ways": most[1], "checkpoints": names, "isOwner": is_owner}
 
@@ -127,14 +127,14 @@ class Making:
         if "set" in posted:
             name, folder = str(posted["set"]), self._library.folder(str(posted["set"]))
             review = ReviewSet.open(folder)
-            request = Asked(review.about.name, review.items, review.about.ways)
+            request = Asked(review.about.name, review.items, review.about.methods)
         else:
             items, faults = _items(posted)
             items = with_system(items, read_system(posted.get("system")))
-            request = Asked(_name(posted), items, self._ways(posted, most["ways"]))
+            request = Asked(_name(posted), items, self._methods(posted, most["ways"]))
         if len(request.items) > most["prompts"]:
             raise PromptError(f"Give at most {most['prompts']} prompts, got {len(request.items)}.")
-        _check_number(len(request.ways), most["ways"])
+        _check_number(len(request.methods), most["ways"])
         self._check_caps(request)
         with self._lock:
             going = self._going()
@@ -145,7 +145,7 @@ class Making:
             if not name:
                 name, folder = self._library.place(address=address)
             job = self._jobs[name] = SetJob(name, folder, request, address)
-            job.progress = SetProgress(0, len(request.items) * len(request.ways))
+            job.progress = SetProgress(0, len(request.items) * len(request.methods))
             for old in list(self._jobs)[:-MAX_KEPT]:
                 if self._jobs[old].is_over:
                     del self._jobs[old]
@@ -168,17 +168,17 @@ class Making:
         """Validate prompts and methods like a run of the page, independent of their source: method
         words and imported names can change settings too. Raises RefusalError.
         """
-        for way in request.ways:
-            limits = self._engines.limits(way.checkpoint)
-            for name in CAPPED if way.settings is not None else ():
-                read_setting(name, getattr(way.settings, name), limits)
+        for method in request.methods:
+            limits = self._engines.limits(method.checkpoint)
+            for name in CAPPED if method.settings is not None else ():
+                read_setting(name, getattr(method.settings, name), limits)
             for number, item in enumerate(request.items, 1):
                 try:
                     read_prompt(item.prompt, limits)
                 except RefusalError as refusal:
                     raise RefusalError("prompts", f"Prompt {number}: {refusal}") from None
 
-    def _ways(self, posted: Mapping[str, Any], most: int) -> tuple[ReviewMethod, ...]:
+    def _methods(self, posted: Mapping[str, Any], most: int) -> tuple[ReviewMethod, ...]:
         """Parse the posted methods. Raises SettingsError."""
         words = posted.get("ways")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -188,7 +188,7 @@ class Making:
         if type(limit) is not int or not 1 <= limit <= self._engines.settings.max_new_tokens:
             raise SettingsError("Choose one of the token limits that this page offers.")
         checkpoint = str(posted.get("checkpoint") or self._engines.default)
-        return read_ways(words, checkpoint, max_new_tokens=limit)
+        return read_methods(words, checkpoint, max_new_tokens=limit)
 
     def progress(self, name: str) -> dict[str, Any]:
         """Return the progress of a set. seconds_left: estimated from the answers since the start;
@@ -232,7 +232,7 @@ class Making:
             with self._library.held(job.name):
                 request = job.asked
                 review = begin(
-                    job.folder, request.title, request.items, request.ways, self._decoder
+                    job.folder, request.title, request.items, request.methods, self._decoder
                 )
                 job.num_before = job.progress.num_all - len(review.missing())
                 job.began = time.monotonic()
@@ -283,14 +283,14 @@ class Making:
         existing = (
             _of_pins(posted["pins"], most, address) if "pins" in posted else _of_samples(posted)
         )
-        items, ways, answers = existing
+        items, methods, answers = existing
         name, folder = self._library.place(address=address)
-        review = ReviewSet.create(folder, SetDescription(_name(posted), ways, 0, {}), items)
-        for (item, way), answer in answers.items():
+        review = ReviewSet.create(folder, SetDescription(_name(posted), methods, 0, {}), items)
+        for (item, method), answer in answers.items():
             if isinstance(answer, str):
-                review.add_text(item, way, answer)
+                review.add_text(item, method, answer)
             else:
-                review.add_trace(item, way, answer)
+                review.add_trace(item, method, answer)
         review.summarize()
         return {"name": name}
 
@@ -315,10 +315,10 @@ def _items(posted: Mapping[str, Any]) -> tuple[list[Item], list[str]]:
     return prompts.items, [str(fault) for fault in prompts.faults]
 
 
-def _check_number(num_ways: int, most: int) -> None:
+def _check_number(num_methods: int, most: int) -> None:
     """Check the number of methods. Raises SettingsError."""
-    if not MIN_WAYS <= num_ways <= most:
-        raise SettingsError(f"Give {MIN_WAYS} to {most} methods.")
+    if not MIN_METHODS <= num_methods <= most:
+        raise SettingsError(f"Give {MIN_METHODS} to {most} methods.")
 
 
 def _of_pins(
@@ -328,10 +328,10 @@ def _of_pins(
     distinct settings. max_chars: limit of one run. address: the visitor's, for the limit on
     concurrent reads.
     """
-    if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_WAYS:
+    if not isinstance(pins, list) or not 2 <= len(pins) <= MAX_OWN_PROMPTS * MAX_METHODS:
         raise SetError("Pin at least two runs of one prompt first.")
     items: dict[str, Item] = {}
-    ways: dict[str, ReviewMethod] = {}
+    methods: dict[str, ReviewMethod] = {}
     answers: Answers = {}
     for text in pins:
         read = read_import(text, max_chars, address)
@@ -339,18 +339,19 @@ def _of_pins(
             raise SetError(read["error"])
         header = json.loads(read["lines"][0])
         item = items.setdefault(header["prompt"], Item(str(len(items) + 1), header["prompt"]))
-        way = _way(header)
-        ways.setdefault(way.name, way)
-        place = list(items).index(item.prompt), list(ways).index(way.name)
+        method = _method_of(header)
+        methods.setdefault(method.name, method)
+        place = list(items).index(item.prompt), list(methods).index(method.name)
         answers.setdefault(place, read["lines"])
-    if not MIN_WAYS <= len(ways) <= MAX_WAYS:
+    if not MIN_METHODS <= len(methods) <= MAX_METHODS:
         raise SetError(
-            f"A set has {MIN_WAYS} to {MAX_WAYS} methods, but the pinned runs have {len(ways)}."
+            f"A set has {MIN_METHODS} to {MAX_METHODS} methods, but the pinned runs have "
+            f"{len(methods)}."
         )
-    return list(items.values()), tuple(ways.values()), answers
+    return list(items.values()), tuple(methods.values()), answers
 
 
-def _way(header: Mapping[str, Any]) -> ReviewMethod:
+def _method_of(header: Mapping[str, Any]) -> ReviewMethod:
     """Return the method of a trace. Its settings need not be repeatable, because the answer exists
     already.
     """
@@ -366,12 +367,14 @@ def _of_samples(posted: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMeth
     all files share.
     """
     files = posted.get("samples")
-    if not isinstance(files, list) or not MIN_WAYS <= len(files) <= MAX_WAYS:
-        raise SetError(f"Give {MIN_WAYS} to {MAX_WAYS} files of samples, one for each method.")
+    if not isinstance(files, list) or not MIN_METHODS <= len(files) <= MAX_METHODS:
+        raise SetError(
+            f"Give {MIN_METHODS} to {MAX_METHODS} files of samples, one for each method."
+        )
     read: dict[str, dict[str, str]] = {}
     for number, file in enumerate(files, 1):
         name = str(file.get("name", ""))[:80] if isinstance(file, dict) else ""
-        name = name or f"way {number}"
+        name = name or f"method {number}"
         if not isinstance(file, dict) or not isinstance(file.get("text"), str) or name in read:
             raise SetError("Each file of samples needs a unique name and a text.")
         read[name] = _samples(name, file["text"])
@@ -382,9 +385,9 @@ def _of_samples(posted: Mapping[str, Any]) -> tuple[list[Item], tuple[ReviewMeth
         raise SetError("These files have no prompt in common. Choose samples of one task.")
     items = [Item(str(n), prompt) for n, prompt in enumerate(shared[:MAX_PROMPTS], 1)]
     answers: Answers = {
-        (n, way): by_prompt[item.prompt]
+        (n, method): by_prompt[item.prompt]
         for n, item in enumerate(items)
-        for way, by_prompt in enumerate(read.values())
+        for method, by_prompt in enumerate(read.values())
     }
     return items, tuple(ReviewMethod(name) for name in read), answers
 

@@ -105,7 +105,7 @@ def make_review(library: Library, making: Making, settings: AppSettings) -> Star
             Route("/review/make/{job}", desk.steer, methods=post),
             Route(set_path, desk.about),
             Route(f"{set_path}/items/{{item:int}}", desk.item),
-            Route(f"{set_path}/items/{{item:int}}/{{way:int}}", desk.trace),
+            Route(f"{set_path}/items/{{item:int}}/{{method:int}}", desk.trace),
             Route(f"{set_path}/masked/{pair}", desk.masked),
             Route(f"{set_path}/masked/{pair}/{{item:int}}", desk.masked_item),
             Route(f"{set_path}/sealed", desk.sealed),
@@ -167,10 +167,12 @@ class ReviewDesk:
 
     async def trace(self, request: Request) -> Response:
         """Return the lines of an answer's trace."""
-        name, item, way = (request.path_params[parameter] for parameter in ("name", "item", "way"))
+        name, item, method = (
+            request.path_params[parameter] for parameter in ("name", "item", "method")
+        )
         return await self._work(
             request,
-            lambda: PlainTextResponse("\n".join(self._library.find(name).trace(item, way))),
+            lambda: PlainTextResponse("\n".join(self._library.find(name).trace(item, method))),
         )
 
     async def masked(self, request: Request) -> Response:
@@ -254,8 +256,8 @@ class ReviewDesk:
         name = request.path_params["name"]
 
         def exported(posted: Told) -> Response:
-            way = posted.get("way")
-            number = way if type(way) is int else 0
+            method = posted.get("way")
+            number = method if type(method) is int else 0
             form = str(posted.get("form"))
             return PlainTextResponse(self._library.export(name, form, posted.get("rows"), number))
 

@@ -24,7 +24,7 @@ from app.ui.controls import (
 )
 from mars_runtime.settings import SettingsError
 from mars_runtime.traffic import workload
-from mars_runtime.traffic.controller import Bounds, LoadMethod, ways_of
+from mars_runtime.traffic.controller import Bounds, LoadMethod, methods_for
 
 KINDS = {"poisson": "Poisson", "bursts": "bursts", "recorded": "recorded"}
 COMPARE, CURVE = "compare", "curve"
@@ -54,7 +54,7 @@ class Traffic:
     repeats the same arrivals.
     """
 
-    way: LoadMethod
+    method: LoadMethod
     arrivals: tuple[float, ...]
     rate: float
     seconds: float
@@ -78,16 +78,16 @@ class TrafficOrder:
     system: str = ""
 
     @property
-    def ways(self) -> tuple[LoadMethod, ...]:
+    def methods(self) -> tuple[LoadMethod, ...]:
         """Methods of the parts, each once."""
-        return tuple({part.way.name: part.way for part in self.parts}.values())
+        return tuple({part.method.name: part.method for part in self.parts}.values())
 
     def head(self) -> dict[str, Any]:
         """Return the first line for the component."""
         return {
             "question": self.question,
             "kind": KINDS[self.kind],
-            "ways": [{"name": way.name, "title": way.title} for way in self.ways],
+            "ways": [{"name": method.name, "title": method.title} for method in self.methods],
             "seconds": max(part.seconds for part in self.parts),
             "requests": max(len(part.arrivals) for part in self.parts),
             "budget": self.budget,
@@ -108,11 +108,11 @@ def read_recorded(value: object, limits: Limits) -> str:
     return value
 
 
-def read_ways(value: object, limits: Limits) -> tuple[str, ...]:
+def read_methods(value: object, limits: Limits) -> tuple[str, ...]:
     """Validate the names of methods; return each once, in the order of the list. Raises
     RefusalError.
     """
-    known = ways_of(Bounds())
+    known = methods_for(Bounds())
     names = value if isinstance(value, (list, tuple)) else ()
     if not names or not all(isinstance(name, str) and name in known for name in names):
         raise RefusalError("ways", NO_METHODS)
@@ -126,7 +126,7 @@ TRAFFIC = (
     number("rate", "Requests per second", 0.2, MAX_RATE),
     number("seconds", DURATION, 1.0, MAX_SECONDS),
     choice("mix", workload.MIXES),
-    Control("ways", read_ways),
+    Control("ways", read_methods),
     number("high", "τ", 0.0, 1.0),
     number("low", "The lower bound of τ", 0.0, 1.0),
     number("budget", DEADLINE, 0.0, MAX_BUDGET),
@@ -146,8 +146,8 @@ def read_traffic_order(values: Mapping[str, Any], limits: Limits) -> TrafficOrde
         bounds = Bounds(read["low"], read["high"], 1, limits.block_size)
     except SettingsError:
         raise RefusalError("low", "Choose a lower bound of τ that is at most τ itself.") from None
-    ways = [ways_of(bounds)[name] for name in read["ways"]]
-    by_rate = list(zip(*(_parts(way, read) for way in ways), strict=True))
+    methods = [methods_for(bounds)[name] for name in read["ways"]]
+    by_rate = list(zip(*(_parts(method, read) for method in methods), strict=True))
     parts = [part for same in by_rate for part in same]
     most = max(len(part.arrivals) for part in parts)
     in_all = sum(len(part.arrivals) for part in parts)
@@ -175,7 +175,7 @@ def _repeated(by_rate: Sequence[tuple[Traffic, ...]], num: int) -> Iterator[Traf
             yield from (replace(part, round=turn) for part in rounds.in_turn(same, turn))
 
 
-def _parts(way: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
+def _parts(method: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
     """Return the parts of one method: the arrivals once, or a curve of rates."""
     seconds, kind = read["seconds"], read["kind"]
     if kind == "recorded":
@@ -189,10 +189,10 @@ def _parts(way: LoadMethod, read: Mapping[str, Any]) -> list[Traffic]:
             raise RefusalError("recorded", str(error)) from None
         if moments[-1] > MAX_SECONDS:
             raise RefusalError("recorded", LATE.format(MAX_SECONDS))
-        return [Traffic(way, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
+        return [Traffic(method, moments, workload.rate_of(moments), max(1.0, moments[-1]))]
     make = workload.poisson if kind == "poisson" else workload.bursts
     shares = RATE_SHARES if read["question"] == CURVE else (1.0,)
     rates = [share * read["rate"] for share in shares]
     # A part without arrivals would show nothing.
     drawn = [(rate, make(rate, seconds, SEED) or (0.0,)) for rate in rates]
-    return [Traffic(way, moments, rate, seconds) for rate, moments in drawn]
+    return [Traffic(method, moments, rate, seconds) for rate, moments in drawn]

@@ -26,7 +26,7 @@ from mars_runtime.traffic.workload import MIXES
 
 SECONDS, NUM_TOKENS = 4, 48  # initial values
 USUAL = Bounds()
-WAYS = {
+METHODS = {
     AR: "plain AR",
     LOOKUP: LANES[LOOKUP].title,
     LOSSLESS: "lossless, auto B",
@@ -44,7 +44,7 @@ def traffic_tab(page: gr.Blocks, traffic: TrafficHandlers, live: Mapping[str, Fi
     with desk.laid_out(page, TRAFFIC, TrafficView):
         desk.choices(gr.Radio, "question", QUESTIONS, COMPARE, "Show")
         opens_with = [AR, LOOKUP, LOSSLESS, FOLLOW]
-        desk.choices(gr.CheckboxGroup, "ways", WAYS, opens_with, "Methods")
+        desk.choices(gr.CheckboxGroup, "ways", METHODS, opens_with, "Methods")
         desk.choices(gr.Radio, "kind", KINDS, "poisson", "Arrivals")
         controls["recorded"] = gr.Textbox(
             RECORDED,

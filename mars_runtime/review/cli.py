@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mars_runtime.outputs import OutputError, path_of, write_text
+from mars_runtime.review.methods import read_methods
 from mars_runtime.review.prompts import (
     Item,
     PromptError,
@@ -24,7 +25,6 @@ from mars_runtime.review.prompts import (
     read_prompts,
     with_system,
 )
-from mars_runtime.review.ways import read_ways
 from mars_runtime.settings import SettingsError
 from mars_runtime.text import TextError, check_system
 
@@ -131,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
 def _make(args: argparse.Namespace) -> int:
     items = with_system(_items(args.prompts), check_system(args.system))
     usual = {"max_new_tokens": args.max_new_tokens}
-    ways = read_ways(args.methods, args.checkpoint, **usual)
-    names = [way.name for way in ways]
+    methods = read_methods(args.methods, args.checkpoint, **usual)
+    names = [method.name for method in methods]
     if args.reference and args.reference not in names:
         raise SettingsError(
             f"The reference must be one of the methods {', '.join(names)}, got {args.reference}."
@@ -147,7 +147,7 @@ def _make(args: argparse.Namespace) -> int:
         loaded = Loaded(args.device, args.dtype, stack)
         reference = names.index(args.reference) if args.reference else 0
         name = args.name or args.out.name
-        review = begin(args.out, name, items, ways, loaded, reference)
+        review = begin(args.out, name, items, methods, loaded, reference)
         stack.enter_context(review.only_writer())
         with progress_bars(console) as bars:
             bar = bars.add_task("answers")

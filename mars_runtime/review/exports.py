@@ -86,11 +86,11 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
     table = csv.writer(out)
     table.writerow([*COLUMNS, *(f"{side}_{name}" for side in ("left", "right") for name in MARKED)])
     numbers = {item.id: number for number, item in enumerate(review.items)}
-    ways = {way.name: number for number, way in enumerate(review.about.ways)}
+    methods = {method.name: number for number, method in enumerate(review.about.methods)}
     marked: dict[tuple[str, str], list[object]] = {}
     for row in current(rows).values():
         budget.check()
-        if row.item not in numbers or not {row.left, row.right} <= ways.keys():
+        if row.item not in numbers or not {row.left, row.right} <= methods.keys():
             continue
         item = review.items[numbers[row.item]]
         cells: list[object] = [
@@ -99,10 +99,10 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
             *(row.preferred, row.note, *(rating or "" for rating in row.ratings)),
             *("; ".join(side_tags) for side_tags in row.tags),
         ]
-        for way in (row.left, row.right):
-            if (row.item, way) not in marked:
-                marked[row.item, way] = _marked(review, numbers[row.item], ways[way])
-            cells += marked[row.item, way]
+        for method in (row.left, row.right):
+            if (row.item, method) not in marked:
+                marked[row.item, method] = _marked(review, numbers[row.item], methods[method])
+            cells += marked[row.item, method]
         table.writerow([spelled(cell) if isinstance(cell, str) else cell for cell in cells])
         if max_chars is not None and out.tell() > max_chars:
             raise JudgementError(
@@ -112,9 +112,9 @@ def to_csv(review: ReviewSet, rows: Iterable[Judgement], max_chars: int | None =
     return out.getvalue()
 
 
-def _marked(review: ReviewSet, item: int, way: int) -> list[object]:
+def _marked(review: ReviewSet, item: int, method: int) -> list[object]:
     """Return the values of the columns MARKED for one answer."""
-    answer, reference = review.answer(item, way), review.answer(item, review.about.reference)
+    answer, reference = review.answer(item, method), review.answer(item, review.about.reference)
     if answer is None or reference is None:
         return ["" if answer is None else answer.text, *[""] * (len(MARKED) - 1)]
     checks = marks(answer, reference)
@@ -179,13 +179,13 @@ def merge(review: ReviewSet, texts: Sequence[str]) -> tuple[str, int]:
     return to_jsonl(review, combined.rows), combined.num_conflicts
 
 
-def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str:
+def to_comparator(review: ReviewSet, rows: Iterable[Judgement], method: int) -> str:
     """Return the reference (A) and a method (B) in the format of LLM Comparator 0.1 (PAIR).
 
     A score above 0 prefers A. Prompts without a judgement have no score. Raters are the reviewers.
     """
     about = review.about
-    names = [about.ways[number].name for number in (about.reference, way)]
+    names = [about.methods[number].name for number in (about.reference, method)]
     votes = {names[0]: 1.0, names[1]: -1.0, "equal": 0.0}
     examples = []
     of_item: dict[str, list[Judgement]] = {}
@@ -193,7 +193,7 @@ def to_comparator(review: ReviewSet, rows: Iterable[Judgement], way: int) -> str
         if {row.left, row.right} == set(names) and row.preference:
             of_item.setdefault(row.item, []).append(row)
     for index, item in enumerate(review.items):
-        answers = [review.answer(index, number) for number in (about.reference, way)]
+        answers = [review.answer(index, number) for number in (about.reference, method)]
         judgements = of_item.get(item.id, [])
         scores = [votes[row.preferred] for row in judgements]
         examples.append(
@@ -268,7 +268,7 @@ def _origin(review: ReviewSet) -> str:
     made = review.about.made
     hardware = made.get("hardware")
     place = hardware.get("processor", "") if isinstance(hardware, Mapping) else ""
-    words = [f"{len(review.items)} prompts", *(way.name for way in review.about.ways)]
+    words = [f"{len(review.items)} prompts", *(method.name for method in review.about.methods)]
     words += [str(fact) for fact in (place, str(made.get("date", ""))[:10]) if fact]
     return f'<p class="facts">{escape(" · ".join(words))}</p>'
 
@@ -277,8 +277,8 @@ def _article(review: ReviewSet, index: int, judgements: Sequence[Judgement]) -> 
     item = review.items[index]
     reference = review.answer(index, review.about.reference)
     answers = "".join(
-        _answer_html(way.name, answer, reference)
-        for number, way in enumerate(review.about.ways)
+        _answer_html(method.name, answer, reference)
+        for number, method in enumerate(review.about.methods)
         if (answer := review.answer(index, number)) is not None
     )
     judged = "".join(f"<li>{escape(_sentence(row))}</li>" for row in judgements)
@@ -300,10 +300,10 @@ def _sentence(row: Judgement) -> str:
     words = [
         f"{row.reviewer}: {row.preferred or 'no preference'} between {row.left} and {row.right}"
     ]
-    for way in (row.left, row.right):
-        rating, tags = row.of(way)
-        words += [f"{way} rated {rating}"] if rating else []
-        words += [f"{way}: {', '.join(tags)}"] if tags else []
+    for method in (row.left, row.right):
+        rating, tags = row.of(method)
+        words += [f"{method} rated {rating}"] if rating else []
+        words += [f"{method}: {', '.join(tags)}"] if tags else []
     masked = ["masked, after the reveal" if row.is_revealed else "masked"] if row.is_masked else []
     return "; ".join([*words, *([row.note] if row.note else []), *masked])
 
@@ -350,24 +350,24 @@ def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
 
     drawn = []
     if preferred := preferences(review, in_force):
-        reference = review.about.ways[review.about.reference].name
+        reference = review.about.methods[review.about.reference].name
         names = ("the method itself", "neither", reference)
-        ways = [preference.way for preference in preferred]
+        methods = [preference.way for preference in preferred]
         shares = [("better", 0), ("equal", 1), ("worse", 2)]
         bars = [
             _bars(
                 names[place],
-                ways,
+                methods,
                 [getattr(preference, kind) for preference in preferred],
                 COLOURS[place],
             )
             for kind, place in shares
         ]
         drawn.append(("Preferred over the reference, share of judgements", bars))
-    rated = [way_said for way_said in said(review, in_force) if way_said.rating is not None]
+    rated = [opinion for opinion in said(review, in_force) if opinion.rating is not None]
     if rated:
-        ways, means = [way_said.way for way_said in rated], [way_said.rating for way_said in rated]
-        bars = [_bars("rating", ways, means, COLOURS[0])]
+        methods, means = [opinion.way for opinion in rated], [opinion.rating for opinion in rated]
+        bars = [_bars("rating", methods, means, COLOURS[0])]
         drawn.append(("Mean rating, 1 to 5", bars))
     parts = []
     for number, (title, bars) in enumerate(drawn):
@@ -383,14 +383,14 @@ def _charts(review: ReviewSet, in_force: Sequence[Judgement]) -> list[str]:
 
 
 def _bars(
-    name: str, ways: Sequence[str], estimates: Sequence[Estimate | None], colour: str
+    name: str, methods: Sequence[str], estimates: Sequence[Estimate | None], colour: str
 ) -> dict[str, Any]:
     """Return bars with intervals. plotly interprets HTML in its texts, so names are escaped."""
     known = [estimate for estimate in estimates if estimate is not None]
     return {
         "name": escape(name),
         "marker": {"color": colour},
-        "x": [escape(way) for way in ways],
+        "x": [escape(method) for method in methods],
         "y": [estimate.value for estimate in known],
         "error_y": {
             "type": "data",

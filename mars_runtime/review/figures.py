@@ -57,8 +57,10 @@ def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | Non
     categories.
     """
     about = review.about
-    reference = about.ways[about.reference].name
-    votes: dict[str, dict[str, list[str]]] = {about.ways[way].name: {} for way in about.others}
+    reference = about.methods[about.reference].name
+    votes: dict[str, dict[str, list[str]]] = {
+        about.methods[method].name: {} for method in about.others
+    }
     for row in rows:
         budget.check()
         other = row.right if row.left == reference else row.left
@@ -66,11 +68,11 @@ def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | Non
             votes[other].setdefault(row.item, []).append(row.preferred)
     by_category: dict[str | None, list[Preferred]] = {}
     for number in about.others:
-        way = about.ways[number].name
+        method = about.methods[number].name
         groups: dict[str | None, list[list[str]]] = {}
         num_identical: Counter[str | None] = Counter()
         for index, item in enumerate(review.items):
-            item_votes = votes[way].get(item.id)
+            item_votes = votes[method].get(item.id)
             for category in dict.fromkeys((None, item.category)):
                 if is_identical(review, index, number):
                     num_identical[category] += 1
@@ -81,18 +83,18 @@ def _preferences(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str | Non
             sizes = [len(item_votes) for item_votes in judged]
             counts = [
                 [item_votes.count(choice) for item_votes in judged]
-                for choice in (way, EQUAL, reference)
+                for choice in (method, EQUAL, reference)
             ]
             shares = ratios_of_sums(counts, sizes)
             by_category.setdefault(category, []).append(
-                Preferred(way, len(judged), sum(sizes), num_identical[category], *shares)
+                Preferred(method, len(judged), sum(sizes), num_identical[category], *shares)
             )
     return by_category
 
 
-def is_identical(review: ReviewSet, item: int, way: int) -> bool:
+def is_identical(review: ReviewSet, item: int, method: int) -> bool:
     """Whether an answer equals the reference's exactly."""
-    answer, other = review.answer(item, way), review.answer(item, review.about.reference)
+    answer, other = review.answer(item, method), review.answer(item, review.about.reference)
     return answer is not None and other is not None and answer.text == other.text
 
 
@@ -110,15 +112,19 @@ class Said:
 
 def said(review: ReviewSet, rows: Iterable[Judgement]) -> list[Said]:
     """Return the ratings and tags of each judged method."""
-    by_way: dict[str, dict[str, list[tuple[int, tuple[str, ...]]]]] = defaultdict(dict)
+    by_method: dict[str, dict[str, list[tuple[int, tuple[str, ...]]]]] = defaultdict(dict)
     for row in rows:
         budget.check()
-        for way in (row.left, row.right):
-            by_way[way].setdefault(row.item, []).append(row.of(way))
-    return [_said(way.name, by_way[way.name]) for way in review.about.ways if way.name in by_way]
+        for method in (row.left, row.right):
+            by_method[method].setdefault(row.item, []).append(row.of(method))
+    return [
+        _said(method.name, by_method[method.name])
+        for method in review.about.methods
+        if method.name in by_method
+    ]
 
 
-def _said(way: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]) -> Said:
+def _said(method: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]) -> Said:
     rated = [[rating for rating, _ in item_rows if rating] for item_rows in by_item.values()]
     rated = [item_ratings for item_ratings in rated if item_ratings]
     rating = None
@@ -135,7 +141,7 @@ def _said(way: str, by_item: Mapping[str, Sequence[tuple[int, tuple[str, ...]]]]
     sizes = [len(item_rows) for item_rows in by_item.values()]
     budget.check()
     shares = ratios_of_sums([[counts[name] for counts in used] for name in names], sizes)
-    return Said(way, sum(sizes), rating, dict(zip(names, shares, strict=True)))
+    return Said(method, sum(sizes), rating, dict(zip(names, shares, strict=True)))
 
 
 def nominal(one: Hashable, other: Hashable) -> float:
@@ -201,9 +207,9 @@ def agreement(rows: Iterable[Judgement]) -> ReviewerAgreement:
         unit = row.unit[1:]
         if row.preference:
             preferred[unit].append(row.preferred)
-        for way in (row.left, row.right):
-            if rating := row.of(way)[0]:
-                rated[unit, way].append(rating)
+        for method in (row.left, row.right):
+            if rating := row.of(method)[0]:
+                rated[unit, method].append(rating)
     return ReviewerAgreement(
         len({row.reviewer for row in judged}),
         sum(len(unit_votes) > 1 for unit_votes in preferred.values()),
@@ -253,13 +259,16 @@ class Marked:
     num_checked: int
 
 
-def _marks_by_category(review: ReviewSet, way: int) -> Mapping[str, list[Marks]]:
+def _marks_by_category(review: ReviewSet, method: int) -> Mapping[str, list[Marks]]:
     """Return the automatic checks of a method by category; the key "" holds those of all
     answers.
     """
     by_category: dict[str, list[Marks]] = defaultdict(list)
     for index, item in enumerate(review.items):
-        answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
+        answer, reference = (
+            review.answer(index, method),
+            review.answer(index, review.about.reference),
+        )
         if answer and reference:
             made = marks(answer, reference)
             for category in dict.fromkeys(("", item.category)):
@@ -267,12 +276,12 @@ def _marks_by_category(review: ReviewSet, way: int) -> Mapping[str, list[Marks]]
     return by_category
 
 
-def _summed(review: ReviewSet, way: int, category: str, checks: Sequence[Marks]) -> Marked:
+def _summed(review: ReviewSet, method: int, category: str, checks: Sequence[Marks]) -> Marked:
     tpf = [mark.tpf for mark in checks if mark.tpf is not None]
     words = [mark.difference.word + 1 for mark in checks if mark.difference]
     checked = [mark.is_right for mark in checks if mark.is_right is not None]
     return Marked(
-        way=review.about.ways[way].name,
+        way=review.about.methods[method].name,
         category=category,
         num_answers=len(checks),
         tpf=fmean(tpf) if tpf else None,
@@ -290,16 +299,16 @@ def study(review: ReviewSet) -> dict[str, Any]:
     """
     about = review.about
     categories = _categories(review)
-    by_way = [_marks_by_category(review, way) for way in range(len(about.ways))]
-    examples = [_first_examples(review, way) for way in about.others]
+    by_method = [_marks_by_category(review, method) for method in range(len(about.methods))]
+    examples = [_first_examples(review, method) for method in about.others]
     return {
         "name": about.name,
-        "reference": about.ways[about.reference].name,
+        "reference": about.methods[about.reference].name,
         "made": dict(about.made),
         "marks": [
-            asdict(_summed(review, way, category, by_way[way].get(category, [])))
+            asdict(_summed(review, method, category, by_method[method].get(category, [])))
             for category in ("", *categories)
-            for way in range(len(about.ways))
+            for method in range(len(about.methods))
         ],
         "examples": [
             asdict(by_category[category])
@@ -327,12 +336,15 @@ class FirstDifference:
     difference: Difference
 
 
-def _first_examples(review: ReviewSet, way: int) -> dict[str, FirstDifference]:
+def _first_examples(review: ReviewSet, method: int) -> dict[str, FirstDifference]:
     """Return the first example of each category in which the method and the reference differ."""
-    name = review.about.ways[way].name
+    name = review.about.methods[method].name
     examples: dict[str, FirstDifference] = {}
     for index, item in enumerate(review.items):
-        answer, reference = review.answer(index, way), review.answer(index, review.about.reference)
+        answer, reference = (
+            review.answer(index, method),
+            review.answer(index, review.about.reference),
+        )
         if item.category not in examples and answer and reference:
             difference = first_difference(reference.text, answer.text)
             if difference is not None:
@@ -352,7 +364,7 @@ def figures(review: ReviewSet, rows: Iterable[Judgement]) -> dict[str, Any]:
             name: [asdict(preference) for preference in preferred.get(name, [])]
             for name in _categories(review)
         },
-        "said": [asdict(way_said) for way_said in said(review, judged)],
+        "said": [asdict(opinion) for opinion in said(review, judged)],
         "agreement": asdict(agreement(judged)),
         "caution": caution(len({row.item for row in judged if row.preference})),
     }

@@ -80,9 +80,9 @@ class Judgement:
         sides = {"left": self.left, "right": self.right}
         return sides.get(self.preference, self.preference)
 
-    def of(self, way: str) -> tuple[int, tuple[str, ...]]:
+    def of(self, method: str) -> tuple[int, tuple[str, ...]]:
         """Return the rating and the tags of a method that was shown."""
-        side = (self.left, self.right).index(way)
+        side = (self.left, self.right).index(method)
         return self.ratings[side], self.tags[side]
 
     def as_json(self) -> dict[str, Any]:

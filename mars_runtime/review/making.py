@@ -19,9 +19,9 @@ from mars_runtime.engine.request import MAX_DEADLINE, Request, RequestError
 from mars_runtime.engine.run import Run
 from mars_runtime.events import FINAL, End
 from mars_runtime.provenance import fingerprint, provenance, shipped
+from mars_runtime.review.methods import ReviewMethod
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet, SetDescription, SetError
-from mars_runtime.review.ways import ReviewMethod
 from mars_runtime.text import Context, TextError
 from mars_runtime.trace import Trace
 
@@ -80,7 +80,7 @@ def begin(
     folder: Path,
     name: str,
     items: Sequence[Item],
-    ways: tuple[ReviewMethod, ...],
+    methods: tuple[ReviewMethod, ...],
     decoders: Decoders,
     reference: int = 0,
 ) -> ReviewSet:
@@ -88,9 +88,9 @@ def begin(
 
     Raises SetError, OutputError and the errors of ``decoders``.
     """
-    names = dict.fromkeys(way.checkpoint for way in ways)
+    names = dict.fromkeys(method.checkpoint for method in methods)
     made = {**provenance(), "weights": {name: decoders(name).weights for name in names}}
-    return ReviewSet.create(folder, SetDescription(name, ways, reference, made), items)
+    return ReviewSet.create(folder, SetDescription(name, methods, reference, made), items)
 
 
 def make(
@@ -102,27 +102,27 @@ def make(
     Raises SetError if a run fails.
     """
     left = review.missing()
-    num_all = len(review.items) * len(review.about.ways)
+    num_all = len(review.items) * len(review.about.methods)
     num_done, refused = num_all - len(left), list[str]()
     yield SetProgress(num_done, num_all)
-    for way in range(len(review.about.ways)):
-        waiting = deque(item for item, other in left if other == way)
+    for method in range(len(review.about.methods)):
+        waiting = deque(item for item, other in left if other == method)
         running: dict[int, tuple[Run, Request]] = {}
-        settings = review.about.ways[way].settings
+        settings = review.about.methods[method].settings
         if not waiting or settings is None:
             continue
-        decoder = decoders(review.about.ways[way].checkpoint)
+        decoder = decoders(review.about.methods[method].checkpoint)
         try:
             while waiting or running:
                 while waiting and len(running) < decoder.at_once:
                     item = waiting.popleft()
                     try:
-                        running[item] = _begin(review, item, way, decoder, owner, deadline)
+                        running[item] = _begin(review, item, method, decoder, owner, deadline)
                     except (RequestError, TextError) as error:
                         refused.append(f"Prompt {item + 1}: {error}")
                 _wait([run for run, _ in running.values()])
                 for item in [item for item, (run, _) in running.items() if run.wait(0.0)]:
-                    _keep(review, item, way, decoder, *running.pop(item))
+                    _keep(review, item, method, decoder, *running.pop(item))
                     num_done += 1
                 yield SetProgress(num_done, num_all, tuple(refused))
         finally:
@@ -133,9 +133,9 @@ def make(
 
 
 def _begin(
-    review: ReviewSet, item: int, way: int, decoder: Decoder, owner: str, deadline: float
+    review: ReviewSet, item: int, method: int, decoder: Decoder, owner: str, deadline: float
 ) -> tuple[Run, Request]:
-    settings = review.about.ways[way].settings
+    settings = review.about.methods[method].settings
     assert settings is not None, "only methods with settings are decoded"
     prompt_item = review.items[item]
     request = Request(
@@ -157,7 +157,7 @@ def _wait(runs: Iterable[Run]) -> None:
 
 
 def _keep(
-    review: ReviewSet, item: int, way: int, decoder: Decoder, run: Run, request: Request
+    review: ReviewSet, item: int, method: int, decoder: Decoder, run: Run, request: Request
 ) -> None:
     events = run.events_since(0)
     end = events[-1]
@@ -170,7 +170,7 @@ def _keep(
         prompt_item.prompt,
         request,
         task=asdict(prompt_item.task) if prompt_item.task else None,
-        name=review.about.ways[way].name,
+        name=review.about.methods[method].name,
         context=Context(system=decoder.tokenizer.system_in_force(prompt_item.system)),
     )
-    review.add_trace(item, way, Trace.of(header, events, decoder.tokenizer.token_bytes).lines())
+    review.add_trace(item, method, Trace.of(header, events, decoder.tokenizer.token_bytes).lines())

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,8 +34,8 @@ from mars_runtime.json_values import as_list, as_mapping, as_text, is_text
 from mars_runtime.machine import cache_folder
 from mars_runtime.outputs import OutputError, check_folder, only_writer, write_text
 from mars_runtime.review.answers import Answer, answer_of, answer_of_json, verdict
+from mars_runtime.review.methods import MAX_METHODS, ReviewMethod, method_of_json
 from mars_runtime.review.prompts import MAX_PROMPTS, Item, as_jsonl, read_prompts
-from mars_runtime.review.ways import MAX_WAYS, ReviewMethod, way_of
 from mars_runtime.settings import SettingsError
 from mars_runtime.trace import Trace, TraceError, read_trace
 
@@ -47,7 +48,7 @@ MAX_HEADER = 2**16
 """Largest size of the headers before each file of an archive, in bytes."""
 MAX_DICTIONARY = 2**27
 """Memory limit of decompression in bytes; the strongest preset needs half of it."""
-MAX_ENTRIES = MAX_PROMPTS * MAX_WAYS + 16
+MAX_ENTRIES = MAX_PROMPTS * MAX_METHODS + 16
 DIGITS = 6
 """Decimal digits of seconds in an archive; more digits are noise that does not compress."""
 NO_SET = "{} is not a set. Give a folder or an archive that `review make` wrote."
@@ -67,19 +68,24 @@ class SetDescription:
     """
 
     name: str
-    ways: tuple[ReviewMethod, ...]
+    methods: tuple[ReviewMethod, ...]
     reference: int
     made: Mapping[str, Any]
 
     @property
     def others(self) -> list[int]:
         """Return the indices of all methods except the reference."""
-        return [number for number in range(len(self.ways)) if number != self.reference]
+        return [number for number in range(len(self.methods)) if number != self.reference]
 
     def as_json(self) -> dict[str, Any]:
         """Return its values for JSON."""
-        ways = [way.as_json() for way in self.ways]
-        values = {"name": self.name, "reference": self.reference, "ways": ways, "made": self.made}
+        methods = [method.as_json() for method in self.methods]
+        values = {
+            "name": self.name,
+            "reference": self.reference,
+            "ways": methods,
+            "made": self.made,
+        }
         return {"version": VERSION, **values}
 
 
@@ -99,15 +105,15 @@ class ReviewSet:
         Raises SetError, OutputError.
         """
         check_folder(folder)
-        if not all(map(is_text, (about.name, *(way.name for way in about.ways)))):
+        if not all(map(is_text, (about.name, *(method.name for method in about.methods)))):
             raise SetError(
                 "The name of the set or of a method contains half of a character (a lone "
                 "surrogate). Choose another name."
             )
         if (folder / ABOUT).exists():
             existing = cls.open(folder)
-            fresh = (about.ways, about.reference, tuple(items))
-            if (existing.about.ways, existing.about.reference, existing.items) != fresh:
+            fresh = (about.methods, about.reference, tuple(items))
+            if (existing.about.methods, existing.about.reference, existing.items) != fresh:
                 raise SetError(
                     f"{folder} has a set with other prompts or methods. Choose another folder."
                 )
@@ -149,7 +155,11 @@ class ReviewSet:
     def id(self) -> str:
         """Hash of the prompts and methods; the same on every machine."""
         about = self.about
-        parts = [[way.as_json() for way in about.ways], about.reference, as_jsonl(self.items)]
+        parts = [
+            [method.as_json() for method in about.methods],
+            about.reference,
+            as_jsonl(self.items),
+        ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
@@ -159,25 +169,23 @@ class ReviewSet:
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield (item, method) of every answer, item by item."""
-        return (
-            (item, way) for item in range(len(self.items)) for way in range(len(self.about.ways))
-        )
+        return product(range(len(self.items)), range(len(self.about.methods)))
 
     def missing(self) -> list[tuple[int, int]]:
         """Return the pairs without an answer."""
         return [pair for pair in self.pairs() if not self.has(*pair)]
 
-    def has(self, item: int, way: int) -> bool:
+    def has(self, item: int, method: int) -> bool:
         """Return whether the answer is stored."""
-        return (item, way) in self._answers or self._file(item, way) is not None
+        return (item, method) in self._answers or self._file(item, method) is not None
 
-    def add_trace(self, item: int, way: int, lines: Iterable[str]) -> None:
+    def add_trace(self, item: int, method: int, lines: Iterable[str]) -> None:
         """Store the trace of an answer; it is on disk on return. Raises OutputError."""
-        self._keep(f"{_stem(item, way)}.jsonl", "".join(f"{line}\n" for line in lines))
+        self._keep(f"{_stem(item, method)}.jsonl", "".join(f"{line}\n" for line in lines))
 
-    def add_text(self, item: int, way: int, text: str) -> None:
+    def add_text(self, item: int, method: int, text: str) -> None:
         """Store an answer without a trace. Raises OutputError."""
-        self._keep(f"{_stem(item, way)}.json", _line({"text": text}))
+        self._keep(f"{_stem(item, method)}.json", _line({"text": text}))
 
     def _keep(self, name: str, text: str) -> None:
         """Write a file of the set. Raises OutputError, also for a link that leads elsewhere."""
@@ -186,42 +194,44 @@ class ReviewSet:
             raise OutputError(f"{file} is a link. Remove it, or choose another folder.")
         write_text(file, text)
 
-    def lines(self, item: int, way: int) -> list[str]:
+    def lines(self, item: int, method: int) -> list[str]:
         """Return the parsed lines of an answer's trace, empty without a trace. Raises SetError."""
-        file = self._file(item, way)
+        file = self._file(item, method)
         if file is None or not file.name.endswith(".jsonl"):
             return []
-        return list(self.trace(item, way).lines())
+        return list(self.trace(item, method).lines())
 
-    def trace(self, item: int, way: int) -> Trace:
+    def trace(self, item: int, method: int) -> Trace:
         """Read the trace of an answer. Raises SetError."""
-        name = f"{_stem(item, way)}.jsonl"
+        name = f"{_stem(item, method)}.jsonl"
         try:
             return read_trace(_read(self._folder, name).removesuffix("\n").split("\n"))
         except TraceError as error:
-            raise SetError(f"The answer {_stem(item, way)} is damaged: {error}") from error
+            raise SetError(f"The answer {_stem(item, method)} is damaged: {error}") from error
         except (OSError, ValueError) as error:
-            raise SetError(f"The answer {_stem(item, way)} is damaged. Create it again.") from error
+            raise SetError(
+                f"The answer {_stem(item, method)} is damaged. Create it again."
+            ) from error
 
-    def answer(self, item: int, way: int) -> Answer | None:
+    def answer(self, item: int, method: int) -> Answer | None:
         """Return an answer, None if it is missing. Raises SetError."""
-        known = self._answers.get((item, way))
+        known = self._answers.get((item, method))
         if known is not None:
             return known
-        file = self._file(item, way)
+        file = self._file(item, method)
         if file is None:
             return None
         if file.name.endswith(".json"):
             text = _text(self._folder, file)
             answer = Answer(text, is_right=verdict(self.items[item], text))
         else:
-            answer = answer_of(self.trace(item, way), self.items[item])
-        self._answers[item, way] = answer
+            answer = answer_of(self.trace(item, method), self.items[item])
+        self._answers[item, method] = answer
         return answer
 
-    def _file(self, item: int, way: int) -> Path | None:
+    def _file(self, item: int, method: int) -> Path | None:
         for ending in (".jsonl", ".json"):
-            file = self._folder / f"{_stem(item, way)}{ending}"
+            file = self._folder / f"{_stem(item, method)}{ending}"
             if _is_own(self._folder, file):
                 return file
         return None
@@ -229,9 +239,9 @@ class ReviewSet:
     def summarize(self) -> None:
         """Write the summary file once all answers are stored. Raises SetError, OutputError."""
         lines = []
-        for item, way in self.pairs():
-            if (answer := self.answer(item, way)) is not None:
-                lines.append(_line({"item": item, "way": way, **answer.as_json()}))
+        for item, method in self.pairs():
+            if (answer := self.answer(item, method)) is not None:
+                lines.append(_line({"item": item, "way": method, **answer.as_json()}))
         self._keep(SUMMARY, "".join(lines))
 
     def _read_summary(self) -> None:
@@ -243,8 +253,8 @@ class ReviewSet:
         for line in text.split("\n"):
             try:
                 values = json.loads(line)
-                item, way = values.pop("item"), values.pop("way")
-                self._answers[item, way] = answer_of_json(values)
+                item, method = values.pop("item"), values.pop("way")
+                self._answers[item, method] = answer_of_json(values)
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 continue
 
@@ -421,8 +431,8 @@ _FILE = re.compile(r"set\.json|(prompts|summary)\.jsonl|answers/[0-9]{4}-[0-9]\.
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
-def _stem(item: int, way: int) -> str:
-    return f"answers/{item + 1:04d}-{way}"
+def _stem(item: int, method: int) -> str:
+    return f"answers/{item + 1:04d}-{method}"
 
 
 def _line(values: Mapping[str, Any]) -> str:
@@ -446,12 +456,14 @@ def _weights(made: Mapping[str, Any]) -> Any:
 
 def _about(values: Mapping[str, Any]) -> SetDescription:
     """Parse the description of a set. Raises KeyError, TypeError, ValueError or SettingsError."""
-    ways = tuple(way_of(as_mapping(way_values)) for way_values in as_list(values["ways"]))
+    methods = tuple(
+        method_of_json(as_mapping(method_values)) for method_values in as_list(values["ways"])
+    )
     reference = values["reference"]
-    if values["version"] != VERSION or not 1 <= len(ways) <= MAX_WAYS:
+    if values["version"] != VERSION or not 1 <= len(methods) <= MAX_METHODS:
         raise ValueError("a set of another kind")
-    if type(reference) is not int or not 0 <= reference < len(ways):
+    if type(reference) is not int or not 0 <= reference < len(methods):
         raise ValueError("no reference")
     return SetDescription(
-        as_text(values["name"])[:MAX_NAME], ways, reference, as_mapping(values["made"])
+        as_text(values["name"])[:MAX_NAME], methods, reference, as_mapping(values["made"])
     )

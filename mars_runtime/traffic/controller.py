@@ -149,14 +149,14 @@ class LoadMethod:
     bounds: Bounds | None = None
 
 
-def ways_of(bounds: Bounds) -> dict[str, LoadMethod]:
+def methods_for(bounds: Bounds) -> dict[str, LoadMethod]:
     """Return every method by its name: fixed ones, with tau at the upper end of ``bounds``, and
     ones that the controller steers within them.
     """
     tau = bounds.high
     unverified = DecodeSettings(tau=tau, block_size=AUTO)
     drafting = replace(_LOSSLESS, block_size=bounds.most, mask_layout="last")
-    ways = (
+    methods = (
         LoadMethod(AR, "plain AR", DecodeSettings("ar", tau=1.0, block_size=1)),
         LoadMethod(LOOKUP, LANES[LOOKUP].title, AR_LOOKUP),
         LoadMethod(LOSSLESS, "lossless", _LOSSLESS),
@@ -164,4 +164,4 @@ def ways_of(bounds: Bounds) -> dict[str, LoadMethod]:
         LoadMethod(FOLLOW, f"adaptive τ, {tau:g} to {bounds.low:g}", unverified, bounds),
         LoadMethod(FOLLOW_LOSSLESS, "lossless, adaptive B", drafting, bounds),
     )
-    return {way.name: way for way in ways}
+    return {method.name: method for method in methods}

@@ -113,7 +113,7 @@ class Drive:
 
     def _control(self, now: float) -> None:
         """Decide, and steer the running requests if the decision changed."""
-        bounds = self._workload.way.bounds
+        bounds = self._workload.method.bounds
         if bounds is None:
             return
         # A request that gets a slot at once does not count as waiting.
@@ -143,10 +143,10 @@ class Drive:
             self._waiting.pop(0)
 
     def _request(self, number: int) -> Request:
-        ask, way = self._workload.asks[number], self._workload.way
-        settings = replace(way.settings, max_new_tokens=ask.max_new_tokens)
-        if way.bounds is not None:
-            settings = steered(settings, way.bounds, self._decisions[-1], number)
+        ask, method = self._workload.asks[number], self._workload.method
+        settings = replace(method.settings, max_new_tokens=ask.max_new_tokens)
+        if method.bounds is not None:
+            settings = steered(settings, method.bounds, self._decisions[-1], number)
         load = self._workload
         return Request(ask.prompt_ids, settings, load.max_seconds, owner=load.owner)
 

@@ -115,7 +115,7 @@ class Workload:
 
     arrivals: Sequence[float]
     asks: Sequence[Ask]
-    way: LoadMethod
+    method: LoadMethod
     places: int = 8
     max_queue: int = 1000
     max_seconds: float = 300.0

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from mars_runtime.review.methods import read_methods
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet, SetDescription
-from mars_runtime.review.ways import read_ways
 
 KEY = "the review key of a test"
 EVIL = '<img src=x onerror="alert(1)">'
@@ -18,7 +18,7 @@ def write_set(
     folder: Path, ways: Sequence[str], items: Sequence[Item], answer: Callable[[int, int], str]
 ) -> ReviewSet:
     """Write a set with the text ``answer(prompt, way)`` of each prompt by each way."""
-    about = SetDescription(folder.name, read_ways(list(ways), "tiny"), 0, {})
+    about = SetDescription(folder.name, read_methods(list(ways), "tiny"), 0, {})
     made = ReviewSet.create(folder, about, list(items))
     for number, way in made.pairs():
         made.add_text(number, way, answer(number, way))

@@ -24,7 +24,7 @@ from app.ui.recordings import load
 from mars_runtime import folds
 from mars_runtime.__main__ import main
 from mars_runtime.model.registry import registry
-from mars_runtime.review.ways import read_way
+from mars_runtime.review.methods import read_method
 from mars_runtime.settings import RECOMMENDED
 from mars_runtime.trace import read_trace
 from tests.tiny_checkpoint import write_checkpoint
@@ -69,7 +69,7 @@ def test_what_changes_the_text_is_the_same_everywhere(
         "live": read_live_order(opening, LIMITS).settings,
         "batch": read_batch_order(batch, LIMITS).settings,
         "grid": ar,
-        "review": read_way("lossless", "scripted").settings,
+        "review": read_method("lossless", "scripted").settings,
         "command": command.settings,
         "endpoint": RECOMMENDED,
     }

@@ -26,11 +26,11 @@ from app.throughput.traffic_order import (
     NO_METHODS,
     read_traffic_order,
 )
-from app.throughput.traffic_tab import NUM_TOKENS, RECORDED, SECONDS, WAYS
+from app.throughput.traffic_tab import METHODS, NUM_TOKENS, RECORDED, SECONDS
 from app.ui.controls import Limits
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
-from mars_runtime.traffic.controller import Bounds, ways_of
+from mars_runtime.traffic.controller import Bounds, methods_for
 from mars_runtime.traffic.workload import read_recorded
 
 LIMITS = Limits(8000, 512, 8)
@@ -161,7 +161,7 @@ def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
         ({"seconds": 21}, "seconds", f"{DURATION} must be a number from 1 to 20."),
         ({"rate": 40, "seconds": 20}, "rate", AT_A_TIME.split(",")[0].format(MAX_REQUESTS)),
         (
-            {"rate": 20, "seconds": 5, "ways": list(WAYS)},
+            {"rate": 20, "seconds": 5, "ways": list(METHODS)},
             "ways",
             IN_ALL.split(",")[0].format(400),
         ),
@@ -196,7 +196,7 @@ def test_what_the_tab_opens_with_can_run() -> None:
         )  # fmt: skip
         assert len(read_traffic_order(usual, LIMITS).parts) == 4 * 3
         assert len(read_traffic_order({**usual, "rounds": 5}, LIMITS).parts) == 4 * 5
-    assert set(WAYS) == set(ways_of(Bounds()))
+    assert set(METHODS) == set(methods_for(Bounds()))
     assert read_recorded(RECORDED)
 
 

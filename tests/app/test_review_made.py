@@ -115,7 +115,7 @@ def test_a_system_prompt_is_that_of_prompts_without_one(
     review = ReviewSet.open(handlers.library.folder(made_on(client, told)))
     assert [item.system for item in review.items] == ["Be brief.", "Be kind."]
     for number, item in enumerate(review.items):
-        for way in range(len(review.about.ways)):
+        for way in range(len(review.about.methods)):
             assert review.trace(number, way).header.system == item.system
     too_long = client.post("/review/make", json={**told, "system": "x" * 5000})
     assert too_long.status_code == 400

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from app.handlers import Handlers
+from mars_runtime.review.methods import read_methods
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet, SetDescription
-from mars_runtime.review.ways import read_ways
 from tests.app.scripted_page import ScriptedBackend, make_handlers, page_served
 
 MOST_CHARS, MOST_TOKENS = 100, 64
@@ -99,7 +99,7 @@ def test_a_set_that_was_brought_goes_on_under_the_caps(
 ) -> None:
     """It names its own ways and prompts."""
     name, folder = handlers.library.place()
-    ways = read_ways([f"ar,{way}", f"tau=0.5,{way}"], MODEL)
+    ways = read_methods([f"ar,{way}", f"tau=0.5,{way}"], MODEL)
     ReviewSet.create(folder, SetDescription("brought", ways, 0, {}), [Item("1", prompt)])
     answer = http.post("/review/make", json={"set": name})
     assert (answer.status_code, wanted in answer.json()["detail"]) == (400, True), answer.text

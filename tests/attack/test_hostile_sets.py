@@ -14,8 +14,8 @@ import pytest
 
 from app.review.library import Library
 from mars_runtime.outputs import OutputError
+from mars_runtime.review.methods import read_methods
 from mars_runtime.review.sets import MAX_ENTRIES, ReviewSet, SetDescription, SetError, unpack
-from mars_runtime.review.ways import read_ways
 from tests.attack.attacked import LIMITED, ROOT, printed
 
 STUDY = ROOT / "assets/review/study.tar.xz"
@@ -260,7 +260,7 @@ def test_links_inside_the_folder_work(folder: Path, library: Library) -> None:
 def test_no_answer_is_written_through_a_link(tmp_path: Path) -> None:
     folder, outside = tmp_path / "set", tmp_path / "outside"
     review = ReviewSet.create(
-        folder, SetDescription("a", read_ways(["ar", "tau=0"], "tiny"), 0, {}), []
+        folder, SetDescription("a", read_methods(["ar", "tau=0"], "tiny"), 0, {}), []
     )
     (folder / "answers").mkdir()
     link(folder / "answers" / "0001-0.json", outside)

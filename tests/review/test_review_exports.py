@@ -24,9 +24,9 @@ from mars_runtime.review.figures import (
     study,
 )
 from mars_runtime.review.judgements import PREFERENCES, Judgement, JudgementError, current
+from mars_runtime.review.methods import read_methods
 from mars_runtime.review.prompts import Item
 from mars_runtime.review.sets import ReviewSet, SetDescription
-from mars_runtime.review.ways import read_ways
 
 EVIL = '<img src=x onerror="alert(1)"></script>=1+1'
 NUM_ITEMS = 12
@@ -35,7 +35,7 @@ NUM_ITEMS = 12
 @pytest.fixture
 def review(tmp_path: Path) -> ReviewSet:
     """Twelve prompts by two ways; the answers of the last two are equal."""
-    about = SetDescription("a set", read_ways(["ar", "tau=0"], "tiny"), 0, {})
+    about = SetDescription("a set", read_methods(["ar", "tau=0"], "tiny"), 0, {})
     items = [Item(str(n), f"{EVIL} {n}", category="ab"[n % 2]) for n in range(NUM_ITEMS)]
     made = ReviewSet.create(tmp_path / "set", about, items)
     for number in range(NUM_ITEMS):

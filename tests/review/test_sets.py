@@ -21,9 +21,9 @@ from mars_runtime.review import exports
 from mars_runtime.review.answers import Answer, answer_of, first_difference, marks
 from mars_runtime.review.figures import study
 from mars_runtime.review.making import Decoder, make
+from mars_runtime.review.methods import read_methods
 from mars_runtime.review.prompts import Item, as_jsonl, read_prompts
 from mars_runtime.review.sets import ReviewSet, SetDescription, SetError, unpack
-from mars_runtime.review.ways import read_ways
 from mars_runtime.tasks import Task
 from tests.review.made_sets import TIMES, killed_at, timeless, words
 
@@ -37,7 +37,7 @@ ITEMS = [
 
 
 def about(*ways: str, made: dict[str, Any] | None = None) -> SetDescription:
-    return SetDescription("a set", read_ways(ways, "tiny", max_new_tokens=12), 0, made or {})
+    return SetDescription("a set", read_methods(ways, "tiny", max_new_tokens=12), 0, made or {})
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_the_bundled_study_opens_and_is_small() -> None:
     path = ROOT / "assets/review/study.tar.xz"
     assert path.stat().st_size < 4_000_000
     study = ReviewSet.open(path)
-    assert (len(study.items), len(study.about.ways), study.missing()) == (100, 5, [])
+    assert (len(study.items), len(study.about.methods), study.missing()) == (100, 5, [])
     assert sum(item.task is not None for item in study.items) == 20
     for item in range(0, 100, 33):
         kept = study.answer(item, 3)

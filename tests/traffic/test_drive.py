@@ -30,8 +30,8 @@ from mars_runtime.traffic.controller import (
     Observation,
     decide,
     is_late,
+    methods_for,
     steered,
-    ways_of,
 )
 from mars_runtime.traffic.drive import Drive
 from mars_runtime.traffic.figures import RequestRecord, texts_of
@@ -136,7 +136,7 @@ def test_bounds_that_are_none(bad) -> None:
 
 
 BOUNDS = Bounds(0.4, 0.9, 1, 8)
-WAYS = ways_of(BOUNDS)
+WAYS = methods_for(BOUNDS)
 
 
 def asks(count: int, num_tokens: int = 4, budget: float | None = None) -> list[Ask]:

@@ -1,10 +1,10 @@
-"""Words for ways of decoding, and what is refused of them."""
+"""Words for methods of decoding, and what is refused of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from mars_runtime.review.ways import ReviewMethod, read_way, read_ways, way_of
+from mars_runtime.review.methods import ReviewMethod, method_of_json, read_method, read_methods
 from mars_runtime.settings import DecodeSettings, SettingsError
 
 
@@ -20,10 +20,10 @@ from mars_runtime.settings import DecodeSettings, SettingsError
     ],
 )
 def test_words_become_settings_and_come_back_from_json(text, checkpoint, settings) -> None:
-    way = read_way(text, "tiny", max_new_tokens=9)
+    method = read_method(text, "tiny", max_new_tokens=9)
     wanted = DecodeSettings(**settings, max_new_tokens=9)
     name = ",".join(word.strip() for word in text.split(","))
-    assert way == ReviewMethod(name, checkpoint, wanted) == way_of(way.as_json())
+    assert method == ReviewMethod(name, checkpoint, wanted) == method_of_json(method.as_json())
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_words_become_settings_and_come_back_from_json(text, checkpoint, setting
 )
 def test_what_is_no_way_gets_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(SettingsError, match=sentence):
-        read_way(text, "tiny")
+        read_method(text, "tiny")
 
 
 def test_ways_differ_and_are_few_and_are_validated_again() -> None:
-    ways = read_ways(["ar", "tau=0.5"], "t")
-    assert [way.name for way in ways] == ["ar", "tau=0.5"]
+    methods = read_methods(["ar", "tau=0.5"], "t")
+    assert [method.name for method in methods] == ["ar", "tau=0.5"]
     with pytest.raises(SettingsError, match="2 to 5 methods"):
-        read_ways(["ar"], "t")
+        read_methods(["ar"], "t")
     with pytest.raises(SettingsError, match="the same"):
-        read_ways(["tau=0.5", "tau=0.50"], "t")
-    stored = ways[1].as_json()
+        read_methods(["tau=0.5", "tau=0.50"], "t")
+    stored = methods[1].as_json()
     stored["settings"]["block_size"] = "auto"
     with pytest.raises(SettingsError, match="Choose a number"):
-        way_of(stored)
+        method_of_json(stored)

@@ -21,7 +21,7 @@ from mars_runtime.settings import (
     with_current_names,
 )
 
-MIN_WAYS, MAX_WAYS = 2, 5
+MIN_METHODS, MAX_METHODS = 2, 5
 MAX_NAME = 80
 SHORT = {"B": "block_size", "b": "block_size"}
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -48,7 +48,7 @@ class ReviewMethod:
         return asdict(self)
 
 
-def read_way(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
+def read_method(text: str, checkpoint: str, **usual: Any) -> ReviewMethod:
     """Parse a method from words separated by commas. Raises SettingsError.
 
     A word is the name of a method, a switch that is on (``lossless``), or ``name=value`` of a
@@ -102,27 +102,27 @@ def _value(name: str, text: str | bool) -> Any:
     return text if line.low is None else number(text)
 
 
-def checked(way: ReviewMethod) -> ReviewMethod:
+def checked(method: ReviewMethod) -> ReviewMethod:
     """Return a method if its texts are reproducible. Raises SettingsError otherwise."""
-    settings = way.settings
+    settings = method.settings
     if settings is not None and settings.is_auto and not settings.is_verified:
         raise SettingsError(UNREPEATABLE)
-    return way
+    return method
 
 
-def read_ways(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:
+def read_methods(texts: Iterable[str], checkpoint: str, **usual: Any) -> tuple[ReviewMethod, ...]:
     """Parse several distinct methods. Raises SettingsError."""
-    ways = tuple(read_way(text, checkpoint, **usual) for text in texts)
-    if not MIN_WAYS <= len(ways) <= MAX_WAYS:
-        raise SettingsError(f"Give {MIN_WAYS} to {MAX_WAYS} methods, got {len(ways)}.")
-    for name in ("name", "what they do"):
-        seen = [way.name if name == "name" else (way.checkpoint, way.settings) for way in ways]
-        if len(set(seen)) < len(seen):
-            raise SettingsError("Two of these methods are the same. Remove one.")
-    return ways
+    methods = tuple(read_method(text, checkpoint, **usual) for text in texts)
+    if not MIN_METHODS <= len(methods) <= MAX_METHODS:
+        raise SettingsError(f"Give {MIN_METHODS} to {MAX_METHODS} methods, got {len(methods)}.")
+    names = {method.name for method in methods}
+    decodings = {(method.checkpoint, method.settings) for method in methods}
+    if min(len(names), len(decodings)) < len(methods):
+        raise SettingsError("Two of these methods are the same. Remove one.")
+    return methods
 
 
-def way_of(values: Mapping[str, Any]) -> ReviewMethod:
+def method_of_json(values: Mapping[str, Any]) -> ReviewMethod:
     """Parse the result of ``ReviewMethod.as_json``. Raises SettingsError, KeyError, TypeError or
     ValueError.
     """
