@@ -209,8 +209,17 @@ class TrafficRun(TabRun[TrafficOrder]):
         elif time.monotonic() >= self._until:
             self.log.say(f"{self.time_is_over}. The results up to this point are shown.", "stopped")
         else:
-            said = f"Finished: {self._num_served} requests in {self.order.rounds} rounds."
+            said = self._finished_sentence()
             self.log.say(f"{said} {CANNOT_PAY}" if self._cannot_pay() else said, "finished")
+
+    def _finished_sentence(self) -> str:
+        order = self.order
+        if order.question == CURVE:
+            return f"Finished: {self._num_served} requests in {order.rounds} rounds."
+        num = len(order.ways)
+        who = "1 method" if num == 1 else f"{num} methods"
+        requests = self._num_served // (num * order.rounds)
+        return f"Finished: {who} × {order.rounds} rounds × {requests} requests."
 
     def _cannot_pay(self) -> bool:
         """Whether the lossless median latency was not lower than AR's, by medians over the rounds

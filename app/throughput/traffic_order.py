@@ -91,6 +91,7 @@ class TrafficOrder:
             "seconds": max(part.seconds for part in self.parts),
             "requests": max(len(part.arrivals) for part in self.parts),
             "budget": self.budget,
+            "rate": max(part.rate for part in self.parts),
             "rounds": self.rounds,
         }
 

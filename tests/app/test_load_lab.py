@@ -114,7 +114,7 @@ def test_one_sentence_where_drafting_does_not_pay_under_load(page) -> None:
     )
     said = of_tag(found, "status")[-1]["text"]
     assert (CANNOT_PAY in said) == (lossless >= ar)
-    assert "in 3 rounds" in said
+    assert f"2 methods × 3 rounds × {ends[0]['num_arrived']} requests" in said
 
 
 def test_stop_and_a_visitor_who_leaves_end_it_and_others_find_a_place(page) -> None:
@@ -224,8 +224,13 @@ def run_load(page: playwright.Page) -> None:
     over(page, lambda: page.click("#load-run"), LOAD, "data-phase")
 
 
-def cell(page: playwright.Page, way: str, column: int) -> str:
-    return page.inner_text(f"#load tr[data-way={way}] td:nth-of-type({column + 1}) .lv-value")
+def cell(page: playwright.Page, way: str, column: str) -> str:
+    return page.inner_text(f"#load tr[data-way={way}] [data-column='{column}'] .lv-value")
+
+
+def shown_charts(page: playwright.Page) -> list[str]:
+    charts = page.locator("#load .lv-charts figure:visible")
+    return charts.evaluate_all("nodes => nodes.map((node) => node.dataset.chart)")
 
 
 @needs_browser
@@ -237,18 +242,21 @@ def test_a_visitor_compares_two_ways(lab) -> None:
     ]  # fmt: skip
     arrived = page.get_attribute("#load tr[data-way=ar]", "data-arrived")
     for way in ("ar", "follow"):
-        assert cell(page, way, 1) == f"{arrived} of {arrived}"
-        assert cell(page, way, 7) == "100"  # the scripted text is the same by any way
-    assert cell(page, "ar", 6) == "1.00"
+        assert cell(page, way, "same as AR, % of tokens") == "100"  # the scripted text is fixed
+    assert cell(page, "ar", "tokens, per pass") == "1.00"
     ranges = page.locator("#load tr[data-way=ar] .lv-range").all_inner_texts()
     assert re.fullmatch(r"[\d.]+–[\d.]+", ranges[0])  # of tokens per second
-    assert "3 rounds" in page.inner_text("#load .lv-env")
+    assert "3 rounds" in page.inner_text("#load .lv-under")
+    assert arrived in page.inner_text("#load .lv-arrivals")
+    assert shown_charts(page) == ["rate", "open"]
+    assert page.locator("#load td.lv-more:visible").count() == 0
+    page.click("#load .lv-under button")
+    page.wait_for_selector("#load [data-chart=tau]:visible")
+    assert shown_charts(page) == ["rate", "open", "tau"]
+    assert cell(page, "ar", "answered, requests") == f"{arrived} of {arrived}"
+    page.click("#load .lv-help summary")
     words = page.inner_text("#load .lv-words")
-    assert all(word in words for word in ("Throughput", "Time to first token", "p50 and p99"))
-    shown = page.locator("#load .lv-charts figure:visible").evaluate_all(
-        "nodes => nodes.map((node) => node.dataset.chart)"
-    )
-    assert shown == ["rate", "queue", "rows", "tau"]
+    assert all(word in words for word in ("Throughput", "First token", "Median, p99"))
     see(page.locator("#load [data-chart=tau]"))
     page.wait_for_selector("#load [data-chart=tau] .scatterlayer .points path")
 
@@ -280,8 +288,9 @@ def test_recorded_arrivals_are_typed_and_a_curve_says_where_one_way_saturates(la
     page.get_by_label("recorded", exact=True).check()
     page.fill("#load-recorded textarea", "0, 0.2, 0.3")
     run_load(page)
-    assert cell(page, "ar", 1) == "3 of 3"
-    assert "recorded arrivals, 3 requests" in page.inner_text("#load .lv-env")
+    assert cell(page, "ar", "answered, requests") == "3 of 3"
+    arrivals = page.inner_text("#load .lv-arrivals")
+    assert arrivals.startswith("Recorded arrivals: 3 requests in 1 s.")
     page.get_by_label("Poisson", exact=True).check()
     page.get_by_label("Saturation curve").check()
     page.get_by_label("adaptive τ, auto B", exact=True).uncheck()

@@ -82,28 +82,42 @@ test("a row of a batch says whether it is AR's text", () => {
   });
 });
 
-test("a batch is summed up by passes if the texts are the same, by tokens per pass if they differ", () => {
-  const side = (title, ids, counted_forwards, effective_tpf, end = { reason: "done" }) => ({
+test("a batch is summed up by passes if the texts are the same, by tokens per pass if they differ, and by time", () => {
+  const side = (title, ids, counted_forwards, effective_tpf, more = {}) => ({
     title,
     rows: ids.map((each) => ({ ids: each })),
-    end,
+    end: { reason: "done" },
     totals: { counted_forwards, effective_tpf },
+    rounds: null,
+    ...more,
+  });
+  const timed = (kind, ratio, low, high) => ({
+    rounds: { kind, ratio, low, high, limit: 2, rounds: 3, rate: [1, 1, 1] },
   });
   const ar = side("plain AR", [[1, 2]], 200, 1);
+  const mars = (rounds) => side("MARS", [[1, 2]], 116, 1.72, rounds);
+  const fewer = "MARS: the same texts in 42 % fewer forward passes than plain AR (116 instead of 200)";
+  assert.equal(batchFinding([mars(), ar]), `${fewer}.`);
+  assert.equal(batchFinding([mars(timed("faster", 1.4, 1.2, 1.6)), ar]), `${fewer}, 1.4 times as fast.`);
+  assert.equal(batchFinding([mars(timed("slower", 0.8, 0.75, 0.85)), ar]), `${fewer}, 20 % slower.`);
   assert.equal(
-    batchFinding([side("MARS", [[1, 2]], 116, 1.72), ar]),
-    "MARS: the same texts in 42 % fewer forward passes (116, plain AR 200).",
+    batchFinding([mars(timed("same", 1.05, 0.75, 1.65)), ar]),
+    `${fewer}; speed is not reported, because it varied by a factor of 2.2 between rounds.`,
+  );
+  assert.equal(
+    batchFinding([mars(timed("busy", null, null, null)), ar]),
+    `${fewer}; speed is not reported, because the machine was busy.`,
   );
   assert.equal(
     batchFinding([side("MARS", [[1, 2]], 200, 1), ar]),
-    "MARS: the same texts in the same number of forward passes (200, plain AR 200).",
+    "MARS: the same texts in the same number of forward passes as plain AR (200 instead of 200).",
   );
   assert.equal(
-    batchFinding([side("MARS", [[1, 3]], 116, 1.72), ar]),
-    "MARS: 1.72 tokens per row and forward pass, plain AR 1.00; the texts differ.",
+    batchFinding([side("MARS", [[1, 3]], 116, 1.72, timed("faster", 1.4, 1.2, 1.6)), ar]),
+    "MARS: 1.72 tokens per row and forward pass instead of 1.00 with plain AR, other texts, 1.4 times as fast.",
   );
   assert.equal(batchFinding([side("MARS", [[1, 3]], 116, 1.72)]), "MARS: 1.72 tokens per row and forward pass.");
-  assert.equal(batchFinding([side("MARS", [[1, 2]], 1, 1, null), ar]), "");
+  assert.equal(batchFinding([side("MARS", [[1, 2]], 1, 1, { end: null }), ar]), "");
   assert.equal(batchFinding([]), "");
 });
 

@@ -16,6 +16,7 @@ import {
 } from "../../assets/web/charts/frontier.js";
 import {
   begun,
+  arrivalsText,
   loadFinding,
   curveOf,
   rangeOver,
@@ -25,7 +26,7 @@ import {
   take,
   throughput,
 } from "../../assets/web/folds/load.js";
-import { CHARTS, isFor, loadFigure } from "../../assets/web/views/load/plots.js";
+import { CHARTS, isShown, loadFigure } from "../../assets/web/views/load/plots.js";
 import { arOf, END, forward, laneOf } from "./runs.js";
 
 describe("the frontier", () => {
@@ -231,36 +232,49 @@ describe("a load", () => {
     assert.deepEqual(saturation([]), { rate: 0, isFound: false });
   });
 
-  test("the finding counts passes, and names waits only if they are shorter", () => {
+  test("the finding has passes and time, also where time was lost", () => {
     const model = begun(head({ ways: [WAYS[0], { name: "lossless", title: "lossless, auto B" }] }));
-    const end = (way, tpf, p50) => tick(way, 1, 9, { over: true, tpf, latency: { p50, p99: 9 } });
+    const end = (way, tpf, p50) => tick(way, 1, 9, { over: true, tpf, latency: p50 && { p50, p99: 9 } });
     take(model, "tick", end("ar", 1, 2));
     assert.equal(loadFinding(model), "");
-    take(model, "tick", end("lossless", 2, 1));
-    const passes = "Lossless, auto B: each answer was written in 50 % fewer forward passes than with plain AR";
-    assert.equal(loadFinding(model), `${passes}, and half of the answers came within 1.00 s instead of 2.00 s.`);
-    const slow = begun(model.head);
-    take(slow, "tick", end("ar", 1, 2));
-    take(slow, "tick", end("lossless", 2, 3));
-    assert.equal(loadFinding(slow), `${passes}.`);
+    take(model, "tick", end("lossless", 2, 3));
+    const passes = "Lossless, auto B: answers in 50 % fewer forward passes than plain AR";
+    assert.equal(loadFinding(model), `${passes}; the median answer took 3.00 s instead of 2.00 s.`);
+    const unanswered = begun(model.head);
+    take(unanswered, "tick", end("ar", 1, null));
+    take(unanswered, "tick", end("lossless", 2, 3));
+    assert.equal(loadFinding(unanswered), `${passes}.`);
     const curve = begun(head({ question: "curve" }));
     take(curve, "point", { way: "ar", offered: 3, answered: 3, ttft: null, latency: null });
     assert.equal(loadFinding(curve), "Plain AR kept up with 3.00 requests/s.");
   });
 
+  test("the arrivals add up: expected at the rate, and drawn", () => {
+    assert.equal(
+      arrivalsText(head({ rate: 3, requests: 18 })),
+      "Poisson arrivals at 3 requests/s: 12 expected in 4 s, 18 in this random draw.",
+    );
+    assert.equal(arrivalsText(head({ rate: 2.25 })), "Poisson arrivals at 2.3 requests/s: 9 requests in 4 s.");
+    assert.equal(arrivalsText(head({ kind: "recorded", rate: 2 })), "Recorded arrivals: 9 requests in 4 s.");
+    const curve = head({ question: "curve", kind: "bursts", rate: 6 });
+    assert.equal(arrivalsText(curve), "Arrivals in bursts at up to 6 requests/s, for 4 s each.");
+  });
+
   test("charts are those of the question and of the ways there are", () => {
-    const shown = (model) => CHARTS.filter(([, question]) => isFor(model, question)).map(([key]) => key);
-    assert.deepEqual(shown(begun(head())), ["rate", "queue", "rows", "tau"]);
-    assert.deepEqual(shown(begun(head({ ways: WAYS.slice(0, 1) }))), ["rate", "queue", "rows"]);
-    assert.deepEqual(shown(begun(head({ question: "curve" }))), ["answered", "waits"]);
+    const shown = (model, isFull) =>
+      CHARTS.filter(([, question]) => isShown(model, question, isFull)).map(([key]) => key);
+    assert.deepEqual(shown(begun(head()), true), ["rate", "open", "tau"]);
+    assert.deepEqual(shown(begun(head()), false), ["rate", "open"]);
+    assert.deepEqual(shown(begun(head({ ways: WAYS.slice(0, 1) })), true), ["rate", "open"]);
+    assert.deepEqual(shown(begun(head({ question: "curve" })), false), ["answered", "waits"]);
   });
 
   test("each way draws its own line, and the same model draws the same figure", () => {
     const model = begun(head());
-    take(model, "tick", tick("ar", 1, 30, { queue: 4 }));
+    take(model, "tick", tick("ar", 1, 30, { queue: 1, rows: 3 }));
     take(model, "tick", tick("follow", 2, 50, { queue: 1 }));
     take(model, "decision", { way: "follow", at: 0, tau: 0.9, block_size: "auto", lossless: false });
-    const figure = loadFigure("queue", model, colours);
+    const figure = loadFigure("open", model, colours);
     assert.deepEqual(
       figure.data.map(({ y, line }) => [y, line.color]),
       [
@@ -268,7 +282,10 @@ describe("a load", () => {
         [[1], "blue"],
       ],
     );
-    assert.deepEqual(loadFigure("queue", model, colours), figure);
+    assert.deepEqual(loadFigure("open", model, colours), figure);
+    take(model, "about", { places: 3 });
+    const [slots] = loadFigure("open", model, colours).layout.shapes;
+    assert.deepEqual([slots.y0, slots.y1], [3, 3]);
     assert.deepEqual(
       loadFigure("tau", model, colours).data.map(({ x, y }) => [x, y]),
       [

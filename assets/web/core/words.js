@@ -54,6 +54,17 @@ export function passesText(passes, baseline) {
     : "in the same number of forward passes";
 }
 
+/**
+ * "in 42 % fewer forward passes than plain AR".
+ * @param {number} passes
+ * @param {number} baseline
+ * @param {string} name of the baseline
+ */
+export function passesAgainst(passes, baseline, name) {
+  const text = passesText(passes, baseline);
+  return `${text} ${text.includes("same") ? "as" : "than"} ${name}`;
+}
+
 /** @param {number} seconds */
 export const milliseconds = (seconds) => figure(seconds * 1000);
 

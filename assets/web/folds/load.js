@@ -1,6 +1,6 @@
 // Pure: the state of a load, line by line, and the data of its charts. No DOM.
 
-import { capitalised, figure, passesText } from "../core/words.js";
+import { capitalised, counted, figure, passesAgainst, short } from "../core/words.js";
 
 const SATURATED = 0.9; // a machine that answers less than this share of the offered requests is saturated
 const WINDOW = 1; // seconds of the window for throughput
@@ -143,11 +143,30 @@ export function saturation(all) {
   return { rate, isFound: points.some(({ offered }) => SATURATED * offered > rate) };
 }
 
+/**
+ * Describes the arrivals: how many were expected at the chosen rate, and how many the random draw has.
+ * @param {LoadHead} head
+ */
+export function arrivalsText({ question, kind, requests, seconds, rate }) {
+  const within = `in ${short(seconds, 1)} s`;
+  const all = `${counted(requests, "request")} ${within}`;
+  const expected = Math.round((rate ?? 0) * seconds);
+  if (!rate || kind === RECORDED) return `${KINDS[kind]}: ${all}.`;
+  if (question === "curve")
+    return `${KINDS[kind]} at up to ${short(rate, 1)} requests/s, for ${short(seconds, 1)} s each.`;
+  const at = `${KINDS[kind]} at ${short(rate, 1)} requests/s`;
+  if (expected === requests) return `${at}: ${all}.`;
+  return `${at}: ${expected} expected ${within}, ${requests} in this random draw.`;
+}
+
+const RECORDED = "recorded";
+/** @type {Record<string, string>} */
+const KINDS = { Poisson: "Poisson arrivals", bursts: "Arrivals in bursts", [RECORDED]: "Recorded arrivals" };
+
 const [PLAIN, LOSSLESS] = ["ar", "lossless"];
-const NEAR = 0.95; // a wait above this share of AR's is no shorter
 
 /**
- * Returns the result of a load in one sentence; "" before plain AR and another method have ended.
+ * Returns the result of a load in one sentence, in passes and in time; "" before plain AR and another method have ended.
  * @param {LoadModel} model
  */
 export function loadFinding({ head, ways }) {
@@ -156,9 +175,9 @@ export function loadFinding({ head, ways }) {
   const way = ways.find(({ name }) => name === LOSSLESS) ?? ways.find(({ name }) => name !== PLAIN);
   const [plain, other] = [ar, way].map((each) => each?.ended.length && summaryOf(each));
   if (!way || !plain || !other || !plain.tpf || !other.tpf) return "";
-  const passes = `${capitalised(way.title)}: each answer was written ${passesText(plain.tpf / other.tpf, 1)} than with plain AR`;
-  if (!plain.latency || !other.latency || other.latency.p50 > NEAR * plain.latency.p50) return `${passes}.`;
-  return `${passes}, and half of the answers came within ${figure(other.latency.p50)} s instead of ${figure(plain.latency.p50)} s.`;
+  const passes = `${capitalised(way.title)}: answers ${passesAgainst(plain.tpf / other.tpf, 1, ar?.title ?? PLAIN)}`;
+  if (!plain.latency || !other.latency) return `${passes}.`;
+  return `${passes}; the median answer took ${figure(other.latency.p50)} s instead of ${figure(plain.latency.p50)} s.`;
 }
 
 /** @param {LoadWay[]} ways */

@@ -54,6 +54,18 @@ interface LoadHead extends Head {
   requests: number;
   budget: number | null;
   rounds?: number;
+  rate?: number; // requests per second, the highest of a curve
+}
+
+// A column of the table of methods. of: its figure, whose range over the rounds is shown below it; otherwise `cell`
+// returns its text. isMore: shown only with all figures.
+interface LoadColumn {
+  name: string;
+  unit: string;
+  of?: (tick: LoadTick) => number | null | undefined;
+  cell?: (way: LoadWay, tick: LoadTick) => string;
+  hasRange?: boolean;
+  isMore?: boolean;
 }
 
 type LoadSpread = { p50: number; p99: number } | null;

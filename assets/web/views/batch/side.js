@@ -3,7 +3,8 @@
 
 import { bytesOf, shown } from "../../core/bytes.js";
 import { FINAL } from "../../core/folds.js";
-import { capitalised, counted, figure, passesText, whole } from "../../core/words.js";
+import { UNKNOWN, ofRounds, speedupText } from "../../core/speedup.js";
+import { capitalised, counted, figure, passesAgainst, short, whole } from "../../core/words.js";
 
 export class Row {
   /** @type {RowCell[]} */
@@ -121,8 +122,36 @@ export function besideAr(row, ar) {
   return { text: isWhole ? SAME : "", differs: false };
 }
 
+const STEADY = 2; // highest over lowest ratio of the rounds
+
+/** @param {RoundsLine | null} rounds */
+const spreadOf = (rounds) => (rounds?.low && rounds.high ? rounds.high / rounds.low : 1);
+
+/** @param {RoundsLine | null} rounds */
+export const isUnsteady = (rounds) => spreadOf(rounds) > STEADY;
+
 /**
- * Returns the result of a batch in one sentence; "" before both methods have ended.
+ * Returns the comparison over rounds; one whose rounds differ too much counts as not measured, for the machine was busy.
+ * @param {RoundsLine} rounds
+ * @returns {Speedup}
+ */
+export const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "busy", isBusy: true } : ofRounds(rounds));
+
+/**
+ * ", 1.4 times as fast", or why no speed is reported; "" before a round has ended.
+ * @param {RoundsLine | null} rounds
+ */
+function speedText(rounds) {
+  if (isUnsteady(rounds))
+    return `; speed is not reported, because it varied by a factor of ${short(spreadOf(rounds), 1)} between rounds`;
+  const { kind } = rounds ? ofRounds(rounds) : UNKNOWN;
+  if (!rounds || kind === "none") return "";
+  if (kind === "busy") return "; speed is not reported, because the machine was busy";
+  return `, ${speedupText(ofRounds(rounds))}`;
+}
+
+/**
+ * Returns the result of a batch in one sentence, in passes and in time; "" before both methods have ended.
  * @param {Side[]} sides
  */
 export function batchFinding(sides) {
@@ -133,9 +162,9 @@ export function batchFinding(sides) {
   const { counted_forwards: baseline, effective_tpf: other } = /** @type {BatchTotals} */ (second.totals);
   const isSame = first.rows.every(({ ids }, i) => String(ids) === String(second.rows[i].ids));
   if (!isSame)
-    return `${first.title}: ${figure(tpf)} tokens per row and forward pass, ${second.title} ${figure(other)}; the texts differ.`;
-  const counts = `(${whole(passes)}, ${second.title} ${whole(baseline)})`;
-  return `${capitalised(first.title)}: the same texts ${passesText(passes, baseline)} ${counts}.`;
+    return `${first.title}: ${figure(tpf)} tokens per row and forward pass instead of ${figure(other)} with ${second.title}, other texts${speedText(first.rounds)}.`;
+  const counts = `${passesAgainst(passes, baseline, second.title)} (${whole(passes)} instead of ${whole(baseline)})`;
+  return `${capitalised(first.title)}: the same texts ${counts}${speedText(first.rounds)}.`;
 }
 
 export const SAME = "identical to AR";
@@ -161,17 +190,19 @@ const WAITS = {
  */
 export function cellText(side, row, cell) {
   const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
-  const commit = cell.isCommit ? ", the pass that commits the block" : "";
+  const commit = cell.isCommit ? ", the pass that stores the full block" : "";
   const parts = [`Row ${row.number + 1}, pass ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
   if (cell.end) parts.push(ENDS[cell.end]);
   return parts.filter(Boolean).join(" · ");
 }
 
 /**
+ * Describes a row's KV cache in a pass, in the words of the legend.
  * @param {Side} side
  * @param {RowCell} cell
  */
-export function cacheText(side, cell) {
-  if (side.method === "uncached") return `no cache: ${counted(cell.filling + cell.scratch, "position")} recomputed`;
-  return `committed ${cell.committed} · filling ${cell.filling} · scratch ${cell.scratch}`;
+export function cacheText(side, { committed, filling, scratch }) {
+  if (side.method === "uncached") return `no cache: ${counted(filling + scratch, "position")} recomputed`;
+  const added = side.method === "block" ? "in block" : "added";
+  return `${committed} stored · ${filling} ${added} · ${scratch} temporary`;
 }

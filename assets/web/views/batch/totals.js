@@ -4,9 +4,9 @@
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";
 import { find, make, put, toggle } from "../../core/dom.js";
-import { UNKNOWN, ofRounds } from "../../core/speedup.js";
 import { bigFigure, drawSpeedup } from "../race/figures.js";
 import { counted, environment, figure, memory, whole } from "../../core/words.js";
+import { isUnsteady, steady } from "./side.js";
 
 const SPEED = "relative speed";
 const BIG = [
@@ -82,7 +82,7 @@ export class Totals {
     );
     /** @type {(key: string, text: (totals: BatchTotals) => string) => void} */
     const both = (key, text) =>
-      put(this.small[key], [first, second].flatMap((totals) => (totals ? [text(totals)] : [])).join(" · ") || "–");
+      put(this.small[key], bothText([first, second].flatMap((totals) => (totals ? [text(totals)] : []))));
     both("idle", (t) => `${percent(t.idle_share)} %`);
     both("cache", (t) => memory(t.peak_cache_bytes));
     put(this.env, environment(sides.find((side) => side.header)?.header));
@@ -99,17 +99,11 @@ export class Totals {
   }
 }
 
-const STEADY = 2; // highest over lowest ratio of the rounds
-
-/** @param {RoundsLine | null} rounds */
-const isUnsteady = (rounds) => Boolean(rounds?.low && rounds.high && rounds.high / rounds.low > STEADY);
-
 /**
- * Returns the comparison over rounds; one whose rounds differ too much counts as not measured, for the machine was busy.
- * @param {RoundsLine} rounds
- * @returns {Speedup}
+ * Joins a figure of both methods; equal ones are named once.
+ * @param {string[]} texts
  */
-const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "busy", isBusy: true } : ofRounds(rounds));
+const bothText = (texts) => [...new Set(texts)].join(" and ") || "–";
 
 /** @param {BatchTotals} totals */
 const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
@@ -134,11 +128,20 @@ const brief = (side) => side.title.replace("MARS, ", "");
 const percent = (share) => (share ? figure(100 * share) : "0");
 
 /**
- * The legend of the lanes' colours and marks.
+ * Whether rows wait for each other with this method.
+ * @param {string} method
+ */
+const isIdling = (method) => method === "block" || method === "uncached";
+
+/**
+ * The legend of the lanes' colours and marks: those that these methods draw.
  * @param {HTMLElement} element
+ * @param {string[]} methods
+ * @param {boolean} isWhole whether whole texts are shown
  * @param {(isOn: boolean) => void} onTexts
  */
-export function buildLegend(element, onTexts) {
+export function buildLegend(element, methods, isWhole, onTexts) {
+  const hasBlock = methods.includes("block");
   /** @type {(node: Node, text: string) => HTMLElement} */
   const item = (node, text) => make("span", "bv-key", node, make("span", "", text));
   const swatches = [1, 2, 3, 4, 5].map((n) =>
@@ -148,27 +151,33 @@ export function buildLegend(element, onTexts) {
   const idle = (wait) => make("i", { class: "bv-cell bv-swatch", "data-wait": wait });
   /** @param {string} name */
   const bar = (name) => make("i", `bv-swatch bv-bar bv-${name}`);
-  element.replaceChildren(
-    item(make("span", "rv-keys", ...swatches), "tokens per pass"),
-    item(make("i", { class: "bv-cell bv-swatch bv-commit", "data-n": 1 }), "commit"),
-    item(idle("block"), "waits for the block"),
-    item(idle("finished"), "finished"),
-    item(bar("committed"), "cache committed"),
-    item(bar("filling"), "filling"),
-    item(bar("scratch"), "scratch"),
-    toggle("Whole texts", false, onTexts),
+  const marks = [item(make("span", "rv-keys", ...swatches), "tokens in a pass")];
+  if (hasBlock)
+    marks.push(
+      item(make("i", { class: "bv-cell bv-swatch bv-commit", "data-n": 1 }), "stores a full block"),
+      item(idle("block"), "waits for the other rows' blocks"),
+    );
+  if (methods.some(isIdling)) marks.push(item(idle("finished"), "finished, waits"));
+  const cache = make(
+    "span",
+    "bv-keys",
+    "KV cache:",
+    item(bar("committed"), "stored"),
+    item(bar("filling"), hasBlock ? "added by the pass, or in its block" : "added by the pass"),
+    item(bar("scratch"), "temporary: drafts and masks"),
   );
+  element.replaceChildren(...marks, cache, toggle("Whole texts", isWhole, onTexts));
 }
 
 const CHARTS = [
   ["time", "Tokens of all rows by decoding time"],
-  ["forwards", "Per pass: tokens (up) and idle rows (down)"],
+  ["forwards", "Tokens in each pass, all rows"],
 ];
 const KEYS = [
   ["ramp-4", "tokens"],
-  ["mars", "commit"],
-  ["warm", "waiting for the block"],
-  ["bar-1", "finished"],
+  ["mars", "tokens of a pass that stores a block"],
+  ["warm", "below: rows waiting for a block"],
+  ["bar-1", "below: finished rows, waiting"],
 ];
 
 // The two figures, made by the server (app/batch_charts.py): here they get their colours and a node.
@@ -178,20 +187,25 @@ export class BatchPlots extends Plots {
 
   /** @param {HTMLElement} root */
   constructor(root) {
-    const keys = KEYS.map(([colour, name]) =>
-      make("span", { class: "bv-chartkey", style: `--key: var(--rv-${colour})` }, name),
-    );
-    const charts = CHARTS.map(([key, title]) => chartFrame(key, title, ...(key === "forwards" ? keys : [])));
+    const keys = make("span", "bv-chartkeys");
+    for (const [colour, name] of KEYS)
+      keys.append(make("span", { class: "bv-chartkey", style: `--key: var(--rv-${colour})` }, name));
+    const charts = CHARTS.map(([key, title]) => chartFrame(key, title, ...(key === "forwards" ? [keys] : [])));
     super(root, find(root, ".bv-charts"), charts, {
       figure: (key) => this.figures && themed(this.figures[key], root),
       rest: "lanes and figures are",
     });
+    this.keys = keys;
     this.element.hidden = true;
   }
 
-  /** @param {Record<string, Figure> | null} figures */
-  renew(figures) {
+  /**
+   * @param {Record<string, Figure> | null} figures
+   * @param {string[]} methods
+   */
+  renew(figures, methods) {
     this.figures = figures;
+    this.keys.hidden = !methods.some(isIdling);
     this.element.hidden = !figures;
     if (figures) this.show();
   }

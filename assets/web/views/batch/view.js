@@ -27,7 +27,6 @@ class BatchView extends PhaseView {
     this.holder = find(root, ".bv-sides");
     this.totals = new Totals(root);
     this.plots = new BatchPlots(root);
-    buildLegend(find(root, ".bv-legend"), (isOn) => root.classList.toggle("bv-whole", isOn));
     this.watchTheme();
     this.clear();
   }
@@ -44,7 +43,11 @@ class BatchView extends PhaseView {
     this.lanes = this.sides.map((side) => new Lanes(side, (text) => this.pointed(text)));
     this.holder.replaceChildren(...this.lanes.map((lanes) => lanes.element));
     this.totals.build(this.sides);
-    this.plots.renew(null);
+    this.plots.renew(null, []);
+    const { root } = this;
+    buildLegend(find(root, ".bv-legend"), this.methods, root.classList.contains("bv-whole"), (isOn) =>
+      root.classList.toggle("bv-whole", isOn),
+    );
     this.say({ text: "", kind: "waiting" });
     this.schedule();
   }
@@ -56,12 +59,16 @@ class BatchView extends PhaseView {
   line(target, data) {
     const side = this.sides.find((each) => each.name === (data.side || target));
     if (target === "status") this.say(data);
-    else if (target === "figures") this.plots.renew(data);
+    else if (target === "figures") this.plots.renew(data, this.methods);
     else if (!side) throw new Error(`No side is called ${target}.`);
     else if (target === "totals") side.totals = data;
     else if (target === "rounds") side.rounds = data;
     else if (target === "verdict") side.rows[data.row].verdict = data.right;
     else side.push(data);
+  }
+
+  get methods() {
+    return this.sides.map(({ method }) => method);
   }
 
   draw() {
@@ -76,7 +83,9 @@ class BatchView extends PhaseView {
     }
     const ar = this.sides.find((side) => side.method === "ar");
     for (const lanes of this.lanes) if (ar && lanes.side !== ar) lanes.compare(ar);
-    this.root.classList.toggle("bv-digits", this.holder.clientWidth / this.shownBeside() / scale >= 11);
+    const width = this.holder.clientWidth / this.shownBeside() / scale; // of a cell
+    this.root.classList.toggle("bv-digits", width >= 11);
+    this.root.classList.toggle("bv-thin", width < 5);
     this.totals.update();
     put(this.finding, batchFinding(this.sides));
   }

@@ -9,6 +9,7 @@ import { curveOf, endOf, steps, throughput } from "../../folds/load.js";
 export class LoadPlots extends Plots {
   /** @type {LoadModel | null} */
   model = null;
+  isFull = false;
 
   /**
    * @param {HTMLElement} root
@@ -19,10 +20,13 @@ export class LoadPlots extends Plots {
     super(root, element, charts, { figure: (key, frame) => this.figureOf(key, frame), rest: "the figures are" });
   }
 
-  /** @param {LoadModel} model */
-  renew(model) {
-    this.model = model;
-    CHARTS.forEach(([, question], i) => (this.charts[i].frame.hidden = !isFor(model, question)));
+  /**
+   * @param {LoadModel} model
+   * @param {boolean} isFull whether the controller's charts are shown too
+   */
+  renew(model, isFull) {
+    Object.assign(this, { model, isFull });
+    CHARTS.forEach(([, question], i) => (this.charts[i].frame.hidden = !isShown(model, question, isFull)));
     return this.show();
   }
 
@@ -43,8 +47,7 @@ const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by a
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
   ["rate", "compare", "Throughput: tokens per second of all requests"],
-  ["queue", "compare", "Queue: requests waiting for a slot"],
-  ["rows", "compare", "Requests in progress"],
+  ["open", "compare", "Unfinished requests; those above the dotted line wait for a slot"],
   ["tau", "follow", "τ chosen by the controller"],
   ["size", "draft", "B chosen by the controller"],
   ["answered", "curve", "Requests answered per second, by requests offered"],
@@ -58,6 +61,15 @@ export const CHARTS = [
  */
 export const isFor = ({ head, ways }, question) =>
   question === head.question || (head.question === "compare" && ways.some(({ name }) => name === question));
+
+/**
+ * Whether a chart is shown: those of a controller only with all figures.
+ * @param {LoadModel} model
+ * @param {string} question
+ * @param {boolean} isFull
+ */
+export const isShown = (model, question, isFull) =>
+  isFor(model, question) && (isFull || question === model.head.question);
 
 /**
  * @param {string} key
@@ -76,8 +88,12 @@ export function loadFigure(key, model, c) {
     const figure = figureOf({ ...model, ways: decided }, c, key === "tau" ? "τ" : "B", of, "hv", end);
     return { ...figure, data: figure.data.map((each, i) => marked(each, decided[i].decisions)) };
   }
-  const field = key === "queue" ? "queue" : "rows";
-  return figureOf(model, c, "requests", (way) => way.ticks.map((tick) => ({ x: tick.at, y: tick[field] })), "hv");
+  const of = (/** @type {LoadWay} */ way) => way.ticks.map(({ at, rows, queue }) => ({ x: at, y: rows + queue }));
+  const figure = figureOf(model, c, "requests", of, "hv");
+  const places = model.about?.places ?? 0;
+  if (places && places <= figure.layout.yaxis.range[1])
+    figure.layout.shapes = [{ ...line(c), xref: "paper", x0: 0, x1: 1, y0: places, y1: places }];
+  return figure;
 }
 
 /**
@@ -136,14 +152,10 @@ function curveFigure(key, model, c) {
  * @param {number} most
  * @param {Colours} c
  */
-const diagonal = (most, c) => ({
-  type: "line",
-  x0: 0,
-  y0: 0,
-  x1: most,
-  y1: most,
-  line: { color: c.muted, width: 1, dash: "dot" },
-});
+const diagonal = (most, c) => ({ ...line(c), x0: 0, y0: 0, x1: most, y1: most });
+
+/** @param {Colours} c */
+const line = (c) => ({ type: "line", line: { color: c.muted, width: 1, dash: "dot" } });
 
 /**
  * @param {LoadWay} way

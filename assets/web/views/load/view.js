@@ -1,10 +1,10 @@
 // The load view: passes the feed to the table and the charts; draws once a frame.
 
-import { fill, find, make, put, shape } from "../../core/dom.js";
+import { fill, find, make, put, shape, toggle } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
-import { counted, environment, figure, short, whole } from "../../core/words.js";
+import { environment, figure, joined, short, whole } from "../../core/words.js";
 import { LOAD_ORDER } from "../../core/table.js";
-import { begun, loadFinding, rangeOver, summaryOf, take } from "../../folds/load.js";
+import { arrivalsText, begun, loadFinding, rangeOver, summaryOf, take } from "../../folds/load.js";
 import { LoadPlots } from "./plots.js";
 
 class LoadView extends PhaseView {
@@ -22,10 +22,27 @@ class LoadView extends PhaseView {
     super(...given);
     const { root } = this;
     this.env = find(root, ".lv-env");
+    this.arrivals = find(root, ".lv-arrivals");
+    this.isFull = false;
     this.table = new Table(find(root, ".lv-table"));
     this.plots = new LoadPlots(root, find(root, ".lv-charts"));
+    this.rounds = make("span");
     const words = WORDS.flatMap(([term, meaning]) => [make("dt", "", term), make("dd", "", meaning)]);
-    find(root, ".lv-words").replaceChildren(...words);
+    const help = make(
+      "details",
+      "lv-help",
+      make("summary", "", "What the figures mean"),
+      make("dl", "lv-words", ...words),
+    );
+    find(root, ".lv-under").replaceChildren(
+      this.rounds,
+      toggle("All figures", false, (isOn) => {
+        this.isFull = isOn;
+        root.classList.toggle("lv-full", isOn);
+        this.schedule();
+      }),
+      help,
+    );
     this.watchTheme();
     this.clear();
   }
@@ -59,16 +76,17 @@ class LoadView extends PhaseView {
     if (!model.ways.length) return;
     this.table.draw(model);
     put(this.finding, loadFinding(model));
-    put(this.env, this.place());
-    this.plots.renew(model);
+    put(this.arrivals, this.asked());
+    put(this.rounds, roundsText(Math.max(...model.ways.map(({ ended }) => ended.length))));
+    put(this.env, environment(model.about));
+    this.plots.renew(model, this.isFull);
   }
 
-  // Describes the machine and the arrivals.
-  place() {
+  // Describes the arrivals, and how many requests are answered at once.
+  asked() {
     const { about, head } = this.model;
-    if (!about) return "";
-    const asked = `${head.kind} arrivals, ${counted(head.requests, "request")} in ${figure(head.seconds)} s, ${counted(head.rounds ?? 1, "round")}`;
-    return [asked, `${counted(about.places, "slot")}`, environment(about)].join(" · ");
+    const places = about ? `At most ${whole(about.places)} are answered at once, the others wait for a slot.` : "";
+    return joined(arrivalsText(head), places).replace(" · ", " ");
   }
 
   recolour() {
@@ -78,42 +96,51 @@ class LoadView extends PhaseView {
 
 export const mountLoadView = mountOf(LoadView);
 
+/** @param {number} num rounds that have ended */
+const roundsText = (num) =>
+  num > 1 ? `Medians of ${num} rounds with the same arrivals; below them, the lowest and highest.` : "";
+
 /** @type {[term: string, meaning: string][]} */
 const WORDS = [
   ["Throughput", "tokens per second of all requests together."],
-  ["Time to first token", "from the arrival of a request, including its wait for a slot."],
+  ["First token", "from the arrival of a request, including its wait for a slot."],
   ["Time per token", "after the first, between one token and the next."],
   [
-    "p50 and p99",
-    "half of the requests took at most p50, 99 of 100 at most p99. With few requests, p99 is nearly the slowest.",
+    "Median, p99",
+    "half of the requests took at most the median, 99 of 100 at most p99. With few requests, p99 is nearly the slowest.",
   ],
-  [
-    "Rounds",
-    "every method gets the same traffic in each round. The table has medians, with the lowest and highest below them.",
-  ],
-  ["Agreement", "the share of tokens that plain AR also wrote, in the same order; counted after timing."],
-  ["Dropped", "requests still running 20 seconds after the last arrival."],
+  ["Same as AR", "the share of tokens that plain AR also wrote, in the same order; counted after timing."],
+  ["Answered", "requests still running 20 seconds after the last arrival are dropped."],
   ["In time", "half of the requests have a deadline; the share that met it."],
 ];
 
-/**
- * of: the figure whose range over the rounds is shown below.
- * @type {[head: string, unit: string, cell: (way: LoadWay, tick: LoadTick) => string, of?: (tick: LoadTick) => number | undefined, scale?: number][]}
- */
+/** @type {LoadColumn[]} */
 const COLUMNS = [
-  ["throughput", "tokens/s", (_, tick) => figure(tick.tokens_per_second), (tick) => tick.tokens_per_second],
-  ["answered", "of all", (_, tick) => `${whole(tick.num_done)} of ${whole(tick.num_arrived)}`],
-  ["answered", "requests/s", (_, tick) => figure(tick.requests_per_second), (tick) => tick.requests_per_second],
-  ["first token", "s, p50 · p99", (_, tick) => pair(tick.ttft, 1), (tick) => tick.ttft?.p50],
-  ["time per token", "ms, p50 · p99", (_, tick) => pair(tick.tpot, 1000), (tick) => tick.tpot?.p50, 1000],
-  ["whole answer", "s, p50 · p99", (_, tick) => pair(tick.latency, 1), (tick) => tick.latency?.p50],
-  ["per pass", "tokens", (_, tick) => (tick.tpf === null ? "–" : figure(tick.tpf))],
-  ["agreement", "with AR, %", (way) => agreed(way.agreement)],
-  ["in time", "%", (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0))],
+  { name: "throughput", unit: "tokens/s", of: (tick) => tick.tokens_per_second },
+  { name: "first token", unit: "median, s", of: (tick) => tick.ttft?.p50 },
+  { name: "whole answer", unit: "median, s", of: (tick) => tick.latency?.p50 },
+  { name: "tokens", unit: "per pass", of: (tick) => tick.tpf, hasRange: false },
+  { name: "same as AR", unit: "% of tokens", cell: (way) => agreed(way.agreement) },
+  { name: "first token", unit: "p99, s", of: (tick) => tick.ttft?.p99, isMore: true },
+  { name: "whole answer", unit: "p99, s", of: (tick) => tick.latency?.p99, isMore: true },
+  { name: "time per token", unit: "median, ms", of: (tick) => tick.tpot && 1000 * tick.tpot.p50, isMore: true },
+  {
+    name: "answered",
+    unit: "requests",
+    cell: (_, tick) => `${whole(tick.num_done)} of ${whole(tick.num_arrived)}`,
+    isMore: true,
+  },
+  { name: "answered", unit: "requests/s", of: (tick) => tick.requests_per_second, isMore: true },
+  {
+    name: "in time",
+    unit: "%",
+    cell: (_, tick) => (tick.in_time === null ? "–" : short(100 * tick.in_time, 0)),
+    isMore: true,
+  },
 ];
 
-/** @type {(spread: { p50: number, p99: number } | null, unit: number) => string} */
-const pair = (spread, unit) => (spread ? `${figure(unit * spread.p50)} · ${figure(unit * spread.p99)}` : "–");
+/** @param {LoadColumn} column */
+const kindOf = ({ isMore }) => (isMore ? "lv-more" : "");
 
 /** @param {LoadAgreement | null} found */
 function agreed(found) {
@@ -128,7 +155,10 @@ class Table {
 
   /** @param {HTMLElement} element */
   constructor(element) {
-    const heads = COLUMNS.map(([name, unit]) => make("th", { scope: "col" }, name, make("small", "", unit)));
+    const heads = COLUMNS.map((column) => {
+      const given = { scope: "col", class: kindOf(column), "data-column": `${column.name}, ${column.unit}` };
+      return make("th", given, column.name, make("small", "", column.unit));
+    });
     this.body = make("tbody");
     const head = make("thead", "", make("tr", "", make("th", { scope: "col" }, "method"), ...heads));
     element.replaceChildren(make("table", "", head, this.body));
@@ -147,12 +177,11 @@ class Table {
       const row = this.rows.get(way.name);
       if (!tick || !row) continue;
       row.dataset.arrived = String(tick.num_arrived);
-      COLUMNS.forEach(([, , cell, of, unit = 1], i) => {
-        const place = row.cells[i + 1];
-        put(/** @type {HTMLElement} */ (place.firstElementChild), cell(way, tick));
-        const range = of ? rangeOver(way.ended, of) : null;
-        const said = range ? range.map((end) => figure(unit * end)).join("–") : "";
-        put(/** @type {HTMLElement} */ (place.lastElementChild), said);
+      COLUMNS.forEach(({ of, cell, hasRange = true }, i) => {
+        const [value, below] = /** @type {HTMLElement[]} */ ([...row.cells[i + 1].children]);
+        put(value, cell ? cell(way, tick) : figure(of?.(tick) ?? NaN));
+        const range = of && hasRange ? rangeOver(way.ended, of) : null;
+        put(below, range ? range.map(figure).join("–") : "");
       });
     }
   }
@@ -163,6 +192,9 @@ function rowOf(way) {
   const place = LOAD_ORDER.indexOf(way.name);
   const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": place };
   const key = shape("svg", given, shape("path", { d: "M0 4H28" }));
-  const cells = COLUMNS.map(() => make("td", "rv-num", make("span", "lv-value", "–"), make("small", "lv-range")));
+  const cells = COLUMNS.map((column) => {
+    const given = { class: `rv-num ${kindOf(column)}`, "data-column": `${column.name}, ${column.unit}` };
+    return make("td", given, make("span", "lv-value", "–"), make("small", "lv-range"));
+  });
   return make("tr", { "data-way": way.name }, make("th", { scope: "row" }, key, way.title), ...cells);
 }
