@@ -216,7 +216,7 @@ class TrafficRun(TabRun[TrafficOrder]):
         order = self.order
         if order.question == CURVE:
             return f"Finished: {self._num_served} requests in {order.rounds} rounds."
-        num = len(order.ways)
+        num = len(order.methods)
         who = "1 method" if num == 1 else f"{num} methods"
         requests = self._num_served // (num * order.rounds)
         return f"Finished: {who} × {order.rounds} rounds × {requests} requests."

@@ -46,8 +46,8 @@ const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by a
 
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
-  ["rate", "compare", "Throughput: tokens per second of all requests"],
-  ["open", "compare", "Unfinished requests; those above the dotted line wait for a slot"],
+  ["rate", "compare", "Throughput of all requests"],
+  ["open", "compare", "Unfinished requests; above the dotted line: waiting"],
   ["tau", "follow", "τ chosen by the controller"],
   ["size", "draft", "B chosen by the controller"],
   ["answered", "curve", "Requests answered per second, by requests offered"],
