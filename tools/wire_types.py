@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -79,7 +80,7 @@ def _table() -> Iterator[str]:
     yield f"{WRITTEN} from the constants of Python."
     yield from _constant(
         "METHODS",
-        "`obeys`: the settings that act on a method; `isExact`: whether its text is always AR's.",
+        "`obeys`: the settings that act on the method; `isExact`: whether its text is always AR's.",
         "Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>",
         {
             name: _object(
@@ -92,7 +93,8 @@ def _table() -> Iterator[str]:
     )
     yield from _constant(
         "SETTINGS",
-        "`label`: of its control, empty without one; `isCommon`: it acts on all methods.",
+        "`label`: label of the setting's control, empty if it has no control; `isSteered`: whether "
+        "it can change during a run; `isCommon`: whether it acts on all methods.",
         "Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>",
         {
             name: _object(
@@ -109,13 +111,14 @@ def _table() -> Iterator[str]:
     )
     yield from _constant(
         "FORMER_WORDS",
-        "Former words of settings, by the setting's current name.",
+        "Former values of settings with their replacements, by the current name of the setting.",
         "Record<string, Record<string, string>>",
         {name: _object(**words) for name, words in FORMER_WORDS.items()},
     )
     yield from _constant(
         "SPEED",
-        "Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.",
+        "Limits for reporting a speedup, and texts for why it is not reported; see "
+        "mars_runtime/speedup.py.",
         "{ least: number, apart: number, near: number, slack: number, "
         "notes: Record<string, string> }",
         {
@@ -133,7 +136,8 @@ def _table() -> Iterator[str]:
     yield f"export const MAX_SEALED = {masked.MAX_SEALED};"
     yield from _constant(
         "JUDGED",
-        "`tags` are offered; `most`: the highest rating, how many tags, characters of the rest.",
+        "`tags`: tags that the page offers; `most`: the highest rating, the maximum number of "
+        "tags, and maximum numbers of characters.",
         "{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }",
         {
             "tags": json.dumps(judgements.TAGS),
@@ -146,15 +150,16 @@ def _table() -> Iterator[str]:
             ),
         },
     )
-    yield from ("", "// A spreadsheet computes a cell that begins with one of these.")
+    yield from ("", "// A spreadsheet treats a cell that begins with one of these as a formula.")
     yield f"export const COMPUTED = {json.dumps(exports.COMPUTED)};"
     server = AppSettings()
     load_order = (load.AR, load.LOSSLESS, load.FIXED, load.FOLLOW, load.FOLLOW_LOSSLESS, LOOKUP)
     yield from _constant(
         "LIMITS",
-        "`drafts` that one pass verifies; `body`: bytes of a request, `tokens`: of an answer and "
-        "`imported`: bytes of a run, on a server with default settings; `turns` of a conversation; "
-        "`pin`: of a run in the tray; `setName`: of a review set.",
+        "Maximum numbers of: `drafts` that one pass verifies; bytes of a request (`body`), "
+        "`tokens` of an answer and bytes of an `imported` run, on a server with default settings; "
+        "`turns` of a conversation; characters of a pinned run's texts and its highest rating "
+        "(`pin`); characters of a review set's name (`setName`).",
         "{ drafts: number, body: number, tokens: number, imported: number, turns: number, "
         "pin: Record<'name' | 'note' | 'rating', number>, setName: number }",
         {
@@ -169,22 +174,23 @@ def _table() -> Iterator[str]:
     )
     yield from (
         "",
-        "// Letters of the sources of tokens in trace lines; see mars_runtime/derived.py.",
+        "// The letter of each source of tokens in trace lines; see mars_runtime/derived.py.",
         "/** @type {Record<string, Source>} */",
     )
     letters = {letter: source for source, letter in derived.LETTERS.items()}
     yield f"export const SOURCE_LETTERS = {_object(**letters)};"
     yield ""
-    yield "// Stops that end a text by itself, and where a page's file holds its data."
+    yield "// Stop reasons of a complete text, and the placeholder for the data in a page's file."
     yield f"export const FINAL_STOPS = {json.dumps(sorted(FINAL))};"
     yield f"export const DATA_PLACE = {json.dumps(PLACE)};"
     yield ""
-    yield "// What the Load lab measures, in the order of its legends."
+    yield "// The methods that the Load lab measures, in the order of its legends."
     yield f"export const LOAD_ORDER = {json.dumps(load_order)};"
 
 
 def _constant(name: str, says: str, kind: str, lines: Mapping[str, str]) -> Iterator[str]:
-    yield from ("", f"// {says}", f"/** @type {{{kind}}} */", "// prettier-ignore")
+    yield from ("", *textwrap.wrap(says, 120, initial_indent="// ", subsequent_indent="// "))
+    yield from (f"/** @type {{{kind}}} */", "// prettier-ignore")
     yield f"export const {name} = {{"
     yield from (f"  {key}: {value}," for key, value in lines.items())
     yield "};"

@@ -173,8 +173,8 @@ describe("a load", () => {
       [0.25],
     );
     assert.equal(model.ways[1].agreement.share, 0.5);
-    assert.throws(() => take(model, "tick", tick("other", 1, 1)), /No method is called other/);
-    assert.throws(() => take(model, "word", { way: "ar" }), /No line is called word/);
+    assert.throws(() => take(model, "tick", tick("other", 1, 1)), /The load test has no method other/);
+    assert.throws(() => take(model, "word", { way: "ar" }), /Unknown line tag word/);
   });
 
   test("figures are medians over the rounds that have ended, with their range; charts show the latest round", () => {

@@ -1,10 +1,10 @@
-// The page around this document: the notebook that embeds it, otherwise the system. Its theme, and the height that it
-// gives this document.
+// What surrounds this document: the notebook that embeds it in a frame or, without a frame, the system. Detects the
+// dark theme and fits the frame's height to the document.
 
 const DARK = "(prefers-color-scheme: dark)";
-const MOST_LUMINANCE = 128; // of text on a light background, from 0 to 255
+const MOST_LUMINANCE = 128; // on a scale of 0 to 255; a colour with a higher luminance is light
 
-/** Returns the element that holds this document; null if there is none or it may not be read. */
+/** Returns the frame element that contains this document; null if there is none or the browser forbids access to it. */
 function frame() {
   try {
     return /** @type {HTMLElement | null} */ (window.frameElement);
@@ -14,7 +14,7 @@ function frame() {
 }
 
 /**
- * Whether a computed colour is light; null if it is not understood.
+ * Returns whether a computed colour is light; null if it is not an rgb() colour.
  * @param {string} colour such as rgb(17, 17, 17)
  */
 export function isLight(colour) {
@@ -23,15 +23,15 @@ export function isLight(colour) {
   return Number.isNaN(luminance) ? null : luminance > MOST_LUMINANCE;
 }
 
-// Returns whether the text around this document is light, as on a dark background; for a document that is not embedded,
-// whether the system's theme is dark.
+// Returns whether the page around this document is dark, judged by the colour of its text. For a document that is not
+// embedded, returns whether the system's theme is dark.
 export function isDarkAround() {
   const parent = frame()?.parentElement;
   return (parent && isLight(getComputedStyle(parent).color)) ?? window.matchMedia(DARK).matches;
 }
 
 /**
- * Reports a change of the theme around this document.
+ * Calls `changed` when the theme around this document may have changed.
  * @param {() => void} changed
  */
 export function watchAround(changed) {
@@ -42,7 +42,7 @@ export function watchAround(changed) {
   for (const node of [parent.documentElement, parent.body]) observer.observe(node, { attributes: true });
 }
 
-// Fits a notebook's frame to the height of its content, and hides the text that replaces it where frames are not shown.
+// Fits a notebook's frame to the height of its content and hides the fallback text for notebooks that show no frames.
 export function fitFrame() {
   const holder = frame();
   const text = /** @type {HTMLElement | null | undefined} */ (holder?.previousElementSibling);

@@ -1,6 +1,6 @@
-// Bytes of a byte-level vocabulary, and how text is shown. Pure; no DOM.
+// Converts bytes of a byte-level vocabulary to text, and text to a form that can be displayed safely. Pure; no DOM.
 
-// A random id of 32 hexadecimal digits. crypto.randomUUID does not exist on plain http outside localhost.
+// Returns a random id of 32 hexadecimal digits. crypto.randomUUID does not exist on plain http outside localhost.
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -37,7 +37,7 @@ export function joinBytes(first, second) {
 }
 
 /**
- * Returns the text of a single token, or its bytes in hexadecimal if they are part of a character.
+ * Returns the text of a single token, or its bytes in hexadecimal if they are only part of a character.
  * @param {Uint8Array} bytes
  */
 export function aloneText(bytes) {
@@ -50,7 +50,7 @@ export function aloneText(bytes) {
 
 /** @type {Record<string, string>} */
 const NAMES = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽" };
-// Controls, joiners and direction marks are invisible and could disturb the card.
+// Control characters, joiners and direction marks: they are invisible and could disturb the layout of a card.
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 /**
@@ -66,7 +66,7 @@ export function visible(text) {
 const FROM_THE_RIGHT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 
 /**
- * Whether the first letter of a text belongs to a script that is written from right to left.
+ * Returns whether the first letter of a text belongs to a script that is written from right to left.
  * @param {string} text
  */
 export const isRightToLeft = (text) => FROM_THE_RIGHT.test(/\p{L}/u.exec(text)?.[0] ?? "");

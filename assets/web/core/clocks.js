@@ -1,8 +1,9 @@
-// The two clocks of a run, both folds over its trace: measured seconds of decoding; and passes, in which every lane
-// makes one forward per pass, however long it took. Axes and the scrubber use one of them.
+// The two clocks of a run, both computed from its trace. "seconds" is the measured decoding time. "passes" counts
+// forward passes, however long each took. Chart axes and the scrubber use one of the two.
 
 /**
- * begin, end: of a forward. axis: title. finest: the positions at which a reader can stop. write: a position in words.
+ * begin, end: position of the start and end of a step on the clock. axis: title of a chart axis. write: formats a
+ * position in words.
  * @type {Record<"passes" | "seconds", Clock>}
  */
 export const CLOCKS = {

@@ -4,7 +4,7 @@
 import { isFirst } from "./folds.js";
 import { NUM_METHODS, placeOfMethod } from "./methods.js";
 
-const NUM_RUNS = 6; // colours that distinguish runs, without plain AR's grey
+const NUM_RUNS = 6; // number of colours that distinguish runs, not counting plain AR's grey
 
 /** @param {Element} root */
 export function coloursOf(root) {
@@ -31,16 +31,16 @@ export function coloursOf(root) {
 }
 
 /** @type {WeakMap<HeaderEvent, string>} */
-const known = new WeakMap();
+const identities = new WeakMap();
 
 /**
- * Returns the identity of a run: when, on what, and with which settings it was made.
+ * Returns the identity of a run: a hash of its date, checkpoint, settings and prompt.
  * @param {HeaderEvent} header
  */
 export function identityOf(header) {
-  const found = known.get(header) || hash(JSON.stringify([header.date, header.checkpoint, header.settings, header.prompt_ids])); // prettier-ignore
-  known.set(header, found);
-  return found;
+  const identity = identities.get(header) || hash(JSON.stringify([header.date, header.checkpoint, header.settings, header.prompt_ids])); // prettier-ignore
+  identities.set(header, identity);
+  return identity;
 }
 
 /**
@@ -68,7 +68,7 @@ export class RunColours {
   }
 
   /**
-   * Sets the pinned runs.
+   * Sets the pinned runs: identity of a run -> its index in the palette.
    * @param {Map<string, number>} kept
    */
   keep(kept) {
@@ -80,30 +80,31 @@ export class RunColours {
   isKept = ({ header }) => Boolean(header && this.kept.has(identityOf(header)));
 
   /**
-   * Returns an index in `runs` of coloursOf; 0 is plain AR's.
+   * Returns the index of a run's colour in the `runs` of coloursOf; 0 is plain AR's grey.
    * @param {Pick<Lane, "header" | "method"> & { name?: string }} run
    */
   placeOf({ header, method, name = "" }) {
     if (method === "ar") return 0;
-    const own = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method); // next to a branch by the same method
-    return (header && this.kept.get(identityOf(header))) ?? own + 1;
+    // The original run of a branch has a colour of its own, because the branch usually has the same method.
+    const index = isFirst({ name }) ? NUM_METHODS : placeOfMethod(method);
+    return (header && this.kept.get(identityOf(header))) ?? index + 1;
   }
 
   /**
-   * Returns the colour index of a run when it is pinned: its present one; if a pinned run has it, one that no method
-   * has; if there is none, the one that the fewest pinned runs have.
+   * Returns the colour index for a run that is about to be pinned: its current one. If a pinned run already has that
+   * colour, returns a colour that no method has; if all are in use, the colour of the fewest pinned runs.
    * @param {Pick<Lane, "header" | "method">} run
    */
   placeFor(run) {
-    const worn = this.placeOf(run);
-    if (worn === 0) return 0;
+    const current = this.placeOf(run);
+    if (current === 0) return 0;
     const counts = new Array(NUM_RUNS + 1).fill(0);
     for (const place of this.kept.values()) counts[place] += 1;
     const others = counts.map((_, place) => place).slice(1);
     const spare = others.splice(NUM_METHODS);
-    return [worn, ...spare, ...others].sort((a, b) => counts[a] - counts[b])[0];
+    return [current, ...spare, ...others].sort((a, b) => counts[a] - counts[b])[0];
   }
 }
 
-// The colours of this page.
+// The run colours that all views of this page share.
 export const runColours = new RunColours();

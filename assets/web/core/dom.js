@@ -1,8 +1,8 @@
-// Helpers for the document: create an element or a shape, find one, change its text, find a position, handle keys. Text
-// only, never markup.
+// Helpers for the document: create and find elements, change their text, measure positions, handle keys. Strings are
+// always inserted as text, never as markup.
 
 /**
- * Creates an element from its class, or from attributes including the class, and its children.
+ * Creates an element. given: its class, or its attributes. content: its children.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {string | Attributes} [given]
@@ -12,7 +12,7 @@
 export const make = (tag, given = "", ...content) => filled(document.createElement(tag), given, content);
 
 /**
- * Creates an SVG element in the same way.
+ * Creates an SVG element. given: its class, or its attributes. content: its children.
  * @template {keyof SVGElementTagNameMap} K
  * @param {K} tag
  * @param {string | Attributes} [given]
@@ -36,7 +36,7 @@ function filled(node, given, content) {
 }
 
 /**
- * Sets only attributes that differ, so that mutation observers see changes only.
+ * Sets the attributes whose values differ; unchanged ones would also trigger mutation observers.
  * @param {Element} node
  * @param {Attributes} attributes
  */
@@ -48,7 +48,7 @@ export function attribute(node, attributes) {
 }
 
 /**
- * Creates a button that runs an action.
+ * Creates a button that calls `act` when it is pressed. given: its class, or its attributes.
  * @param {string | Attributes} given
  * @param {string | Node[]} content
  * @param {(event: MouseEvent) => void} act
@@ -61,7 +61,7 @@ export function button(given, content, act) {
 }
 
 /**
- * Creates a button that stays pressed until it is pressed again.
+ * Creates a toggle button, which calls `act` with its new state.
  * @param {string} text
  * @param {boolean} isOn
  * @param {(isOn: boolean) => void} act
@@ -76,7 +76,7 @@ export function toggle(text, isOn, act) {
 }
 
 /**
- * Makes a group of elements one tab stop; arrow keys move inside it.
+ * Creates a group that is a single tab stop; the caller handles the arrow keys inside it.
  * @param {string} className
  * @param {string} label
  * @param {(string | Node)[]} content
@@ -88,31 +88,32 @@ export const group = (className, label, ...content) =>
 export const isModified = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
 /**
- * Returns the index, 0 to `last`, to which a key moves; null for other keys. places: index by key; it is clamped.
+ * Returns the index to which a key moves in a list, null for other keys. targets: the index for each key, clamped to 0
+ * to `last`. Prevents the browser's default action for the keys in `targets`.
  * @param {KeyboardEvent} event
- * @param {Record<string, number>} places
+ * @param {Record<string, number>} targets
  * @param {number} last
  */
-export function ledTo(event, places, last) {
-  if (last < 0 || !(event.key in places)) return null;
+export function indexForKey(event, targets, last) {
+  if (last < 0 || !(event.key in targets)) return null;
   event.preventDefault();
-  return Math.max(0, Math.min(last, places[event.key]));
+  return Math.max(0, Math.min(last, targets[event.key]));
 }
 
 /**
- * Finds a part of a view that its HTML always has.
+ * Returns the first element that matches a selector. Throws if there is none.
  * @param {ParentNode} root
  * @param {string} selector
  * @returns {HTMLElement}
  */
 export function find(root, selector) {
-  const found = /** @type {HTMLElement | null} */ (root.querySelector(selector));
-  if (!found) throw new Error(`There is no element ${selector}.`);
-  return found;
+  const element = /** @type {HTMLElement | null} */ (root.querySelector(selector));
+  if (!element) throw new Error(`There is no element ${selector}.`);
+  return element;
 }
 
 /**
- * Returns the element of an event.
+ * Returns the target of an event, typed as an HTML element.
  * @param {Event} event
  */
 export const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
@@ -125,19 +126,20 @@ export const put = (node, text) => {
 const PAUSE = 100; // milliseconds between two checks for an element that does not exist yet
 
 /**
- * Runs an action as soon as what it needs exists: Gradio builds its page late, and views mount themselves.
+ * Calls `act` with the result of `query` as soon as that is an element or another value. Gradio builds its page late,
+ * and views mount themselves, so an element may not exist yet.
  * @template T
- * @param {() => T | null | undefined} look
- * @param {(found: T) => void} act
+ * @param {() => T | null | undefined} query
+ * @param {(result: T) => void} act
  */
-export function whenThere(look, act) {
-  const found = look();
-  if (found) act(found);
-  else setTimeout(() => whenThere(look, act), PAUSE);
+export function whenThere(query, act) {
+  const result = query();
+  if (result) act(result);
+  else setTimeout(() => whenThere(query, act), PAUSE);
 }
 
 /**
- * Sets the children of a list without moving those that are in place, so that the focus is not lost.
+ * Sets the children of a list. Children that are already at the right index are not moved, so that they keep the focus.
  * @param {Element} list
  * @param {Element[]} nodes
  */
@@ -149,7 +151,7 @@ export function fill(list, nodes) {
 }
 
 /**
- * Calls back when the theme changes, while the view is in the page.
+ * Calls `changed` when the theme changes, as long as the view is in the page.
  * @param {Element} root
  * @param {() => void} changed
  */
@@ -160,7 +162,7 @@ export function watchTheme(root, changed) {
 }
 
 /**
- * Returns the distance in pixels of a node from the top of its scroller's content.
+ * Returns the distance in pixels from the top of a scroller's content to a node in it.
  * @param {Element} scroller
  * @param {Element} node
  */
@@ -173,8 +175,9 @@ export function placeIn(scroller, node) {
 export const NO_COPY = "This browser blocked copying. Allow it for this page and try again.";
 
 /**
- * Copies by a selection if the clipboard is not available (a page without https). The field for it is next to the focus,
- * so that an open menu or dialog does not lose it.
+ * Copies a text to the clipboard and returns whether that worked. If the clipboard API is not available (a page without
+ * https), copies from a selected text field. The field is inserted in the open menu or dialog, so that this does not
+ * lose the focus and close.
  * @param {string} text
  */
 export async function copied(text) {
@@ -193,13 +196,14 @@ export async function copied(text) {
 }
 
 /**
- * Reports whether a node is visible, or nearer to the window than a margin in pixels, now and at every change.
+ * Calls `changed`, at the start and at every change, with whether a node is at most `margin` pixels above or below the
+ * visible part of the page.
  * @param {Element} node
- * @param {(isInSight: boolean) => void} tell
+ * @param {(isInSight: boolean) => void} changed
  * @param {number} [margin]
  */
-export function watchSight(node, tell, margin = 0) {
-  const look = { rootMargin: `${margin}px 0px` };
+export function watchSight(node, changed, margin = 0) {
+  const options = { rootMargin: `${margin}px 0px` };
   // The last entry is the current state.
-  new IntersectionObserver((entries) => tell(Boolean(entries.at(-1)?.isIntersecting)), look).observe(node);
+  new IntersectionObserver((entries) => changed(Boolean(entries.at(-1)?.isIntersecting)), options).observe(node);
 }

@@ -1,4 +1,4 @@
-// Files: the text of one that the visitor chose, tables, and downloads.
+// Reads a file that the visitor chose, writes CSV tables, and starts downloads.
 
 import { make } from "./dom.js";
 import { COMPUTED } from "./table.js";
@@ -6,8 +6,8 @@ import { COMPUTED } from "./table.js";
 const NOT_TEXT = "This file is not UTF-8 text. Save it as UTF-8 and choose it again.";
 
 /**
- * Returns the text of a UTF-8 file, or of a UTF-16 file with a byte order mark. Throws an error with a `sentence`
- * otherwise.
+ * Returns the text of a UTF-8 file, or of a UTF-16 file with a byte order mark. For other files, throws an error whose
+ * `sentence` can be shown to the visitor.
  * @param {Blob} file
  */
 export async function textOf(file) {
@@ -24,7 +24,7 @@ export async function textOf(file) {
 }
 
 /**
- * Returns a table as in RFC 4180, with the byte order mark by which spreadsheets recognise UTF-8.
+ * Returns a table as CSV (RFC 4180). It starts with a byte order mark, by which spreadsheets recognise UTF-8.
  * @param {(string | number)[][]} rows
  */
 export const csvOf = (rows) => `\ufeff${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;

@@ -1,26 +1,27 @@
-// Folds over a lane: its figures, who proposed each token, where two texts first differ. Pure.
+// Values computed from a lane's steps: its figures, its drafts, the passes that each drafter saved, and where two
+// lanes' texts first differ. Pure; no DOM.
 
 import { loopsAt, upToLoop } from "./loops.js";
 import { FINAL_STOPS } from "./table.js";
 
 /**
- * Returns the drafts that wait for verification after a forward, from all drafters.
+ * Returns the token ids of all drafts that wait for verification after a step, whichever drafter proposed them.
  * @param {Step} step
  * @returns {number[]}
  */
 export function draftIds(step) {
-  const own = step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
-  return [...(step.lookedUp.length ? step.lookedUp : own), ...step.guessed];
+  const byMasks = step.proposals.slice(step.count, step.count + step.drafted).map(([id]) => id);
+  return [...(step.lookedUp.length ? step.lookedUp : byMasks), ...step.guessed];
 }
 
 /**
- * Returns the number of saved passes by drafter, relative to one pass per token, until the text begins to repeat
- * itself. Each forward gives one token that counts for no drafter: AR's own, or its last one if all are drafts.
- * @param {Lane} given
+ * Returns the number of passes that each drafter saved compared with one pass per token, counted until the text begins
+ * to repeat itself. One token of each pass saves nothing: AR's own token or, if all tokens are drafts, the last one.
+ * @param {Lane} fullLane
  * @returns {Partial<Record<Source, number>>}
  */
-export function passesSaved(given) {
-  const lane = upToLoop(given);
+export function passesSaved(fullLane) {
+  const lane = upToLoop(fullLane);
   /** @type {Partial<Record<Source, number>>} */
   const saved = {};
   /** @type {(source: Source, by: number) => void} */
@@ -29,14 +30,15 @@ export function passesSaved(given) {
   };
   for (const step of lane.steps) {
     step.sources.forEach((source) => source !== "ar" && add(source, 1));
-    // In block diffusion a forward may emit no token.
+    // In block diffusion a pass may emit no token.
     if (!step.sources.includes("ar")) add(step.sources.at(-1) ?? "masks", -1);
   }
   return saved;
 }
 
 /**
- * Block diffusion: returns the filled places of the block after the emitted text, null for an open place.
+ * Block diffusion: returns the token ids that fill the current block after the emitted text, null for an open position.
+ * Returns [] for other methods and between blocks.
  * @param {Lane} lane
  * @returns {(number | null)[]}
  */
@@ -44,26 +46,26 @@ export function takenAhead(lane) {
   const last = lane.steps.at(-1);
   if (!last?.taken || last.stop === "block") return [];
   /** @type {Map<number, number>} */
-  const found = new Map();
+  const filled = new Map();
   for (let i = lane.steps.length - 1; i >= 0; i -= 1) {
     const { taken, first, proposals, stop } = lane.steps[i];
     if (!taken || (stop === "block" && i < lane.steps.length - 1)) break;
-    for (const at of taken) found.set(first + at, proposals[at][0]);
+    for (const at of taken) filled.set(first + at, proposals[at][0]);
   }
   const from = lane.tokens.length;
   const open = last.first + last.proposals.length - from;
-  return Array.from({ length: Math.max(0, open) }, (_, i) => found.get(from + i) ?? null);
+  return Array.from({ length: Math.max(0, open) }, (_, i) => filled.get(from + i) ?? null);
 }
 
 /**
- * Returns the forward that filled the place of a token; in block diffusion it may be emitted later.
+ * Returns the step that chose a token. In block diffusion a token may be chosen earlier than it is emitted.
  * @param {Lane} lane
  * @param {Token} token
  */
 export function takerOf(lane, { step, position }) {
-  const place = step.first + position;
+  const index = step.first + position;
   for (let i = step.index; i >= 0 && lane.steps[i].taken; i -= 1)
-    if (lane.steps[i].taken?.includes(place - lane.steps[i].first)) return lane.steps[i];
+    if (lane.steps[i].taken?.includes(index - lane.steps[i].first)) return lane.steps[i];
   return step;
 }
 
@@ -71,16 +73,16 @@ export function takerOf(lane, { step, position }) {
 export const FINAL = new Set(FINAL_STOPS); // stop reasons of a complete text
 
 /**
- * Returns a warning to show next to tokens per forward; empty if the text does not repeat itself.
+ * Returns a warning to show next to tokens per pass; empty if the text does not repeat itself.
  * @param {Lane} lane
  */
 export const loopRemark = (lane) =>
   loopsAt(lane) < 0 ? "" : `until the text starts to loop at token ${loopsAt(lane)}`;
 
-const STRETCH = 8; // number of forwards from which on it is no coincidence
+const STRETCH = 8; // consecutive plain AR steps after which automatic B counts as not drafting
 
 /**
- * Whether a lane with automatic B has made only plain AR steps recently, because drafts do not pay.
+ * Returns whether the latest steps of a lane with automatic B are all plain AR steps: drafts would not save time.
  * @param {Lane} lane
  */
 function isPlain({ steps }) {
@@ -89,7 +91,7 @@ function isPlain({ steps }) {
 }
 
 /**
- * Describes such a lane.
+ * Returns a remark for a lane whose automatic B has stopped drafting; "" for other lanes.
  * @param {Lane} lane
  */
 export function idleText(lane) {
@@ -100,13 +102,14 @@ export function idleText(lane) {
 }
 
 /**
- * Limits a figure to the part before the text begins to repeat itself.
+ * Returns a figure that counts only the part of a lane before its text begins to repeat itself.
  * @type {(figure: (lane: Lane) => number) => (lane: Lane) => number}
  */
 const counting = (figure) => (lane) => figure(upToLoop(lane));
 
 /**
- * Figures of a lane, from measured seconds, until its text begins to repeat itself. NaN before its first step.
+ * Figures of a lane, counted until its text begins to repeat itself. Times are measured seconds. Rates are NaN before
+ * the first step. toFirst: seconds to the first token, including prefill.
  * @type {Record<"tokens" | "forwards" | "seconds" | "perForward" | "perSecond" | "secondsPerForward" | "toFirst", (lane: Lane) => number>}
  */
 export const folds = {
@@ -132,14 +135,15 @@ export function divergence(a, b, from) {
 }
 
 /**
- * Returns the position of a lane on a clock.
+ * Returns the position of a lane's last step on a clock; 0 before its first step.
  * @param {Lane} lane
  * @param {Clock} clock
  */
 export const lengthOf = ({ steps }, clock) => (steps.length ? clock.end(lastOf(steps)) : 0);
 
 /**
- * Returns the other lane's position when the faster one ended; null if neither was faster or the faster one's text
+ * Returns the state of a race of two lanes at the moment when the faster one ended: time: that moment. tokens: the
+ * number of tokens that the slower lane had by then. Returns null if no lane was faster or the faster lane's text
  * repeats itself.
  * @param {Lane[]} lanes
  * @param {Clock} clock
@@ -157,7 +161,7 @@ export function photoFinish(lanes, clock) {
 }
 
 /**
- * Returns how many steps of a lane have ended at a time of a clock. Both only grow.
+ * Returns how many steps of a lane have ended by a time on a clock (binary search; the ends are in ascending order).
  * @param {Lane} lane
  * @param {number} time
  * @param {Clock} clock
@@ -173,8 +177,8 @@ export function numUntil(lane, time, clock) {
 }
 
 /**
- * Compares the texts of two lanes. place: index of the first different token, or -1. isShown: whether both have reached
- * it. isSame: whether both ended without a difference.
+ * Compares the texts of two lanes. place: index of the first different token, or -1. isShown: whether both lanes have
+ * reached that token. isSame: whether both lanes ended without a difference.
  * @param {Lane[]} lanes
  * @param {number} place
  */
@@ -188,7 +192,7 @@ export function compared(lanes, place) {
 }
 
 /**
- * Returns the main lane, for single-lane charts, figures and the player: the first that is not plain AR.
+ * Returns the lane that single-lane charts, figures and the player show: the first one that is not plain AR.
  * @param {{ lanes: Lane[] }} run
  */
 export function mainLane(run) {
@@ -196,13 +200,13 @@ export function mainLane(run) {
 }
 
 /**
- * Whether a lane continues like a first run, next to its branch (app/live/order.py).
+ * Returns whether a lane repeats the original run next to a branch of it (FIRST in app/live/order.py).
  * @param {{ name: string }} lane
  */
 export const isFirst = ({ name }) => name === "first";
 
 /**
- * Returns at most this many of the steps, evenly spread, including the last.
+ * Returns about `most` of the steps, evenly spread, and always the last one.
  * @param {Step[]} steps
  * @param {number} most
  */
@@ -212,22 +216,22 @@ export function thinned(steps, most) {
 }
 
 /**
- * Returns the header of a lane that has one.
+ * Returns the header of a lane. Throws if it was not received yet.
  * @param {Lane} lane
  * @returns {HeaderEvent}
  */
 export function headerOf({ header, name }) {
-  if (!header) throw new Error(`Nothing of ${name} was read yet.`);
+  if (!header) throw new Error(`The lane ${name} has no header yet.`);
   return header;
 }
 
 /**
- * Returns the current settings of a lane.
+ * Returns the current settings of a lane. Throws if its header was not received yet.
  * @param {Lane} lane
  * @returns {Settings}
  */
 export function settingsOf({ settings, name }) {
-  if (!settings) throw new Error(`Nothing of ${name} was read yet.`);
+  if (!settings) throw new Error(`The lane ${name} has no settings yet.`);
   return settings;
 }
 

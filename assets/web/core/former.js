@@ -1,4 +1,4 @@
-// Former names of settings, in what an earlier version wrote: traces, and the controls that a browser remembers.
+// Replaces former names of settings in data from earlier versions: traces, and control values stored in the browser.
 
 import { FORMER_NAMES, FORMER_WORDS } from "./table.js";
 
@@ -6,8 +6,8 @@ const NAMES = new Map(Object.entries(FORMER_NAMES));
 const WORDS = new Map(Object.entries(FORMER_WORDS).map(([name, words]) => [name, new Map(Object.entries(words))]));
 
 /**
- * Returns values by the current names of settings, with current words for former ones. Throws if a setting has a value
- * under both names.
+ * Returns settings with former names, and former values, replaced by the current ones. Throws if a setting has a value
+ * under both its former and its current name.
  * @template {object} T
  * @param {T} values
  * @returns {T}
@@ -15,16 +15,16 @@ const WORDS = new Map(Object.entries(FORMER_WORDS).map(([name, words]) => [name,
 export function withCurrentNames(values) {
   /** @type {Map<string, unknown>} */
   const current = new Map();
-  for (const [given, value] of Object.entries(values)) {
-    const name = NAMES.get(given) ?? given;
-    if (current.has(name)) throw new Error(`A former name of ${name} is given next to it: give only ${name}.`);
+  for (const [key, value] of Object.entries(values)) {
+    const name = NAMES.get(key) ?? key;
+    if (current.has(name)) throw new Error(`${name} is set twice, once under a former name. Set only ${name}.`);
     current.set(name, WORDS.get(name)?.get(String(value)) ?? value);
   }
   return /** @type {T} */ (Object.fromEntries(current));
 }
 
 /**
- * Returns the header of a trace with the current names of its settings.
+ * Returns the header of a trace with the former names of its settings replaced.
  * @param {HeaderEvent} header
  */
 export const currentHeader = (header) =>

@@ -1,5 +1,5 @@
-// Short explanations of words and controls, in one table: a button and its popover. Uses the browser's popovers: Enter
-// and Space open them; Escape or a press elsewhere closes them.
+// Help buttons: the table of their explanations, and the button with its popover. The browser handles the popover:
+// Enter and Space open it; Escape or a press elsewhere closes it.
 
 import { button, make } from "./dom.js";
 import { DEFINITION } from "./speedup.js";
@@ -9,17 +9,17 @@ import { hasTab, openView } from "./tabs.js";
 export const HELP = {
   tau: {
     title: "τ, the threshold",
-    text: "The model gives each proposed token a confidence. Tokens are accepted from left to right until one falls below τ. A lower τ accepts more tokens, and more mistakes. With Lossless on, the text never changes; τ only sets how aggressively it drafts.",
+    text: "The model gives each proposed token a confidence. Tokens are accepted from left to right until one falls below τ. A lower τ accepts more tokens, and more mistakes. With Lossless on, τ never changes the text; it only sets how aggressively the model drafts.",
     place: "ex-tau",
   },
   block_size: {
     title: "B, proposals per pass",
-    text: "The most tokens that the model proposes in one pass. More proposals make a pass slower; auto chooses as many as pay off.",
+    text: "The maximum number of tokens that the model proposes in one pass. More proposals make a pass slower; auto chooses as many as pay off.",
     place: "ex-run",
   },
   auto_objective: {
     title: "What auto optimises",
-    text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto decides by the text only, so a prompt needs the same passes on every machine, but may take slightly longer.",
+    text: "Time: auto drafts only as many tokens as pay off on this machine right now, so the number of passes varies between runs. Passes: auto decides by the text only, so a prompt needs the same number of passes on every machine, but may take slightly longer.",
     place: "ex-run",
   },
   lossless: {
@@ -52,16 +52,16 @@ export const HELP = {
 const WIDTH = 320;
 const GAP = 6;
 const EXPLAINED_IN = "how-it-works"; // the page's tab, if it has one
-let counted = 0;
+let numCreated = 0; // makes the ids of the popovers' texts unique
 
 /**
- * Creates a button ⓘ and its popover, for what is next to it.
+ * Creates a help button with its popover.
  * @param {string} name a key of HELP
  */
 export function helpFor(name) {
   const { title, text, place } = HELP[name];
-  counted += 1;
-  const words = make("p", { id: `help-${name}-${counted}` }, text);
+  numCreated += 1;
+  const words = make("p", { id: `help-${name}-${numCreated}` }, text);
   const link = button("help-link", "How it works", () => {
     popover.hidePopover();
     go(place);
@@ -70,18 +70,18 @@ export function helpFor(name) {
   const opener = make("button", { class: "help-button", type: "button", "aria-label": `About: ${title}` }, "i");
   popover.addEventListener("beforetoggle", () => {
     link.hidden = !hasTab(EXPLAINED_IN);
-    stand(popover, opener.getBoundingClientRect());
+    position(popover, opener.getBoundingClientRect());
   });
   opener.popoverTargetElement = popover;
   return make("span", { class: "help mars-page", "data-help": name }, opener, popover);
 }
 
 /**
- * Places it below the button, or above if there is no space.
+ * Positions a popover below its button, or above the button if there is no space below.
  * @param {HTMLElement} popover
  * @param {DOMRect} opener
  */
-function stand({ style }, opener) {
+function position({ style }, opener) {
   const isLow = opener.bottom > 0.7 * window.innerHeight;
   style.maxWidth = `${Math.min(WIDTH, window.innerWidth - 2 * GAP)}px`;
   style.left = `${Math.max(GAP, Math.min(opener.left, window.innerWidth - WIDTH - GAP))}px`;

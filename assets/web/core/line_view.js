@@ -1,11 +1,12 @@
-// Base class of all views of lines: it parses its value in portions, draws once a frame and follows the theme.
+// Base class of the views whose value consists of lines (core/wire.js). It parses the value in portions, draws at most
+// once per animation frame and redraws when the theme changes.
 
 import { runColours } from "./colours.js";
 import { find, put, watchTheme } from "./dom.js";
 import { STATUS } from "./texts.js";
 import { Feed } from "./wire.js";
 
-const FRAME_BUDGET = 10; // milliseconds of parsing per frame; the rest waits for the next
+const FRAME_BUDGET = 10; // milliseconds of parsing per frame; remaining lines wait for the next frame
 
 export class LineView {
   /**
@@ -25,7 +26,7 @@ export class LineView {
     this.wanted = null; // text of the page's prompt box, if there is one
   }
 
-  // Methods of a subclass.
+  // Methods that a subclass overrides.
 
   /** @param {Head} _head */
   start(_head) {}
@@ -51,7 +52,7 @@ export class LineView {
 
   recolour() {}
 
-  /** @param {string | null} prompt null if the box is not for this result */
+  /** @param {string | null} prompt text of the prompt box; null if the box does not belong to this result */
   want(prompt) {
     this.wanted = prompt;
     this.schedule();
@@ -64,7 +65,7 @@ export class LineView {
     if (this.feed.isBehind) this.catchUp();
   }
 
-  // Removes an error message that has no result; decoded content stays.
+  // Removes an error message if the run has no steps; a partial result stays.
   dismiss() {
     if (this.root.dataset.state === "error" && this.root.dataset.steps === "0") this.read("");
   }
@@ -79,7 +80,8 @@ export class LineView {
     this.schedule();
   }
 
-  // Values overlap, but a page that slept for long has missed lines and requests the whole run.
+  // Requests the whole run from the server. Consecutive values overlap, but a page that was suspended for long can miss
+  // lines.
   async catchUp() {
     if (this.isAsking) return;
     const { run } = this.feed;
@@ -89,7 +91,7 @@ export class LineView {
     if (this.feed.run !== run) return;
     if (whole) {
       this.take(whole);
-      return this.read(this.latest); // may be the last value, and newer than the whole
+      return this.read(this.latest); // may be newer than the server's answer, and no further value may follow
     }
     this.fail(STATUS.lost);
     return this.schedule();
@@ -99,7 +101,7 @@ export class LineView {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawFrame());
   }
 
-  // Reads new lines and draws. Can also be called within a frame, which then needs no further one.
+  // Parses new lines and draws. Replaces a scheduled frame if it is called directly.
   drawFrame() {
     if (this.frame) cancelAnimationFrame(this.frame);
     this.frame = null;
@@ -130,12 +132,12 @@ export class LineView {
   }
 }
 
-// A view of a run with a status sentence and, above it, its finding in one sentence. The status defines the view's state
-// and is announced to screen readers, except for an empty page, a running run and a recorded one. Until the visitor runs
-// something, the view shows a recorded result, which it fetches when its tab is first opened.
+// A view of a run with a status sentence and, above it, the run's result in one sentence (the finding). The status sets
+// the view's state. It is announced to screen readers, except for an empty page, a run in progress and a recorded run.
+// Until the visitor runs something, the view shows a recorded result, which it fetches when its tab is first opened.
 export class PhaseView extends LineView {
-  static what = ""; // what cannot be drawn if a line is malformed
-  static empty = ""; // what Run does, where there is no recorded result
+  static what = ""; // begins the error message for a malformed line: "<what> cannot be drawn because ..."
+  static empty = ""; // status before the first run
 
   /** @param {ConstructorParameters<typeof LineView>} given */
   constructor(...given) {
@@ -182,9 +184,9 @@ export class PhaseView extends LineView {
 }
 
 /**
- * Returns the function that mounts such a view, for a component's js_on_load or a separate page. An element has one
- * view, as its property `lineView`. server: functions by name that the view may call. missed: returns a promise of a
- * whole run as one value, "" if it was dropped.
+ * Returns the function that mounts a view of this class, in a component's js_on_load or on a separate page. The view is
+ * stored as the property `lineView` of its element. server: the server functions that the view may call, by name.
+ * server.missed: returns a promise of a whole run as one value, or of "" if the server no longer has the run.
  * @param {new (...given: ConstructorParameters<typeof LineView>) => LineView} View
  */
 export const mountOf =

@@ -1,11 +1,11 @@
-// Where a text begins to repeat itself, as the server found it (mars_runtime/derived.py), and the part of a run before
-// it. Pure.
+// Where a text begins to repeat itself, as detected by the server (mars_runtime/derived.py), and the part of a run
+// before that point. Pure; no DOM.
 
 import { whole } from "./words.js";
 
 /**
- * Returns the number of tokens that a lane had written when it began to repeat itself; -1 if it does not. A cut lane
- * repeats itself if its whole lane does and the cut is long enough to show it.
+ * Returns the number of tokens that a lane had written before its text began to repeat itself; -1 if it does not. A cut
+ * lane repeats itself if its whole lane does and the cut contains the tokens that prove it.
  * @param {Lane} lane
  */
 export function loopsAt(lane) {
@@ -17,22 +17,28 @@ export function loopsAt(lane) {
 const parts = new WeakMap();
 
 /**
- * Returns the part of a lane that figures count: up to where its text begins to repeat itself. A loop is easy to
- * predict and worthless. The last step is cut to the tokens that count.
+ * Returns the part of a lane before its text begins to repeat itself. Figures count only this part, because a loop is
+ * easy to predict and would inflate them. The last step is cut to its tokens before the loop.
  * @param {Lane} lane
  * @returns {Lane}
  */
 export function upToLoop(lane) {
-  const kept = loopsAt(lane);
-  if (kept < 0) return lane;
-  const found = parts.get(lane);
-  if (found && found.end === lane.end) return found.part;
-  const before = lane.steps.findIndex(({ first }) => first >= kept);
+  const numTokens = loopsAt(lane);
+  if (numTokens < 0) return lane;
+  const cached = parts.get(lane);
+  if (cached && cached.end === lane.end) return cached.part;
+  const before = lane.steps.findIndex(({ first }) => first >= numTokens);
   const cut = lane.at(before < 0 ? lane.steps.length : before);
   const last = cut.steps[cut.steps.length - 1];
-  const count = kept - last.first;
+  const count = numTokens - last.first;
   const steps = [...cut.steps.slice(0, -1), { ...last, count, sources: last.sources.slice(0, count) }];
-  const more = { steps, tokens: cut.tokens.slice(0, kept), seconds: last.clock, end: lane.end, verdict: lane.verdict };
+  const more = {
+    steps,
+    tokens: cut.tokens.slice(0, numTokens),
+    seconds: last.clock,
+    end: lane.end,
+    verdict: lane.verdict,
+  };
   const part = Object.assign(Object.create(Object.getPrototypeOf(lane)), cut, more, { whole: lane.whole ?? lane });
   parts.set(lane, { end: lane.end, part });
   return part;
@@ -46,14 +52,14 @@ export function loopText(lanes) {
   const places = lanes.map(loopsAt);
   if (places.every((place) => place === places[0]))
     return places[0] < 0 ? "" : `The text repeats itself after token ${whole(places[0])}`;
-  const said = lanes
+  const text = lanes
     .flatMap(({ title }, i) => (places[i] < 0 ? [] : [`${title} repeats itself after token ${whole(places[i])}`]))
     .join(", ");
-  return `${said[0].toUpperCase()}${said.slice(1)}`;
+  return `${text[0].toUpperCase()}${text.slice(1)}`;
 }
 
 /**
- * Returns a sentence on figures of these lanes, starting with the loop if there is one.
+ * Returns a sentence about figures of these lanes. If a text loops, the result first says where.
  * @param {Lane[]} lanes
  * @param {string} sentence
  */

@@ -1,10 +1,10 @@
-// The decoding methods as the page names them, from their table (core/table.js).
+// Names and properties of the decoding methods, from the table METHODS (core/table.js).
 
 import { METHODS } from "./table.js";
 
 /**
- * Returns the name in METHODS for these settings. Plain AR that verifies prompt lookup's drafts, without masks, has its
- * own name.
+ * Returns the key in METHODS for these settings. MARS without masks that verifies drafts of prompt lookup has the key
+ * "lookup".
  * @param {Partial<Settings>} settings
  */
 export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
@@ -13,13 +13,13 @@ export function nameOf({ method, lossless, lookup, block_size: blockSize }) {
 }
 
 /**
- * Returns the facts about the method in force; a trace of a later version may have an unknown one.
+ * Returns the entry of METHODS for these settings; the entry of MARS if a trace of a later version has another method.
  * @param {Partial<Settings> | null} settings
  */
 export const factsOf = (settings) => METHODS[nameOf(settings ?? {})] ?? METHODS.mars;
 
 /**
- * Whether every emitted token is one that AR would have chosen.
+ * Returns whether these settings guarantee that every emitted token is the one that AR would have chosen.
  * @param {Settings | null} settings
  */
 export function isVerified(settings) {
@@ -27,10 +27,10 @@ export function isVerified(settings) {
   return Boolean(settings && (isExact || (obeys.includes("lossless") && settings.lossless)));
 }
 
-export const NUM_METHODS = Object.keys(METHODS).length - 1; // without plain AR
+export const NUM_METHODS = Object.keys(METHODS).length - 1; // not counting plain AR
 
 /**
- * Returns the index of a lane's method among the others, which determines its colour.
+ * Returns the index of a method among all methods except plain AR, which determines its colour; 0 if it is unknown.
  * @param {string} method
  */
 export const placeOfMethod = (method) =>

@@ -2,12 +2,13 @@
 
 import { make } from "./dom.js";
 
-const MOST_SCALE = 2; // pixels of a picture per pixel of the page
-const MOST_SIDE = 16_000; // maximum pixels of a canvas's side, and in total
-const MOST_PIXELS = 120_000_000;
+const MOST_SCALE = 2; // maximum number of picture pixels per pixel of the page, in each direction
+const MOST_SIDE = 16_000; // maximum width and height of a canvas in pixels
+const MOST_PIXELS = 120_000_000; // maximum number of pixels of a canvas
 
 /**
- * Returns a canvas filled with a colour, what draws on it, and its pixels per pixel of the page.
+ * Returns a canvas filled with a background colour, its drawing context, and its scale: canvas pixels per pixel of the
+ * page.
  * @param {number} width
  * @param {number} height
  * @param {string} background

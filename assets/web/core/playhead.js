@@ -1,5 +1,5 @@
-// The position in a run: one number on the chosen clock. Every lane shows the steps that have ended by then. With the
-// clock passes, a pass is available once every running lane has made that forward. No DOM and no time of its own.
+// The displayed position in a run: one number on the chosen clock. Every lane shows the steps that have ended by then.
+// On the clock "passes", a pass can be displayed once every running lane has completed it. No DOM and no timers.
 
 import { lengthOf, mainLane, numUntil } from "./folds.js";
 
@@ -11,11 +11,11 @@ export class Playhead {
   constructor(run, clock) {
     this.run = run;
     this.clock = clock;
-    this.time = Infinity; // everything received: a live run is followed
-    this.drawn = Infinity; // how far a followed run has been drawn: passes that arrived together are shown one by one
+    this.time = Infinity; // position on the clock; Infinity follows the run and shows everything received
+    this.drawn = Infinity; // limit while following, so that passes that arrived together can be shown one by one
   }
 
-  // The latest time of all lanes; in passes, limited by the slowest running lane.
+  // The end of the longest lane on the clock. On the clock "passes" it is limited by the slowest running lane.
   get length() {
     const { clock, run } = this;
     /** @type {(lanes: Lane[]) => number[]} */
@@ -46,7 +46,8 @@ export class Playhead {
   }
 
   /**
-   * Returns the position on a clock: on another than the chosen one, the latest end of a displayed step.
+   * Returns the displayed position on a clock. On the clock that is not chosen, this is the latest end of a displayed
+   * step.
    * @param {Clock} clock
    */
   timeOn(clock) {
@@ -65,7 +66,7 @@ export class Playhead {
   }
 
   /**
-   * Moves to a time. At the end the run is followed again, unless this is disabled.
+   * Moves to a time. A time at or after the end makes the playhead follow the run again.
    * @param {number} time
    */
   seek(time) {
@@ -79,7 +80,7 @@ export class Playhead {
   }
 
   /**
-   * Switches to the other clock, at the same forward of the main lane.
+   * Switches to another clock and stays at the same step of the main lane.
    * @param {Clock} clock
    */
   goBy(clock) {
@@ -90,8 +91,8 @@ export class Playhead {
     this.seek(isAtEnd ? Infinity : step ? clock.end(step) : 0);
   }
 
-  // Positions to stop at are passes or, on the measured clock, the forwards of the main lane; after its last one, the
-  // end of all lanes.
+  // Moves to the next pass or, on the clock "seconds", to the end of the main lane's next step; after the main lane's
+  // last step, to the end of all lanes.
   next() {
     const main = mainLane(this.run);
     if (this.clock.name === "passes") this.seek(Math.floor(this.now) + 1);

@@ -1,7 +1,7 @@
-// Records in the visitor's browser (IndexedDB), by their `id`. If the browser forbids that, they are stored in memory
-// until the page is closed, and `why` explains it.
+// Stores records in the visitor's browser (IndexedDB) under their `id`. If the browser forbids storage, records stay in
+// memory until the page is closed, and `why` holds a sentence that explains this.
 
-/** The default kind of record: pinned runs. Each kind has a database of its own. */
+/** Names and messages of the default store, which holds pinned runs. Each kind of record has a separate database. */
 const PINS = {
   name: "mars-live",
   records: "pins",
@@ -21,7 +21,8 @@ const settled = (request) =>
   });
 
 /**
- * Channel to other windows of this browser; null if there can be none, as in a frame without storage.
+ * Returns a channel to other windows of this browser, or a channel that does nothing if the browser forbids channels,
+ * as in a frame without storage.
  * @param {string} name
  */
 function channelTo(name) {
@@ -35,13 +36,13 @@ function channelTo(name) {
 /** @template {{ id: string }} R */
 export class Store {
   /** @type {Map<string, R>} */
-  memory = new Map(); // what the browser did not store
+  memory = new Map(); // records that the browser did not store
   /** @type {Promise<IDBDatabase | null> | undefined} */
   opened;
 
   /**
    * @param {() => IDBFactory} [database]
-   * @param {typeof PINS} [kind] names, and sentences for when nothing can be stored
+   * @param {typeof PINS} [kind] names of the database, and messages for when nothing can be stored
    */
   constructor(database = () => window.indexedDB, kind = PINS) {
     this.database = database;
@@ -51,7 +52,7 @@ export class Store {
   }
 
   /**
-   * listener(): called when another window of this browser has changed the records.
+   * Calls `listener` when another window of this browser has changed the records.
    * @param {() => void} listener
    */
   watch(listener) {
@@ -76,11 +77,11 @@ export class Store {
 
   /** @returns {Promise<R[]>} */
   async all() {
-    const kept = await this.read().catch(() => {
-      this.why = this.kind.forbidden; // closed for a later version of the page, or damaged
+    const stored = await this.read().catch(() => {
+      this.why = this.kind.forbidden; // the database was closed for a later version of the page, or is damaged
       return [];
     });
-    return [...kept.filter((record) => !this.memory.has(record.id)), ...this.memory.values()];
+    return [...stored.filter((record) => !this.memory.has(record.id)), ...this.memory.values()];
   }
 
   /** @returns {Promise<R[]>} */
@@ -91,7 +92,7 @@ export class Store {
   }
 
   /**
-   * Returns "" when the record is stored, otherwise a sentence why it is only in memory.
+   * Stores a record. Returns "", or a sentence that explains why the record is only in memory.
    * @param {R} record
    */
   async put(record) {
@@ -111,11 +112,11 @@ export class Store {
   async remove(id) {
     this.memory.delete(id);
     const database = await this.open();
-    if (database) await this.write(database, (records) => records.delete(id)).catch(() => {}); // still stored
+    if (database) await this.write(database, (records) => records.delete(id)).catch(() => {}); // the record then stays stored
   }
 
   /**
-   * Resolves when it is on the disk: a full disk is only reported as the transaction ends.
+   * Makes a change and resolves when its transaction has ended, because only then does the browser report a full disk.
    * @param {IDBDatabase} database
    * @param {(records: IDBObjectStore) => void} change
    */

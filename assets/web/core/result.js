@@ -1,4 +1,5 @@
-// The costs of two runs in comparable words: totals for the same text, otherwise tokens per pass and per second. Pure.
+// Texts that compare the costs of two runs: totals if both wrote the same text, otherwise tokens per pass and tokens
+// per second. Pure; no DOM.
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
@@ -6,15 +7,15 @@ import { isTimed, laneSpeedup, speedupRange, speedupRemark, speedupText } from "
 import { counted, figure } from "./words.js";
 
 /**
- * Whether two finished lanes have the same text, up to where it begins to repeat itself.
- * @param {Lane} one
+ * Returns whether two lanes have finished with the same text, compared up to where it begins to repeat itself.
+ * @param {Lane} lane
  * @param {Lane} other
  */
-export const isSameText = (one, other) =>
-  Boolean(one.end && other.end) && upToLoop(one).ids.join() === upToLoop(other).ids.join();
+export const isSameText = (lane, other) =>
+  Boolean(lane.end && other.end) && upToLoop(lane).ids.join() === upToLoop(other).ids.join();
 
 /**
- * "56 passes", or "2.00 tokens per pass".
+ * Returns "56 passes" if the compared texts are the same, otherwise "2.00 tokens per pass".
  * @param {Lane} lane
  * @param {boolean} isSame
  */
@@ -22,7 +23,7 @@ export const passesText = (lane, isSame) =>
   isSame ? counted(folds.forwards(lane), "pass", "passes") : `${figure(folds.perForward(lane))} tokens per pass`;
 
 /**
- * "0.84 s", or "120 tokens per second".
+ * Returns "0.84 s" if the compared texts are the same, otherwise "120 tokens per second".
  * @param {Lane} lane
  * @param {boolean} isSame
  */
@@ -30,26 +31,27 @@ export const timeText = (lane, isSame) =>
   isSame ? `${figure(folds.seconds(lane))} s` : `${figure(folds.perSecond(lane))} tokens per second`;
 
 /**
- * Returns the measured time of one lane, or of two with the range of their ratio; empty until all have ended.
+ * Returns the measured time of a lane and, if there is another lane, its time and the range of their speed ratio. Empty
+ * until all lanes have ended.
  * @param {Lane} main
  * @param {Lane | undefined} other
  */
 export function secondsText(main, other) {
   if (!main.end || (other && !other.end)) return "";
   const isSame = !other || isSameText(main, other);
-  const own = `measured: ${timeText(main, isSame)}`;
-  if (!other) return own;
-  const found = laneSpeedup(main, other);
-  const first = isTimed(found) ? speedupRange(found) : found.kind === "none" ? "" : speedupText(found);
-  const said = first && ` (${[first, speedupRemark(found)].filter(Boolean).join("; ")})`;
-  return `${own}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${said}`;
+  const mainText = `measured: ${timeText(main, isSame)}`;
+  if (!other) return mainText;
+  const ratio = laneSpeedup(main, other);
+  const range = isTimed(ratio) ? speedupRange(ratio) : ratio.kind === "none" ? "" : speedupText(ratio);
+  const ratioText = range && ` (${[range, speedupRemark(ratio)].filter(Boolean).join("; ")})`;
+  return `${mainText}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${ratioText}`;
 }
 
-const LEAST_STEPS = 8; // of both lanes, for a mean time of a pass
+const LEAST_STEPS = 8; // steps that each lane needs before its mean pass time is used
 
 /**
- * Returns how many tokens per pass take as much time as plain AR: the ratio of the mean times of a pass, as measured in
- * this race. NaN before both lanes have enough passes.
+ * Returns the break-even: the number of tokens per pass at which a lane is as fast as plain AR. It is the ratio of
+ * their mean pass times in this race; NaN before both lanes have enough steps.
  * @param {Lane} main
  * @param {Lane} ar
  */
@@ -59,7 +61,7 @@ export const breakEven = (main, ar) =>
     : folds.secondsPerForward(main) / folds.secondsPerForward(ar);
 
 /**
- * Reports the break-even of a finished race; empty without plain AR.
+ * Returns a lane's tokens per pass with the break-even; empty before the race has ended or without a plain AR lane.
  * @param {Lane} main
  * @param {Lane | undefined} ar
  */
@@ -71,7 +73,8 @@ export function breakEvenText(main, ar) {
 }
 
 /**
- * Warns if automatic B depends on the machine, so that another run may take a different number of passes.
+ * Returns a note that the number of passes varies between runs, if automatic B of a finished lane depended on the
+ * machine; otherwise "".
  * @param {Lane} lane
  */
 export const passesNote = ({ end, settings }) =>

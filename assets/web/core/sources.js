@@ -1,11 +1,11 @@
-// Drafters as the page names and draws them: each has a colour and a pattern (core/tokens.css), to be readable in grey
-// too. Pure.
+// Names of the sources of tokens (AR and the drafters). Each source is drawn with a colour and a pattern
+// (core/tokens.css), so that it can be recognised without colour too. Pure; no DOM.
 
 import { folds, passesSaved } from "./folds.js";
 import { counted } from "./words.js";
 
 /**
- * name: in a legend. by: after their tokens. mark: suffix of the CSS classes.
+ * name: text in a legend. by: phrase after a number of tokens. mark: suffix of the CSS classes.
  * @type {Record<Source, { name: string, by: string, mark: string }>}
  */
 export const SOURCES = {
@@ -20,13 +20,15 @@ export const SOURCES = {
 const DRAFTERS = ["masks", "look-up", "draft model", "guesses"];
 
 /**
- * "38 passes saved: 26 by masks, 12 by look-up". Empty before the first step.
+ * Returns a text such as "38 passes saved: 26 by masks, 12 by prompt lookup"; empty before the first step.
  * @param {Lane} lane
  */
 export function savedText(lane) {
   if (!lane.steps.length) return "";
   const saved = passesSaved(lane);
-  const parts = DRAFTERS.filter((each) => saved[each]).map((each) => `${saved[each]} ${SOURCES[each].by}`);
+  const parts = DRAFTERS.filter((drafter) => saved[drafter]).map(
+    (drafter) => `${saved[drafter]} ${SOURCES[drafter].by}`,
+  );
   const all = folds.tokens(lane) - folds.forwards(lane);
   if (all < 0) return `${counted(-all, "pass", "passes")} more than tokens`;
   if (parts.length < 2) return `${counted(all, "pass", "passes")} saved ${parts.join("").replace(/^\d+ /, "")}`.trim();

@@ -1,7 +1,9 @@
-// How many times as fast one lane decodes as another, whether that can be reported, and both in words. Pure.
+// Compares the decoding speed of two lanes: how many times as fast one is, whether that ratio is certain enough to be
+// reported, and the text for it. Pure; no DOM.
 //
-// The rule is `speedup` of mars_runtime/speedup.py. It is applied here because the browser chooses the two lanes and
-// their forwards. The lanes' totals and spreads come from the server. Tested on the cases in tests/web/speedups.json.
+// The rule is the same as `speedup` in mars_runtime/speedup.py. The browser has to apply it itself, because the visitor
+// chooses here which lanes and steps to compare. The lanes' totals and spreads come from the server. Both
+// implementations are tested on the cases in tests/web/speedups.json.
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
@@ -10,26 +12,26 @@ import { SPEED } from "./table.js";
 export const DEFINITION =
   "Ratio of decoding speeds; processing the prompt is excluded. The range should contain 19 of 20 repeat runs, estimated from how much pass times varied.";
 
-const UNQUIET = 0.2; // uncertainty of the baseline, whose passes are alike; above it the machine was busy
+const UNQUIET = 0.2; // spread of the baseline's pass times above which the machine was busy: its passes are all alike
 const WIDE = 1.5; // ratio of a range's ends above which another run is recommended
 
-// Before anything was measured.
+// The result before anything was measured.
 /** @type {Speedup} */
 export const UNKNOWN = { kind: "none", ratio: NaN, low: NaN, high: NaN, limit: Infinity, isBusy: false, rounds: 1 };
 
 /**
- * Compares two runs. limit: the ratio of passes.
- * @param {Timed} one
- * @param {Timed} other
+ * Compares the speeds of two runs. limit: the highest possible ratio, such as the ratio of their tokens per pass.
+ * @param {Timed} run
+ * @param {Timed} baseline
  * @param {number} [limit]
  * @returns {Speedup}
  */
-export function speedup(one, other, limit = Infinity) {
-  const margin = Math.hypot(one.spread, other.spread, SPEED.apart);
-  const ratio = rateOf(one) / rateOf(other) || NaN;
-  const isShort = Math.min(one.tokens, other.tokens) < SPEED.least || Number.isNaN(margin);
-  const found = judged(ratio, ratio * Math.exp(-margin), ratio * Math.exp(margin), limit, isShort);
-  return { ...found, isBusy: other.spread > UNQUIET };
+export function speedup(run, baseline, limit = Infinity) {
+  const margin = Math.hypot(run.spread, baseline.spread, SPEED.apart);
+  const ratio = rateOf(run) / rateOf(baseline) || NaN;
+  const isShort = Math.min(run.tokens, baseline.tokens) < SPEED.least || Number.isNaN(margin);
+  const result = judged(ratio, ratio * Math.exp(-margin), ratio * Math.exp(margin), limit, isShort);
+  return { ...result, isBusy: baseline.spread > UNQUIET };
 }
 
 /** @param {Timed} given */
@@ -46,8 +48,9 @@ export const ofRounds = ({ kind, ratio, low, high, limit, rounds }) => ({
 });
 
 /**
- * Decides what is reported of a measured ratio. A ratio above `limit` is never reported: the machine was busy. kind:
- * none (nothing measured), short, busy; faster or slower if the whole range is on that side of 1; otherwise same.
+ * Decides how a measured ratio is reported. A ratio above `limit` is never reported: it shows that the machine was
+ * busy. kind: "none" (nothing was measured), "short", "busy", "faster" or "slower" if the whole range is on that side
+ * of 1, otherwise "same".
  * @param {number} ratio
  * @param {number} low
  * @param {number} high
@@ -68,26 +71,26 @@ function judged(ratio, low, high, limit, isShort) {
 }
 
 /**
- * Compares two lanes in their displayed state, until a text begins to repeat itself. If the other is AR, the ratio of
- * passes is the limit.
+ * Compares two lanes in their displayed state, counted until a text begins to repeat itself. If the other lane is plain
+ * AR, the ratio of their tokens per pass is the limit.
  * @param {Lane} lane
  * @param {Lane} other
  * @returns {Speedup}
  */
 export function laneSpeedup(lane, other) {
-  /** @param {Lane} each */
-  const measured = (each) => ({
-    tokens: folds.tokens(each),
-    seconds: folds.seconds(each),
-    spread: upToLoop(each).steps.at(-1)?.spread ?? NaN,
+  /** @param {Lane} timed */
+  const measured = (timed) => ({
+    tokens: folds.tokens(timed),
+    seconds: folds.seconds(timed),
+    spread: upToLoop(timed).steps.at(-1)?.spread ?? NaN,
   });
-  /** @param {Lane} each */
-  const perPass = (each) => folds.tokens(each) / folds.forwards(each);
-  return speedup(measured(lane), measured(other), other.isAr ? perPass(lane) / perPass(other) : Infinity);
+  const limit = other.isAr ? folds.perForward(lane) / folds.perForward(other) : Infinity;
+  return speedup(measured(lane), measured(other), limit);
 }
 
 /**
- * Returns the number, or words in its place, and the words after it.
+ * Returns a comparison as a value and a unit, such as ["1.4", "times as fast"]. If there is no number to show, the
+ * value is a phrase and the unit is "".
  * @param {Speedup} given
  * @returns {[value: string, unit: string]}
  */
@@ -101,7 +104,7 @@ export function speedupParts(given) {
 }
 
 /**
- * "10 %", rounded up, so that the speed that remains is never above the measured one.
+ * Returns a slowdown such as "10 %". It is rounded up, so that the stated speed is never above the measured one.
  * @param {number} ratio below 1
  */
 const slowerBy = (ratio) => `${Math.ceil(100 * (1 - ratio) - 1e-9)} %`;
@@ -110,25 +113,25 @@ const slowerBy = (ratio) => `${Math.ceil(100 * (1 - ratio) - 1e-9)} %`;
 const isAbout = ({ kind, ratio }) => kind === "same" && Math.abs(Math.log(ratio)) < Math.log(SPEED.near);
 
 /**
- * "1.4 times as fast", "about as fast", "10 % slower".
+ * Returns a comparison in words: "1.4 times as fast", "about as fast", "10 % slower".
  * @param {Speedup} given
  */
 export const speedupText = (given) => speedupParts(given).filter(Boolean).join(" ");
 
 /**
- * Whether there is a ratio to report.
+ * Returns whether a comparison has a ratio to report.
  * @param {Speedup} given
  */
 export const isTimed = ({ kind }) => !["none", "short", "busy"].includes(kind);
 
 /**
- * The same for a table cell: "1.4×".
+ * Returns a comparison for a table cell, such as "1.4×".
  * @param {Speedup} given
  */
 export const speedupShort = (given) => (isTimed(given) ? `${times(given.ratio, given)}×` : speedupText(given));
 
 /**
- * "1.2 to 1.6", or why there is no range.
+ * Returns the range of a ratio, such as "1.2 to 1.6"; for a run that is too short, what a range would need.
  * @param {Speedup} given
  */
 export function speedupRange(given) {
@@ -140,7 +143,7 @@ export function speedupRange(given) {
 }
 
 /**
- * Explains why there is no ratio or why its range is wide, and what to do; empty if it is narrow.
+ * Returns why a busy machine prevented a ratio, or why the range is wide, and what to do; empty for a narrow range.
  * @param {Speedup} given
  */
 export function speedupRemark({ kind, low, high, isBusy, rounds }) {
@@ -152,17 +155,17 @@ export function speedupRemark({ kind, low, high, isBusy, rounds }) {
 }
 
 /**
- * "1.4 times as fast (1.2 to 1.6)", with the explanation if there is one.
+ * Returns a comparison with its range and remark, such as "1.4 times as fast (1.2 to 1.6)".
  * @param {Speedup} given
  */
 export function speedupSentence(given) {
   const [range, remark] = [speedupRange(given), speedupRemark(given)];
-  const said = range ? `${speedupText(given)} (${range})` : speedupText(given);
-  return remark ? `${said}; ${remark}` : said;
+  const text = range ? `${speedupText(given)} (${range})` : speedupText(given);
+  return remark ? `${text}; ${remark}` : text;
 }
 
 /**
- * Rounds to as many decimals as the range allows, and never above the limit.
+ * Formats a ratio with as many decimals as the width of its range justifies, and never rounds it above the limit.
  * @type {(number: number, range: { low: number, high: number, limit: number }) => string}
  */
 function times(number, { low, high, limit }) {

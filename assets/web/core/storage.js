@@ -1,4 +1,5 @@
-// The browser's storage. If it is forbidden or full, nothing is stored and the page still works.
+// Access to the browser's localStorage and sessionStorage. If storage is forbidden or full, nothing is stored and no
+// error is thrown.
 
 /**
  * Returns the value stored under a name; empty if there is none.
@@ -27,10 +28,11 @@ export function store(kind, name, value) {
 }
 
 /**
- * Returns what this tab stored before its reload; empty for a page that was opened by its address.
+ * Returns the value that this browser tab stored before the page was reloaded or opened again from the history; empty
+ * for a page that was opened by a link or its address.
  * @param {string} name
  */
 export function storedBeforeReload(name) {
-  const [arrival] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
-  return arrival?.type === "navigate" ? "" : stored("sessionStorage", name);
+  const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
+  return navigation?.type === "navigate" ? "" : stored("sessionStorage", name);
 }

@@ -1,6 +1,6 @@
 // Written by `python tools/wire_types.py` from the constants of Python.
 
-// `obeys`: the settings that act on a method; `isExact`: whether its text is always AR's.
+// `obeys`: the settings that act on the method; `isExact`: whether its text is always AR's.
 /** @type {Record<string, { title: string, obeys: (keyof Settings)[], isExact: boolean }>} */
 // prettier-ignore
 export const METHODS = {
@@ -12,7 +12,8 @@ export const METHODS = {
   block_diffusion: { title: "block diffusion", obeys: ["tau", "block_size"], isExact: false },
 };
 
-// `label`: of its control, empty without one; `isCommon`: it acts on all methods.
+// `label`: label of the setting's control, empty if it has no control; `isSteered`: whether it can change during a run;
+// `isCommon`: whether it acts on all methods.
 /** @type {Record<keyof Settings, { label: string, isSteered: boolean, isCommon: boolean }>} */
 // prettier-ignore
 export const SETTINGS = {
@@ -53,14 +54,14 @@ export const FORMER_NAMES = {
   groups: "mask_layout",
 };
 
-// Former words of settings, by the setting's current name.
+// Former values of settings with their replacements, by the current name of the setting.
 /** @type {Record<string, Record<string, string>>} */
 // prettier-ignore
 export const FORMER_WORDS = {
   mask_layout: { one: "last" },
 };
 
-// Bounds of what is reported of a speedup, and why it is not; see mars_runtime/speedup.py.
+// Limits for reporting a speedup, and texts for why it is not reported; see mars_runtime/speedup.py.
 /** @type {{ least: number, apart: number, near: number, slack: number, notes: Record<string, string> }} */
 // prettier-ignore
 export const SPEED = {
@@ -74,7 +75,8 @@ export const SPEED = {
 // Maximum characters of a sealed set that the server accepts from a browser.
 export const MAX_SEALED = 16000000;
 
-// `tags` are offered; `most`: the highest rating, how many tags, characters of the rest.
+// `tags`: tags that the page offers; `most`: the highest rating, the maximum number of tags, and maximum numbers of
+// characters.
 /** @type {{ tags: string[], most: Record<'rating' | 'tags' | 'tag' | 'note' | 'reviewer', number> }} */
 // prettier-ignore
 export const JUDGED = {
@@ -82,10 +84,12 @@ export const JUDGED = {
   most: { rating: 5, tags: 12, tag: 40, note: 2000, reviewer: 60 },
 };
 
-// A spreadsheet computes a cell that begins with one of these.
+// A spreadsheet treats a cell that begins with one of these as a formula.
 export const COMPUTED = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20";
 
-// `drafts` that one pass verifies; `body`: bytes of a request, `tokens`: of an answer and `imported`: bytes of a run, on a server with default settings; `turns` of a conversation; `pin`: of a run in the tray; `setName`: of a review set.
+// Maximum numbers of: `drafts` that one pass verifies; bytes of a request (`body`), `tokens` of an answer and bytes of
+// an `imported` run, on a server with default settings; `turns` of a conversation; characters of a pinned run's texts
+// and its highest rating (`pin`); characters of a review set's name (`setName`).
 /** @type {{ drafts: number, body: number, tokens: number, imported: number, turns: number, pin: Record<'name' | 'note' | 'rating', number>, setName: number }} */
 // prettier-ignore
 export const LIMITS = {
@@ -98,13 +102,13 @@ export const LIMITS = {
   setName: 80,
 };
 
-// Letters of the sources of tokens in trace lines; see mars_runtime/derived.py.
+// The letter of each source of tokens in trace lines; see mars_runtime/derived.py.
 /** @type {Record<string, Source>} */
 export const SOURCE_LETTERS = { a: "ar", m: "masks", l: "look-up", d: "draft model", g: "guesses" };
 
-// Stops that end a text by itself, and where a page's file holds its data.
+// Stop reasons of a complete text, and the placeholder for the data in a page's file.
 export const FINAL_STOPS = ["eos", "limit", "repeats"];
 export const DATA_PLACE = "@data";
 
-// What the Load lab measures, in the order of its legends.
+// The methods that the Load lab measures, in the order of its legends.
 export const LOAD_ORDER = ["ar", "lossless", "fixed", "follow", "draft", "lookup"];

@@ -1,7 +1,7 @@
-// The page's tabs, their addresses (#frontier), and how a script opens one. A tab with several views has a list of tabs
-// of its own; the address of its first view is the tab's. Gradio renders a view when it is first opened.
+// The page's tabs and their addresses, such as #frontier. A tab with several views contains a second list of tabs; the
+// address of its first view is the tab's own. Gradio renders a view when it is first opened.
 
-import { ledTo, targetOf, whenThere } from "./dom.js";
+import { indexForKey, targetOf, whenThere } from "./dom.js";
 
 /** @type {Record<string, string[]>} */
 const VIEWS = {
@@ -18,11 +18,12 @@ const isOpen = (/** @type {string} */ name) => buttonOf(name)?.getAttribute("ari
 
 const parentOf = (/** @type {string} */ view) => Object.keys(VIEWS).find((name) => VIEWS[name].includes(view));
 
-// Whether the page has this tab; an exported page has none.
+// Returns whether the page has this tab. Exported pages have no tabs.
 export const hasTab = (/** @type {string} */ name) => Boolean(buttonOf(parentOf(name) ?? name));
 
 /**
- * Returns the view at an address: its own name, its tab's, or the name of a link's content.
+ * Returns the view for an address: the name of a view, the name of a tab (its first view), or a link with content such
+ * as #review=..., which opens the view that shows it.
  * @param {string} hash
  */
 export function viewAt(hash) {
@@ -38,7 +39,7 @@ const addressOf = (view) => {
   return `#${parent && VIEWS[parent][0] === view ? parent : view}`;
 };
 
-let isOpening = false; // the clicks are this module's
+let isOpening = false; // whether this module, not the visitor, is clicking a tab
 
 /** @param {HTMLElement} button */
 function press(button) {
@@ -49,12 +50,12 @@ function press(button) {
 }
 
 /**
- * Opens a view, and its tab before it.
+ * Opens a view; if it is inside a tab, opens the tab first.
  * @param {string} view
  */
 export function openView(view) {
   const parent = parentOf(view);
-  note(view);
+  addToHistory(view);
   whenThere(
     () => buttonOf(parent ?? view),
     (tab) => {
@@ -66,10 +67,10 @@ export function openView(view) {
 }
 
 /**
- * Adds a view to the browser's history, unless the address is its own already.
+ * Adds a view to the browser's history, unless it is already the view of the current address.
  * @param {string} view
  */
-function note(view) {
+function addToHistory(view) {
   if (viewAt(location.hash) !== view) history.pushState(null, "", addressOf(view));
 }
 
@@ -79,23 +80,23 @@ function clicked({ target }) {
   const name = button && button.id.replace(/-tab-button$/, "");
   if (!name || button.id === name) return;
   const views = VIEWS[name];
-  if (views) whenThere(() => buttonOf(views[0])?.parentElement, standOnce);
-  if (!isOpening) note(views ? (views.find(isOpen) ?? views[0]) : name);
+  if (views) whenThere(() => buttonOf(views[0])?.parentElement, makeOneTabStop);
+  if (!isOpening) addToHistory(views ? (views.find(isOpen) ?? views[0]) : name);
 }
 
 /** @type {WeakSet<Element>} */
 const watched = new WeakSet();
 
-// A list of tabs is one tab stop: arrow keys move between its tabs.
+// Makes a list of tabs a single tab stop, once: arrow keys move between its tabs.
 /** @param {Element} list */
-function standOnce(list) {
+function makeOneTabStop(list) {
   if (watched.has(list)) return;
   watched.add(list);
-  const stand = () => {
+  const update = () => {
     for (const tab of tabsOf(list)) tab.tabIndex = tab.getAttribute("aria-selected") === "true" ? 0 : -1;
   };
-  stand();
-  new MutationObserver(stand).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
+  update();
+  new MutationObserver(update).observe(list, { subtree: true, childList: true, attributeFilter: ["aria-selected"] });
   list.addEventListener("keydown", (event) => move(list, /** @type {KeyboardEvent} */ (event)));
 }
 
@@ -110,17 +111,17 @@ function move(list, event) {
   const at = all.indexOf(targetOf(event));
   if (at < 0) return;
   const last = all.length - 1;
-  const place = ledTo(event, { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last }, last);
-  if (place === null) return;
-  all[place].focus();
-  all[place].click();
+  const next = indexForKey(event, { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last }, last);
+  if (next === null) return;
+  all[next].focus();
+  all[next].click();
 }
 
-// Opens the view of the page's address, and follows Back and Forward.
+// Opens the view of the page's address, now and after the browser's Back and Forward.
 export function mountTabs() {
   document.addEventListener("click", clicked);
   addEventListener("popstate", () => openView(viewAt(location.hash)));
-  whenThere(() => buttonOf(FIRST)?.parentElement, standOnce);
+  whenThere(() => buttonOf(FIRST)?.parentElement, makeOneTabStop);
   if (!location.hash) return;
   document.documentElement.dataset.opening = viewAt(location.hash); // hides the first tab until this one is open
   openView(viewAt(location.hash));

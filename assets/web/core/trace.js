@@ -1,6 +1,6 @@
-// The fold of trace lines into one lane: tokens, steps, moves of the settings, clocks; and the lane after some of its
-// steps. No DOM and no time of its own: every second comes from the events. Clocks start after prefill, like every
-// rate; prefill only counts for the first token.
+// Builds a lane from its trace lines: tokens, steps, changes of settings, times. Also cuts a lane after a number of
+// steps. No DOM and no timers: all times come from the trace. Clocks and rates start after prefill; only the time to
+// the first token includes prefill.
 
 import { aloneText, bytesOf, incompleteTail, joinBytes, visible } from "./bytes.js";
 import { FINAL, draftIds, takenAhead } from "./folds.js";
@@ -8,8 +8,8 @@ import { currentHeader, withCurrentNames } from "./former.js";
 import { nameOf } from "./methods.js";
 import { METHODS, SETTINGS, SOURCE_LETTERS } from "./table.js";
 
-const OPEN_PLACE = "\u2591"; // for an open place of a block that is filled in any order
-// Settings that are drawn as a move when they change: steered ones, and those of some methods only.
+const OPEN_PLACE = "\u2591"; // drawn for an open position in a block of block diffusion
+// Settings whose changes during a run are drawn: steered ones, and those that act on some methods only.
 const FOLLOWED = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].isSteered || !SETTINGS[name].isCommon,
 );
@@ -19,14 +19,14 @@ const JOINS = /^(?:\p{M}|\u200d|[\u{1f3fb}-\u{1f3ff}])/u;
 
 export class Lane {
   /**
-   * Returns a lane of raw trace lines, its header first.
+   * Builds a lane from raw trace lines, the first of which is its header.
    * @param {string[]} lines
-   * @param {LaneHead} given
+   * @param {LaneHead} head
    */
-  static of(lines, { lane, title }) {
-    const made = new Lane({ lane, title });
-    for (const line of lines) if (line.trim()) made.push(JSON.parse(line), line);
-    return made;
+  static of(lines, head) {
+    const lane = new Lane(head);
+    for (const line of lines) if (line.trim()) lane.push(JSON.parse(line), line);
+    return lane;
   }
 
   /** @param {LaneHead} given */
@@ -43,7 +43,7 @@ export class Lane {
     this.vocabulary = new Map();
     /** @type {Token[]} */
     this.tokens = [];
-    this.shortened = -1; // in a cut: index of a token that ends earlier than in the whole
+    this.shortened = -1; // in a cut lane: index of the token with a shorter text than in the whole lane, or -1
     /** @type {Step[]} */
     this.steps = [];
     /** @type {Move[]} */
@@ -54,18 +54,18 @@ export class Lane {
     this.reused = 0; // prompt tokens found in the KV cache
     this.seconds = 0;
     /** @type {[kept: number, end: number] | null} */
-    this.loop = null; // tokens before the text repeats itself, and tokens up to the evidence
+    this.loop = null; // number of tokens before the text repeats itself, and up to where that is proven
     /** @type {End | null} */
     this.end = null;
     /** @type {boolean | null} */
     this.verdict = null;
-    this.given = ""; // output text that was given, not generated
+    this.given = ""; // beginning of the output that the request contained, so that it was not generated
     this.decoder = new TextDecoder("utf-8");
     this.tail = new Uint8Array(0);
     /** @type {Lane | null} */
     this.cut = null;
     /** @type {Lane | null} */
-    this.whole = null; // in a cut: the lane from which it was cut
+    this.whole = null; // in a cut lane: the lane from which it was cut
   }
 
   /**
@@ -78,7 +78,7 @@ export class Lane {
     else if (event.type === "step") this.readStep(event);
     else if (event.type === "end") this.readEnd(event);
     else throw new Error(`A trace line has the unknown type ${String(/** @type {{ type: unknown }} */ (event).type)}.`);
-    // A slice would keep the whole value in memory; joining and cutting it makes a string of its own.
+    // A slice would keep the whole received value in memory. Adding and removing a space makes a separate string.
     this.lines.push(` ${line}`.slice(1));
   }
 
@@ -106,7 +106,7 @@ export class Lane {
   }
 
   /**
-   * Returns the text that becomes readable with one more token.
+   * Decodes one more token. Returns the text that its bytes complete.
    * @param {number} id
    */
   take(id) {
@@ -146,12 +146,12 @@ export class Lane {
       cursor: row.cursor,
       pending: row.num_pending,
       fed: row.num_fed,
-      groups: row.groups || [], // masks after each of the last pending tokens, unless only the last one had some
+      groups: row.groups || [], // number of masks after each of the last pending tokens; empty if only the last had masks
       lookedUp: row.looked_up || [], // drafts of prompt lookup that wait for verification
-      guessed: row.guessed || [], // drafts after those: of a draft model, or guesses of Jacobi decoding
+      guessed: row.guessed || [], // drafts after lookedUp: of a draft model, or guesses of Jacobi decoding
       draftForwards: row.num_draft_forwards || 0,
-      taken: row.taken || null, // places, relative to its first token, that a block diffusion forward filled
-      tau: row.threshold ?? this.settings?.tau ?? NaN, // the threshold in force; if it adapts, the settings have its lower bound
+      taken: row.taken || null, // positions, relative to `first`, that a pass of block diffusion filled
+      tau: row.threshold ?? this.settings?.tau ?? NaN, // the threshold in force; if τ adapts, settings.tau is its lower bound
       isCommit: event.commit === true,
       sources: sourcesOf(row),
       spread: row.spread ?? NaN,
@@ -164,7 +164,7 @@ export class Lane {
   }
 
   /**
-   * Records what AR would have chosen at the places before this forward.
+   * Stores the tokens that AR would have chosen at the latest positions, which this pass has evaluated.
    * @param {[id: number, p: number][]} checks
    */
   readChecks(checks) {
@@ -198,7 +198,8 @@ export class Lane {
   }
 
   /**
-   * A joiner, accent or variation sign is drawn with the character before it.
+   * Appends a joiner, accent or variation sign to the token with the character before it, since both are drawn
+   * together. Returns the index of that token, or -1 for other text.
    * @param {string} text
    */
   joined(text) {
@@ -210,7 +211,7 @@ export class Lane {
   }
 
   /**
-   * A slider that is dragged over several forwards is one move, from its first change on.
+   * Records a change of settings. Changes in consecutive steps, as from dragging a slider, are recorded as one move.
    * @param {Step} step
    * @param {Settings} before
    */
@@ -265,7 +266,8 @@ export class Lane {
       .join("");
   }
 
-  // The latest step's unused proposals as text that continues the tokens: drafts first, then rejected ones.
+  // Returns the unused proposals of the latest step as text that continues the tokens: the drafts, and after them the
+  // rejected proposals. Returns null if the lane has ended or has no step.
   ghosts() {
     const step = this.steps[this.steps.length - 1];
     if (!step || this.end || FINAL.has(step.stop)) return null;
@@ -285,7 +287,7 @@ export class Lane {
   }
 
   /**
-   * Returns the lane after its first `num` steps, with the same interface; the latest cut is cached.
+   * Returns the lane as it was after its first `num` steps. The latest cut is cached.
    * @param {number} num
    * @returns {Lane}
    */
@@ -297,7 +299,7 @@ export class Lane {
     return /** @type {Lane} */ (this.cut);
   }
 
-  // A race's lane has its method's name until its header arrives.
+  // The lane's method: from its settings or, until its header arrives, from the lane's name.
   get method() {
     if (this.settings) return nameOf(this.settings);
     return this.name in METHODS ? this.name : "mars";
@@ -313,14 +315,14 @@ export class Lane {
 }
 
 /**
- * Returns the source of each accepted token. A line without sources has only AR's own.
+ * Returns the source of each accepted token. If a line has no sources, all of its tokens are AR's own.
  * @param {RowStep} row
  * @returns {Source[]}
  */
 const sourcesOf = ({ accepted, sources }) => accepted.map((_, i) => SOURCE_LETTERS[sources?.[i] ?? "a"]);
 
 /**
- * Returns the lane after its first `num` steps.
+ * Returns the fields of a lane as they were after its first `num` steps.
  * @param {Lane} lane
  * @param {number} num
  */
@@ -328,7 +330,7 @@ function cutOf(lane, num) {
   const steps = lane.steps.slice(0, num);
   const last = steps[num - 1];
   const tokens = lane.tokens.slice(0, last ? last.first + last.count : 0);
-  if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // known one forward later
+  if (last) for (let i = last.first; i < tokens.length; i += 1) tokens[i] = { ...tokens[i], check: undefined }; // arrives with the next step
   const shortened = unjoin(lane, tokens);
   const moves = lane.moves
     .filter((move) => move.step < num)
@@ -340,28 +342,28 @@ function cutOf(lane, num) {
 }
 
 /**
- * Removes from the last token with text what later tokens added to it. Returns its index, or -1.
+ * Removes the characters that later tokens appended to the last token with text. Returns that token's index, or -1.
  * @param {Lane} lane
  * @param {Token[]} tokens
  */
 function unjoin(lane, tokens) {
-  let [place, length] = [-1, 0];
+  let [index, length] = [-1, 0];
   for (let i = tokens.length; i < lane.tokens.length && !lane.tokens[i].text; i += 1) {
     const { joins, joined } = lane.tokens[i];
-    if (joins >= 0 && joins < tokens.length) [place, length] = [joins, length + joined.length];
+    if (joins >= 0 && joins < tokens.length) [index, length] = [joins, length + joined.length];
   }
-  if (place >= 0) tokens[place] = { ...tokens[place], text: tokens[place].text.slice(0, -length) };
-  return place;
+  if (index >= 0) tokens[index] = { ...tokens[index], text: tokens[index].text.slice(0, -length) };
+  return index;
 }
 
 /**
- * Returns the bytes of a character that the last of these tokens left incomplete.
+ * Returns the bytes of the incomplete character at the end of these tokens; empty if there is none.
  * @param {Lane} lane
  * @param {Token[]} tokens
  */
 function tailOf(lane, tokens) {
-  const own = tokens.slice(-4).filter((token) => !token.isEnd);
-  const ids = [...lane.givenIds(), ...own.map((token) => token.id)].slice(-4);
+  const generated = tokens.slice(-4).filter((token) => !token.isEnd);
+  const ids = [...lane.givenIds(), ...generated.map((token) => token.id)].slice(-4);
   return incompleteTail(
     ids.map((id) => lane.bytes(id)).reduce((all, bytes) => joinBytes(all, bytes), new Uint8Array(0)),
   );

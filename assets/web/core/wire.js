@@ -1,13 +1,13 @@
-// The lines that views receive and exchange: the only place where they are written and read. The first line is the run
-// as JSON, with `from`, the number of the line after it (0 if absent). Further lines are `<tag>\t<JSON>`: the tag is a
-// lane, side or cell with a trace line, or `verdict`, `pace`, `status`, `totals`, `figures`. app/ui/run_log.py writes the
-// same.
+// Reads and writes the values that views receive and exchange. The first line of a value describes the run as JSON; its
+// `from` is the number of the following line within the run (0 if absent). Further lines are `<tag>\t<JSON>`: a trace
+// line, tagged with the name of its lane, side or cell, or a line tagged `verdict`, `pace`, `status`, `totals` or
+// `figures`. app/ui/run_log.py writes the same format.
 
 /** @type {(tag: string, text: string) => string} */
 export const lineOf = (tag, text) => `${tag}\t${text}`;
 
 /**
- * Returns [tag, text] of a line.
+ * Splits a line into its tag and its text.
  * @param {string} line
  * @returns {[tag: string, text: string]}
  */
@@ -17,7 +17,8 @@ export function parted(line) {
 }
 
 /**
- * Returns a whole value: its first line, the lines of its lanes in order, and the verdicts on their answers.
+ * Returns a whole value: the first line, the lines of the lanes in order, the verdicts on the lanes' answers, and
+ * further lines (`more`).
  * @param {RaceHead} head
  * @param {{ name: string, lines: string[], verdict: boolean | null }[]} lanes
  * @param {string[]} [more]
@@ -34,7 +35,7 @@ export function valueOf(head, lanes, more = []) {
 export const statusLine = (note) => lineOf("status", JSON.stringify(note));
 
 /**
- * Parses a whole value: { head, lines: [[tag, text], ...] }.
+ * Parses a whole value into its first line (head) and the tag and text of each further line.
  * @param {string} value
  * @returns {{ head: RaceHead, lines: [tag: string, text: string][] }}
  */
@@ -53,17 +54,17 @@ export class Feed {
     this.lines = []; // not processed yet
     /** @type {string | null} */
     this.head = null;
-    this.isSame = false; // whether the first line is the same as before
+    this.isSame = false; // whether the first line is the same as in the previous value
     this.isBehind = false;
     /** @type {boolean | string} */
     this.recorded = false; // when and on what the run was recorded; false for a live one
-    this.begin = 0; // number of the value's first line
-    this.taken = 0; // lines of the run
-    this.offset = 0; // characters of the value
+    this.begin = 0; // number, within the run, of the value's first line
+    this.taken = 0; // number of lines of the run that were read
+    this.offset = 0; // number of characters of the value that were read
   }
 
   /**
-   * A line counts only with its newline, so a value can be cut anywhere.
+   * Reads the new lines of a value. A line is read only once its newline has arrived, so a value may be cut anywhere.
    * @param {unknown} value
    */
   read(value) {
@@ -75,7 +76,7 @@ export class Feed {
     }
     const head = text.slice(0, end);
     if (head !== this.head) this.readHead(head);
-    this.isBehind = this.begin > this.taken; // lines are missing, until a value has them
+    this.isBehind = this.begin > this.taken; // lines between the last value and this one are missing
     if (this.isBehind) return;
     const known = this.isSame ? this.offset : end + 1;
     const last = text.lastIndexOf("\n") + 1;
@@ -84,11 +85,11 @@ export class Feed {
     for (const line of fresh) this.lines.push(line);
     this.taken += fresh.length;
     this.offset = last;
-    this.isSame ||= this.begin + lines.length === this.taken; // not after an older value that is read again
+    this.isSame ||= this.begin + lines.length === this.taken; // false if an older value was read again
   }
 
   /**
-   * Handles a new first line: another run, or another window of this one.
+   * Handles a new first line. It begins another run, or another part of the same run.
    * @param {string} head
    */
   readHead(head) {
@@ -111,7 +112,7 @@ export class Feed {
   }
 
   /**
-   * Passes lines to the sink for at most `budget` milliseconds. Returns whether some are left for the next frame.
+   * Passes lines to the sink for at most `budget` milliseconds. Returns whether lines are left for the next frame.
    * @param {number} budget
    */
   work(budget) {

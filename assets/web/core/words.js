@@ -1,7 +1,7 @@
 // Formats thresholds, figures, counts and sizes as text. Pure functions.
 
 /**
- * 0.95, 1, 0: a threshold or a share, as short as possible.
+ * Formats a threshold or a share as briefly as possible: 0.95, 1, 0.
  * @param {number} number
  * @param {number} [digits]
  */
@@ -17,7 +17,7 @@ export function probability(p) {
 }
 
 /**
- * At most three significant figures and two decimals: 712, 71.2, 7.12.
+ * Formats a number with at most three significant figures and two decimals: 712, 71.2, 7.12.
  * @param {number} number
  */
 export function figure(number) {
@@ -36,13 +36,14 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const counted = (number, word, words = `${word}s`) => `${whole(number)} ${number === 1 ? word : words}`;
 
 /**
- * Returns a text as the beginning of a sentence; symbols such as τ stay as they are.
+ * Capitalises the first letter of a text; symbols such as τ are not changed.
  * @param {string} text
  */
 export const capitalised = (text) => text.replace(/^[a-z]/, (letter) => letter.toUpperCase());
 
 /**
- * "in 42 % fewer forward passes", "in the same number of forward passes": how many passes a run took instead of a baseline's.
+ * Compares a run's number of passes with that of a baseline: "in 42 % fewer forward passes", "in the same number of
+ * forward passes".
  * @param {number} passes
  * @param {number} baseline
  */
@@ -69,7 +70,7 @@ export function passesAgainst(passes, baseline, name) {
 export const milliseconds = (seconds) => figure(seconds * 1000);
 
 /**
- * A size in decimal units: 512 bytes, 1.02 MB.
+ * Formats a size in decimal units: 512 bytes, 1.02 MB.
  * @param {number} bytes
  */
 export function memory(bytes) {
@@ -80,19 +81,19 @@ export function memory(bytes) {
 }
 
 /**
- * Joins the known ones of these facts.
+ * Joins these facts with a dot and leaves out empty ones.
  * @param {(string | null | undefined | false)[]} facts
  */
 export const joined = (...facts) => facts.filter(Boolean).join(" · ");
 
 /**
- * Whether an answer is right; empty if unknown.
+ * Returns "✓ right" or "✗ wrong"; empty if it is unknown whether the answer is right.
  * @param {boolean | null} isRight
  */
 export const verdictText = (isRight) => (isRight === null ? "" : isRight ? "✓ right" : "✗ wrong");
 
 /**
- * The day and minute of a run.
+ * Returns the date of a run from its header.
  * @param {Partial<HeaderEvent> | null | undefined} header
  */
 export const dayOf = (header) => (header?.date || "").slice(0, 10);
@@ -101,7 +102,7 @@ export const dayOf = (header) => (header?.date || "").slice(0, 10);
 export const minuteOf = (header) => (header?.date || "").slice(0, 16).replace("T", " ");
 
 /**
- * What a run was made on, from its trace header: checkpoint, hardware, dtype, threads, versions.
+ * Describes the environment of a run from its trace header: checkpoint, hardware, dtype, threads, versions.
  * @param {Partial<HeaderEvent> | null | undefined} header
  */
 export function environment(header) {
@@ -115,7 +116,7 @@ export function environment(header) {
 export const threads = (header) => (header.threads ? counted(header.threads, "thread") : "");
 
 /**
- * Where a branch left a run, and which token it took.
+ * Describes where a branch leaves the original run: the position, the branch's token and the original token.
  * @param {ForkPlace} given
  */
 export const forkText = ({ token, taken, instead }) =>

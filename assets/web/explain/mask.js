@@ -1,6 +1,6 @@
 // The training mask as a picture: choose a query, see its keys. Sliders for length, prompt and B.
 
-import { group, ledTo, make, put, shape } from "../core/dom.js";
+import { group, indexForKey, make, put, shape } from "../core/dom.js";
 import { keyList, knob } from "./parts.js";
 
 const CELL = 20;
@@ -183,7 +183,7 @@ export class MaskView {
     const other = slot.isNoisy ? slot.position : slot.position >= prompt ? length + slot.position - prompt : this.at;
     const last = this.slots.length - 1;
     const [above, below] = [this.at - 1, this.at + 1];
-    const place = ledTo(
+    const place = indexForKey(
       event,
       { ArrowUp: above, ArrowDown: below, ArrowLeft: other, ArrowRight: other, Home: 0, End: last },
       last,

@@ -1,7 +1,7 @@
 // The panel "Cache": the slots at the displayed forward, the input of each forward, and bytes. Draws folds/slots.js.
 // Nodes are updated in place, so that pointing continues after a new forward.
 
-import { attribute, group, ledTo, make, put, shape, targetOf } from "../core/dom.js";
+import { attribute, group, indexForKey, make, put, shape, targetOf } from "../core/dom.js";
 import { lastOf, thinned } from "../core/folds.js";
 import { counted, memory, probability, whole } from "../core/words.js";
 import { cacheAt, fedBy, isBlockwise, promptTokens, slotsAt } from "../folds/slots.js";
@@ -419,7 +419,7 @@ class SlotStrip {
     this.row.addEventListener("keydown", (event) => {
       const last = this.nodes.length - 1;
       const [right, left] = this.at < 0 ? [last, last] : [this.at + 1, this.at - 1];
-      const place = ledTo(event, { ArrowRight: right, ArrowLeft: left, Home: 0, End: last, Escape: -1 }, last);
+      const place = indexForKey(event, { ArrowRight: right, ArrowLeft: left, Home: 0, End: last, Escape: -1 }, last);
       if (place === null) return;
       event.stopPropagation();
       this.point(event.key === "Escape" ? -1 : place);

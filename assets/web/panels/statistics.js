@@ -1,6 +1,6 @@
 // The panel "Statistics": four charts of the displayed part of the run. Folds in, bars out; cached.
 
-import { group, ledTo, make, put, targetOf } from "../core/dom.js";
+import { group, indexForKey, make, put, targetOf } from "../core/dom.js";
 import { loopText, upToLoop } from "../core/loops.js";
 import { counted, figure, short, whole } from "../core/words.js";
 import { acceptance, byKind, calibration, draftsJudged, forwardCounts, judge } from "../folds/statistics.js";
@@ -309,7 +309,7 @@ class Picture {
     const last = this.items.length - 1;
     const [next, before] = [this.at + 1, this.at - 1];
     const arrows = { ArrowRight: next, ArrowDown: next, ArrowLeft: before, ArrowUp: before };
-    const place = ledTo(event, { ...arrows, Home: 0, End: last, Escape: -1 }, last);
+    const place = indexForKey(event, { ...arrows, Home: 0, End: last, Escape: -1 }, last);
     if (place === null) return;
     event.stopPropagation();
     this.point(event.key === "Escape" ? -1 : place);

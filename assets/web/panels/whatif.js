@@ -1,7 +1,7 @@
 // The panel "Another τ": every recorded forward evaluated with another threshold. Exact up to the first forward that
 // differs, an estimate after it. A button runs it.
 
-import { button, group, isModified, ledTo, make, put, targetOf } from "../core/dom.js";
+import { button, group, isModified, indexForKey, make, put, targetOf } from "../core/dom.js";
 import { settingsOf } from "../core/folds.js";
 import { counted, figure, short, whole } from "../core/words.js";
 import { endIds, proposalRows } from "../folds/proposals.js";
@@ -378,7 +378,7 @@ class WhatIfStrip {
     const from = this.at >= 0 ? this.at : this.chosen;
     const across = { ArrowRight: from + 1, ArrowLeft: from - 1, Home: 0, End: last };
     const down = { ArrowDown: from + this.columns, ArrowUp: from - this.columns };
-    const target = ledTo(event, { ...across, ...down, Enter: from }, last);
+    const target = indexForKey(event, { ...across, ...down, Enter: from }, last);
     if (target === null) return;
     event.stopPropagation();
     if (event.key === "Enter") {

@@ -3,7 +3,7 @@
 
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { svgSaves } from "../../charts/saves.js";
-import { isModified, ledTo, make, put, shape, targetOf } from "../../core/dom.js";
+import { isModified, indexForKey, make, put, shape, targetOf } from "../../core/dom.js";
 import { short } from "../../core/words.js";
 import { MEASURES, cellLabel, cellName, frontier } from "../../folds/grid.js";
 
@@ -141,7 +141,7 @@ export class Frontier {
     const at = this.points.findIndex(({ cell }) => cell === this.cellOf(event.target));
     const last = this.points.length - 1;
     const arrows = { ArrowRight: at + 1, ArrowUp: at + 1, ArrowLeft: at - 1, ArrowDown: at - 1 };
-    const place = ledTo(event, { ...arrows, Home: 0, End: last }, last);
+    const place = indexForKey(event, { ...arrows, Home: 0, End: last }, last);
     if (place !== null) this.go(place);
     if (event.key !== "Enter" && event.key !== " ") return;
     this.press(targetOf(event));
