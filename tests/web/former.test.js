@@ -37,7 +37,7 @@ describe("former names of settings", () => {
     });
 
     test(`${former} next to ${name} is an error`, () => {
-      assert.throws(() => withCurrentNames({ ...old, ...current }), new RegExp(`give only ${name}\\.`));
+      assert.throws(() => withCurrentNames({ ...old, ...current }), new RegExp(`Set only ${name}\\.`));
     });
   }
 

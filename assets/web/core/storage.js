@@ -1,5 +1,5 @@
-// Access to the browser's localStorage and sessionStorage. If storage is forbidden or full, nothing is stored and no
-// error is thrown.
+// Access to the browser's local and session storage. If storage is forbidden or full, nothing is stored and no error is
+// thrown.
 
 /**
  * Returns the value stored under a name; empty if there is none.

@@ -1,13 +1,14 @@
-// Alignment of two lists: the common parts and those of one list only. Pure; no DOM.
+// Aligns two lists: finds the parts that both lists share and the parts that only one list has. Pure; no DOM.
 //
-// Common beginning and end are removed first. The rest is aligned exactly if it is short; otherwise it is cut at runs
-// that occur once in both, in order, so that the work stays bounded.
+// The common beginning and end are removed first. The middle is aligned exactly if it is short. Otherwise it is split
+// at runs of items that occur exactly once in each list, in the same order, so that the work stays bounded.
 
-const EXACT = 160_000; // cells of the exact table
-const RUNS = [8, 4, 2, 1]; // lengths of the runs that anchor a long difference
+const EXACT = 160_000; // maximum cells of the table for an exact alignment
+const RUNS = [8, 4, 2, 1]; // lengths of the runs at which a long difference is split, tried in this order
 
 /**
- * Returns segments in order: {kind: "both" | "first" | "second", a, b, num}; a and b are where it begins in each list.
+ * Returns the aligned segments in order. kind: which list has the segment. a, b: index of the segment's beginning in
+ * the first and the second list. num: its length.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @returns {Segment[]}
@@ -47,7 +48,7 @@ function walk(first, second, box, add) {
 }
 
 /**
- * Finds the longest common subsequence. Its table is filled from the end, so that it is read forward.
+ * Aligns by the longest common subsequence. The table is filled from the end, so that segments can be read in order.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @param {Box} given2
@@ -93,7 +94,7 @@ function oneSided(add, { a, b, endA, endB }) {
 }
 
 /**
- * Aligns each piece between runs that are unique in both lists and in the same order in both.
+ * Splits both lists at runs that are unique in each list and in the same order in both, and aligns the pieces between.
  * @param {readonly unknown[]} first
  * @param {readonly unknown[]} second
  * @param {Box} box
@@ -105,7 +106,7 @@ function cut(first, second, box, add) {
     if (!anchors.length) continue;
     let { a, b } = box;
     for (const [x, y] of anchors) {
-      if (x < a || y < b) continue; // within the previous run
+      if (x < a || y < b) continue; // overlaps the previous run
       walk(first, second, { a, b, endA: x, endB: y }, add);
       add("both", x, y, length);
       [a, b] = [x + length, y + length];
@@ -125,25 +126,25 @@ function cut(first, second, box, add) {
 function sharedRuns(first, second, { a, b, endA, endB }, length) {
   /** @type {(list: readonly unknown[], from: number, to: number) => Map<string, number>} */
   const once = (list, from, to) => {
-    const places = new Map();
+    const indices = new Map();
     for (let i = from; i + length <= to; i += 1) {
       const key = list.slice(i, i + length).join("\u0000");
-      places.set(key, places.has(key) ? -1 : i);
+      indices.set(key, indices.has(key) ? -1 : i);
     }
-    return places;
+    return indices;
   };
-  const there = once(second, b, endB);
+  const inSecond = once(second, b, endB);
   /** @type {[x: number, y: number][]} */
   const pairs = [];
   for (const [key, x] of once(first, a, endA)) {
-    const y = there.get(key);
+    const y = inSecond.get(key);
     if (x >= 0 && y !== undefined && y >= 0) pairs.push([x, y]);
   }
   return pairs;
 }
 
 /**
- * Returns the longest chain of pairs that increases in both (sorted by the first).
+ * Returns the longest subsequence of pairs in which both numbers increase. The pairs are sorted by their first number.
  * @param {[x: number, y: number][]} pairs
  * @returns {[x: number, y: number][]}
  */

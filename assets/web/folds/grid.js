@@ -1,4 +1,5 @@
-// Pure: comparison of the grid's cells with plain AR, the best cells, and the values of the heat map. No DOM.
+// Compares the grid's cells with plain AR, finds the best cells, and computes the texts and heat map levels of cells.
+// Pure; no DOM.
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
@@ -6,12 +7,13 @@ import { UNKNOWN, ofRounds, speedupSentence, speedupShort, speedupText } from ".
 import { capitalised, counted, figure, joined, passesText, short, whole } from "../core/words.js";
 import { aligned } from "./diff.js";
 
-const MOST_NAMED = 2; // cells in a sentence
+const MOST_NAMED = 2; // maximum number of equally fast cells that a sentence names
 export const NUM_LEVELS = 5; // steps of the heat map's colour ramp
 
 /**
- * Returns where a text first differs from AR's: { place } if it does, { isSame } if both ended alike, neither if that
- * is unknown. As folds.first_divergence on the server: a text that ended also differs if the other continues.
+ * Compares a lane's text with AR's. place: index of the first different token, -1 if there is none so far. isSame:
+ * whether both texts are complete and equal. As in first_divergence on the server, a text that has ended differs from
+ * one that continues.
  * @param {Lane} lane
  * @param {Lane} ar
  */
@@ -32,8 +34,8 @@ export const isDone = (lane) => FINAL.has(lane.end?.reason ?? "");
 const agreed = new WeakMap();
 
 /**
- * Returns the share of a text that AR's text has too, in the same order: 1 if it is AR's own, NaN before both have
- * ended.
+ * Returns the share of tokens that a text and AR's text have in common, in the same order: 1 for equal texts, NaN
+ * before both have ended.
  * @param {Lane} lane
  * @param {Lane} ar
  */
@@ -51,7 +53,7 @@ function shared(...lanes) {
 }
 
 /**
- * Returns the speed of a cell relative to AR's, by the rounds so far.
+ * Returns the speed of a cell relative to AR's, measured over the rounds so far.
  * @param {Pick<Cell, "rounds">} cell
  * @returns {Speedup}
  */
@@ -65,8 +67,8 @@ export const MEASURES = {
 };
 
 /**
- * Returns the range of the ramp: from AR's tokens per forward upwards, from full agreement downwards, or the measured
- * speeds.
+ * Returns the range of values that the colour ramp of the heat map covers. It always contains AR's value: 1 token per
+ * pass, full agreement, or speed 1.
  * @param {Measure} measure
  * @param {number[]} values
  * @returns {[low: number, high: number]}
@@ -79,7 +81,7 @@ export function rangeOf(measure, values) {
 }
 
 /**
- * Returns the ramp's step for a value, 1 to NUM_LEVELS; 0 for an unknown one.
+ * Returns the step of the colour ramp for a value, from 1 to NUM_LEVELS; 0 for NaN.
  * @param {number} value
  * @param {[low: number, high: number]} range
  */
@@ -90,7 +92,7 @@ export function levelOf(value, [low, high]) {
 }
 
 /**
- * Returns the points { x, y } that no other point dominates, in the order of x.
+ * Returns the points that no other point dominates (none is at least as high in both x and y), sorted by x.
  * @template {{ x: number, y: number }} P
  * @param {P[]} points
  * @returns {P[]}
@@ -101,7 +103,8 @@ export const frontier = (points) =>
     .sort((a, b) => a.x - b.x);
 
 /**
- * Returns the finished cell without a loop that has the highest reportable speed; undefined if there is none.
+ * Returns the finished cell with the highest measured speed, without cells whose text repeats itself; undefined if
+ * there is none.
  * @param {Cell[]} cells
  * @returns {Cell | undefined}
  */
@@ -111,7 +114,7 @@ export const fastest = (cells) =>
     .sort((a, b) => speedOf(b).ratio - speedOf(a).ratio)[0];
 
 /**
- * Returns the other cells with a range that overlaps a cell's, which the rounds do not distinguish.
+ * Returns the cells that are not measurably slower than the best one: their speed ranges overlap.
  * @param {Cell} best
  * @param {Cell[]} cells
  */
@@ -119,7 +122,7 @@ const asFast = (best, cells) =>
   cells.filter((cell) => cell !== best && loopsAt(cell.lane) < 0 && speedOf(cell).high >= speedOf(best).low);
 
 /**
- * Names the fastest cell, with the numbers that the cells show.
+ * Returns sentences that name the fastest cell and the fastest one with AR's own text; "" if no speed is known.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */
@@ -127,7 +130,7 @@ export function fastestSentence(cells, ar) {
   const best = fastest(cells);
   if (!best) return cells.some(({ rounds }) => rounds?.kind === "busy") ? NO_SPEED : "";
   /** @param {Cell[]} all */
-  const said = (all) => {
+  const describe = (all) => {
     const first = /** @type {Cell} */ (fastest(all));
     const near = asFast(first, all).map(cellName);
     const others = near.length > MOST_NAMED ? counted(near.length, "other cell") : near.join("; ");
@@ -136,14 +139,14 @@ export function fastestSentence(cells, ar) {
   };
   const same = cells.filter((cell) => parting(cell.lane, ar.lane).isSame);
   const fastestSame = fastest(same);
-  if (fastestSame === best) return `Fastest: ${said(cells)}, with AR's own text.`;
-  const rest = fastestSame ? `Fastest with AR's own text: ${said(same)}.` : "No cell wrote AR's own text.";
-  return `Fastest: ${said(cells)}. ${rest}`;
+  if (fastestSame === best) return `Fastest: ${describe(cells)}, with AR's own text.`;
+  const second = fastestSame ? `Fastest with AR's own text: ${describe(same)}.` : "No cell wrote AR's own text.";
+  return `Fastest: ${describe(cells)}. ${second}`;
 }
 
 /**
- * Returns the result of a grid in one sentence: the cell that wrote AR's own text in the fewest passes. "" before a cell
- * has ended.
+ * Returns the result of a grid in one sentence, which names the cell that wrote AR's own text in the fewest passes.
+ * Returns "" until plain AR and another cell have ended.
  * @param {Cell[]} cells
  * @param {Cell} ar
  */
@@ -179,7 +182,7 @@ export function stateOf(lane) {
 }
 
 /**
- * A share as a percentage, which is 100 % only if nothing differs.
+ * Formats a share as a whole percentage, rounded down so that it is 100 only if nothing differs.
  * @param {number} share
  */
 export const percent = (share) => (Number.isFinite(share) ? String(Math.floor(100 * share)) : "–");
@@ -187,7 +190,7 @@ export const percent = (share) => (Number.isFinite(share) ? String(Math.floor(10
 const NOTHING = { tpf: "", agreement: "", ratio: "", speedup: "", range: "", speed: "", differs: "", kind: "" };
 
 /**
- * Returns the text of a cell.
+ * Returns the texts that a cell shows.
  * @param {Cell} cell
  * @param {Cell} ar
  */

@@ -1,11 +1,13 @@
-// The layers of a forward: the request to the server, and its answer as columns to draw. Pure; no DOM.
+// The predictions of each layer in one pass: builds the request to the server, and arranges the answer in columns.
+// Pure; no DOM.
 
 import { draftIds } from "../core/folds.js";
 import { proposalRows } from "./proposals.js";
 import { promptTokens } from "./slots.js";
 
 /**
- * Returns the input of forward `index` of a lane, for the server to run it again (`Fed` in mars_runtime/layers.py).
+ * Returns the input of pass `index` of a lane, so that the server can run this pass again (`Fed` in
+ * mars_runtime/layers.py).
  * @param {Lane} lane
  * @param {number} index
  */
@@ -26,8 +28,8 @@ export function fedOf(lane, index) {
 }
 
 /**
- * Returns why the layers of a forward cannot be requested, "" if they can: a forward with a block that attends both
- * ways, or with an unknown input.
+ * Returns why the layers of a pass cannot be shown, "" if they can. They cannot for block diffusion, whose blocks
+ * attend in both directions, and for a recording without prompt tokens.
  * @param {Lane} lane
  * @param {Step} step
  */
@@ -39,10 +41,11 @@ export function whyNot(lane, step) {
 }
 
 /**
- * Returns the columns of a forward, left to right: real tokens, then the masks of the group that counted, each with the
- * real token that the run wrote in its place. {kind: "token" | "mask" | "real", number: of a mask, from 1, id: of the
- * input, null for a mask, says, settled, proposed: the proposed token if it is not the last prediction (chosen by a
- * sampler head or a penalty), else null, fate: of that proposal, "" if there is none}.
+ * Returns the columns of a pass from left to right: first the real tokens, then the masks of the group that was used.
+ * Each mask is followed by the real token that the run later wrote at its position, if that is known. kind: "token",
+ * "mask" or "real" (the token after a mask). number: number of the mask, from 1. id: the input token, null for a mask.
+ * proposed: the token that the mask proposed if a sampler head or a penalty changed the last layer's prediction,
+ * otherwise null. fate: what became of the mask's proposal, "" if it made none.
  * @param {Lane} lane
  * @param {number} index
  * @param {ToldLayers} told
@@ -55,7 +58,7 @@ export function columnsOf(lane, index, { columns, real, counted }) {
     .map((column) => ({ ...column, kind: "token", number: 0, id: fed.ids[column.position], proposed: null, fate: "" }));
   const masks = counted.flatMap((place, i) => {
     const column = columns[place];
-    const row = rows.find((each) => each.place === column.position + 1 - promptTokens(lane));
+    const row = rows.find(({ place: index }) => index === column.position + 1 - promptTokens(lane));
     const proposed = row && row.id !== column.says[column.says.length - 1][0] ? row.id : null;
     const mask = { ...column, kind: "mask", number: i + 1, id: null, proposed, fate: row ? fateOf(row) : "" };
     const twin = real.find(({ position }) => position === column.position);
@@ -66,7 +69,7 @@ export function columnsOf(lane, index, { columns, real, counted }) {
 }
 
 /**
- * Returns the fate of a mask's proposal in a word.
+ * Returns what became of a mask's proposal, in one or a few words.
  * @param {ProposalRow} row
  */
 function fateOf({ fate, verdict }) {

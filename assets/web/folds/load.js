@@ -1,12 +1,12 @@
-// Pure: the state of a load, line by line, and the data of its charts. No DOM.
+// The state of a load test, built line by line, and the data of its charts. Pure; no DOM.
 
 import { capitalised, counted, figure, passesAgainst, short } from "../core/words.js";
 
-const SATURATED = 0.9; // a machine that answers less than this share of the offered requests is saturated
-const WINDOW = 1; // seconds of the window for throughput
+const SATURATED = 0.9; // a method that answers less than this share of the offered requests is saturated
+const WINDOW = 1; // seconds over which throughput is averaged
 
 /**
- * Returns a load without any line.
+ * Returns the state of a load test before its first line.
  * @param {LoadHead} head
  * @returns {LoadModel}
  */
@@ -17,7 +17,7 @@ export const begun = (head) => ({
 });
 
 /**
- * Adds one line; throws for a line that names no method of the run.
+ * Adds one line to the state. Throws if the line has an unknown tag or method.
  * @param {LoadModel} model
  * @param {string} tag
  * @param {any} data
@@ -27,19 +27,19 @@ export function take(model, tag, data) {
     model.about = data;
     return;
   }
-  const way = model.ways.find((each) => each.name === data.way);
-  if (!way) throw new Error(`No method is called ${data.way}.`);
+  const way = model.ways.find(({ name }) => name === data.way);
+  if (!way) throw new Error(`The load test has no method ${data.way}.`);
   if (tag === "tick") {
     way.ticks = [...(isAnotherRound(way.ticks, data) ? [] : way.ticks), data];
     if (data.over) way.ended.push(data);
   } else if (tag === "decision") way.decisions = [...(isAnotherRound(way.decisions, data) ? [] : way.decisions), data];
   else if (tag === "point") way.points.push(data);
   else if (tag === "agreement") way.agreement = data;
-  else throw new Error(`No line is called ${tag}.`);
+  else throw new Error(`Unknown line tag ${tag}.`);
 }
 
 /**
- * Charts show the latest round.
+ * Returns whether an entry begins another round: its time is before the last one's. Charts show only the latest round.
  * @param {{ at: number }[]} before
  * @param {{ at: number }} next
  */
@@ -51,21 +51,22 @@ const NUMBERS = ["num_arrived", "num_done", "tokens_per_second", "requests_per_s
 const SPREADS = ["ttft", "tpot", "latency"];
 
 /**
- * Returns the figures of a method: medians over the finished rounds; before the first has ended, its latest ones.
+ * Returns the figures of a method: medians over its finished rounds or, before the first round has ended, its latest
+ * figures.
  * @param {Pick<LoadWay, "ticks" | "ended">} way
  * @returns {LoadTick | undefined}
  */
 export function summaryOf({ ticks, ended }) {
   if (ended.length < 2) return ended[0] ?? ticks.at(-1);
   /** @type {Record<string, unknown>} */
-  const found = { ...ended[0] };
-  for (const key of NUMBERS) found[key] = middle(ended.map((tick) => /** @type {number | null} */ (tick[key])));
+  const summary = { ...ended[0] };
+  for (const key of NUMBERS) summary[key] = middle(ended.map((tick) => /** @type {number | null} */ (tick[key])));
   for (const key of SPREADS) {
-    const spreads = ended.map((tick) => /** @type {LoadSpread} */ (tick[key])).flatMap((each) => (each ? [each] : []));
-    const [p50, p99] = [middle(spreads.map((each) => each.p50)), middle(spreads.map((each) => each.p99))];
-    found[key] = p50 === null ? null : { p50, p99 };
+    const spreads = ended.flatMap((tick) => /** @type {LoadSpread | null} */ (tick[key]) ?? []);
+    const [p50, p99] = [middle(spreads.map((spread) => spread.p50)), middle(spreads.map((spread) => spread.p99))];
+    summary[key] = p50 === null ? null : { p50, p99 };
   }
-  return /** @type {LoadTick} */ (/** @type {unknown} */ (found));
+  return /** @type {LoadTick} */ (/** @type {unknown} */ (summary));
 }
 
 /** @param {number[]} values */
@@ -93,14 +94,14 @@ export function rangeOver(ended, of) {
 }
 
 /**
- * Returns the points of a curve: at each offered rate the medians over the rounds.
+ * Returns one point for each offered rate: the medians over the rounds.
  * @param {LoadPoint[]} points
  * @returns {LoadPoint[]}
  */
 export function curveOf(points) {
   const rates = [...new Set(points.map(({ offered }) => offered))];
   return rates.map((offered) => {
-    const same = points.filter((each) => each.offered === offered);
+    const same = points.filter((point) => point.offered === offered);
     const middlePoint = [...same].sort((a, b) => a.answered - b.answered)[same.length >> 1];
     const waits = same.flatMap(({ ttft }) => (ttft ? [ttft.p99] : []));
     const ttft = middlePoint.ttft && { ...middlePoint.ttft, p99: median(waits) };
@@ -109,7 +110,7 @@ export function curveOf(points) {
 }
 
 /**
- * Returns tokens per second at each tick, over the window before it.
+ * Returns the tokens per second at each tick, averaged over the WINDOW before the tick.
  * @param {LoadTick[]} ticks
  * @returns {{ x: number, y: number }[]}
  */
@@ -121,20 +122,24 @@ export const throughput = (ticks) =>
   });
 
 /**
- * Returns the controller's decisions as steps: each value lasts to the next one, the last to the end.
+ * Returns the controller's decisions as the points of a step chart. Each value lasts until the next decision, the last
+ * one until the end.
  * @param {LoadDecision[]} decisions
  * @param {number} end seconds
  * @returns {{ x: number, y: number }[]}
  */
 export function steps(decisions, end) {
-  const found = decisions.map((each) => ({ x: each.at, y: each.lossless ? Number(each.block_size) : each.tau }));
-  const last = found.at(-1);
-  return last && end > last.x ? [...found, { x: end, y: last.y }] : found;
+  const points = decisions.map(({ at, lossless, block_size: blockSize, tau }) => ({
+    x: at,
+    y: lossless ? Number(blockSize) : tau,
+  }));
+  const last = points.at(-1);
+  return last && end > last.x ? [...points, { x: end, y: last.y }] : points;
 }
 
 /**
- * Returns the most requests per second that a method answered, 0 without points. isFound: whether clearly more was
- * offered, so that this is its maximum.
+ * Returns the highest rate of a method. rate: the most requests per second that it answered, 0 without points. isFound:
+ * whether clearly more requests were offered, so that this rate is its maximum.
  * @param {LoadPoint[]} all
  */
 export function saturation(all) {
@@ -144,7 +149,7 @@ export function saturation(all) {
 }
 
 /**
- * Describes the arrivals: how many were expected at the chosen rate, and how many the random draw has.
+ * Describes the arrivals: how many requests are expected at the chosen rate, and how many were drawn at random.
  * @param {LoadHead} head
  */
 export function arrivalsText({ question, kind, requests, seconds, rate }) {
@@ -166,7 +171,7 @@ const KINDS = { Poisson: "Poisson arrivals", bursts: "Arrivals in bursts", [RECO
 const [PLAIN, LOSSLESS] = ["ar", "lossless"];
 
 /**
- * Returns the result of a load in one sentence, in passes and in time; "" before plain AR and another method have ended.
+ * Returns the result of a load test, in passes and in time; "" before plain AR and another method have ended a round.
  * @param {LoadModel} model
  */
 export function loadFinding({ head, ways }) {
@@ -182,13 +187,13 @@ export function loadFinding({ head, ways }) {
 
 /** @param {LoadWay[]} ways */
 function curveFinding(ways) {
-  const told = ways
+  const results = ways
     .filter(({ points }) => points.length)
     .map(({ title, points }) => {
       const { rate, isFound } = saturation(points);
       return `${title} ${isFound ? "saturates at" : "kept up with"} ${figure(rate)} requests/s`;
     });
-  return told.length ? `${capitalised(told.join(", "))}.` : "";
+  return results.length ? `${capitalised(results.join(", "))}.` : "";
 }
 
 /** @param {LoadModel} model */

@@ -1,14 +1,16 @@
-// The fate of each proposal of a forward, and what the run wrote at its place afterwards. Pure: a lane in, plain values
-// out.
+// What became of each proposal of a pass (its fate), and what the run later wrote at its position. Pure; no DOM.
 
 import { FINAL, draftIds, lastOf } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 
-/** @param {Step} step */
+/**
+ * Returns whether a step's method drafts tokens and verifies all of them.
+ * @param {Step} step
+ */
 export const isLossless = (step) => isVerified(step.settings) && step.settings.method !== "ar";
 
 /**
- * Returns the ids that ended a text of these lanes: the only EOS tokens that a trace shows.
+ * Returns the ids of the tokens that ended these lanes' texts. A trace does not list other EOS tokens.
  * @param {Lane[]} lanes
  */
 export function endIds(lanes) {
@@ -21,7 +23,7 @@ export function endIds(lanes) {
 }
 
 /**
- * Returns the number of the previous forward's drafts that were fed with this one, to be compared with AR's choice.
+ * Returns how many drafts of the previous step were input of step `index`, which compares them with AR's choices.
  * @param {Lane} lane
  * @param {number} index
  */
@@ -29,15 +31,22 @@ export function numChecked(lane, index) {
   const [before, step] = [lane.steps[index - 1], lane.steps[index]];
   if (!before || !isLossless(step)) return 0;
   const limit = step.settings.max_new_tokens;
-  const room = Number.isFinite(limit) ? limit - step.first - 1 : Infinity;
-  return Math.max(0, Math.min(draftIds(before).length, room, step.pending - 1));
+  const mostDrafts = Number.isFinite(limit) ? limit - step.first - 1 : Infinity;
+  return Math.max(0, Math.min(draftIds(before).length, mostDrafts, step.pending - 1));
 }
 
 /**
- * Returns the fate of proposal `i`: own: AR's own choice, accepted at any confidence. taken: accepted. confirmed: a
- * draft that AR agreed with. replaced: AR's token in place of another draft. drafted: waits for verification. refused:
- * the first below the threshold. unseen: after that one. outbid: prompt lookup found more. dropped: after a wrong
- * draft. past: after EOS.
+ * Returns what became of proposal `i` of a step:
+ * - own: AR's own choice, which is accepted at any confidence
+ * - taken: accepted because of its confidence
+ * - confirmed: a draft that AR agreed with
+ * - replaced: AR's token, emitted in place of a different draft
+ * - drafted: waits for verification by the next step
+ * - refused: the first proposal below the threshold
+ * - unseen: after a refused proposal
+ * - outbid: not drafted because prompt lookup proposed more tokens
+ * - dropped: after a wrong draft
+ * - past: after EOS
  * @param {Step} step
  * @param {number} i
  * @param {number} numDrafts
@@ -62,15 +71,16 @@ function fate(step, i, numDrafts, draft, ends) {
 }
 
 /**
- * Whether a wrong draft invalidated the proposals after it, which continue from the masks after the last good one.
+ * Returns whether a wrong draft invalidated the unused proposals of a step. They stay valid if there were masks after
+ * the last correct token.
  * @param {Step} step
  */
 export const isDropped = (step) =>
   step.stop === "mismatch" && !step.groups[step.count - 1] && step.settings?.method !== "jacobi"; // in Jacobi decoding they are the next guesses
 
 /**
- * Compares a proposal with what the run wrote at its place. While the text before it is the one that it continued: same
- * or other; else unknown; unwritten if there is no token yet.
+ * Compares a proposal with the token that the run wrote at its position: "same", "other", "unwritten" if there is no
+ * token yet, or "unknown" if the run's text before it differs from the text that the proposal continued (not isSame).
  * @param {Token | undefined} token
  * @param {number} id
  * @param {boolean} isSame
@@ -82,8 +92,9 @@ function judged(token, id, isSame) {
 }
 
 /**
- * Returns every proposal of a forward, in order: {place, id, confidence, runnersUp, draft, fate, token, verdict}.
- * token: the one now at its place. draft: the id that AR replaced there. verdict: null for an emitted token.
+ * Returns every proposal of step `index` in order. place: its index among the lane's tokens. token: the token that the
+ * run wrote at that index. draft: id of the draft that AR replaced. verdict: result of `judged`, null for an emitted
+ * token.
  * @param {Lane} lane
  * @param {number} index
  * @param {Set<number>} [ends]
@@ -97,17 +108,17 @@ export function proposalRows(lane, index, ends = new Set()) {
     const place = step.first + i;
     const draft = i < numDrafts ? draftIds(before)[i] : undefined;
     const token = lane.tokens[place];
-    const what = fate(step, i, numDrafts, draft, ends);
-    const hasVerdict = i >= step.count && what !== "past";
-    const verdict = hasVerdict ? judged(token, id, isSame && what !== "dropped") : null;
+    const outcome = fate(step, i, numDrafts, draft, ends);
+    const hasVerdict = i >= step.count && outcome !== "past";
+    const verdict = hasVerdict ? judged(token, id, isSame && outcome !== "dropped") : null;
     if (i >= step.count && token && token.id !== id) isSame = false;
     return {
       place,
       id,
       confidence,
       runnersUp: runnersUp || [],
-      draft: what === "replaced" ? draft : undefined,
-      fate: what,
+      draft: outcome === "replaced" ? draft : undefined,
+      fate: outcome,
       token,
       verdict,
     };

@@ -1,9 +1,10 @@
-// The KV cache slots of a lane at one forward: final, fed again, drafts, masks. Pure; no DOM.
+// The KV cache slots of a lane in one pass: which are final and which the pass computes, as pending tokens, drafts or
+// masks. Pure; no DOM.
 
 import { FINAL, draftIds } from "../core/folds.js";
 
 /**
- * Returns the tokens that existed before the first prediction.
+ * Returns the number of tokens before the first generated one; 0 before the first step.
  * @param {Lane} lane
  */
 export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor + lane.steps[0].pending : 0);
@@ -12,8 +13,9 @@ export const promptTokens = (lane) => (lane.steps.length ? lane.steps[0].cursor 
 export const isBlockwise = (lane) => lane.steps.some((step) => step.isCommit);
 
 /**
- * Returns the state of forward `index`. prompt + output are final; pending, drafts and masks were fed. after: the
- * cursor afterwards, so what became final.
+ * Returns the numbers of slots in step `index`. prompt, output: slots that were final before it. pending, drafts,
+ * masks: slots that it computed. cursor: number of final slots before it. used: number of slots with its input. after:
+ * number of final slots after it.
  * @param {Lane} lane
  * @param {number} index
  */
@@ -49,9 +51,10 @@ function cursorAfter(lane, index, drafts) {
 }
 
 /**
- * Returns the slots one by one, from `before` ahead of the cursor to the last that was fed. {slot, state: "prompt" |
- * "final" | "pending" | "draft" | "mask", id: null if unknown, proposal: its prediction, group: of a mask, the draft
- * after which it is (0: after the token before them)}; only proposals of the group that was used are known.
+ * Returns the slots of step `index` in order, from `before` slots ahead of the cursor to the last slot of its input.
+ * state: "prompt", "final", "pending", "draft" or "mask". id: the token in the slot, null if unknown. proposal: the
+ * prediction of the slot, known only for the group of masks that was used. group: for a mask, the number of the draft
+ * that its group follows (0: the token before the drafts). isTaken: whether the prediction was accepted.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} before
@@ -59,7 +62,7 @@ function cursorAfter(lane, index, drafts) {
 export function slotsAt(lane, index, before) {
   const step = lane.steps[index];
   const { prompt, drafts, cursor, used } = cacheAt(lane, index);
-  const first = cursor + step.pending - drafts - 1; // the slot of the prediction that AR would use
+  const first = cursor + step.pending - drafts - 1; // the slot whose prediction AR would use
   const slots = [];
   for (let slot = Math.max(0, cursor - before); slot < used; slot += 1) {
     const state =
@@ -86,7 +89,8 @@ export function slotsAt(lane, index, before) {
 }
 
 /**
- * Returns the prediction of the slot `offset` after the first one that AR reads, and the group of a mask.
+ * Returns the prediction of a slot and, for a mask, its group. offset: the slot's distance from the slot whose
+ * prediction AR would use.
  * @param {Step} step
  * @param {number} offset
  * @param {number} drafts
@@ -96,10 +100,10 @@ function predictionAt(step, offset, drafts) {
   if (offset < 0) return { group: 0, proposal: null };
   if (!step.groups.length) return { group: isMask ? drafts : 0, proposal: step.proposals[offset] || null };
   if (!isMask) return { group: 0, proposal: offset < step.count ? step.proposals[offset] || null : null };
-  let [group, place] = [0, offset - drafts - 1];
-  while (group < step.groups.length - 1 && place >= step.groups[group]) place -= step.groups[group++];
+  let [group, index] = [0, offset - drafts - 1];
+  while (group < step.groups.length - 1 && index >= step.groups[group]) index -= step.groups[group++];
   const isUsed = group === step.count - 1 && !FINAL.has(step.stop);
-  return { group, proposal: isUsed ? step.proposals[step.count + place] || null : null };
+  return { group, proposal: isUsed ? step.proposals[step.count + index] || null : null };
 }
 
 /**
@@ -122,7 +126,7 @@ function idOf(lane, index, slot, state, first) {
 }
 
 /**
- * Returns the input of each forward from `from` to `to`: {index, cursor, pending, drafts, masks, isCommit}.
+ * Returns the numbers of slots (`cacheAt`) in each step from `from` up to, but not including, `to`.
  * @param {Lane} lane
  * @param {number} from
  * @param {number} to

@@ -1,13 +1,14 @@
-// The answers to one prompt as a tree: each node is what several answers have in common after its parent. Pure; no DOM.
+// Arranges the answers to one prompt in a tree: each node is the text that its answers share after its parent's text.
+// Pure; no DOM.
 
 import { counted, whole } from "../core/words.js";
 
 /**
- * Returns the root of the tree; its text is the common beginning, which may be empty. An answer that ends where others
- * continue is a child without tokens. Children are in the order of their numbers of answers, then of the answers.
+ * Returns the root of the tree, whose text is the common beginning of all answers (it may be empty). An answer that
+ * ends where others continue is a child without tokens. Children with more answers come first.
  * @param {readonly (readonly number[])[]} answers token ids
- * @param {number[]} [members] indices of the answers below this node
- * @param {number} [from] index of its first token
+ * @param {number[]} [members] indices of the answers that this node contains
+ * @param {number} [from] index of the first token of this node
  * @returns {AnswerNode}
  */
 export function treeOf(answers, members = answers.map((_, i) => i), from = 0) {
@@ -29,7 +30,7 @@ export function treeOf(answers, members = answers.map((_, i) => i), from = 0) {
 }
 
 /**
- * Returns the leaves of a tree, each a distinct answer.
+ * Returns the leaves of a tree. Each leaf is a distinct answer.
  * @param {AnswerNode} node
  * @returns {AnswerNode[]}
  */

@@ -1,26 +1,25 @@
-// Statistics of a run's forwards: agreement with plain AR, acceptance by position, tokens per forward, and tokens per
-// forward by kind of text. Pure; no DOM.
+// Statistics of a run's passes: agreement with plain AR, acceptance by position, tokens per pass, and tokens per pass
+// by kind of text. Pure; no DOM.
 
 import { divergence } from "../core/folds.js";
 import { isVerified } from "../core/methods.js";
 
-// Agreement with plain AR: what it would have chosen at the place of each token, given the same text before. The first
-// token of a forward is AR's own choice by construction, as is every token of AR and of a lossless run. The others are
-// judged by the next forward (`token.check`) or, if a trace does not have that, by the lane of AR up to the first
-// difference.
-//
-const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
+const EDGES = [0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1]; // edges of the confidence bins
 
 /**
- * own: tokens that are AR's by construction. judged: other tokens with a known result. open: unknown (yet). source:
- * "checks", "lane", or "" for none.
+ * Returns how far a lane agrees with plain AR: whether AR would have chosen each token, given the same text before it.
+ * The first token of a pass is AR's own choice by construction, as is every token of AR and of a lossless run. The
+ * other tokens are judged by the next pass (`token.check`) or, if the trace has no checks, by the AR lane up to the
+ * first difference. own: number of tokens that are AR's by construction. judged: other tokens with a known result.
+ * open: number of tokens with no known result (yet). agreed: number of judged tokens that agree. source: "checks",
+ * "lane" or "".
  * @param {Lane} lane
  * @param {Lane | null | undefined} other
  */
 export function judge(lane, other) {
   /** @param {Token} token */
-  const isTold = (token) => token.check && token.step.index < lane.steps.length - 1; // known from the next forward
-  const hasChecks = lane.tokens.some(isTold);
+  const isChecked = (token) => token.check && token.step.index < lane.steps.length - 1; // checked by the next pass
+  const hasChecks = lane.tokens.some(isChecked);
   const source = hasChecks ? "checks" : other && other.tokens.length ? "lane" : "";
   const end = source === "lane" && other ? comparable(lane, other) : 0;
   /** @type {Verdict[]} */
@@ -28,22 +27,25 @@ export function judge(lane, other) {
   let [own, open] = [0, 0];
   lane.tokens.forEach((token, place) => {
     if (token.position === 0 || isVerified(token.step.settings)) own += 1;
-    else if (token.check && isTold(token))
+    else if (token.check && isChecked(token))
       judged.push({ place, token, ar: token.check, agrees: token.check.id === token.id });
-    else if (other && place < end) judged.push({ place, token, ...laneSays(token, other.tokens[place]) });
+    else if (other && place < end) judged.push({ place, token, ...comparedWith(token, other.tokens[place]) });
     else open += 1;
   });
-  return { own, judged, open, agreed: judged.filter((each) => each.agrees).length, source };
+  return { own, judged, open, agreed: judged.filter(({ agrees }) => agrees).length, source };
 }
 
 /**
  * @param {Token} token
  * @param {Token} choice
  */
-const laneSays = (token, choice) => ({ ar: { id: choice.id, p: choice.confidence }, agrees: choice.id === token.id });
+const comparedWith = (token, choice) => ({
+  ar: { id: choice.id, p: choice.confidence },
+  agrees: choice.id === token.id,
+});
 
 /**
- * Returns how many places can be compared: up to and including the first difference.
+ * Returns how many positions of two lanes can be compared: up to and including the first difference.
  * @param {Lane} lane
  * @param {Lane} other
  */
@@ -53,12 +55,13 @@ function comparable(lane, other) {
 }
 
 /**
- * Returns the results of a lossless run's drafts, up to the first in each forward that AR did not confirm.
+ * Returns the verified drafts of a lossless run with their results. In each pass, drafts after the first one that AR
+ * did not confirm are left out.
  * @param {Lane} lane
  */
 export function draftsJudged(lane) {
   /** @type {{ place: number, draft: Proposal, token: Token, confidence: number, agrees: boolean }[]} */
-  const found = [];
+  const results = [];
   lane.steps.forEach((step, i) => {
     const next = lane.steps[i + 1];
     if (!step.drafted || !next || !isVerified(next.settings)) return;
@@ -66,15 +69,16 @@ export function draftsJudged(lane) {
       const draft = step.proposals[step.count + j];
       const token = lane.tokens[next.first + j];
       const agrees = draft[0] === token.id;
-      found.push({ place: next.first + j, draft, token, confidence: draft[1], agrees });
+      results.push({ place: next.first + j, draft, token, confidence: draft[1], agrees });
       if (!agrees) break;
     }
   });
-  return found;
+  return results;
 }
 
 /**
- * Bins of confidence: number of judged tokens, number that agree, mean confidence.
+ * Sorts judged tokens into bins of confidence. For each bin: num: number of tokens. agreed: number that agree with AR.
+ * share: agreed / num. mean: mean confidence.
  * @param {{ confidence: number, agrees: boolean }[]} pairs
  */
 export function calibration(pairs) {
@@ -90,7 +94,8 @@ export function calibration(pairs) {
 }
 
 /**
- * For each position in a forward: number of forwards that proposed there, and of those that emitted there.
+ * Returns, for each position in a pass, the number of passes that proposed a token there (proposed) and the number that
+ * emitted it (emitted).
  * @param {Pick<Step, "proposals" | "count">[]} steps
  */
 export function acceptance(steps) {
@@ -102,11 +107,16 @@ export function acceptance(steps) {
       if (i < count) positions[i].emitted += 1;
     }
   }
-  return positions.map((each, i) => ({ position: i + 1, ...each, share: each.emitted / each.proposed }));
+  return positions.map(({ proposed, emitted }, i) => ({
+    position: i + 1,
+    proposed,
+    emitted,
+    share: emitted / proposed,
+  }));
 }
 
 /**
- * Number of forwards that accepted 1, 2, 3 ... tokens, up to the maximum.
+ * Returns the number of passes that accepted 1, 2, 3 ... tokens, up to the maximum.
  * @param {Pick<Step, "proposals" | "count">[]} steps
  */
 export function forwardCounts(steps) {
@@ -118,10 +128,11 @@ export function forwardCounts(steps) {
   return counts;
 }
 
-// Kinds of text, by this rule in this order. code: any character between ``` fences, or in a Python block: a line that
-// begins with `def name...:` or `class Name...:` and the indented or empty lines after it. white space: the token has
-// nothing else. words: it has a letter. numbers: it has a digit. punctuation: the rest, including signs and emoji. A
-// piece of a character has the kind of that character; the EOS mark is a kind of its own.
+// Kinds of text. The first rule that applies to a token decides. code: the token is between ``` fences or in a Python
+// block (a line `def name...:` or `class Name...:` with the indented or empty lines after it). white space: the token
+// is only white space. words: it contains a letter. numbers: it contains a digit. punctuation: all other tokens,
+// including signs and emoji. A token with a part of a character has the kind of that character. EOS has a separate
+// kind.
 const END = "end mark"; // EOS
 const KINDS = ["words", "numbers", "punctuation", "code", "white space", END];
 
@@ -129,11 +140,11 @@ const HEAD = /^(?:def|class) \w+.*:\s*$/;
 const INSIDE = /^(?:[ \t]|@|$)/;
 
 /**
- * Returns where code begins and ends in a text: [from, to) in order, fences before blocks.
+ * Returns the ranges [from, to) of code in a text: first the fenced ones in order, then the Python blocks in order.
  * @param {string} text
  */
 export function codeRanges(text) {
-  const marks = [...text.matchAll(/```/g)].map((found) => found.index);
+  const marks = [...text.matchAll(/```/g)].map((match) => match.index);
   /** @type {[from: number, to: number][]} */
   const ranges = [];
   for (let i = 0; i < marks.length; i += 2)
@@ -163,14 +174,14 @@ function plainKind(text) {
 }
 
 /**
- * Returns the kind of each token of a lane, in order; pieces of an incomplete character are signs.
+ * Returns the kind of each token of a lane, in order. Parts of a character that stays incomplete are punctuation.
  * @param {KindToken[]} tokens
  */
 export function kindsOf(tokens) {
   const ranges = codeRanges(tokens.map((token) => token.text).join(""));
   /** @type {string[]} */
   const kinds = new Array(tokens.length).fill("punctuation");
-  let [at, first] = [0, 0]; // first: index of the first piece that waits for its character
+  let [at, first] = [0, 0]; // first: index of the first token whose character is not complete yet
   tokens.forEach((token, i) => {
     const end = at + token.text.length;
     if (token.isEnd) kinds[i] = END;
@@ -186,15 +197,16 @@ export function kindsOf(tokens) {
 }
 
 /**
- * A token counts 1/n of a forward that accepted n tokens, so the shares of all kinds add up to the forwards.
+ * Returns tokens, passes and tokens per pass by kind of text. A token counts as 1/n of a pass that accepted n tokens,
+ * so the passes of all kinds add up to the number of passes.
  * @param {KindToken[]} tokens
  */
 export function byKind(tokens) {
-  const found = new Map(KINDS.map((kind) => [kind, { kind, tokens: 0, forwards: 0 }]));
+  const counts = new Map(KINDS.map((kind) => [kind, { kind, tokens: 0, forwards: 0 }]));
   kindsOf(tokens).forEach((kind, i) => {
-    const entry = /** @type {{ kind: string, tokens: number, forwards: number }} */ (found.get(kind));
+    const entry = /** @type {{ kind: string, tokens: number, forwards: number }} */ (counts.get(kind));
     entry.tokens += 1;
     entry.forwards += 1 / tokens[i].step.count;
   });
-  return [...found.values()].map((entry) => ({ ...entry, tpf: entry.tokens / entry.forwards }));
+  return [...counts.values()].map((entry) => ({ ...entry, tpf: entry.tokens / entry.forwards }));
 }

@@ -1,17 +1,17 @@
-// Recorded forwards evaluated with another threshold. Pure: a lane in, plain values out. A single forward can be
-// evaluated exactly, since all its proposals and confidences were recorded. After the first forward that accepts a
-// different number of tokens, the others would have had different text, so the result is an estimate. Groups of a
-// finished text end where other text would have been written.
+// Evaluates a recorded run with another threshold. A single pass can be evaluated exactly, because all of its proposals
+// and confidences were recorded. After the first pass that accepts a different number of tokens, later passes would
+// have continued a different text, so the result for the whole run is an estimate. Pure; no DOM.
 
 import { FINAL, draftIds } from "../core/folds.js";
 import { upToLoop } from "../core/loops.js";
 import { factsOf } from "../core/methods.js";
 import { isDropped, isLossless, numChecked, proposalRows } from "./proposals.js";
 
-const REACH = 40; // forwards after which the places of a forward's proposals have been written and checked
+const REACH = 40; // passes after which the positions of a pass's proposals have been written and checked
 
 /**
- * Returns how many proposals are accepted, from left to right, while confidence >= tau; the first always; NaN fails.
+ * Returns how many proposals are accepted from left to right: the first one always, further ones while their confidence
+ * is at least tau. NaN is not accepted.
  * @param {readonly number[]} confidences
  * @param {number} tau
  */
@@ -25,8 +25,8 @@ export function acceptPrefix(confidences, tau) {
 }
 
 /**
- * Returns the result of a forward with `tau`: the number of tokens that it emits or, in a lossless run, drafts for the
- * next one to verify.
+ * Returns the result of a recorded step with another threshold `tau`: the number of tokens that it emits or, in a
+ * lossless run, that it drafts.
  * @param {Lane} lane
  * @param {number} index
  * @param {number} tau
@@ -39,24 +39,25 @@ export function judgeAgain(lane, index, tau, ends) {
     if (!factsOf(step.settings).obeys.includes("tau")) return step.count;
     return acceptedUntilEnd(step.proposals, tau, ends);
   }
-  if (FINAL.has(step.stop) || isDropped(step)) return step.lookedUp.length; // no other drafts there
+  if (FINAL.has(step.stop) || isDropped(step)) return step.lookedUp.length; // masks draft nothing in these steps
   const would = maskDrafts(lane, step, tau, ends);
   const allowed = maskDrafts(lane, step, step.settings.tau, ends);
   const looked = step.lookedUp.length;
-  if (looked) return would <= allowed ? looked : Math.max(would, looked); // it was preferred to `allowed` mask drafts
-  return step.drafted < allowed ? Math.min(would, step.drafted) : would; // automatic B drafts fewer at any threshold
+  // Prompt lookup was preferred to `allowed` mask drafts; only more mask drafts than that can replace it.
+  if (looked) return would <= allowed ? looked : Math.max(would, looked);
+  return step.drafted < allowed ? Math.min(would, step.drafted) : would; // automatic B limits drafts at any threshold
 }
 
 /**
- * Returns the number of drafts that masks propose with `tau`, after AR's own token.
+ * Returns the number of drafts that the masks of a step propose with threshold `tau`, not counting AR's own token.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} tau
  * @param {Set<number>} ends
  */
 function maskDrafts(lane, step, tau, ends) {
-  const own = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, step.index);
-  return acceptedUntilEnd(step.proposals.slice(own), tau, ends, 1) - 1;
+  const firstOwn = step.stop === "mismatch" ? step.count - 1 : numChecked(lane, step.index);
+  return acceptedUntilEnd(step.proposals.slice(firstOwn), tau, ends, 1) - 1;
 }
 
 /**
@@ -73,10 +74,14 @@ function acceptedUntilEnd(proposals, tau, ends, from = 0) {
 }
 
 /**
- * Evaluates one forward again. then, now: number of tokens accepted, or drafted in a lossless run. same, other,
- * unknown: of proposals that only the other threshold accepts, how many the run wrote, did not write, or unknown. Of
- * tokens that only the run accepted, checked were compared with AR's choice and wrong differ from it. gain: additional
- * tokens of the forward.
+ * Evaluates one step with threshold `tau`. - then, now: number of tokens accepted, or drafted in a lossless run, in the
+ * run and with `tau` - same, other, unknown: of the proposals that only `tau` accepts, the number that the run wrote
+ * anyway, the number that
+ *   it wrote differently, and the number for which that is not known
+ * - checked, wrong: of the tokens that only the run accepted, the number with a known choice of AR, and the number that
+ *   differ from it
+ * - agreedThen, agreedNow: number of drafts that AR confirmed in the run, and would confirm with `tau`
+ * - gain: additional tokens of the step with `tau`
  * @param {Lane} lane
  * @param {number} index
  * @param {number} tau
@@ -89,20 +94,21 @@ export function cellOf(lane, index, tau, ends) {
   const now = judgeAgain(lane, index, tau, ends);
   const none = { same: 0, other: 0, unknown: 0, checked: 0, wrong: 0, agreedThen: 0, agreedNow: 0 };
   const cell = { index, isLossless: drafts, then, now, ...none, gain: now - then };
-  if (drafts && step.lookedUp.length) weighLookedUp(cell, lane, step);
-  else if (drafts && (then || now)) weighDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
+  if (drafts && step.lookedUp.length) countLookedUp(cell, lane, step);
+  else if (drafts && (then || now)) countDrafts(cell, proposalRows(lane, index, ends).slice(step.count));
   else if (now > then) count(cell, proposalRows(lane, index, ends).slice(then, now));
   else if (now < then) check(cell, lane.tokens.slice(step.first + now, step.first + then));
   return cell;
 }
 
 /**
- * Prompt lookup's drafts are used at any threshold, unless masks then propose more; only their own result is known.
+ * Counts the confirmed drafts of a step that used prompt lookup. They are the same at any threshold, unless masks then
+ * propose more tokens, whose result is not known.
  * @param {WhatIfCell} cell
  * @param {Lane} lane
  * @param {Step} step
  */
-function weighLookedUp(cell, lane, step) {
+function countLookedUp(cell, lane, step) {
   const first = step.first + step.count;
   const wrong = step.lookedUp.findIndex((id, i) => lane.tokens[first + i]?.id !== id);
   cell.agreedThen = wrong < 0 ? step.lookedUp.length : wrong;
@@ -111,11 +117,12 @@ function weighLookedUp(cell, lane, step) {
 }
 
 /**
- * Drafts are right up to the first that differs from what the run wrote, since its text is AR's.
+ * Counts the confirmed drafts of a lossless step. AR confirms drafts up to the first one that differs from the run's
+ * text, because that text is AR's.
  * @param {WhatIfCell} cell
  * @param {ProposalRow[]} rows
  */
-function weighDrafts(cell, rows) {
+function countDrafts(cell, rows) {
   const agreed = rows.findIndex((row) => row.verdict !== "same");
   const most = agreed < 0 ? rows.length : agreed;
   cell.agreedThen = Math.min(cell.then, most);
@@ -150,10 +157,14 @@ function check(cell, tokens) {
 const sum = (cells, value) => cells.reduce((total, cell) => total + value(cell), 0);
 
 /**
- * Evaluates the whole run with `tau`. first: the first forward that accepts or drafts a different number, -1 if there
- * is none. exact: forwards with certain tokens, with the tokens that they accepted and would accept. whole: the
- * same over all forwards before the text repeats itself, each evaluated on its own. taken: proposals that only the
- * other threshold accepts. known: cells of the same lane and threshold from an earlier call; final ones are reused.
+ * Evaluates the whole run with threshold `tau`.
+ * - first: index of the first step that accepts or drafts a different number of tokens, -1 if there is none
+ * - exact: the steps for which the result is exact, with their tokens in the run (then) and with `tau` (now)
+ * - whole: the same numbers, estimated, for all steps before the text repeats itself
+ * - taken: proposals that only `tau` accepts
+ * - left: tokens that only the run accepted
+ * - drafts: drafts of a lossless run
+ * `known` has cells of the same lane and threshold from an earlier call; cells that can no longer change are reused.
  * @param {Lane} lane
  * @param {number} tau
  * @param {Set<number>} ends
@@ -174,9 +185,9 @@ export function whatIf(lane, tau, ends, known = []) {
   };
   const exactly = span(exact);
   if (first >= 0 && exact > first + 1) exactly.now = exactly.then + cells[first].gain;
-  const told = { taken: takenMore(cells), left: takenLess(cells), drafts: draftsOf(cells) };
+  const totals = { taken: takenMore(cells), left: takenLess(cells), drafts: draftsOf(cells) };
   const { steps } = upToLoop(lane);
-  return { cells, first, exact: exactly, whole: span(steps.length, steps), ...told };
+  return { cells, first, exact: exactly, whole: span(steps.length, steps), ...totals };
 }
 
 /** @param {WhatIfCell[]} cells */
@@ -198,7 +209,8 @@ function takenLess(cells) {
 }
 
 /**
- * Returns drafts of a lossless run and how many of them AR agreed with, before and after; null if nothing was drafted.
+ * Returns the number of drafts of a lossless run and how many of them AR agreed with, in the run (then) and with the
+ * other threshold (now); null if no step is lossless.
  * @param {WhatIfCell[]} cells
  */
 function draftsOf(cells) {
@@ -212,23 +224,24 @@ function draftsOf(cells) {
 }
 
 /**
- * Returns groups in order that contain every token once. isGuess: after the first difference. isFirst: the group of
- * that difference, the last exact one.
+ * Returns the tokens of a lane grouped as passes with threshold `tau` would emit them; every token is in one group.
+ * isGuess: the group is an estimate, after the first difference. isFirst: the last exact group, with the first
+ * difference.
  * @param {Lane} lane
- * @param {WhatIf} found
+ * @param {WhatIf} result
  * @param {number} tau
  */
-export function regrouped(lane, found, tau) {
+export function regrouped(lane, result, tau) {
   /** @type {LensGroup[]} */
   const groups = [];
   let place = 0;
   for (const step of lane.steps) {
     const end = step.first + step.count;
     while (place < end) {
-      const count = Math.min(reach(lane, step, place - step.first, found.cells, tau), lane.tokens.length - place);
-      const isExact = found.first < 0 || step.index < found.exact.forwards;
-      const isFirst = found.first >= 0 && step.index === found.exact.forwards - 1 && place === step.first;
-      groups.push({ first: place, count, isGuess: !isExact || (place > step.first && found.first >= 0), isFirst });
+      const count = Math.min(reach(lane, step, place - step.first, result.cells, tau), lane.tokens.length - place);
+      const isExact = result.first < 0 || step.index < result.exact.forwards;
+      const isFirst = result.first >= 0 && step.index === result.exact.forwards - 1 && place === step.first;
+      groups.push({ first: place, count, isGuess: !isExact || (place > step.first && result.first >= 0), isFirst });
       place += count;
     }
   }
@@ -236,7 +249,8 @@ export function regrouped(lane, found, tau) {
 }
 
 /**
- * Returns how many tokens, at least one, a forward would have accepted if it had begun at number `from` of its tokens.
+ * Returns how many tokens, at least one, a step would have accepted if it had begun at index `from` of its tokens.
+ * Stops where the step proposed another text than the run wrote.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from
@@ -253,7 +267,7 @@ function reach(lane, step, from, cells, tau) {
 }
 
 /**
- * For a lossless run: returns how many drafts would have been made and confirmed by AR, plus AR's own token.
+ * For a step of a lossless run, returns how many drafts would have been made and confirmed by AR, plus AR's own token.
  * @param {Lane} lane
  * @param {Step} step
  * @param {number} from
