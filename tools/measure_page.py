@@ -1,9 +1,14 @@
-"""Measures the race view in a browser: long tasks while it streams and is scrubbed, and memory.
+"""Measures the page in a browser: long tasks of the race view while it streams and is scrubbed, and
+its memory; or long tasks of the whole page.
 
 ``python tools/measure_page.py`` streams a run of 4,000 tokens, scrubs it live and finished with
 each panel open, then runs fifty short ones. A task is an uninterrupted unit of work of the page's
 main thread. Its CPU time is the page's own cost; its wall time also includes waiting on a busy
 machine, so both are printed. There is no pass or fail.
+
+``python tools/measure_page.py --address http://127.0.0.1:7860`` measures a running page instead: it
+opens every tab, runs a prompt, and opens every panel. Long tasks are those that the browser reports
+(``PerformanceObserver``); below them are the scripts of their frames with the most time.
 """
 
 from __future__ import annotations
@@ -20,10 +25,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app/components")]
+sys.path[:0] = [
+    str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/app"), str(ROOT / "tests/app/components"),
+]  # fmt: skip
 
 import sample_traces as samples  # noqa: E402
 from browser import called, chromium, playwright  # noqa: E402
+from live_page import INSIDE, LOADED, open_tab  # noqa: E402
 from race_page import LAUNCHED, head, interleaved, page, streamed  # noqa: E402
 
 from mars_runtime.settings import DecodeSettings  # noqa: E402
@@ -187,6 +195,76 @@ def to_its_end(view: playwright.Page, begin: Callable[[], object]) -> None:
     view.wait_for_selector(f'{RACE}[data-state=finished]:not([data-run="{before}"])')
 
 
+OBSERVE = """() => {
+  window.measured = { tasks: [], scripts: [] };
+  new PerformanceObserver((list) => {
+    for (const { duration } of list.getEntries()) window.measured.tasks.push(duration);
+  }).observe({ type: "longtask" });
+  new PerformanceObserver((list) => {
+    for (const frame of list.getEntries()) for (const script of frame.scripts) {
+      const { sourceURL, sourceFunctionName, invoker, duration } = script;
+      const layout = script.forcedStyleAndLayoutDuration;
+      const file = sourceURL.split(/[?#]/)[0].split("/").pop();
+      window.measured.scripts.push([duration, layout, file, sourceFunctionName || invoker]);
+    }
+  }).observe({ type: "long-animation-frame" });
+}"""
+TAKE = """() => {
+  const { tasks, scripts } = window.measured;
+  window.measured.tasks = [];
+  window.measured.scripts = [];
+  return { tasks, scripts };
+}"""
+PHASE = "{:<34}{:>8}{:>10}{:>10}"
+SETTLE = 2000  # milliseconds after an action in which its work is done
+PANELS = f"{RACE} .rv-panels [role=tab]"
+
+
+def measure_whole_page(browser: playwright.Browser, address: str) -> Iterator[str]:
+    """Yield the long tasks of each phase of a visit, each with its scripts of at least 20 ms."""
+    view = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    view.set_default_timeout(300_000)
+    view.add_init_script(f"({OBSERVE})()")
+    yield PHASE.format("", "> 50 ms", "longest", "in all")
+
+    def phase(name: str, act: Callable[[], object]) -> Iterator[str]:
+        act()
+        view.wait_for_timeout(SETTLE)
+        measured = view.evaluate(TAKE)
+        tasks = measured["tasks"]
+        longest = f"{max(tasks, default=0):.0f}"
+        yield PHASE.format(name, len(tasks), longest, f"{sum(tasks):.0f}")
+        for duration, layout, file, function in sorted(measured["scripts"], reverse=True)[:4]:
+            if duration >= 20:
+                yield f"    {duration:5.0f} ms ({layout:.0f} of them layout) {file} {function}"
+
+    def start() -> None:
+        view.goto(address)
+        view.wait_for_selector(f"{RACE}[data-state]")
+        view.wait_for_function(LOADED)
+
+    def stream() -> None:
+        view.fill("#prompt textarea", PROMPT)
+        before = view.get_attribute(RACE, "data-run")
+        view.click("#run")
+        running = f"{RACE}[data-state=running]:not([data-run='{before}'])"
+        view.wait_for_selector(running)
+        view.wait_for_selector(f"{RACE}:not([data-state=running]):not([data-run='{before}'])")
+
+    yield from phase("open the page", start)
+    for name in (*INSIDE, "how-it-works"):
+        yield from phase(f"open {name}", lambda name=name: open_tab(view, name))
+    yield from phase("back to live", lambda: open_tab(view, "live"))
+    yield from phase("stream a run, and its end", stream)
+    for number, title in enumerate(view.locator(PANELS).all_inner_texts()):
+        tab = view.locator(PANELS).nth(number)
+        yield from phase(f"open the panel {title}", tab.click)
+    view.close()
+
+
+PROMPT = "Write a JSON list of the seven days of the week, each with a name and a number."
+
+
 def machine() -> str:
     """Return the processor's name and load, without which times mean nothing."""
     lines = (
@@ -206,7 +284,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--seconds", type=float, default=10.0, help="how long the run streams")
     parser.add_argument("--runs", type=int, default=50, help="runs over which memory is measured")
+    parser.add_argument("--address", help="measure this running page as a whole")
     args = parser.parse_args()
+    if args.address:
+        print(machine(), flush=True)
+        with chromium() as browser:
+            for line in measure_whole_page(browser, args.address):
+                print(line, flush=True)
+        return
     blocks = page({"long": scene(args.tokens, args.seconds), "short": scene(400, 1.0)})
     _, address, _ = blocks.launch(
         prevent_thread_lock=True,
