@@ -48,6 +48,8 @@ export class Plots {
   /** @type {Plotly | null} */
   plotly = null;
   isShown = false;
+  isDrawing = false;
+  isDue = false; // to be drawn again
   /** @type {Set<Element>} */
   inSight = new Set();
 
@@ -118,16 +120,29 @@ export class Plots {
     }
   }
 
+  // Draws the charts one after the other, each in a task of its own, so that the page stays responsive.
   async draw() {
+    this.isDue = true;
+    if (this.isDrawing) return;
+    this.isDrawing = true;
+    while (this.isDue) {
+      this.isDue = false;
+      await this.drawEach();
+    }
+    this.isDrawing = false;
+  }
+
+  async drawEach() {
     if (!this.isShown || !this.inSight.size) return;
     this.plotly ||= await loadPlotly(this.root.dataset.plotly || "");
     if (!this.plotly) this.element.replaceChildren(noCharts(this.rest));
-    if (!this.plotly || !this.isShown || !this.element.clientWidth) return;
     for (const { key, node, frame } of this.charts) {
+      if (!this.plotly || !this.isShown || !this.element.clientWidth) return;
       const figure = this.figure(key, frame);
       if (!figure) continue;
       Object.assign(figure.layout, { width: node.clientWidth, height: node.clientHeight });
       this.plotly.react(node, figure.data, figure.layout, this.config);
+      await new Promise((resolve) => setTimeout(resolve));
     }
   }
 }

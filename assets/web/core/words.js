@@ -26,8 +26,10 @@ export function figure(number) {
   return number.toFixed(number >= 10 ? 1 : 2);
 }
 
+const GROUPED = new Intl.NumberFormat("en-US");
+
 /** @param {number} number */
-export const whole = (number) => number.toLocaleString("en-US");
+export const whole = (number) => GROUPED.format(number);
 
 /** @param {string} text */
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -42,12 +42,16 @@ export function mountExplain(element) {
   /** @type {Record<string, unknown>} */
   const pictures = {};
   root.pictures = pictures;
-  whenRecorded(() => {
-    for (const place of /** @type {NodeListOf<HTMLElement>} */ (root.querySelectorAll("[data-picture]"))) {
-      const name = place.dataset.picture || "";
-      pictures[name] = PICTURES[name](place);
-    }
-  });
+  const places = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[data-picture]")]);
+  // Each in a task of its own, so that the page stays responsive.
+  const drawNext = () => {
+    const place = places.shift();
+    const name = place?.dataset.picture;
+    if (!place || !name) return;
+    pictures[name] = PICTURES[name](place);
+    setTimeout(drawNext);
+  };
+  whenRecorded(drawNext);
   return root;
 }
 

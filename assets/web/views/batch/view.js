@@ -8,6 +8,8 @@ import { Side, batchFinding, besideAr, cacheText, cellText } from "./side.js";
 import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
 const SCALE_STEP = 16; // strips change their scale in steps, not with every forward
+const BUDGET = 8; // milliseconds of drawing lanes per frame, for a recorded result, which arrives at once
+
 class BatchView extends PhaseView {
   static what = "This batch";
   static empty =
@@ -77,17 +79,20 @@ class BatchView extends PhaseView {
     if (!this.sides.length) return;
     const longest = Math.max(...this.sides.map((side) => side.forwards), 1);
     const scale = Math.ceil(longest / SCALE_STEP) * SCALE_STEP;
+    const width = this.holder.clientWidth / this.shownBeside() / scale; // of a cell; measured before anything changes
+    const turn = { until: performance.now() + (this.feed.recorded ? BUDGET : Infinity), isUsed: false };
+    let isWhole = true;
     for (const [index, lanes] of this.lanes.entries()) {
       const limit = this.sides[index].header?.settings?.max_new_tokens ?? 1;
-      lanes.draw(scale, this.cacheBlock(this.sides[index]), limit);
+      isWhole = lanes.draw(scale, this.cacheBlock(this.sides[index]), limit, turn) && isWhole;
     }
     const ar = this.sides.find((side) => side.method === "ar");
     for (const lanes of this.lanes) if (ar && lanes.side !== ar) lanes.compare(ar);
-    const width = this.holder.clientWidth / this.shownBeside() / scale; // of a cell
     this.root.classList.toggle("bv-digits", width >= 11);
     this.root.classList.toggle("bv-thin", width < 5);
     this.totals.update();
     put(this.finding, batchFinding(this.sides));
+    if (!isWhole) this.schedule();
   }
 
   // Number of sides next to each other: one if they are stacked.
@@ -176,12 +181,14 @@ class Lanes {
   }
 
   /**
-   * scale: forwards for a strip's full width, the same for both sides.
+   * Draws what is new; false if the time of this frame ended before all of it was drawn. scale: forwards for a strip's
+   * full width, the same for both sides.
    * @param {number} scale
    * @param {number} cacheBlock
    * @param {number} limit
+   * @param {{ until: number, isUsed: boolean }} turn isUsed: whether a lane was drawn in this frame, so that each has one
    */
-  draw(scale, cacheBlock, limit) {
+  draw(scale, cacheBlock, limit, turn) {
     const { side } = this;
     if (scale !== this.scale) this.list.style.setProperty("--forwards", String(scale));
     this.scale = scale;
@@ -189,7 +196,13 @@ class Lanes {
     put(this.count, side.forwards ? counted(side.forwards, "pass", "passes") : side.end ? "" : "waiting");
     this.element.dataset.forwards = String(side.forwards);
     this.element.dataset.end = side.end ? side.end.reason : "";
-    for (const lane of this.lanes) this.drawLane(lane, limit);
+    for (const lane of this.lanes) {
+      const isNew = lane.drawn < lane.row.cells.length;
+      if (isNew && turn.isUsed && performance.now() > turn.until) return false;
+      turn.isUsed ||= isNew;
+      this.drawLane(lane, limit);
+    }
+    return true;
   }
 
   /**
