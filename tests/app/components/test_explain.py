@@ -42,6 +42,8 @@ def page() -> Iterator[playwright.Page]:
         opened.emulate_media(reduced_motion="no-preference")
         opened.set_viewport_size({"width": 1400, "height": 900})
         opened.set_content(document())
+        places = "document.querySelectorAll('[data-picture]').length"
+        opened.wait_for_function(f"Object.keys({PICTURES}).length === {places}")
         yield opened
 
 
