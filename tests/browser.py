@@ -115,7 +115,7 @@ class Visitors:
         """Leave its pages and forget what they stored, and where they were: ``address``, and what
         they show."""
         context = page.context
-        urls = [address, *(each.url for each in context.pages)]
+        urls = [address, *(item.url for item in context.pages)]
         origins = {origin_of(url) for url in urls if url.startswith("http")}
         if page.is_closed():
             page = context.new_page()

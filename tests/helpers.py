@@ -71,9 +71,9 @@ class ScriptedCache:
     def put(self, row: int, index: int, block: list[int | None]) -> None:
         self.slots[row][KEPT_BLOCK * index : KEPT_BLOCK * (index + 1)] = block
 
-    def swap(self, one: int, other: int) -> None:
+    def swap(self, row: int, other: int) -> None:
         for list_ in (self.slots, self.cursors):
-            list_[one], list_[other] = list_[other], list_[one]  # type: ignore[call-overload]
+            list_[row], list_[other] = list_[other], list_[row]  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class ScriptedModel:
                 assert first + fed.shape[1] <= len(slots), "written behind the end"
                 slots[first : first + fed.shape[1]] = fed[row].tolist()
                 for q, (position, root, start) in enumerate(
-                    zip(*(each[row].tolist() for each in columns), strict=True)
+                    zip(*(column[row].tolist() for column in columns), strict=True)
                 ):
                     prefix = slots[: first + root] + slots[first + start : first + q + 1]
                     assert len(prefix) == first + position + 1, "a token at a wrong position"
@@ -170,11 +170,11 @@ class ScriptedModel:
     def logits(self, hidden: Hidden, head: Tensor | slice) -> Tensor:
         """Only the slots that are asked for may cost anything."""
         if isinstance(head, slice):
-            asked = [prefixes[head] for prefixes in hidden.prefixes]
+            requests = [prefixes[head] for prefixes in hidden.prefixes]
         else:
             slots = zip(hidden.prefixes, head.tolist(), strict=True)
-            asked = [[prefixes[slot] for slot in row] for prefixes, row in slots]
-        return torch.tensor([[self.script(prefix) for prefix in row] for row in asked])
+            requests = [[prefixes[slot] for slot in row] for prefixes, row in slots]
+        return torch.tensor([[self.script(prefix) for prefix in row] for row in requests])
 
     def _write(self, fed: list[list[int]], cache: ScriptedCache) -> None:
         for row, ids in enumerate(fed):
@@ -191,16 +191,16 @@ class ScriptedModel:
 
     def _tree(self, cache: ScriptedCache, row: int, branches: Branches) -> list[tuple[int, ...]]:
         """What each token sees, which must be as long as its position implies."""
-        first, slots, found = cache.cursors[row], cache.slots[row], []
+        first, slots, actual = cache.cursors[row], cache.slots[row], []
         numbers = (branches.positions, branches.roots, branches.starts)
-        columns = zip(*(each[row].tolist() for each in numbers), strict=True)
+        columns = zip(*(number[row].tolist() for number in numbers), strict=True)
         for q, (position, root, start) in enumerate(columns):
             assert root <= start <= q
             seen = slots[: first + root] + slots[first + start : first + q + 1]
             assert len(seen) == first + position + 1, "a token stands where it does not belong"
-            found.append(tuple(seen))
-        assert all(token is not None for prefix in found for token in prefix), "a hole"
-        return found  # type: ignore[return-value]
+            actual.append(tuple(seen))
+        assert all(token is not None for prefix in actual for token in prefix), "a hole"
+        return actual  # type: ignore[return-value]
 
     def _row(self, cache: ScriptedCache, row: int, slots: list[int]) -> list[Sequence[float]]:
         return [self.script(prefix) for prefix in self._prefixes(cache, row, slots)]
@@ -253,7 +253,7 @@ def foresight_script(seed: int, eos_share: float = 0.05, ids: Ids | None = None)
 def steps_of(events: Iterable[Event], row: int = 0) -> list[RowStep]:
     """The steps of one row."""
     steps = (event for event in events if isinstance(event, Step))
-    return [each for step in steps for each in step.rows if each.row == row]
+    return [item for step in steps for item in step.rows if item.row == row]
 
 
 def tokens_of(events: Iterable[Event], num_rows: int = 1) -> list[list[int]]:

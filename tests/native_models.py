@@ -75,17 +75,17 @@ def library_for(target: str) -> Any:
 def random_weights(config: ModelConfig, bits: int, seed: int = 0) -> dict[str, Any]:
     """Weights with logits that are far from flat, and 8-bit embedding tables."""
     generator = torch.Generator().manual_seed(seed)
-    found: dict[str, Any] = {}
+    collected: dict[str, Any] = {}
     for name in sorted(expected_names(config)):
         values = torch.randn(expected_shape(name, config), generator=generator)
         if "norm" in name:
-            found[name] = values.abs() + 0.5
+            collected[name] = values.abs() + 0.5
         elif values.dim() == 1:
-            found[name] = values / 2
+            collected[name] = values / 2
         else:
-            kept = 8 if "embed" in name or "lm_head" in name else bits
-            found[name] = GroupedMatrix.quantize(values / 8, kept)
-    return found
+            num_bits = 8 if "embed" in name or "lm_head" in name else bits
+            collected[name] = GroupedMatrix.quantize(values / 8, num_bits)
+    return collected
 
 
 def random_adapter(

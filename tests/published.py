@@ -62,7 +62,7 @@ def write_published(folder: Path, *, is_full_size: bool = False, seed: int = 0) 
     shape = ModelConfig.from_dict(config)
     drawn = dict(random_weights(shape, torch.device("cpu"), torch.bfloat16, seed))
     if not is_full_size:  # far from saying the last token again, as a tied head does of small ones
-        drawn = {name: one * 8 if one.dim() == 2 else one for name, one in drawn.items()}
+        drawn = {name: item * 8 if item.dim() == 2 else item for name, item in drawn.items()}
     save_file(drawn, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 

@@ -199,7 +199,7 @@ def lanes(script: Script, ar: bool = True) -> dict[str, list[str]]:
     if ar:
         plain = replace(script.settings, method="ar")
         both["ar"] = replace(script, settings=plain, moves={}, change=None, steps_shown=None)
-    return {name: trace_lines(run(each)) for name, each in both.items()}
+    return {name: trace_lines(run(item)) for name, item in both.items()}
 
 
 def trace_lines(trace: Trace) -> list[str]:

@@ -84,16 +84,16 @@ class ScriptedBackend(Backend):
         while True:
             time.sleep(self.forward_seconds)
             self.num_forwards += 1
-            now = settings()
-            left = min(len(ids), now.max_new_tokens) - start
-            offered = ids[start : start + min(num_proposals(now), left)]
-            taken = 1 if now.method == "ar" or now.tau >= 0.6 else len(offered)
+            current = settings()
+            left = min(len(ids), current.max_new_tokens) - start
+            offered = ids[start : start + min(num_proposals(current), left)]
+            taken = 1 if current.method == "ar" or current.tau >= 0.6 else len(offered)
             accepted = tuple(offered[:taken])
             proposals = tuple(Proposal(token, 0.6, ((32, 0.1),)) for token in offered)
             is_last = taken == left
             stop = "threshold" if not is_last else ("eos" if accepted[-1] == 257 else "limit")
             yield Step(
-                (RowStep(0, start, start, 1, len(offered), proposals, accepted, 0, now, stop),)
+                (RowStep(0, start, start, 1, len(offered), proposals, accepted, 0, current, stop),)
             )
             if is_last:
                 return

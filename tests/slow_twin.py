@@ -99,16 +99,16 @@ def _step(
     row.num_new = len(verdict.emitted)
     row.drafts = verdict.drafts
     row.is_live = verdict.stop not in FINAL
-    found: list[int] = []
+    collected: list[int] = []
     guessed: list[int] = []
     if settings.method == "jacobi" and row.is_live:
         guessed = _guess(row, settings, remaining - len(verdict.emitted), ends)
     elif settings.lookup and settings.is_verified and row.is_live:
-        found, num_matching = looked_up(row.prefix, MAX_DRAFTS)
-        found = up_to_end(found, ends)[: REACH[num_matching - 1]]
-    is_looked_up = len(found) > len(row.drafts)
+        collected, num_matching = looked_up(row.prefix, MAX_DRAFTS)
+        collected = up_to_end(collected, ends)[: REACH[num_matching - 1]]
+    is_looked_up = len(collected) > len(row.drafts)
     if is_looked_up:
-        row.drafts = found
+        row.drafts = collected
     waiting, num_forwards = row.drafts, 0
     if draft is not None and settings.method == "speculative" and row.is_live:
         left = remaining - len(verdict.emitted) - 1
@@ -146,26 +146,26 @@ def _drafted(
     num_prompt: int,
 ) -> tuple[list[int], int]:
     """What a draft model puts behind a text, and by how many forwards."""
-    found: list[int] = []
+    collected: list[int] = []
     ends = eos_in_force(settings, vocabulary.eos_ids)
     num_forwards = 0
     is_masked = settings.masked in ("both", "draft")
-    while len(found) < at_most and text[-1] not in ends:
-        size = min(at_most - len(found), draft.block_size) if is_masked else 1
+    while len(collected) < at_most and text[-1] not in ends:
+        size = min(at_most - len(collected), draft.block_size) if is_masked else 1
         slots = _branch(
-            [*text, *found], size - 1, draft.model, draft.vocabulary, settings, num_prompt
+            [*text, *collected], size - 1, draft.model, draft.vocabulary, settings, num_prompt
         )
         taken = accept_prefix([slot.confidence for slot in slots], settings.tau)
-        found = up_to_end([*found, *(slot.token for slot in slots[:taken])], ends)
+        collected = up_to_end([*collected, *(slot.token for slot in slots[:taken])], ends)
         num_forwards += 1
-        if found[-1] in ends:
+        if collected[-1] in ends:
             break
-    return found, num_forwards
+    return collected, num_forwards
 
 
 def _threshold(
     row: _Row,
-    own: Proposal,
+    proposal: Proposal,
     model: CausalModel,
     vocabulary: Vocabulary,
     settings: DecodeSettings,
@@ -175,7 +175,7 @@ def _threshold(
     if not settings.is_adaptive:
         return None, []
     if settings.tau_policy == "entropy":
-        return threshold_for(settings, own, 0.0), []
+        return threshold_for(settings, proposal, 0.0), []
     places = range(len(row.prefix) - max(row.num_new - 1, 0), len(row.prefix))
     checks = [
         _branch(row.prefix[:at], 0, model, vocabulary, settings, row.num_prompt)[0] for at in places

@@ -169,10 +169,10 @@ def proposals(slots: Slots) -> list[Proposal]:
     ],
 )
 def test_judge_without_lossless(slots: Slots, remaining: int, emitted: list[int], stop: str):
-    found = judge(
+    actual = judge(
         proposals(slots[:1]), [proposals(slots[1:])], [], DecodeSettings(tau=0.5), remaining, EOS
     )
-    assert (found.emitted, found.drafts, found.stop) == (emitted, [], stop)
+    assert (actual.emitted, actual.drafts, actual.stop) == (emitted, [], stop)
 
 
 LOSSLESS = DecodeSettings(tau=0.5, lossless=True)
@@ -192,11 +192,11 @@ def test_judge_lossless_emits_verified_tokens_and_drafts_the_rest(
 ) -> None:
     count = len(drafts) + 1
     groups = [*[[]] * len(drafts), proposals(slots[count:])]
-    found = judge(proposals(slots[:count]), groups, drafts, LOSSLESS, 99, EOS)
-    assert (found.emitted, found.drafts, found.stop) == (emitted, drafted, stop)
-    assert found.num_agreed == len(emitted) - (stop != "eos")
+    actual = judge(proposals(slots[:count]), groups, drafts, LOSSLESS, 99, EOS)
+    assert (actual.emitted, actual.drafts, actual.stop) == (emitted, drafted, stop)
+    assert actual.num_agreed == len(emitted) - (stop != "eos")
     # What a rejected draft led to is reported, and counts for nothing.
-    assert stop != "mismatch" or found.proposals == tuple(proposals(slots))
+    assert stop != "mismatch" or actual.proposals == tuple(proposals(slots))
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_judge_continues_with_the_group_of_the_last_good_draft(
     """AR predicts 5 6 7: the group after the last confirmed draft supplies the next drafts."""
     choices = proposals([(5, 0.1), (6, 0.1), (7, 0.9)])
     groups = [[(10, 0.9)], [(11, 0.9), (12, 0.6), (13, 0.4)], [(14, 0.9)]]
-    found = judge(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)
-    assert (found.emitted, found.drafts, found.stop) == (emitted, drafted, stop)
+    actual = judge(choices, list(map(proposals, groups)), drafts, LOSSLESS, remaining, EOS)
+    assert (actual.emitted, actual.drafts, actual.stop) == (emitted, drafted, stop)
     if drafts == [5, 9]:
-        assert [slot.token for slot in found.proposals] == [5, 6, 11, 12, 13]
+        assert [slot.token for slot in actual.proposals] == [5, 6, 11, 12, 13]
 
 
 @given(st.integers(1, 16), st.integers(1, 40), st.integers(0, 15), st.booleans(), st.booleans())

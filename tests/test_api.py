@@ -76,11 +76,11 @@ def test_a_stream_that_is_stopped_or_left_ends_with_what_it_has(model: Model) ->
 
 def test_streams_of_one_model_run_at_the_same_time(model: Model) -> None:
     with (
-        model.stream("Once", max_new_tokens=8) as one,
+        model.stream("Once", max_new_tokens=8) as first,
         model.stream("Two", max_new_tokens=8) as two,
     ):
-        both = [one.result().text, two.result().text]
-    assert both == [each.text for each in model.generate(["Once", "Two"], max_new_tokens=8)]
+        both = [first.result().text, two.result().text]
+    assert both == [item.text for item in model.generate(["Once", "Two"], max_new_tokens=8)]
 
 
 SENTENCES = {
@@ -121,7 +121,7 @@ def test_a_stream_takes_only_settings_that_fit_it(model: Model) -> None:
 
 def test_plain_ar_in_a_comparison_has_no_settings_of_drafts(model: Model) -> None:
     race = model.compare("Once", max_new_tokens=12, repetition_penalty=1.2, lookup=True)
-    chosen, plain = (each.trace.header.settings for each in (race.mars, race.ar))
+    chosen, plain = (item.trace.header.settings for item in (race.mars, race.ar))
     assert (chosen.method, chosen.lookup, chosen.lossless) == ("mars", True, True)
     expected = DecodeSettings(
         "ar", tau=1.0, block_size=1, max_new_tokens=12, repetition_penalty=1.2
@@ -133,7 +133,7 @@ def test_plain_ar_in_a_comparison_has_no_settings_of_drafts(model: Model) -> Non
 def test_a_long_list_is_answered_in_order(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mars_runtime.api.MAX_AT_ONCE", 3)
     prompts = [f"Once {number}" for number in range(8)]
-    texts = [each.text for each in model.generate(prompts, max_new_tokens=6)]
+    texts = [item.text for item in model.generate(prompts, max_new_tokens=6)]
     assert texts == [model.generate(prompt, max_new_tokens=6).text for prompt in prompts]
     assert model.generate([]) == []
 
@@ -174,5 +174,5 @@ def test_a_conversation_is_answered_as_a_whole(model: Model) -> None:
         {"role": "user", "content": "a time"},
     ]
     whole, last = (model.generate(prompt, max_new_tokens=8) for prompt in (said, "a time"))
-    lengths = [len(each.trace.header.prompt_ids) for each in (whole, last)]
+    lengths = [len(item.trace.header.prompt_ids) for item in (whole, last)]
     assert lengths[0] > lengths[1]

@@ -126,10 +126,10 @@ def test_the_store_is_bounded_evicts_the_least_recently_used_and_is_never_wrong(
 
     for what, ids in work:
         beginnings = [tuple(ids[:end]) for end in range(LENGTH, len(ids) + 1, LENGTH)]
-        kept = [beginning for beginning in beginnings if beginning in recent]
+        remaining = [beginning for beginning in beginnings if beginning in recent]
         if what == "find":
-            assert store.find(ids) == kept
-            use(ids, len(kept))
+            assert store.find(ids) == remaining
+            use(ids, len(remaining))
         else:
             store.keep(ids, words(ids))
             use(ids, min(len(beginnings), num_blocks))

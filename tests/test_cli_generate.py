@@ -62,8 +62,8 @@ def test_json_is_a_trace(folder: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_ar_takes_one_token_a_forward(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--prompt", "Hello", "--method", "ar", "--max-new-tokens", "9", "--json")
-    assert generate("--checkpoint", folder, *asked) == 0
+    arguments = ("--prompt", "Hello", "--method", "ar", "--max-new-tokens", "9", "--json")
+    assert generate("--checkpoint", folder, *arguments) == 0
     events = read_trace(capsys.readouterr().out.splitlines()).events
     assert folds.tpf(events) == 1
 
@@ -71,8 +71,8 @@ def test_ar_takes_one_token_a_forward(folder: str, capsys: pytest.CaptureFixture
 def test_lossless_equals_ar(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     texts = []
     for method in (("--method", "ar"), ("--lossless", "--tau", "0", "--block-size", "8")):
-        asked = ("--prompt", "Hello", *method, "--max-new-tokens", "40", "--json")
-        assert generate("--checkpoint", folder, *asked) == 0
+        arguments = ("--prompt", "Hello", *method, "--max-new-tokens", "40", "--json")
+        assert generate("--checkpoint", folder, *arguments) == 0
         texts.append(folds.text(read_trace(capsys.readouterr().out.splitlines())))
     assert texts[0] == texts[1]
 
@@ -80,10 +80,10 @@ def test_lossless_equals_ar(folder: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_system_prompt_is_in_force_and_in_the_trace(
     folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "2", "--json")
+    arguments = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "2", "--json")
     tokenizer = Tokenizer.from_dir(folder)
     for system, said in (("Be brief.", [("system", "Be brief.")]), ("", [])):
-        assert generate(*asked, "--system", system) == 0
+        assert generate(*arguments, "--system", system) == 0
         header = read_trace(capsys.readouterr().out.splitlines()).header
         assert header.system == system
         assert list(header.prompt_ids) == tokenizer.encode_chat([*said, ("user", "Hello")])
@@ -92,22 +92,22 @@ def test_a_system_prompt_is_in_force_and_in_the_trace(
 def test_it_begins_with_what_the_page_and_the_endpoints_begin_with(
     folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "2", "--json")
+    arguments = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "2", "--json")
     short = replace(RECOMMENDED, max_new_tokens=2)
     for flags, settings in (
         ((), short),
         (("--no-lossless", "--tau", "0.9"), replace(short, lossless=False, tau=0.9)),
         (("--method", "jacobi"), DecodeSettings("jacobi", max_new_tokens=2)),
     ):
-        assert generate(*asked, *flags) == 0
+        assert generate(*arguments, *flags) == 0
         assert read_trace(capsys.readouterr().out.splitlines()).header.settings == settings
 
 
 def test_plain_output_is_text_then_figures(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "8")
-    assert generate(*asked, "--json") == 0
+    arguments = ("--checkpoint", folder, "--prompt", "Hello", "--max-new-tokens", "8")
+    assert generate(*arguments, "--json") == 0
     text = folds.text(read_trace(capsys.readouterr().out.splitlines()))
-    assert generate(*asked) == 0
+    assert generate(*arguments) == 0
     out = capsys.readouterr().out
     assert out.startswith(text)
     assert "\x1b[" not in out
@@ -187,8 +187,8 @@ def process(folder: str, *arguments: str, **environment: str) -> subprocess.Pope
 
 def test_a_reader_that_goes_away_is_no_traceback(folder: str) -> None:
     """As with ``| head -1``; in a narrow locale, too."""
-    asked = ("--prompt", "Hello", "--max-new-tokens", "300", "--json")
-    with process(folder, *asked, PYTHONIOENCODING="ascii") as running:
+    arguments = ("--prompt", "Hello", "--max-new-tokens", "300", "--json")
+    with process(folder, *arguments, PYTHONIOENCODING="ascii") as running:
         assert running.stdout is not None
         assert running.stderr is not None
         assert json.loads(running.stdout.readline())["type"] == "header"

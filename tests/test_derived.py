@@ -52,7 +52,7 @@ def test_the_line_that_completes_the_evidence_has_the_loop() -> None:
     loops = [row.get("loop") for row in rows_of(steps_of(groups))]
     loop = find_loop([token for group in groups for token in group])
     assert loop is not None
-    assert [each for each in loops if each] == [[loop.kept, loop.end]]
+    assert [item for item in loops if item] == [[loop.kept, loop.end]]
     place = loops.index([loop.kept, loop.end])
     assert sum(map(len, groups[:place])) < loop.end <= sum(map(len, groups[: place + 1]))
 

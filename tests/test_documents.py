@@ -52,7 +52,9 @@ def name_of(page: Path) -> str:
 def tables(text: str) -> list[list[list[str]]]:
     """The cells of the bodies of all tables, line by line, the first column left out."""
     blocks = re.findall(r"^(?:\|.*\|\n){3,}", text + "\n", re.MULTILINE)
-    rows = [[line.strip("|").split(" | ")[1:] for line in one.splitlines()[2:]] for one in blocks]
+    rows = [
+        [line.strip("|").split(" | ")[1:] for line in block.splitlines()[2:]] for block in blocks
+    ]
     return [[[cell.strip() for cell in line] for line in table] for table in rows]
 
 
@@ -71,8 +73,8 @@ def fingerprints(content: Any) -> Iterator[tuple[str, str]]:
             yield from weights.items()
         content = list(content.values())
     if isinstance(content, list):
-        for each in content:
-            yield from fingerprints(each)
+        for item in content:
+            yield from fingerprints(item)
 
 
 def shipped_as(name: str) -> set[str | None]:
@@ -84,12 +86,12 @@ def shipped_as(name: str) -> set[str | None]:
 
 def of_others(result: Path) -> list[str]:
     """Reasons why documents do not show a result."""
-    found = set(fingerprints(json.loads(result.read_text(encoding="utf-8"))))
-    if not found and result.name not in OF_NO_CHECKPOINT:
+    document = set(fingerprints(json.loads(result.read_text(encoding="utf-8"))))
+    if not document and result.name not in OF_NO_CHECKPOINT:
         return [f"{result.name} does not say of which checkpoint it is"]
     return [
         f"{result.name} is of another {name} than the one that ships"
-        for name, given in sorted(found)
+        for name, given in sorted(document)
         if given not in shipped_as(name)
     ]
 
@@ -97,10 +99,10 @@ def of_others(result: Path) -> list[str]:
 def told_of(text: str) -> set[Path]:
     """The results that a document speaks of, by a table or by name."""
     named = re.findall(r"\b(\w+)\.(?:json|md|svg)\b", text)
-    found = {RESULTS / f"{name}.json" for name in named} | {
-        ROOT / found["file"] for found in MARKED.finditer(text)
+    actual = {RESULTS / f"{name}.json" for name in named} | {
+        ROOT / result["file"] for result in MARKED.finditer(text)
     }
-    return {path for path in found if path.parent == RESULTS and path.exists()}
+    return {path for path in actual if path.parent == RESULTS and path.exists()}
 
 
 @pytest.mark.parametrize("page", documents(), ids=name_of)
@@ -129,7 +131,9 @@ def test_results_are_of_the_checkpoints_that_ship(page: Path):
 
 def test_what_is_marked_is_a_table_of_figures():
     pages = [page.read_text(encoding="utf-8") for page in documents()]
-    marked = [(found["view"], found["table"]) for text in pages for found in MARKED.finditer(text)]
+    marked = [
+        (actual["view"], actual["table"]) for text in pages for actual in MARKED.finditer(text)
+    ]
     assert len(marked) > 20
     assert {view for view, text in marked if not all(map(is_of_figures, tables(text)))} == OF_WORDS
     assert all(len(tables(text)) == 1 for _, text in marked if text != f"{PENDING}\n")
@@ -215,14 +219,14 @@ def test_what_ships_has_the_fingerprint_that_a_measurement_would_note(name: str)
 
 def test_the_grid_counts_here_what_its_file_holds():
     """Tokens and forwards of a shipped checkpoint, the same on every machine."""
-    told = json.loads((RESULTS / "page_examples.json").read_text(encoding="utf-8"))
-    (expected,) = [one for one in told["grids"] if one["checkpoint"] == "mars-tiny"]
+    document = json.loads((RESULTS / "page_examples.json").read_text(encoding="utf-8"))
+    (expected,) = [item for item in document["grids"] if item["checkpoint"] == "mars-tiny"]
     answers = ExampleRunner("mars-tiny")
     try:
-        found = grid(expected["prompt"], answers)
+        actual = grid(expected["prompt"], answers)
     finally:
         answers.close()
-    assert found["cells"] == expected["cells"]
+    assert actual["cells"] == expected["cells"]
 
 
 def result(name: str) -> Any:
@@ -231,7 +235,7 @@ def result(name: str) -> Any:
 
 def lossless_answers() -> tuple[str, str]:
     """How many there are, plain AR left out, and their tokens."""
-    ways = [one for one in result("lossless.json")["ways"] if one["settings"]["lossless"]]
+    ways = [way for way in result("lossless.json")["ways"] if way["settings"]["lossless"]]
     assert not any(one["mismatches"] for one in ways)
     answers, tokens = (sum(one[key] for one in ways) for key in ("num_prompts", "num_tokens"))
     return f"{answers:,}", f"{tokens:,}"
@@ -239,49 +243,52 @@ def lossless_answers() -> tuple[str, str]:
 
 def int8_agreement() -> tuple[str, str]:
     """Of lossless answers with AR's, in percent: to tasks, and of natural text."""
-    told = result("evaluation_int8.json")
-    (tasks,) = [one for one in told["averages"] if one["settings"]["lossless"]]
+    document = result("evaluation_int8.json")
+    (tasks,) = [average for average in document["averages"] if average["settings"]["lossless"]]
     (natural,) = [
-        one
-        for one in told["cells"]
-        if one["cell"]["settings"]["lossless"] and one["accuracy"] is None
+        cell
+        for cell in document["cells"]
+        if cell["cell"]["settings"]["lossless"] and cell["accuracy"] is None
     ]
     return f"{tasks['agreement'] * 100:.1f}", f"{natural['agreement'] * 100:.1f}"
 
 
 def seconds_of_small_trainings() -> tuple[int, int]:
-    found = [one["seconds"] for one in result("ablations_small.json")["runs"] if one["seconds"]]
-    return round(min(found)), round(max(found))
+    actual = [run["seconds"] for run in result("ablations_small.json")["runs"] if run["seconds"]]
+    return round(min(actual)), round(max(actual))
 
 
 def compared(name: str, peer: str, baseline: str = "AR") -> dict[str, float]:
     """The ratio of two peers' tokens/s, one prompt at a time, with its interval."""
-    (found,) = [
-        one["overall"]
-        for one in result(name)["comparisons"]
-        if (one["batch_size"], one["peer"], one["baseline"]) == (1, peer, baseline)
+    (actual,) = [
+        comparison["overall"]
+        for comparison in result(name)["comparisons"]
+        if (comparison["batch_size"], comparison["peer"], comparison["baseline"])
+        == (1, peer, baseline)
     ]
-    return dict(found)
+    return dict(actual)
 
 
-def interval(found: dict[str, float]) -> str:
-    return "{value:.2f} [{low:.2f}, {high:.2f}]".format(**found)
+def interval(actual: dict[str, float]) -> str:
+    return "{value:.2f} [{low:.2f}, {high:.2f}]".format(**actual)
 
 
 def speed_next_to_busy_processes() -> str:
     """Of lossless decoding with chosen threads, as shares of its speed on a quiet machine."""
-    quiet, one, two = (
+    quiet, one_busy, two = (
         rate["tokens_per_second"]
         for rate in result("beside.json")["rates"]
         if "lossless" in rate["way"] and rate["threads"] is None
     )
-    return f"lossless keeps {one / quiet:.2f} of its speed, next to two {two / quiet:.2f} "
+    return f"lossless keeps {one_busy / quiet:.2f} of its speed, next to two {two / quiet:.2f} "
 
 
 def tokens_per_forward_along_a_text() -> str:
     """Of lossless decoding in the first and in the last stretch."""
-    found = [one for one in result("length.json")["stretches"] if "lossless" in one["way"]]
-    first, last = found[0], found[-1]
+    actual = [
+        stretch for stretch in result("length.json")["stretches"] if "lossless" in stretch["way"]
+    ]
+    first, last = actual[0], actual[-1]
     before = f"{first['tpf']:.2f} in the first {first['end']} tokens"
     return f"{before} and {last['tpf']:.2f} in the last {last['end'] - last['start']:,} "
 
@@ -297,8 +304,8 @@ def speculative_speed() -> str:
     """The least and the most of the four variants, compared with AR."""
     peer = "speculative mars-tiny-draft K=4, {}".format
     variants = ("no masks", "masks in target", "masks in draft", "masks in both")
-    found = [compared("drafts_benchmark.json", peer(one))["value"] for one in variants]
-    return f"{min(found):.2f} to {max(found):.2f} times AR's tokens/s"
+    actual = [compared("drafts_benchmark.json", peer(variant))["value"] for variant in variants]
+    return f"{min(actual):.2f} to {max(actual):.2f} times AR's tokens/s"
 
 
 def speed_of_the_chat_table() -> str:

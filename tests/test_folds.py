@@ -132,12 +132,16 @@ def test_only_the_row_that_repeats_itself_is_cut_in_a_batch() -> None:
         replace(step, rows=(*step.rows, *other[place : place + 1]))
         for place, step in enumerate(looping_run())
     ]
-    found = folds.totals([*both, End("limit")])
-    assert (found.num_tokens, found.num_forwards, found.num_row_forwards) == (80, 11, 16)
-    assert (found.counted_tokens, found.counted_forwards, found.counted_row_forwards) == (10, 5, 8)
-    assert found.seconds - found.loop_seconds == pytest.approx(3 * 0.5 + 2 * 0.25)
-    assert found.tokens_per_second == pytest.approx(10 / 2.0)
-    assert found.effective_tpf == 10 / 8
+    actual = folds.totals([*both, End("limit")])
+    assert (actual.num_tokens, actual.num_forwards, actual.num_row_forwards) == (80, 11, 16)
+    assert (actual.counted_tokens, actual.counted_forwards, actual.counted_row_forwards) == (
+        10,
+        5,
+        8,
+    )
+    assert actual.seconds - actual.loop_seconds == pytest.approx(3 * 0.5 + 2 * 0.25)
+    assert actual.tokens_per_second == pytest.approx(10 / 2.0)
+    assert actual.effective_tpf == 10 / 8
     alone = folds.totals([*looping_run(), End("limit")])
     assert alone.tokens_per_second == pytest.approx(folds.tokens_per_second(looping_run()))
 
@@ -205,13 +209,13 @@ BATCH_EVENTS: list[Event] = [
 
 
 def test_totals() -> None:
-    found = folds.totals(BATCH_EVENTS)
-    assert (found.num_tokens, found.num_forwards, found.num_commits) == (10, 5, 2)
-    assert (found.num_row_forwards, found.num_idle) == (9, 2)
-    assert (found.seconds, found.prefill_seconds, found.peak_cache_bytes) == (4.0, 0.5, 9000)
-    assert found.tokens_per_second == 2.5
-    assert found.effective_tpf == pytest.approx(10 / 9)
-    assert found.idle_share == pytest.approx(2 / 9)
+    actual = folds.totals(BATCH_EVENTS)
+    assert (actual.num_tokens, actual.num_forwards, actual.num_commits) == (10, 5, 2)
+    assert (actual.num_row_forwards, actual.num_idle) == (9, 2)
+    assert (actual.seconds, actual.prefill_seconds, actual.peak_cache_bytes) == (4.0, 0.5, 9000)
+    assert actual.tokens_per_second == 2.5
+    assert actual.effective_tpf == pytest.approx(10 / 9)
+    assert actual.idle_share == pytest.approx(2 / 9)
 
 
 def test_timeline_leaves_prefill_out() -> None:
@@ -227,8 +231,8 @@ def test_timeline_leaves_prefill_out() -> None:
 
 def test_a_batch_with_nothing_yet() -> None:
     for events in ([], [Prefill(3, 0.5)]):
-        found = folds.totals(events)
-        assert found.tokens_per_second == found.effective_tpf == found.idle_share == 0
+        actual = folds.totals(events)
+        assert actual.tokens_per_second == actual.effective_tpf == actual.idle_share == 0
         assert folds.timeline(events) == [(0.0, 0)]
 
 
@@ -238,7 +242,7 @@ REFERENCE = json.loads((Path(__file__).parent / "provenance.json").read_text("ut
 @pytest.mark.parametrize("case", REFERENCE, ids=lambda case: case["name"])
 def test_who_proposed_each_token(case: dict[str, Any]) -> None:
     events = read_trace([json.dumps(line) for line in case["lines"]]).events
-    assert [list(each) for each in folds.sources(events)] == case["sources"]
+    assert [list(source) for source in folds.sources(events)] == case["sources"]
     saved = trace_folds.passes_saved(events)
     assert dict(saved) == case["saved"]
     assert sum(saved.values()) == trace_folds.forwards_saved(events)

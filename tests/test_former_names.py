@@ -81,7 +81,7 @@ def _lines(header: Values, row: Values | None) -> list[str]:
     lines = [{**first, "settings": header}]
     for line in rest:
         if line["type"] == "step" and row is not None:
-            rows = [{**each, "settings": row} for each in line["rows"]]
+            rows = [{**item, "settings": row} for item in line["rows"]]
             line, row = {**line, "rows": rows}, None
         lines.append(line)
     return list(map(json.dumps, lines))
@@ -188,7 +188,7 @@ def test_evaluate_accepts_its_former_flags(
     evaluation.add_parser(parser.add_subparsers(dest="command"))
     words, values = FORMER_FLAGS[former]
     name = FORMER_FIELDS[former]
-    old, new = (["--" + each.replace("_", "-"), *words] for each in (former, name))
+    old, new = (["--" + item.replace("_", "-"), *words] for item in (former, name))
     assert evaluation.run(parser.parse_args(["evaluate", *old])) == 0
     assert getattr(grids[0], name) == values
     assert evaluation.run(parser.parse_args(["evaluate", *old, *new])) == 2

@@ -165,11 +165,11 @@ def _part(name: str, folder: str = "mars_runtime") -> str | None:
 def test_the_runtime_imports_only_downwards() -> None:
     wrong = []
     for path in _modules(RUNTIME):
-        own = _part(_name(path))
+        module = _part(_name(path))
         parts = {name: part for name in _imports(path) if (part := _part(name))}
-        unranked = {*filter(None, [own]), *parts.values()} - RANKS.keys()
+        unranked = {*filter(None, [module]), *parts.values()} - RANKS.keys()
         assert not unranked, f"give {sorted(unranked)} a rank above"
-        most = RANKS[own] if own else RANKS["api"]  # the first file offers the API, on demand
+        most = RANKS[module] if module else RANKS["api"]  # the first file offers the API, on demand
         wrong += [f"{_name(path)}: {name}" for name, part in parts.items() if RANKS[part] > most]
     assert not wrong, f"these must not import what stands above them: {wrong}"
 
@@ -178,16 +178,16 @@ def test_the_page_imports_only_downwards() -> None:
     """So no two of its packages import each other."""
     wrong = []
     for path in _modules(ROOT / "app"):
-        own = _part(_name(path), "app")
+        module = _part(_name(path), "app")
         parts = {name: part for name in _imports(path) if (part := _part(name, "app"))}
-        unranked = {*filter(None, [own]), *parts.values()} - APP_RANKS.keys()
+        unranked = {*filter(None, [module]), *parts.values()} - APP_RANKS.keys()
         assert not unranked, f"give {sorted(unranked)} a rank above"
-        if own:
-            others = {name: part for name, part in parts.items() if part != own}
+        if module:
+            others = {name: part for name, part in parts.items() if part != module}
             wrong += [
                 f"{_name(path)}: {name}"
                 for name, part in others.items()
-                if APP_RANKS[part] >= APP_RANKS[own]
+                if APP_RANKS[part] >= APP_RANKS[module]
             ]
     assert not wrong, f"these may only import parts of a lower rank: {wrong}"
 
@@ -195,10 +195,10 @@ def test_the_page_imports_only_downwards() -> None:
 def test_the_runtime_knows_neither_page_nor_app() -> None:
     wrong = []
     for path in _modules(RUNTIME):
-        own, banned = _part(_name(path)), {"gradio", "app", "tests"}
-        if own in TORCHLESS:
+        module, banned = _part(_name(path)), {"gradio", "app", "tests"}
+        if module in TORCHLESS:
             banned |= {"torch", "transformers", "safetensors"}
-        if own in ("model", "decoders", "engine", "acceptance", "cache"):
+        if module in ("model", "decoders", "engine", "acceptance", "cache"):
             banned |= {"transformers"}
         wrong += [f"{_name(path)}: {root}" for root in _roots(path) & banned]
     assert not wrong, f"these must not import that: {wrong}"
@@ -264,13 +264,13 @@ def _assigned(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
         return node.args[:1]
     if isinstance(node, ast.Assign | ast.Delete):
-        found = node.targets
+        actual = node.targets
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-        found = [node.target]
+        actual = [node.target]
     else:
         return []
-    targets = [part for each in found for part in getattr(each, "elts", [each])]
-    return [each for each in targets if isinstance(each, ast.Attribute | ast.Subscript)]
+    targets = [part for item in actual for part in getattr(item, "elts", [item])]
+    return [target for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
 
 
 def test_gradio_is_used_by_its_public_names_outside_gradio_compat() -> None:
@@ -294,10 +294,12 @@ def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
     modules = {_name(path) for path in paths}
     left: dict[str, set[str]] = {}
     for path in paths:
-        own = _name(path)
-        named = [own, *_imports(path)]
+        module = _name(path)
+        named = [module, *_imports(path)]
         prefixes = {".".join(name.split(".")[:n]) for name in named for n in range(1, 7)}
-        left[own] = {name for name in prefixes & modules if not f"{own}.".startswith(f"{name}.")}
+        left[module] = {
+            name for name in prefixes & modules if not f"{module}.".startswith(f"{name}.")
+        }
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
     assert not left, f"among these there is a circle: {', '.join(sorted(left))}"

@@ -89,8 +89,13 @@ def as_a_user() -> list[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return {**kept, "MARS_CACHE": str(folder / "cache"), "MARS_OFFLINE": "1", "TMPDIR": str(folder)}
+    variables = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {
+        **variables,
+        "MARS_CACHE": str(folder / "cache"),
+        "MARS_OFFLINE": "1",
+        "TMPDIR": str(folder),
+    }
 
 
 @contextmanager
@@ -115,8 +120,8 @@ def page(command: list[str], folder: Path) -> Iterator[httpx.Client]:
 
 def assert_page(client: httpx.Client) -> None:
     assert "gradio_config" in client.get("/").text
-    asked = {"model": "mars-tiny", "messages": [{"role": "user", "content": PROMPT}]}
-    answer = client.post("/v1/chat/completions", json=asked)
+    body = {"model": "mars-tiny", "messages": [{"role": "user", "content": PROMPT}]}
+    answer = client.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
     assert "Answer:" in answer.json()["choices"][0]["message"]["content"]
 
@@ -176,15 +181,15 @@ def test_an_empty_environment_has_all_it_needs(clone: Path, tmp_path: Path) -> N
 
 
 def project() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return found
+    actual: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return actual
 
 
 def declared(*extras: str) -> set[str]:
     """The requirements of the core and these extras, without references to other extras."""
     groups = project()["optional-dependencies"]
-    listed = [*project()["dependencies"], *(each for extra in extras for each in groups[extra])]
-    return {each for each in listed if not each.startswith("mars-live[")}
+    listed = [*project()["dependencies"], *(group for extra in extras for group in groups[extra])]
+    return {item for item in listed if not item.startswith("mars-live[")}
 
 
 def required(name: str) -> set[str]:
@@ -203,7 +208,7 @@ def test_other_requirements_are_those_of_the_extras() -> None:
 
 def test_a_missing_module_is_found_in_the_extra_that_installs_it() -> None:
     groups = project()["optional-dependencies"]
-    names = {extra: {Requirement(each).name for each in groups[extra]} for extra in EXTRAS}
+    names = {extra: {Requirement(group).name for group in groups[extra]} for extra in EXTRAS}
     for extra, modules in EXTRAS.items():
         assert names[extra] - {"mars-live"} == {name.replace("_", "-") for name in modules}
 
@@ -211,6 +216,6 @@ def test_a_missing_module_is_found_in_the_extra_that_installs_it() -> None:
 def test_extras_that_need_others_name_them() -> None:
     groups = project()["optional-dependencies"]
     assert groups.keys() == {"app", "serve", "ray", "lab", "compiler"}
-    names = [Requirement(each) for group in groups.values() for each in group]
-    referred = {extra for each in names if each.name == "mars-live" for extra in each.extras}
+    names = [Requirement(item) for group in groups.values() for item in group]
+    referred = {extra for name in names if name.name == "mars-live" for extra in name.extras}
     assert referred <= groups.keys()

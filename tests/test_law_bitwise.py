@@ -50,11 +50,11 @@ def on_threads(model: NativeModel, *numbers: int) -> Iterator[None]:
 def read_alone(model: NativeModel, ids: Tensor) -> Tensor:
     """Hidden states [tokens, hidden] of AR: one token per forward."""
     cache = model.new_cache(1, CAPACITY)
-    found = []
+    collected = []
     for token in ids[0]:
-        found.append(model.hidden(token.view(1, 1), cache)[0])
+        collected.append(model.hidden(token.view(1, 1), cache)[0])
         cache.cursors[0] += 1
-    return torch.cat(found)
+    return torch.cat(collected)
 
 
 def masks_alone(model: NativeModel, ids: Tensor, length: int, count: int) -> Tensor:
@@ -102,15 +102,15 @@ def feed(model: NativeModel, rows: list[Case]) -> tuple[Tensor, Tensor]:
     return model.hidden(fed, cache, branches), fed
 
 
-def check_row(model: NativeModel, case: Case, found: Tensor) -> None:
+def check_row(model: NativeModel, case: Case, actual: Tensor) -> None:
     """Compare every token of a row with the same token computed on its own."""
     text, pending = ids_of(110, case.seed), case.layout.num_pending
     real = read_alone(model, text[:, : case.cursor + pending])[case.cursor :]
-    assert torch.equal(found[:pending], real)
+    assert torch.equal(actual[:pending], real)
     at, first = pending, pending - len(case.layout.groups) + 1
     for root, count in enumerate(case.layout.groups, first):
         alone = masks_alone(model, text, case.cursor + root, 4)
-        assert torch.equal(found[at : at + count], alone[:count])
+        assert torch.equal(actual[at : at + count], alone[:count])
         at += count
 
 
@@ -126,9 +126,9 @@ def test_a_position_does_not_depend_on_its_company(
 ) -> None:
     model = native_model(name, bits, has_adapter=True)
     with on_threads(model, threads):
-        found, _ = feed(model, rows)
+        actual, _ = feed(model, rows)
     for row, case in enumerate(rows):
-        check_row(model, case, found[row])
+        check_row(model, case, actual[row])
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
@@ -140,9 +140,9 @@ def test_the_law_holds_on_every_kind_of_processor(target: str, bits: int) -> Non
         Case(1, 0, Layout(1, ())),
         Case(2, 95, Layout(6, (4,))),
     ]
-    found, _ = feed(model, rows)
+    actual, _ = feed(model, rows)
     for row, case in enumerate(rows):
-        check_row(model, case, found[row])
+        check_row(model, case, actual[row])
 
 
 @settings(max_examples=15)
@@ -150,12 +150,12 @@ def test_the_law_holds_on_every_kind_of_processor(target: str, bits: int) -> Non
 def test_a_prompt_may_be_read_in_any_pieces(pieces: list[int], name: str) -> None:
     model = native_model(name)
     ids = ids_of(min(sum(pieces), CAPACITY), 5)
-    cache, found, at = model.new_cache(1, CAPACITY), [], 0
+    cache, actual, at = model.new_cache(1, CAPACITY), [], 0
     while at < ids.shape[1]:
-        piece = ids[:, at : at + pieces[len(found)]]
-        found.append(model.hidden(piece, cache)[0])
+        piece = ids[:, at : at + pieces[len(actual)]]
+        actual.append(model.hidden(piece, cache)[0])
         at = cache.cursors[0] = at + piece.shape[1]
-    assert torch.equal(torch.cat(found), read_alone(model, ids))
+    assert torch.equal(torch.cat(actual), read_alone(model, ids))
 
 
 @settings(max_examples=15)
@@ -172,9 +172,9 @@ def test_threads_may_change_from_forward_to_forward(
         wanted = read_alone(model, ids)
         logits = model.logits(wanted.unsqueeze(0), slice(None))
     with on_threads(model, *numbers):
-        found = read_alone(model, ids)
-        assert torch.equal(found, wanted)
-        assert torch.equal(model.logits(found.unsqueeze(0), slice(None)), logits)
+        actual = read_alone(model, ids)
+        assert torch.equal(actual, wanted)
+        assert torch.equal(model.logits(actual.unsqueeze(0), slice(None)), logits)
         assert torch.equal(model.hidden(ids, model.new_cache(1, CAPACITY))[0], wanted)
 
 
@@ -197,9 +197,9 @@ def test_what_is_read_of_a_slot_does_not_depend_on_the_others(
         together = model.read(hidden, slice(0, count), replace(sampling, draws=[None, draw]))[0]
         logits = model.logits(hidden, slice(0, count))
     for slot in range(count):
-        one = slice(slot, slot + 1)
-        assert model.read(hidden[:1], one, sampling.of([0])) == [[together[slot]]]
-        assert torch.equal(model.logits(hidden[:1], one)[0, 0], logits[0, slot])
+        single = slice(slot, slot + 1)
+        assert model.read(hidden[:1], single, sampling.of([0])) == [[together[slot]]]
+        assert torch.equal(model.logits(hidden[:1], single)[0, 0], logits[0, slot])
 
 
 def test_the_law_holds_for_the_real_file(smollm2_file: object) -> None:

@@ -85,7 +85,7 @@ additions = st.fixed_dictionaries(
         "presence_penalty": penalties,
         "frequency_penalty": penalties,
         "repetition_penalty": st.sampled_from([1.0, 1.3]),
-        "logit_bias": biases.map(lambda found: tuple(sorted(found.items()))),
+        "logit_bias": biases.map(lambda actual: tuple(sorted(actual.items()))),
         "min_tokens": st.sampled_from([0, 1, 7, 24, 30]),
         "ignore_eos": st.booleans(),
     }
@@ -116,8 +116,8 @@ def test_output_is_that_of_the_definition_and_drawn_output_that_of_ar(
 
     def written(**way: Any) -> list[list[int]]:
         drawn = {"temperature": 0.8, "seed": seed, **kept} if is_drawn else {}
-        now = DecodeSettings(max_new_tokens=24, **way, **changes, **drawn)
-        return tokens_of(decode(ScriptedModel(script), IDS, [prompt], lambda: now))
+        run_settings = DecodeSettings(max_new_tokens=24, **way, **changes, **drawn)
+        return tokens_of(decode(ScriptedModel(script), IDS, [prompt], lambda: run_settings))
 
     wanted = written(method="ar") if is_drawn else [reference(script, prompt, 24, changes)]
     assert written(**way) == wanted
@@ -130,18 +130,18 @@ def test_logits_are_those_of_transformers_processor() -> None:
     table = torch.randn(1, 6, 50, generator=generator) * 5
     text = torch.randint(0, 50, (40,), generator=generator).tolist()
     known = [0, 1, 7, 7, 30, 40]
-    found = table.clone()
-    penalise(found, [Penalty.of(DecodeSettings(repetition_penalty=1.37), text, 0, known, 50)])
+    actual = table.clone()
+    penalise(actual, [Penalty.of(DecodeSettings(repetition_penalty=1.37), text, 0, known, 50)])
     theirs = RepetitionPenaltyLogitsProcessor(1.37)
     for slot, count in enumerate(known):
         ids = torch.tensor([text[:count]], dtype=torch.long)
-        assert torch.equal(found[0, slot], theirs(ids, table[:, slot].clone())[0])
+        assert torch.equal(actual[0, slot], theirs(ids, table[:, slot].clone())[0])
     assert Penalty.of(DecodeSettings(), text, 0, known, 50) is None
 
 
 def test_confidences_are_of_the_changed_logits() -> None:
-    now = DecodeSettings("ar", max_new_tokens=1, logit_bias=((9, 100.0),))
-    (step,) = steps_of(decode(ScriptedModel(flat_script(1)), IDS, [[3]], lambda: now))
+    run_settings = DecodeSettings("ar", max_new_tokens=1, logit_bias=((9, 100.0),))
+    (step,) = steps_of(decode(ScriptedModel(flat_script(1)), IDS, [[3]], lambda: run_settings))
     assert step.accepted == (9,)
     assert step.proposals[0].confidence == pytest.approx(1.0)
 
@@ -149,15 +149,15 @@ def test_confidences_are_of_the_changed_logits() -> None:
 @pytest.mark.parametrize("lossless", [False, True])
 def test_masks_propose_eos_only_behind_the_minimum(foreseeing: Checkpoint, lossless: bool) -> None:
     """Each slot goes by the position that it predicts, so a mask may propose EOS behind it."""
-    own = word_prompts(foreseeing, 12, seed=6)
+    prompts = word_prompts(foreseeing, 12, seed=6)
     places: list[int] = []
     for number in range(4, 10):
-        now = DecodeSettings(
+        run_settings = DecodeSettings(
             tau=0.0, block_size=6, lossless=lossless, max_new_tokens=24, min_tokens=number,
             logit_bias=EARLY_END,
         )  # fmt: skip
-        events = run(foreseeing, own, now)
-        for step in (step for row in range(len(own)) for step in steps_of(events, row)):
+        events = run(foreseeing, prompts, run_settings)
+        for step in (step for row in range(len(prompts)) for step in steps_of(events, row)):
             tokens = [slot.token for slot in step.proposals]
             at = [i for i, t in enumerate(tokens) if t in foreseeing.tokenizer.eos_ids]
             assert all(step.start + i >= number for i in at)
@@ -169,9 +169,11 @@ def test_masks_propose_eos_only_behind_the_minimum(foreseeing: Checkpoint, lossl
 def test_a_draft_model_counts_the_same_tokens(foreseeing: Checkpoint, changes: str) -> None:
     """The target as its own draft model agrees with itself only if both count the same tokens."""
     common = {"block_size": 4, "tau": 0.0, "masked": "none", "max_new_tokens": 32}
-    now = DecodeSettings("speculative", **common, **CHANGES[changes])
+    run_settings = DecodeSettings("speculative", **common, **CHANGES[changes])
     prompt = word_prompts(foreseeing, 1, seed=2)
-    assert all(s.stop != "mismatch" for s in steps_of(run(foreseeing, prompt, now, foreseeing)))
+    assert all(
+        s.stop != "mismatch" for s in steps_of(run(foreseeing, prompt, run_settings, foreseeing))
+    )
 
 
 # The native reader.
@@ -194,25 +196,27 @@ def test_native_readings_are_those_of_the_changed_logits(
     best = logits.argmax(-1).flatten().tolist()  # so that penalties change what is chosen
     added = {"presence_penalty": 1.5, "frequency_penalty": 0.5}
     bias = ((0, 3.0), (17, 6.0), (size - 1, -3.0), (size + 9, 5.0))
-    now = DecodeSettings(
+    run_settings = DecodeSettings(
         repetition_penalty=1.0 if changes == "additions" else 1.5,
         **({} if changes == "repetition" else {**added, "logit_bias": bias}),
     )
     biased = DecodeSettings(logit_bias=((31, 9.0), (140, 8.0)), min_tokens=3)
     held = [
-        Penalty.of(now, best, 4, [0, 1, 4, 6, 9, 20, 24], size),  # the last slot is ignored
+        Penalty.of(
+            run_settings, best, 4, [0, 1, 4, 6, 9, 20, 24], size
+        ),  # the last slot is ignored
         None,
         Penalty.of(biased, best, 4, range(8), size, frozenset({31, best[16]})),
     ]
     for draws in ((), [None, Draw(0.7, 5, range(8)), Draw(0.7, 5, range(8))]):
         plainly = SamplingMetadata(torch.tensor([0, MASK_ID]), [metric] * 3, draws)
         sampling = replace(plainly, penalties=held)
-        found, wanted = model.read(hidden, slice(0, 8), sampling), sampling.read(logits)
-        assert found != model.read(hidden, slice(0, 8), plainly)
-        for one, other in zip(chain(*found), chain(*wanted), strict=True):
-            assert one.token == other.token
-            assert one.confidence == pytest.approx(other.confidence, abs=1e-5)
-            assert [t for t, _ in one.runners_up] == [t for t, _ in other.runners_up]
+        actual, wanted = model.read(hidden, slice(0, 8), sampling), sampling.read(logits)
+        assert actual != model.read(hidden, slice(0, 8), plainly)
+        for first, other in zip(chain(*actual), chain(*wanted), strict=True):
+            assert first.token == other.token
+            assert first.confidence == pytest.approx(other.confidence, abs=1e-5)
+            assert [t for t, _ in first.runners_up] == [t for t, _ in other.runners_up]
 
 
 def test_candidates_are_ranked_as_the_penalty_left_them() -> None:
@@ -227,11 +231,11 @@ def test_candidates_are_ranked_as_the_penalty_left_them() -> None:
         return model.read(hidden, slice(0, 5), sampling)[0]
 
     loved = [slot.token for slot in read(None, ())]
-    now = DecodeSettings(repetition_penalty=2.0)
-    penalty = Penalty.of(now, loved, 0, [len(loved)] * 5, LLAMA.vocab_size)
+    run_settings = DecodeSettings(repetition_penalty=2.0)
+    penalty = Penalty.of(run_settings, loved, 0, [len(loved)] * 5, LLAMA.vocab_size)
     plainly, ranked = read(penalty, ()), read(penalty, groups)
-    for one, other in zip(plainly, ranked, strict=True):
-        mine = {one.token, *(token for token, _ in one.runners_up)}
+    for first, other in zip(plainly, ranked, strict=True):
+        mine = {first.token, *(token for token, _ in first.runners_up)}
         assert mine == {other.token, *(token for token, _ in other.runners_up)}
     assert plainly[:2] == ranked[:2]
     assert plainly[2:] != ranked[2:]
@@ -245,14 +249,16 @@ def test_native_exact_output_is_that_of_ar_to_the_bit(way: str, changes: str) ->
     ids = Ids(size=150, mask_id=MASK_ID, forbidden_ids=frozenset({0, 1, MASK_ID}))
     plainly = DecodeSettings("ar", max_new_tokens=24, tau=0.0, block_size=4, **CHANGES[changes])
     for seed, mask_layout in enumerate((*MASK_LAYOUTS, "every")):
-        now = replace(plainly, **{"method": "mars", **EXACT[way]})
-        now = replace(now, mask_layout=mask_layout) if way != "jacobi" else now
-        prompt = ids_of(9 + seed)[0].tolist()
-        found, wanted = (
-            steps_of(decode(model, ids, [prompt], lambda each=each: each))
-            for each in (now, plainly)
+        speculative = replace(plainly, **{"method": "mars", **EXACT[way]})
+        speculative = (
+            replace(speculative, mask_layout=mask_layout) if way != "jacobi" else speculative
         )
-        slots = [slot for step in found for slot in step.proposals[: len(step.accepted)]]
+        prompt = ids_of(9 + seed)[0].tolist()
+        actual, wanted = (
+            steps_of(decode(model, ids, [prompt], lambda item=item: item))
+            for item in (speculative, plainly)
+        )
+        slots = [slot for step in actual for slot in step.proposals[: len(step.accepted)]]
         assert slots == [step.proposals[0] for step in wanted]
 
 
@@ -286,9 +292,9 @@ def test_block_diffusion_refuses_them() -> None:
 
 
 def test_what_was_learned_of_drafts_is_kept_apart() -> None:
-    one = DecodeSettings(lossless=True, block_size="auto")
+    first_settings = DecodeSettings(lossless=True, block_size="auto")
     for changes in EACH:
-        assert basis_of(one) != basis_of(replace(one, **changes))
+        assert basis_of(first_settings) != basis_of(replace(first_settings, **changes))
 
 
 def test_a_token_that_the_model_lacks_is_refused(small: Checkpoint) -> None:

@@ -91,11 +91,11 @@ def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
         assert isinstance(block, torch.Tensor)
         assert torch.equal(block, cold.block(0, index))
         warm.put(0, index, block)
-    kept = warm.cursors[0] = len(blocks) * BLOCK
-    rest = model.hidden(longer[:, kept:], warm)
+    num_cached = warm.cursors[0] = len(blocks) * BLOCK
+    rest = model.hidden(longer[:, num_cached:], warm)
     every = slice(0, rest.shape[1])
-    assert torch.equal(rest, whole[:, kept:])
-    assert torch.equal(model.logits(rest, every), model.logits(whole[:, kept:], every))
+    assert torch.equal(rest, whole[:, num_cached:])
+    assert torch.equal(model.logits(rest, every), model.logits(whole[:, num_cached:], every))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -145,8 +145,8 @@ def check_ten_turns(checkpoint: Checkpoint, limit: int) -> None:
         steps, num_reused = answer(model, text, way, store, tokenizer, len(text) + limit)
         assert num_reused >= num_before // BLOCK * BLOCK
         tokens = [token for step in steps for token in step.accepted]
-        for each in (ar, way):
-            assert tokens_of(decode(model, tokenizer, [text], lambda each=each: each)) == [tokens]
+        for item in (ar, way):
+            assert tokens_of(decode(model, tokenizer, [text], lambda item=item: item)) == [tokens]
         num_before = len(text)
         ended = tokens[-1] in tokenizer.eos_ids
         text += tokens if ended else [*tokens, min(tokenizer.eos_ids)]

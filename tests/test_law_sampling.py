@@ -67,32 +67,36 @@ def probabilities(prefix: tuple[int, ...], draws: Draws) -> dict[int, float]:
     ranked = sorted(weights.items(), key=lambda pair: -pair[1])
     ranked = ranked[: draws.top_k] if draws.top_k > 0 else ranked
     total = sum(weight for _, weight in ranked)
-    kept, reached = {}, 0.0
+    kept_chances, reached = {}, 0.0
     for token, weight in ranked:
-        if kept and reached >= draws.top_p:
+        if kept_chances and reached >= draws.top_p:
             break
-        kept[token] = weight
+        kept_chances[token] = weight
         reached += weight / total
-    kept = {token: each for token, each in kept.items() if each >= draws.min_p * ranked[0][1]}
-    return {token: weight / sum(kept.values()) for token, weight in kept.items()}
+    kept_chances = {
+        token: chance
+        for token, chance in kept_chances.items()
+        if chance >= draws.min_p * ranked[0][1]
+    }
+    return {token: weight / sum(kept_chances.values()) for token, weight in kept_chances.items()}
 
 
 @cache
 def expected(draws: Draws) -> dict[tuple[int, ...], float]:
     """The probability of every output of LENGTH tokens, or fewer where it ends."""
-    found: dict[tuple[int, ...], float] = {}
+    collected: dict[tuple[int, ...], float] = {}
     for path in itertools.product(TOKENS, repeat=LENGTH):
         ends = [place for place, token in enumerate(path) if token == 2]
         output = path[: ends[0] + 1] if ends else path
-        if output in found:
+        if output in collected:
             continue
         chance, prefix = 1.0, (FIRST,)
         for token in output:
             chance *= probabilities(prefix, draws).get(token, 0.0)
             prefix = (*prefix, token)
-        found[output] = chance
-    assert sum(found.values()) == pytest.approx(1.0)
-    return found
+        collected[output] = chance
+    assert sum(collected.values()) == pytest.approx(1.0)
+    return collected
 
 
 @cache
@@ -101,8 +105,8 @@ def drawn(way: str, draws: Draws) -> list[tuple[int, ...]]:
     settings = replace(WAYS[way], **draws._asdict())
     batch = CursorBatch(ScriptedModel(logits_after), IDS, NUM_SEEDS, 1 + LENGTH)
     for seed in range(NUM_SEEDS):
-        now = replace(settings, seed=seed)
-        batch.add(seed, [FIRST], lambda now=now: now)  # type: ignore[misc]
+        seeded = replace(settings, seed=seed)
+        batch.add(seed, [FIRST], lambda seeded=seeded: seeded)  # type: ignore[misc]
     events: list[Event] = []
     while batch.rows:
         events.append(batch.step())
@@ -144,8 +148,18 @@ def test_every_way_of_drafting_draws_ar_sample(way: str, draws: Draws) -> None:
 
 def test_the_nucleus_by_hand() -> None:
     table = torch.tensor([[[0.5, 0.3, 0.15, 0.05]]]).log()
-    for top_p, kept in [(0.4, 1), (0.5, 1), (0.51, 2), (0.79, 2), (0.81, 3), (0.96, 4), (1.0, 4)]:
-        assert nucleus(table, torch.tensor([top_p])).tolist() == [[[i < kept for i in range(4)]]]
+    for top_p, num_kept in [
+        (0.4, 1),
+        (0.5, 1),
+        (0.51, 2),
+        (0.79, 2),
+        (0.81, 3),
+        (0.96, 4),
+        (1.0, 4),
+    ]:
+        assert nucleus(table, torch.tensor([top_p])).tolist() == [
+            [[i < num_kept for i in range(4)]]
+        ]
     tied = torch.tensor([[[0.4, 0.2, 0.2, 0.2]]]).log()
     assert nucleus(tied, torch.tensor([0.5])).all()  # of equals none is preferred
 
@@ -168,7 +182,7 @@ def test_the_filters_are_those_of_transformers(
     table = torch.randn(len(rows), 3, 11, generator=generator) * 3
     table[:, :, 4] = -math.inf  # a forbidden token
     top_ks, top_ps, min_ps = zip(*rows, strict=True)
-    found = filtered(table, torch.tensor(top_ps), top_ks, torch.tensor(min_ps))
+    actual = filtered(table, torch.tensor(top_ps), top_ks, torch.tensor(min_ps))
     for row, (top_k, top_p, min_p) in enumerate(rows):
         wanted, none = table[row], torch.empty(3, 0, dtype=torch.long)
         for warper in (
@@ -177,14 +191,14 @@ def test_the_filters_are_those_of_transformers(
             MinPLogitsWarper(min_p),
         ):
             wanted = warper(none, wanted)
-        assert torch.equal(found[row], wanted)
+        assert torch.equal(actual[row], wanted)
 
 
 def test_filters_keep_ties_with_the_last_token() -> None:
     tied = torch.tensor([[[0.4, 0.2, 0.2, 0.2]]]).log()
-    for top_k, kept in [(1, 1), (2, 4), (4, 4), (0, 4)]:
-        found = filtered(tied, None, [top_k], None)
-        assert found.isfinite().sum() == kept
+    for top_k, num_kept in [(1, 1), (2, 4), (4, 4), (0, 4)]:
+        actual = filtered(tied, None, [top_k], None)
+        assert actual.isfinite().sum() == num_kept
     assert filtered(tied, None, (), torch.tensor([0.5])).isfinite().all()
     assert filtered(tied, None, (), torch.tensor([0.51])).isfinite().sum() == 1
 

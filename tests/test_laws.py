@@ -148,13 +148,13 @@ def check_law_3(
 def test_law_3_exact_methods_write_what_ar_writes(
     small: Checkpoint, foreseeing: Checkpoint, way: str, changes: str
 ) -> None:
-    own, prompts = CHANGES[changes], word_prompts(foreseeing, 12, seed=21)
+    changed, prompts = CHANGES[changes], word_prompts(foreseeing, 12, seed=21)
     if small is not foreseeing:
-        check_law_3(small, prompts, 24, EXACT[way], foreseeing, **own)
-    tpf = check_law_3(foreseeing, prompts, 24, EXACT[way], small, **own)
+        check_law_3(small, prompts, 24, EXACT[way], foreseeing, **changed)
+    tpf = check_law_3(foreseeing, prompts, 24, EXACT[way], small, **changed)
     assert tpf > (1.0 if way == "jacobi" else 1.02)  # by drafts, not for want of them
     usual = plain(foreseeing, prompts, 24)
-    assert (plain(foreseeing, prompts, 24, **own) == usual) == (changes == "greedy")
+    assert (plain(foreseeing, prompts, 24, **changed) == usual) == (changes == "greedy")
 
 
 def test_law_3_every_cell_and_metric_on_one_prompt(foreseeing: Checkpoint) -> None:
@@ -190,8 +190,8 @@ def test_what_drafts_more_takes_fewer_forwards(foreseeing: Checkpoint) -> None:
         steps = [step for events in runs for step in steps_of(events)]
         return len(steps), sum(step.num_draft_forwards for step in steps)
 
-    one, every, both = (count(**EXACT[way])[0] for way in list(EXACT)[:4] if way != "lookup")
-    assert both < every < one
+    last, every, both = (count(**EXACT[way])[0] for way in list(EXACT)[:4] if way != "lookup")
+    assert both < every < last
     num_tokens = sum(map(len, plain(foreseeing, prompts, 60)))
     drafted = {
         masked: count(method="speculative", masked=masked, block_size=8, tau=0.5)
@@ -225,12 +225,18 @@ def test_law_2_cached_equals_full_recomputation(
 ) -> None:
     for block_size in (1, 2, 3, 8, 16) if changes == "greedy" else (5,):
         prompts = word_prompts(foreseeing, 3, seed=block_size)
-        now = DecodeSettings(tau=0.4, block_size=block_size, max_new_tokens=20, masked="both")
-        now = replace(now, masked=MASKED[block_size % 4], **(FREE | EXACT)[way], **CHANGES[changes])
-        cached = run(foreseeing, prompts, now, small)
+        run_settings = DecodeSettings(
+            tau=0.4, block_size=block_size, max_new_tokens=20, masked="both"
+        )
+        run_settings = replace(
+            run_settings, masked=MASKED[block_size % 4], **(FREE | EXACT)[way], **CHANGES[changes]
+        )
+        cached = run(foreseeing, prompts, run_settings, small)
         model, tokenizer = foreseeing.model, foreseeing.tokenizer
         slow = list(
-            slow_twin.decode(model, tokenizer, prompts, partial(replace, now), draft_of(small))
+            slow_twin.decode(
+                model, tokenizer, prompts, partial(replace, run_settings), draft_of(small)
+            )
         )
         for row in range(len(prompts)):
             check_same(steps_of(cached, row), steps_of(slow, row))
@@ -251,29 +257,29 @@ def test_law_2_a_row_equals_the_row_alone_in_any_company(
         {"method": "speculative", "masked": "none", "draft": "other", "repetition_penalty": 1.1},
     ]
     prompts, cancelled = word_prompts(foreseeing, len(kinds), seed=3), 6
-    chosen = [replace(base, **each) for each in kinds]
+    chosen = [replace(base, **kind) for kind in kinds]
     models = DraftModels(
         {"": draft_of(small), "other": draft_of(foreseeing)}.__getitem__, MAX_BLOCK_SIZE
     )
     shared = foreseeing.model, foreseeing.tokenizer
     alone = [
-        steps_of(decode(*shared, [prompt], lambda now=now: now, draft_models=models))
-        for prompt, now in zip(prompts, chosen, strict=True)
+        steps_of(decode(*shared, [prompt], lambda settings=settings: settings, draft_models=models))
+        for prompt, settings in zip(prompts, chosen, strict=True)
     ]
     for order in (range(len(kinds)), random.Random(1).sample(range(len(kinds)), len(kinds))):
         batch = CursorBatch(*shared, num_rows=3, capacity=64, draft_models=models)
-        waiting, found = list(order), dict[int, list[RowStep]]()
+        waiting, actual_steps = list(order), dict[int, list[RowStep]]()
         while waiting or batch.rows:
             while waiting and len(batch.rows) < 3:
                 number = waiting.pop(0)
                 batch.add(number, prompts[number], lambda number=number: chosen[number])
-                found[number] = []
+                actual_steps[number] = []
             for step in batch.step().rows:
-                found[step.row].append(step)
-            if cancelled in batch.rows and len(found[cancelled]) > 3:
+                actual_steps[step.row].append(step)
+            if cancelled in batch.rows and len(actual_steps[cancelled]) > 3:
                 batch.drop(cancelled)
         for number, steps in enumerate(alone):
-            check_same(found[number], steps[:4] if number == cancelled else steps)
+            check_same(actual_steps[number], steps[:4] if number == cancelled else steps)
 
 
 # Law 8: the block decoder, the cursor decoder and full recomputation propose the same tokens when
@@ -289,16 +295,16 @@ def in_batches(checkpoint: Checkpoint, prompts: Any, method: Any, **changes: Any
 def check_law_8(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], **changes: Any) -> None:
     """By margin, because a probability can round to exactly 1 and let more through at tau = 1."""
     num_rows = len(prompts)
-    found = {
+    actual = {
         method: in_batches(checkpoint, prompts, method, tau=1.0, block_size=6, **changes)
         for method in BATCH_METHODS
     }
     wanted = plain(checkpoint, prompts, 20, **changes)
-    assert [tokens_of(events, num_rows) for events in found.values()] == [wanted] * len(found)
+    assert [tokens_of(events, num_rows) for events in actual.values()] == [wanted] * len(actual)
     for row, method in product(range(num_rows), ("cursor", "uncached")):
-        steps = zip(steps_of(found["block"], row), steps_of(found[method], row), strict=True)
-        for one, other in steps:
-            pairs = zip(one.proposals, other.proposals, strict=False)
+        steps = zip(steps_of(actual["block"], row), steps_of(actual[method], row), strict=True)
+        for first, other in steps:
+            pairs = zip(first.proposals, other.proposals, strict=False)
             assert all(ours.token == theirs.token for ours, theirs in pairs)
 
 
@@ -316,11 +322,11 @@ def test_law_8_on_a_bundled_checkpoint(name: str) -> None:
 def test_law_8_a_row_of_a_block_batch_equals_the_row_alone(
     foreseeing: Checkpoint, changes: str
 ) -> None:
-    prompts, own = word_prompts(foreseeing, 6, seed=4), {"tau": 0.4, **CHANGES[changes]}
+    prompts, own_values = word_prompts(foreseeing, 6, seed=4), {"tau": 0.4, **CHANGES[changes]}
     written = {}
     for method in ("block", "uncached", "cursor"):
-        written[method] = tokens_of(in_batches(foreseeing, prompts, method, **own), 6)
-        alone = [in_batches(foreseeing, [prompt], method, **own) for prompt in prompts]
+        written[method] = tokens_of(in_batches(foreseeing, prompts, method, **own_values), 6)
+        alone = [in_batches(foreseeing, [prompt], method, **own_values) for prompt in prompts]
         assert written[method] == [tokens_of(events)[0] for events in alone]
     assert written["uncached"] == written["cursor"]
 
@@ -350,10 +356,13 @@ def test_law_4_every_step(small: Checkpoint, block_size: int, temperature: float
 
 
 def test_a_target_without_masks_is_fed_none(foreseeing: Checkpoint) -> None:
-    prompt, now = word_prompts(foreseeing, 1, seed=26), DecodeSettings("speculative", block_size=4)
+    prompt, run_settings = (
+        word_prompts(foreseeing, 1, seed=26),
+        DecodeSettings("speculative", block_size=4),
+    )
     models = models_of(draft_of(foreseeing, 1), 1)
     events = decode(
-        foreseeing.model, foreseeing.tokenizer, prompt, lambda: now, draft_models=models
+        foreseeing.model, foreseeing.tokenizer, prompt, lambda: run_settings, draft_models=models
     )
     for step in steps_of(events):
         assert step.num_fed == step.num_pending
@@ -369,13 +378,13 @@ def test_law_5_a_change_touches_only_later_steps(foreseeing: Checkpoint, change_
     then = DecodeSettings(tau=0.0, block_size=8, max_new_tokens=30)
     prompt = word_prompts(foreseeing, 1, seed=9)
     whole = steps_of(run(foreseeing, prompt, first))
-    now = SimpleNamespace(settings=first)
+    current = SimpleNamespace(settings=first)
     steps: list[RowStep] = []
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    for event in decode(model, tokenizer, prompt, lambda: now.settings):
+    for event in decode(model, tokenizer, prompt, lambda: current.settings):
         steps += event.rows if isinstance(event, Step) else ()
         if len(steps) == change_at:
-            now.settings = then
+            current.settings = then
     assert steps[:change_at] == whole[:change_at]
     assert all(step.settings is then for step in steps[change_at:])
     assert len(steps[change_at].proposals) == 8
@@ -393,12 +402,12 @@ def test_law_5_steering_among_exact_methods_changes_no_token(
     ways = [replace(base, **way) for way in ({"method": "ar"}, *EXACT.values())]
     ways.insert(4, replace(base, method="speculative", draft="other", block_size=9, tau=0.5))
     ways = [way for way in ways if not way.is_auto]
-    prompt, now = word_prompts(foreseeing, 1, seed=24), SimpleNamespace(settings=ways[0])
+    prompt, current = word_prompts(foreseeing, 1, seed=24), SimpleNamespace(settings=ways[0])
     events: list[Event] = []
     model, tokenizer = foreseeing.model, foreseeing.tokenizer
-    for event in decode(model, tokenizer, prompt, lambda: now.settings, draft_models=models):
+    for event in decode(model, tokenizer, prompt, lambda: current.settings, draft_models=models):
         events.append(event)
-        now.settings = ways[len(events) // every % len(ways)]
+        current.settings = ways[len(events) // every % len(ways)]
     assert tokens_of(events) == plain(foreseeing, prompt, 60)
     assert len({step.settings for step in steps_of(events)}) > 4
 
@@ -418,8 +427,8 @@ PRICES = (0.01, 0.6, 0.0)
 def costs_of(price: float, num_threads: int = 2) -> ForwardCosts:
     """Return the costs of a machine of two threads, of which ``num_threads`` are in force."""
     two = {1: tuple(1.0 + price * more for more in range(32))}
-    one = ForwardCosts(8, {1: tuple(1.0 + 2 * price * more for more in range(32))}, seconds=0.02)
-    return ForwardCosts(8, two, seconds=0.01, fewer={1: one}, in_force=lambda: num_threads)
+    costs = ForwardCosts(8, {1: tuple(1.0 + 2 * price * more for more in range(32))}, seconds=0.02)
+    return ForwardCosts(8, two, seconds=0.01, fewer={1: costs}, in_force=lambda: num_threads)
 
 
 def fed(steps: Iterable[RowStep]) -> list[tuple[object, ...]]:
@@ -433,19 +442,19 @@ def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way:
     shared = foreseeing.model, foreseeing.tokenizer
     by_time: list[set[str]] = []
     for prompt in word_prompts(foreseeing, 6, seed=14):
-        found: list[list[tuple[object, ...]]] = []
+        collected: list[list[tuple[object, ...]]] = []
         for price, num_threads in product(PRICES, (1, 2)):
             costs = costs_of(price, num_threads)
             for _ in range(2):  # the second run could learn from the first
-                asked = partial(replace, ADAPTIVE[way])
-                found.append(fed(steps_of(decode(*shared, [prompt], asked, costs))))
+                settings = partial(replace, ADAPTIVE[way])
+                collected.append(fed(steps_of(decode(*shared, [prompt], settings, costs))))
                 costs.took(1, 0, 0.2)  # another process takes the machine
                 costs.took(9, 4, 0.9)
-        assert all(each == found[0] for each in found)
+        assert all(each == collected[0] for each in collected)
         timed = partial(replace, ADAPTIVE[way], auto_objective="time")
         events = [decode(*shared, [prompt], timed, costs_of(price)) for price in PRICES]
-        by_time.append({str(fed(steps_of(each))) for each in events})
-    assert any(len(each) > 1 for each in by_time)  # by time they do
+        by_time.append({str(fed(steps_of(event))) for event in events})
+    assert any(len(item) > 1 for item in by_time)  # by time they do
 
 
 @pytest.mark.parametrize("way", ADAPTIVE)

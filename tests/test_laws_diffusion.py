@@ -28,14 +28,14 @@ TRAINED = 8
 
 
 def run(
-    checkpoint: Checkpoint, prompt: Sequence[int], now: DecodeSettings, size: int = TRAINED
+    checkpoint: Checkpoint, prompt: Sequence[int], settings: DecodeSettings, size: int = TRAINED
 ) -> list[Event]:
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
-    return list(diffusion.decode(model, tokenizer, prompt, lambda: now, size))
+    return list(diffusion.decode(model, tokenizer, prompt, lambda: settings, size))
 
 
 def slowly(
-    checkpoint: Checkpoint, prompt: Sequence[int], now: DecodeSettings
+    checkpoint: Checkpoint, prompt: Sequence[int], settings: DecodeSettings
 ) -> Iterator[tuple[dict[int, int], list[int]]]:
     """Yield the places that each forward takes, in the whole text, and the text that has left. The
     slow twin: each forward feeds the whole text, and the surest place is taken again and again.
@@ -46,29 +46,29 @@ def slowly(
     )
     clean: list[int] = []
     while True:
-        size = min(int(now.block_size), now.max_new_tokens - len(clean))
+        size = min(int(settings.block_size), settings.max_new_tokens - len(clean))
         block: dict[int, int] = {}
         end = size
         while len(block) < end:
             text = [*prompt, *clean]
             fed = text + [block.get(place, tokenizer.mask_id) for place in range(end)]
-            found = model.forward(
+            actual = model.forward(
                 torch.tensor([fed]),
                 model.new_cache(1, len(fed)),
                 slice(len(text), len(fed)),
                 Branches.of_block(len(text), end),
             )
-            assert found is not None
-            odds = found[0].float().index_fill(-1, never, -torch.inf).softmax(-1)
+            assert actual is not None
+            odds = actual[0].float().index_fill(-1, never, -torch.inf).softmax(-1)
             best, ids = odds.max(-1)
             left = {place: best[place].item() for place in range(end) if place not in block}
             taken: dict[int, int] = {}
-            while left and (not taken or max(left.values()) >= now.tau):
-                place = max(left, key=lambda each: (left[each], -each))
+            while left and (not taken or max(left.values()) >= settings.tau):
+                place = max(left, key=lambda item: (left[item], -item))
                 taken[place] = int(ids[place])
                 del left[place]
             block |= taken
-            eos_ids = frozenset() if now.ignore_eos else tokenizer.eos_ids
+            eos_ids = frozenset() if settings.ignore_eos else tokenizer.eos_ids
             ends = [place for place, token in block.items() if token in eos_ids]
             end = min([end, *(place + 1 for place in ends)])
             block = {place: token for place, token in block.items() if place < end}
@@ -78,7 +78,7 @@ def slowly(
                 [*clean, *(block[place] for place in range(gone))],
             )
         clean += [block[place] for place in range(end)]
-        if clean[-1] in eos_ids or len(clean) >= now.max_new_tokens:
+        if clean[-1] in eos_ids or len(clean) >= settings.max_new_tokens:
             return
 
 
@@ -93,10 +93,10 @@ def filled(steps: Sequence[RowStep]) -> list[dict[int, int]]:
 def test_cached_equals_full_recomputation(
     small: Checkpoint, block_size: int, tau: float, ignore_eos: bool
 ) -> None:
-    now = replace(USUAL, block_size=block_size, tau=tau, ignore_eos=ignore_eos)
+    settings = replace(USUAL, block_size=block_size, tau=tau, ignore_eos=ignore_eos)
     for prompt in word_prompts(small, 3, seed=block_size):
-        steps = steps_of(run(small, prompt, now))
-        wanted = list(slowly(small, prompt, now))
+        steps = steps_of(run(small, prompt, settings))
+        wanted = list(slowly(small, prompt, settings))
         assert filled(steps) == [taken for taken, _ in wanted]
         text: list[int] = []
         for step, (_, left) in zip(steps, wanted, strict=True):
@@ -110,9 +110,9 @@ def test_every_forward_takes_a_place_and_tokens_leave_in_order(
     small: Checkpoint, metric: str, temperature: float
 ) -> None:
     tokenizer = small.tokenizer
-    now = replace(USUAL, metric=metric, temperature=temperature, seed=4, max_new_tokens=20)
+    settings = replace(USUAL, metric=metric, temperature=temperature, seed=4, max_new_tokens=20)
     for prompt in word_prompts(small, 6, seed=31):
-        steps = steps_of(run(small, prompt, now))
+        steps = steps_of(run(small, prompt, settings))
         seen: dict[int, int] = {}
         for step, taken in zip(steps, filled(steps), strict=True):
             assert taken
@@ -154,13 +154,13 @@ def test_a_full_block_is_fed_once_more_and_its_keys_become_final(small: Checkpoi
 
 def test_a_lowered_limit_ends_the_text_there(small: Checkpoint) -> None:
     prompt = word_prompts(small, 1, seed=5)[0]
-    now = SimpleNamespace(settings=replace(USUAL, tau=1.0, metric="margin"))
+    current = SimpleNamespace(settings=replace(USUAL, tau=1.0, metric="margin"))
     model, tokenizer = small.model, small.tokenizer
     events: list[Event] = []
-    for event in diffusion.decode(model, tokenizer, prompt, lambda: now.settings, TRAINED):
+    for event in diffusion.decode(model, tokenizer, prompt, lambda: current.settings, TRAINED):
         events.append(event)
         if len(events) == 3:
-            now.settings = replace(now.settings, max_new_tokens=4)
+            current.settings = replace(current.settings, max_new_tokens=4)
     assert len(tokens_of(events)[0]) <= 4
 
 

@@ -63,11 +63,11 @@ def test_law_3_exact_methods_write_what_ar_writes(
 @pytest.mark.parametrize("way", ["unverified", "masks", "mask groups and lookup"])
 def test_law_2_cached_equals_full_recomputation(exact: Checkpoint, way: str) -> None:
     prompts = word_prompts(exact, 3, seed=5)
-    now = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=20, **(FREE | EXACT)[way])
-    cached = run(exact, prompts, now)
+    run_settings = DecodeSettings(tau=0.4, block_size=5, max_new_tokens=20, **(FREE | EXACT)[way])
+    cached = run(exact, prompts, run_settings)
     slow = list(
         slow_twin.decode(
-            exact.model, exact.tokenizer, prompts, partial(replace, now), draft_of(exact)
+            exact.model, exact.tokenizer, prompts, partial(replace, run_settings), draft_of(exact)
         )
     )
     for row in range(len(prompts)):
@@ -77,9 +77,9 @@ def test_law_2_cached_equals_full_recomputation(exact: Checkpoint, way: str) -> 
 def test_law_2_a_row_equals_the_row_alone(checkpoint: Checkpoint) -> None:
     prompts = word_prompts(checkpoint, 4, seed=3)
     for way in ({}, EXACT["masks"], EXACT["mask groups"]):
-        now = DecodeSettings(tau=0.4, block_size=6, max_new_tokens=24, **way)
-        together = tokens_of(run(checkpoint, prompts, now), len(prompts))
-        alone = [tokens_of(run(checkpoint, [prompt], now))[0] for prompt in prompts]
+        run_settings = DecodeSettings(tau=0.4, block_size=6, max_new_tokens=24, **way)
+        together = tokens_of(run(checkpoint, prompts, run_settings), len(prompts))
+        alone = [tokens_of(run(checkpoint, [prompt], run_settings))[0] for prompt in prompts]
         assert together == alone
 
 

@@ -48,8 +48,8 @@ def test_a_phrase_repeated_keeps_its_first_copy() -> None:
 
 @pytest.mark.parametrize("repeated", [MIN_REPEATED - 1, MIN_REPEATED])
 def test_a_loop_needs_enough_repeated_tokens(repeated: int) -> None:
-    found = find_loop([1, 2, 3] + [9] * (1 + repeated))
-    assert found == (Loop(4, 4 + MIN_REPEATED) if repeated == MIN_REPEATED else None)
+    actual = find_loop([1, 2, 3] + [9] * (1 + repeated))
+    assert actual == (Loop(4, 4 + MIN_REPEATED) if repeated == MIN_REPEATED else None)
 
 
 def test_a_long_sentence_must_come_twice_and_half_again() -> None:
@@ -121,11 +121,11 @@ def test_a_refrain_between_verses_is_no_loop() -> None:
 
 @given(FEW)
 def test_what_is_kept_has_no_loop_itself(ids: list[int]) -> None:
-    found = find_loop(ids)
-    if found is not None:
-        assert 0 < found.kept < found.end <= len(ids)
-        assert find_loop(ids[: found.end - 1]) is None
-        assert find_loop(ids[: found.end]) == found
+    actual = find_loop(ids)
+    if actual is not None:
+        assert 0 < actual.kept < actual.end <= len(ids)
+        assert find_loop(ids[: actual.end - 1]) is None
+        assert find_loop(ids[: actual.end]) == actual
 
 
 def loop_by_definition(ids: Sequence[int]) -> Loop | None:
@@ -139,8 +139,8 @@ def loop_by_definition(ids: Sequence[int]) -> Loop | None:
             if held[period] >= num_repeated(period):
                 return Loop(at + 1 - num_repeated(period), at + 1)
         for definition in (nearly_by_definition, phrases_by_definition):
-            if (at + 1) % EVERY == 0 and (kept := definition(ids, at + 1)) is not None:
-                return Loop(kept, at + 1)
+            if (at + 1) % EVERY == 0 and (num_kept := definition(ids, at + 1)) is not None:
+                return Loop(num_kept, at + 1)
     return None
 
 

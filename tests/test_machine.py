@@ -24,12 +24,12 @@ def resident() -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 def test_what_was_freed_goes_back_to_the_system() -> None:
     blocks = [b"x" * 50_000 for _ in range(4_000)]
-    kept = blocks[::100]  # blocks between them: the heap cannot simply shrink
+    pins = blocks[::100]  # blocks between them: the heap cannot simply shrink
     del blocks
     before = resident()
     return_freed_memory()
     assert before - resident() > 150 * MIB
-    assert len(kept) == 40
+    assert len(pins) == 40
 
 
 @pytest.fixture

@@ -50,10 +50,10 @@ def run(
 ) -> dict[str, dict[str, Any]]:
     out, work = tmp_path / "assets", tmp_path
     runner = Runner(out, work, time.monotonic() + seconds, {"PATH": ""}, commit="abc")
-    found = runner.run(steps)
-    told = json.loads((out / "results" / "gpu_run.json").read_text())
-    assert told["steps"][-len(found) :] == found
-    return {one["name"]: one for one in found}
+    actual_steps = runner.run(steps)
+    document = json.loads((out / "results" / "gpu_run.json").read_text())
+    assert document["steps"][-len(actual_steps) :] == actual_steps
+    return {step["name"]: step for step in actual_steps}
 
 
 def result(tmp_path: Path, name: str) -> Any:
@@ -61,7 +61,7 @@ def result(tmp_path: Path, name: str) -> Any:
 
 
 def test_no_step_stops_the_next(tmp_path: Path) -> None:
-    found = run(
+    actual = run(
         tmp_path,
         [
             stub(tmp_path, "fails", "print('why it failed'); raise SystemExit(3)"),
@@ -71,25 +71,25 @@ def test_no_step_stops_the_next(tmp_path: Path) -> None:
             stub(tmp_path, "works", WRITE),
         ],
     )
-    assert {name: one["state"] for name, one in found.items()} == {
+    assert {name: item["state"] for name, item in actual.items()} == {
         "fails": "failed",
         "hangs": "stopped at its limit",
         "is_killed": "failed",
         "garbage": "done",
         "works": "done",
     }
-    assert found["fails"]["exit_code"] == 3
-    assert found["fails"]["output"] == ["why it failed"]
-    assert found["garbage"]["results"] == found["hangs"]["results"] == []
-    assert found["works"]["results"] == ["results/gpu_works.json"]
+    assert actual["fails"]["exit_code"] == 3
+    assert actual["fails"]["output"] == ["why it failed"]
+    assert actual["garbage"]["results"] == actual["hangs"]["results"] == []
+    assert actual["works"]["results"] == ["results/gpu_works.json"]
     assert result(tmp_path, "works") == {"of": "works", "commit": "abc"}
 
 
 def test_a_step_that_ignores_its_limit_ends_with_its_children(tmp_path: Path) -> None:
     start = time.monotonic()
     stubborn = f"{IGNORE}; {CHILD}; print('began', flush=True); {HANG}"
-    found = run(tmp_path, [stub(tmp_path, "stubborn", stubborn, seconds=2.0)])
-    assert found["stubborn"]["state"] == "stopped at its limit"
+    actual = run(tmp_path, [stub(tmp_path, "stubborn", stubborn, seconds=2.0)])
+    assert actual["stubborn"]["state"] == "stopped at its limit"
     assert time.monotonic() - start < 30
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert str(tmp_path / "stubborn.out") not in listed.stdout
@@ -99,8 +99,8 @@ def test_a_step_that_ignores_its_limit_ends_with_its_children(tmp_path: Path) ->
 def test_a_step_may_save_what_it_has_at_its_limit(tmp_path: Path) -> None:
     late = f"{SAVE}\ntry:\n  {HANG}\nfinally:\n  {WRITE}"
     step = stub(tmp_path, "late", late.replace("; time.sleep", "\n  time.sleep"), seconds=1.5)
-    found = run(tmp_path, [step])
-    assert found["late"]["state"] == "stopped at its limit"
+    actual = run(tmp_path, [step])
+    assert actual["late"]["state"] == "stopped at its limit"
     assert result(tmp_path, "late")["of"] == "late"
 
 
@@ -108,32 +108,32 @@ def test_results_are_there_before_the_next_step_begins(tmp_path: Path) -> None:
     place = tmp_path / "assets" / "results" / "gpu_first.json"
     record = place.with_name("gpu_run.json")
     look = f"import json; json.load(open({str(place)!r})); json.load(open({str(record)!r}))"
-    found = run(tmp_path, [stub(tmp_path, "first", WRITE), stub(tmp_path, "second", look)])
-    assert found["second"]["state"] == "done", found["second"]["output"]
+    actual = run(tmp_path, [stub(tmp_path, "first", WRITE), stub(tmp_path, "second", look)])
+    assert actual["second"]["state"] == "done", actual["second"]["output"]
 
 
 def test_the_record_keeps_what_other_calls_ran(tmp_path: Path) -> None:
     run(tmp_path, [stub(tmp_path, "one", "raise SystemExit(1)"), stub(tmp_path, "two", WRITE)])
     run(tmp_path, [stub(tmp_path, "one", WRITE)])
     steps = result(tmp_path, "run")["steps"]
-    assert {one["name"]: one["state"] for one in steps} == {"two": "done", "one": "done"}
+    assert {step["name"]: step["state"] for step in steps} == {"two": "done", "one": "done"}
 
 
 def test_what_cannot_run_is_skipped_with_a_sentence(tmp_path: Path) -> None:
     missing = stub(tmp_path, "chat", WRITE, missing=NO_CHAT)
-    found = run(tmp_path, [missing, stub(tmp_path, "works", WRITE)])
-    assert (found["chat"]["state"], found["chat"]["reason"]) == ("skipped", NO_CHAT)
-    assert found["works"]["state"] == "done"
+    actual = run(tmp_path, [missing, stub(tmp_path, "works", WRITE)])
+    assert (actual["chat"]["state"], actual["chat"]["reason"]) == ("skipped", NO_CHAT)
+    assert actual["works"]["state"] == "done"
     assert not (tmp_path / "chat.out").exists()
 
 
 def test_the_time_of_all_steps_ends(tmp_path: Path) -> None:
     start = time.monotonic()
     steps = [stub(tmp_path, "hangs", HANG, share=0.5), stub(tmp_path, "late", HANG)]
-    found = run(tmp_path, [*steps, stub(tmp_path, "none", WRITE)], seconds=5.0)
-    assert found["hangs"]["limit"] == pytest.approx(2.0, abs=0.2)
-    assert found["late"]["state"] == "stopped at its limit"
-    assert (found["none"]["state"], found["none"]["reason"]) == ("skipped", NO_TIME)
+    actual_steps = run(tmp_path, [*steps, stub(tmp_path, "none", WRITE)], seconds=5.0)
+    assert actual_steps["hangs"]["limit"] == pytest.approx(2.0, abs=0.2)
+    assert actual_steps["late"]["state"] == "stopped at its limit"
+    assert (actual_steps["none"]["state"], actual_steps["none"]["reason"]) == ("skipped", NO_TIME)
     assert time.monotonic() - start < 15
 
 
@@ -168,7 +168,7 @@ def test_every_result_has_a_table_and_every_table_a_result(tmp_path: Path) -> No
     made = {f"assets/{name}" for step in steps for name in step.results.values()}
     made = {name for name in made if name.startswith("assets/results/")}
     pages = [page.read_text(encoding="utf-8") for page in documents()]
-    shown = {found["file"] for text in pages for found in MARKED.finditer(text)}
+    shown = {actual["file"] for text in pages for actual in MARKED.finditer(text)}
     assert {name for name in shown if "/gpu_" in name} == made - {
         "assets/results/gpu_environment.json"
     }
@@ -213,19 +213,22 @@ def test_a_dry_run_fills_every_table(tmp_path: Path) -> None:
         text=True,
     )
     record = json.loads((tmp_path / "results" / "gpu_run.json").read_text())["steps"]
-    assert done.returncode == 0, (done.stdout, [one for one in record if one["state"] == "failed"])
-    skipped = {one["name"] for one in record if one["state"] == "skipped"}
+    assert done.returncode == 0, (
+        done.stdout,
+        [entry for entry in record if entry["state"] == "failed"],
+    )
+    skipped = {item["name"] for item in record if item["state"] == "skipped"}
     assert skipped == {"chat", "chat_profile", "answers", "adapter"}
-    assert {one["state"] for one in record if one["name"] not in skipped} == {"done"}
+    assert {value["state"] for value in record if value["name"] not in skipped} == {"done"}
     (recording,) = json.loads((tmp_path / "recordings" / "gpu" / "index.json").read_text())
     assert (tmp_path / "recordings" / "gpu" / f"{recording['name']}.txt").is_file()
     pages = [page.read_text(encoding="utf-8") for page in documents()]
-    tables = [found for text in pages for found in MARKED.finditer(text)]
+    tables = [result for text in pages for result in MARKED.finditer(text)]
     shown = 0
-    for found in tables:
-        path = tmp_path / found["file"].removeprefix("assets/")
-        if "/gpu_" in found["file"] and path.exists():
-            table = render(found["view"], json.loads(path.read_text(encoding="utf-8")))
+    for actual in tables:
+        path = tmp_path / actual["file"].removeprefix("assets/")
+        if "/gpu_" in actual["file"] and path.exists():
+            table = render(actual["view"], json.loads(path.read_text(encoding="utf-8")))
             assert table.lines
             assert all(len(line) == len(table.columns) for line in table.lines)
             shown += 1

@@ -60,7 +60,7 @@ def output(made: str, colour: str = "#111") -> Iterator[tuple[playwright.Page, p
     page.set_content(AROUND.format(colour, made))
     page.frame_locator("iframe").locator(".mars-race").wait_for()
     yield page, page.frames[1]
-    assert [each for each in troubles if not each.startswith("about:")] == []
+    assert [trouble for trouble in troubles if not trouble.startswith("about:")] == []
     context.close()
 
 
@@ -75,13 +75,13 @@ def test_a_result_in_a_terminal_is_one_line(race: Comparison) -> None:
 def test_a_race_is_drawn_with_groups_passes_and_headline(race: Comparison) -> None:
     with output(race._repr_html_()) as (page, frame):
         frame.wait_for_selector(DONE)
-        steps = [len(each.steps) for each in (race.mars, race.ar)]
+        steps = [len(entry.steps) for entry in (race.mars, race.ar)]
         assert frame.inner_text(".rv-saying").startswith(f"{steps[0]} passes instead of {steps[1]}")
         assert frame.locator(".rv-pane").count() == 2
-        for pane, each in zip(frame.locator(".rv-pane").all(), (race.mars, race.ar), strict=True):
-            assert pane.locator(".rv-text").inner_text().split() == each.text.split()
+        for pane, item in zip(frame.locator(".rv-pane").all(), (race.mars, race.ar), strict=True):
+            assert pane.locator(".rv-text").inner_text().split() == item.text.split()
             assert pane.locator(".rv-c").count() == pane.locator(".rp-bars i").count()
-            assert pane.locator(".rv-c").count() == len(each.steps)
+            assert pane.locator(".rv-c").count() == len(item.steps)
         holder, content = page.locator("iframe"), frame.locator("html")
         playwright.expect(page.locator("pre")).to_be_hidden()
         assert holder.bounding_box()["height"] == content.bounding_box()["height"]
@@ -134,7 +134,7 @@ def test_outside_a_notebook_a_browser_opens_the_replay(
     data = json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])
     assert data["title"] == "MARS against plain AR against MARS"
     head, *lines = data["value"].splitlines()
-    assert [each["lane"] for each in json.loads(head)["lanes"]] == ["mars", "ar", "mars-2"]
+    assert [lane["lane"] for lane in json.loads(head)["lanes"]] == ["mars", "ar", "mars-2"]
     saved = [f"mars-2\t{line}" for line in file.read_text().splitlines()]
     assert lines[-len(saved) :] == saved
 

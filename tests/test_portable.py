@@ -57,7 +57,7 @@ def checks(guard: ast.AST) -> bool:
     if isinstance(guard, ast.BoolOp):
         return "hasattr" in ast.unparse(guard.values[0])
     if isinstance(guard, ast.Try):
-        caught = " ".join(ast.unparse(each.type) for each in guard.handlers if each.type)
+        caught = " ".join(ast.unparse(handler.type) for handler in guard.handlers if handler.type)
         return "ImportError" in caught or "AttributeError" in caught
     return False
 
@@ -68,12 +68,12 @@ def test_the_search_sees_what_is_not_guarded() -> None:
 
 
 def test_nothing_that_windows_lacks_is_used_without_a_check() -> None:
-    found = [
+    actual = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in SOURCES
         for line, name in uses(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found, "\n".join(found)
+    assert not actual, "\n".join(actual)
 
 
 def test_on_windows_files_are_cached_with_other_local_data(
@@ -89,8 +89,8 @@ def test_without_user_ids_a_temporary_folder_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delattr(os, "getuid")
-    found = machine._private_folder(tmp_path / "own")
-    assert found.is_dir()
+    actual = machine._private_folder(tmp_path / "own")
+    assert actual.is_dir()
 
 
 def test_a_narrow_console_gets_what_it_can_show() -> None:

@@ -36,9 +36,9 @@ def test_a_child_that_has_ended_is_none_of_the_others(tmp_path: Path):
     others, before = Others(tmp_path / "stat"), sum(os.times()[:4])
     subprocess.run([sys.executable, "-c", "sum(range(5_000_000))"], check=True)
     write(16, 94)
-    own = (sum(os.times()[:4]) - before) / len(cores)
-    assert own > 0.01
-    assert others.share() == pytest.approx((6.0 - own) / 10.0, abs=0.003)
+    share = (sum(os.times()[:4]) - before) / len(cores)
+    assert share > 0.01
+    assert others.share() == pytest.approx((6.0 - share) / 10.0, abs=0.003)
     assert Others(tmp_path / "nothing").share() is None
 
 

@@ -31,8 +31,8 @@ def commands(text: str) -> list[list[str]]:
     """The words of every command line with Python in the fenced blocks of ``text``."""
     blocks = re.findall(r"^```bash\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [part for block in blocks for line in block.splitlines() for part in line.split("&&")]
-    found = [shlex.split(line) for line in lines if "python" in line]
-    return [words[words.index("python") + 1 :] for words in found if "python" in words]
+    actual = [shlex.split(line) for line in lines if "python" in line]
+    return [words[words.index("python") + 1 :] for words in actual if "python" in words]
 
 
 def test_a_visitor_can_read_it() -> None:
@@ -124,14 +124,14 @@ PROGRAMS = [
 def named() -> list[tuple[str, list[str], list[str]]]:
     """(page, program, options) of each command of the pages; the program is the longest that fits,
     or empty where there is none."""
-    found = []
+    collected = []
     for page in PAGES:
         for words in commands(page.read_text(encoding="utf-8")):
             if words[:2] != ["-m", "pytest"]:
                 fits = [program for program in PROGRAMS if words[: len(program)] == program]
                 options = [word for word in words if word.startswith("--")]
-                found.append((name_of(page), max(fits, key=len, default=[]), options))
-    return found
+                collected.append((name_of(page), max(fits, key=len, default=[]), options))
+    return collected
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
@@ -152,9 +152,9 @@ def test_options_exist(
 
 
 def test_commands_exist() -> None:
-    found = named()
-    assert len(found) > 10
-    assert [page for page, program, _ in found if not program] == []
+    actual = named()
+    assert len(actual) > 10
+    assert [page for page, program, _ in actual if not program] == []
 
 
 def test_the_space_would_start() -> None:
@@ -185,8 +185,8 @@ def test_requirements_are_bounded_and_met_here(name: str) -> None:
     for requirement in map(Requirement, lines):
         operators = {part.operator for part in requirement.specifier}
         assert operators & {"<", "<=", "=="}, f"{requirement} has no upper bound"
-        found = metadata.version(requirement.name)
-        assert requirement.specifier.contains(found), f"{requirement}, but here is {found}"
+        actual = metadata.version(requirement.name)
+        assert requirement.specifier.contains(actual), f"{requirement}, but here is {actual}"
 
 
 def test_the_two_commands_are_those_that_work() -> None:

@@ -42,10 +42,10 @@ def _pair(rng: random.Random) -> dict[str, Any]:
         seconds = [round(base * (1 + shake * rng.random()), 6) for _ in range(num)]
         return Timed(num * rng.choice([1, 1, 2, 3]), seconds)
 
-    one, other = run(), run()
+    first, other = run(), run()
     limit = rng.choice([None, 0.9, 1.0, 1.1, 1.5, 2.5])
-    found = speedup(one, other, math.inf if limit is None else limit)
-    return {"one": _told(one), "other": _told(other), "limit": limit, "found": _plain(found)}
+    result = speedup(first, other, math.inf if limit is None else limit)
+    return {"one": _told(first), "other": _told(other), "limit": limit, "found": _plain(result)}
 
 
 def _told(run: Timed) -> dict[str, Any]:
@@ -53,11 +53,11 @@ def _told(run: Timed) -> dict[str, Any]:
     return {"tokens": run.tokens, "seconds": sum(run.seconds), "spread": spread}
 
 
-def _plain(found: Speedup) -> dict[str, Any]:
+def _plain(actual: Speedup) -> dict[str, Any]:
     """What is compared: the kind, and the numbers that may be shown."""
-    shown = found.reported is not None
-    numbers = (found.ratio, found.low, found.high) if shown else ()
-    return {"kind": found.kind, "numbers": [round(number, 9) for number in numbers]}
+    shown = actual.reported is not None
+    numbers = (actual.ratio, actual.low, actual.high) if shown else ()
+    return {"kind": actual.kind, "numbers": [round(number, 9) for number in numbers]}
 
 
 def test_the_committed_cases_are_those_of_this_function() -> None:
@@ -76,13 +76,13 @@ def test_no_ratio_above_the_passes_saved_is_reported(limit: float, share: float)
     steady = Timed(100, [0.1] * 100)
     pair = speedup(Timed(100, [0.1 / ratio] * 100), steady, limit)
     rounds = repeated([(ratio, limit)] * 3)
-    for found in (pair, rounds):
-        if found.reported is None:
-            assert found.kind == "busy"
-            assert "measure again" in found.note
+    for actual in (pair, rounds):
+        if actual.reported is None:
+            assert actual.kind == "busy"
+            assert "measure again" in actual.note
             assert ratio > SLACK * limit
         else:
-            assert found.low <= found.ratio <= found.high <= limit
+            assert actual.low <= actual.ratio <= actual.high <= limit
             assert share <= NEAR
 
 
@@ -104,17 +104,17 @@ SHAKY = [0.05, 0.2, 0.06, 0.3, 0.04, 0.1, 0.25, 0.08]
     ],
 )
 def test_by_hand(one: tuple[int, Any], other: tuple[int, Any], kind: str, ratio: float) -> None:
-    found = speedup(Timed(*one), Timed(*other))
-    assert (found.kind, found.ratio) == (kind, pytest.approx(ratio, nan_ok=True))
+    result = speedup(Timed(*one), Timed(*other))
+    assert (result.kind, result.ratio) == (kind, pytest.approx(ratio, nan_ok=True))
 
 
 def test_the_range_holds_the_ratio_and_grows_with_the_spread() -> None:
     spreads = []
     for shift in (0.001, 0.01, 0.02):
         seconds = [0.1 + shift * (-1) ** place for place in range(8)]
-        found = speedup(Timed(64, seconds), Timed(32, STEADY))
-        assert found.low < found.ratio < found.high
-        spreads.append(found.high / found.low)
+        result = speedup(Timed(64, seconds), Timed(32, STEADY))
+        assert result.low < result.ratio < result.high
+        spreads.append(result.high / result.low)
     assert spreads == sorted(spreads)
 
 
@@ -156,14 +156,14 @@ def test_a_loop_neither_makes_a_run_faster_nor_raises_its_limit() -> None:
             End("limit"),
         ]
 
-    one = looping(2, DecodeSettings())
+    first_settings = looping(2, DecodeSettings())
     other = looping(1, DecodeSettings("ar", tau=1.0, block_size=1))
-    assert len(one) == 14
-    found = run_speedup(one, other)
-    assert found.limit == pytest.approx(25 / 13)
-    assert found.ratio == pytest.approx(25 / 13)
+    assert len(first_settings) == 14
+    result = run_speedup(first_settings, other)
+    assert result.limit == pytest.approx(25 / 13)
+    assert result.ratio == pytest.approx(25 / 13)
     rounds = Rounds()
-    rounds.add(one, other)
+    rounds.add(first_settings, other)
     assert rounds.found.limit == pytest.approx(25 / 13)
     assert rounds.found.ratio == pytest.approx(25 / 13)
 

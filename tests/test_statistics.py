@@ -16,10 +16,10 @@ FLOATS = st.floats(min_value=0.01, max_value=100.0)
 
 def test_wilson_matches_the_textbook_and_keeps_an_interval_at_the_ends():
     # 8 of 10 with z = 1.96: centre (0.8 + 0.192) / 1.384, half 0.226.
-    found = statistics.wilson(8, 10)
-    assert found.value == 0.8
-    assert found.low == pytest.approx(0.4902, abs=5e-4)
-    assert found.high == pytest.approx(0.9433, abs=5e-4)
+    actual = statistics.wilson(8, 10)
+    assert actual.value == 0.8
+    assert actual.low == pytest.approx(0.4902, abs=5e-4)
+    assert actual.high == pytest.approx(0.9433, abs=5e-4)
     none, every = statistics.wilson(0, 50), statistics.wilson(50, 50)
     assert (none.value, none.low) == (0.0, 0.0)
     assert none.high == pytest.approx(0.0714, abs=5e-4)
@@ -28,8 +28,10 @@ def test_wilson_matches_the_textbook_and_keeps_an_interval_at_the_ends():
 
 
 def test_mean_of_shares_counts_families_alike_and_narrows_with_their_number():
-    one, wilson = statistics.mean_of_shares([(8, 10)]), statistics.wilson(8, 10)
-    assert (one.value, one.low, one.high) == pytest.approx((wilson.value, wilson.low, wilson.high))
+    single, wilson = statistics.mean_of_shares([(8, 10)]), statistics.wilson(8, 10)
+    assert (single.value, single.low, single.high) == pytest.approx(
+        (wilson.value, wilson.low, wilson.high)
+    )
     assert statistics.mean_of_shares([(10, 10), (0, 40)]).value == pytest.approx(0.5)
     all_right = statistics.mean_of_shares([(50, 50)] * 4)
     assert all_right.high == 1.0
@@ -39,24 +41,24 @@ def test_mean_of_shares_counts_families_alike_and_narrows_with_their_number():
 
 def test_bootstrap_of_a_mean_agrees_with_the_normal_interval_and_repeats():
     values = [0.0, 1.0] * 100
-    found = statistics.mean(values)
+    actual = statistics.mean(values)
     half = 1.96 * 0.5 / math.sqrt(200)
-    assert found.value == 0.5
-    assert found.low == pytest.approx(0.5 - half, abs=0.015)
-    assert found.high == pytest.approx(0.5 + half, abs=0.015)
-    assert statistics.mean(values) == found
+    assert actual.value == 0.5
+    assert actual.low == pytest.approx(0.5 - half, abs=0.015)
+    assert actual.high == pytest.approx(0.5 + half, abs=0.015)
+    assert statistics.mean(values) == actual
 
 
 def test_groups_count_alike_and_ratios_are_pooled():
     assert statistics.mean_of_means([[1.0], [3.0, 3.0, 3.0]]) == Estimate(2.0, 2.0, 2.0)
-    found = statistics.ratio_of_sums([10, 2], [2, 4])
-    assert found.value == 2.0  # (10 + 2) / (2 + 4); the mean of the ratios is 2.75
-    assert 0.5 <= found.low <= 2.0
+    actual = statistics.ratio_of_sums([10, 2], [2, 4])
+    assert actual.value == 2.0  # (10 + 2) / (2 + 4); the mean of the ratios is 2.75
+    assert 0.5 <= actual.low <= 2.0
 
 
 def test_ratios_average_geometrically():
-    found = statistics.median_ratio([[2.0, 4.0, 8.0]])
-    assert (found.value, found.low, found.high) == pytest.approx((4.0, 2.0, 8.0))
+    actual = statistics.median_ratio([[2.0, 4.0, 8.0]])
+    assert (actual.value, actual.low, actual.high) == pytest.approx((4.0, 2.0, 8.0))
     assert statistics.median_ratio([[2.0, 0.5]]).value == pytest.approx(1.0)
     assert statistics.median_ratio([[2.0], [8.0, 8.0, 8.0]]).value == pytest.approx(4.0)
 
@@ -71,8 +73,8 @@ def test_one_outlier_moves_the_mean_but_not_the_median():
     ("call", "sentence"),
     [
         *[
-            (lambda each=each: statistics.wilson(*each), "share")
-            for each in ((1, 0), (-1, 5), (6, 5))
+            (lambda item=item: statistics.wilson(*item), "share")
+            for item in ((1, 0), (-1, 5), (6, 5))
         ],
         (lambda: statistics.mean_of_shares([]), "at least one share"),
         *[(lambda bad=bad: statistics.mean(bad), "estimate") for bad in ([], [math.nan])],
@@ -95,9 +97,9 @@ def test_scaling_moves_all_three():
 @given(st.lists(FLOATS, min_size=1, max_size=12), st.integers(0, 200), st.integers(1, 200))
 def test_intervals_hold_their_value_and_stay_within_the_data(values, right, count):
     slack = 1e-9
-    for found in (statistics.mean(values), statistics.median(values)):
-        assert min(values) - slack <= found.low <= found.high + slack
-        assert found.high <= max(values) + slack
-        assert min(values) - slack <= found.value <= max(values) + slack
-    found = statistics.wilson(min(right, count), count)
-    assert 0.0 <= found.low <= found.value <= found.high <= 1.0
+    for actual in (statistics.mean(values), statistics.median(values)):
+        assert min(values) - slack <= actual.low <= actual.high + slack
+        assert actual.high <= max(values) + slack
+        assert min(values) - slack <= actual.value <= max(values) + slack
+    actual = statistics.wilson(min(right, count), count)
+    assert 0.0 <= actual.low <= actual.value <= actual.high <= 1.0

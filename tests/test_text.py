@@ -77,26 +77,30 @@ def test_prompt_equals_the_usual_template(folder: Path, tokenizer: Tokenizer) ->
         whole = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in turns)
         return plain.encode(f"{whole}<|im_start|>assistant\n").ids
 
-    own = ("system", "Be kind.")
-    assert kind.encode_chat(turns) == tokenizer.encode_chat([own, *turns]) == template(own, *turns)
-    assert kind.encode_prompt("\n Count 12 foxes\n") == template(own, turns[0])
+    message = ("system", "Be kind.")
+    assert (
+        kind.encode_chat(turns)
+        == tokenizer.encode_chat([message, *turns])
+        == template(message, *turns)
+    )
+    assert kind.encode_prompt("\n Count 12 foxes\n") == template(message, turns[0])
     brief = ("system", "Be brief.")
     assert kind.encode_chat([brief, *turns]) == template(brief, *turns)
 
 
 def test_a_system_prompt_that_is_given_replaces_the_own(folder: Path, tokenizer: Tokenizer) -> None:
     kind = Tokenizer.from_dir(folder, system="Be kind.")
-    for each in (kind, tokenizer):
-        brief = each.encode_chat([("system", "Be brief."), ("user", "Hi")])
-        assert each.encode_prompt("Hi", system="Be brief.") == brief
-        assert each.encode_prompt("Hi", before=[("system", "Be brief.")], system="x") == brief
+    for item in (kind, tokenizer):
+        brief = item.encode_chat([("system", "Be brief."), ("user", "Hi")])
+        assert item.encode_prompt("Hi", system="Be brief.") == brief
+        assert item.encode_prompt("Hi", before=[("system", "Be brief.")], system="x") == brief
         for empty in ("", " \n"):
-            assert each.encode_prompt("Hi", system=empty) == each.encode_prompt("Hi")
-            assert each.system_in_force(empty) == (each.system or "")
+            assert item.encode_prompt("Hi", system=empty) == item.encode_prompt("Hi")
+            assert item.system_in_force(empty) == (item.system or "")
         turns = [Turn("Why?", (65, 66))]
-        after = each.encode_prompt("Hi", turns, system="Be brief.")
+        after = item.encode_prompt("Hi", turns, system="Be brief.")
         assert after[: len(brief) // 2] == brief[: len(brief) // 2]
-        assert each.decode(after).count("Be brief.") == 1
+        assert item.decode(after).count("Be brief.") == 1
     with pytest.raises(TextError, match="system prompt"):
         kind.encode_prompt("Hi", system="x" * (MAX_SYSTEM_CHARS + 1))
 
@@ -300,8 +304,8 @@ def test_bytes_without_a_token_are_left_out_as_the_library_does(
     lossy: Tokenizer, text: str
 ) -> None:
     ids = lossy.encode(text)
-    kept = bytes(byte for byte in text.encode() if byte not in LOST)
-    assert b"".join(map(lossy.token_bytes, ids)) == kept
+    expected = bytes(byte for byte in text.encode() if byte not in LOST)
+    assert b"".join(map(lossy.token_bytes, ids)) == expected
 
 
 def test_a_prompt_of_nothing_but_lost_bytes_gets_a_sentence(lossy: Tokenizer) -> None:

@@ -121,12 +121,12 @@ def test_checks_and_given_tokens_travel_with_their_bytes() -> None:
 def test_a_conversation_travels_with_the_bytes_of_its_answers() -> None:
     header = replace(HEADER, history=(Turn("Why?", (8, 9)), Turn("So?", ())), num_left_out=3)
     (line,) = Trace.of(header, [], token_bytes).lines()
-    told = json.loads(line)
-    assert told["history"] == [
+    body = json.loads(line)
+    assert body["history"] == [
         {"prompt": "Why?", "tokens": [8, 9]},
         {"prompt": "So?", "tokens": []},
     ]
-    assert told["vocabulary"].keys() == {"8", "9"}
+    assert body["vocabulary"].keys() == {"8", "9"}
     assert read_trace([line]).header == header
 
 

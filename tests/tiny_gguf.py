@@ -70,9 +70,11 @@ def write_gguf(
     """
     writer = gguf.GGUFWriter(path, architecture, **options)
     size = _add_tokenizer(writer, path.parent)
-    own = {f"{architecture}.{key.replace('__', '.')}": each for key, each in metadata.items()}
-    usual = {f"{architecture}.{key.replace('__', '.')}": each for key, each in _metadata().items()}
-    for name, value in (usual | own | dict(general)).items():
+    settings = {f"{architecture}.{key.replace('__', '.')}": item for key, item in metadata.items()}
+    usual = {
+        f"{architecture}.{key.replace('__', '.')}": entry for key, entry in _metadata().items()
+    }
+    for name, value in (usual | settings | dict(general)).items():
         writer.kv_data[0].pop(name, None)
         if isinstance(value, bool):
             writer.add_bool(name, value)

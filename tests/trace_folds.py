@@ -33,8 +33,8 @@ def passes_saved(events: Sequence[Event], row: int = 0) -> Counter[Source]:
     from drafts.
     """
     saved: Counter[Source] = Counter()
-    for found in folds.sources(folds.up_to_loop(events, row), row):
-        thanked = list(found)
+    for source in folds.sources(folds.up_to_loop(events, row), row):
+        thanked = list(source)
         if "ar" in thanked:
             thanked.remove("ar")
         elif thanked:

@@ -90,8 +90,8 @@ def ablate(data, out, *words) -> int:
 def test_every_kind_of_variant_is_trained_measured_and_gathered(data, tmp_path):
     # Variants that differ only in a number run the same code.
     numbers = ("mars-b4", "mars-b16", "no-sft", "weight")
-    chosen = [one for one in VARIANTS if not one.name.startswith(numbers)]
-    assert ablate(data, tmp_path, "--only", *(one.name for one in chosen)) == 0
+    chosen = [item for item in VARIANTS if not item.name.startswith(numbers)]
+    assert ablate(data, tmp_path, "--only", *(entry.name for entry in chosen)) == 0
     document = json.loads((tmp_path / "ablations.json").read_text())
     runs = {run["variant"]: run for run in document["runs"]}
     assert set(runs) == {variant.name for variant in chosen}
@@ -139,7 +139,7 @@ def test_when_the_time_is_over_trainings_are_given_up_and_none_begins(
     assert "ar, seed 0: not started" in out
     document = json.loads((tmp_path / "ablations.json").read_text())
     assert [run["variant"] for run in document["runs"]] == ["start"]
-    assert [one["checkpoint"] for one in document["weights"]] == [document["start"]]
+    assert [weight["checkpoint"] for weight in document["weights"]] == [document["start"]]
 
 
 def test_a_budget_of_seconds_ends_each_training_with_its_schedule(

@@ -101,13 +101,13 @@ def test_mars_is_what_the_decoders_of_the_runtime_give():
     texts = ["Sort 3, 1, 2", "Name a color.", "What is 12 + 7?"]
     prompts = [tokenizer.encode_prompt(text) for text in texts]
     model = Qwen2ForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()
-    own = SpecialIds(tokenizer.mask_id, tokenizer.im_end_id, torch.tensor([0, 1, 3]))
+    special_ids = SpecialIds(tokenizer.mask_id, tokenizer.im_end_id, torch.tensor([0, 1, 3]))
     for way in (DecodeSettings("mars", 0.8, 4), LOSSLESS):
         settings = replace(way, max_new_tokens=LIMIT)
         events = decode_events(checkpoint.model, tokenizer, prompts, lambda: settings)  # noqa: B023
         for row, answer in zip(
             read_rows(events, len(prompts)),
-            GreedyBatch(model, prompts, way, Noise(), own, LIMIT).decoded(),
+            GreedyBatch(model, prompts, way, Noise(), special_ids, LIMIT).decoded(),
             strict=True,
         ):
             assert (answer.tokens, answer.num_forwards) == (row.tokens, row.num_forwards)

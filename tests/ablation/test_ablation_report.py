@@ -70,16 +70,16 @@ def test_a_mean_over_seeds_has_students_interval_and_one_seed_has_none():
 
 
 def test_differences_are_taken_seed_by_seed():
-    found = AblationResults(
+    actual = AblationResults(
         document(
             run("mars-b8", 0, 2), run("mars-b8", 1, 6), run("mars-b4", 0, 3), run("mars-b4", 1, 7)
         )
     )
-    change = found.change("mars-b4", "mars-b8", "ar", accuracy)
+    change = actual.change("mars-b4", "mars-b8", "ar", accuracy)
     assert (change.value, change.half) == (pytest.approx(10.0), pytest.approx(0.0))
-    assert found.change("mars-b8", "mars-b8", "ar", accuracy) is None
-    assert found.change("mars-b8", "ar", "ar", accuracy) is None
-    assert found.figure("mars-b4", "ar", accuracy).half > 100
+    assert actual.change("mars-b8", "mars-b8", "ar", accuracy) is None
+    assert actual.change("mars-b8", "ar", "ar", accuracy) is None
+    assert actual.figure("mars-b4", "ar", accuracy).half > 100
 
 
 def test_the_table_has_a_line_for_every_variant_that_has_a_run():
@@ -91,9 +91,9 @@ def test_the_table_has_a_line_for_every_variant_that_has_a_run():
 
 
 def test_the_accuracy_of_one_seed_has_the_interval_of_its_prompts():
-    found = AblationResults(document(run("mars-b8", 0, 4))).figure("mars-b8", "ar", accuracy)
-    assert found.value == pytest.approx(45.0)
-    assert 15 < found.half < 25  # twenty prompts
+    actual = AblationResults(document(run("mars-b8", 0, 4))).figure("mars-b8", "ar", accuracy)
+    assert actual.value == pytest.approx(45.0)
+    assert 15 < actual.half < 25  # twenty prompts
     other = AblationResults(document(run("mars-b8", 0, 4))).figure(
         "mars-b8", "ar", tokens_per_forward
     )

@@ -49,12 +49,12 @@ class BatchBackend(ScriptedBackend):
         logits[token] = 30.0 if is_sure else 4.0
         return logits
 
-    def decode(self, asked: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        if not isinstance(asked, Solo):
-            yield from super().decode(asked, settings)
+    def decode(self, request: Asked, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
+        if not isinstance(request, Solo):
+            yield from super().decode(request, settings)
             return
         model = ScriptedModel(self.script, vocab_size=260, max_positions=4096)
-        events = asked.decode(model, self._tokenizer(), settings, self.costs)
+        events = request.decode(model, self._tokenizer(), settings, self.costs)
         for number, event in enumerate(events, 1):
             if number == self.fails_at:
                 raise RuntimeError("words of the prompt")
@@ -65,12 +65,12 @@ class BatchBackend(ScriptedBackend):
 
 def make_page(folder: Path, **caps: object) -> tuple[Handlers, BatchBackend]:
     """Handlers over the backend; close them with ``handlers.engines.close()``."""
-    kept: list[Tokenizer] = []
-    backend = BatchBackend(lambda: kept[0])
+    remaining: list[Tokenizer] = []
+    backend = BatchBackend(lambda: remaining[0])
     handlers = make_handlers(folder, backend, **caps)
     served = handlers.engines.get("scripted")
     assert served is not None
-    kept.append(served.checkpoint.tokenizer)
+    remaining.append(served.checkpoint.tokenizer)
     return handlers, backend
 
 

@@ -52,7 +52,7 @@ class FetchingEngines(Engines):
         self, settings: AppSettings, source: FakeSource, served: dict[str, Served]
     ) -> None:
         self._made = served
-        entries = {name: each.entry for name, each in served.items()}
+        entries = {name: item.entry for name, item in served.items()}
         super().__init__(settings, entries, source)
 
     def _load(self, name: str, tell: Tell) -> Served:

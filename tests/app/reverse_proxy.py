@@ -44,20 +44,22 @@ class ReverseProxy:
         if not path.startswith(f"{self.folder}/"):
             self.strays.append(path)
             return PlainTextResponse("Nothing is served here.", 404)
-        kept = [(name, value) for name, value in request.headers.items() if name not in HOP_BY_HOP]
-        told = {
+        remaining = [
+            (name, value) for name, value in request.headers.items() if name not in HOP_BY_HOP
+        ]
+        values = {
             "host": str(request.url.hostname),
             "x-forwarded-for": "192.0.2.1",
             "x-forwarded-proto": self.scheme,
         }
         url = httpx.URL(self.upstream.rstrip("/") + path.removeprefix(self.folder))
-        asked = self._client.build_request(
+        forwarded = self._client.build_request(
             request.method,
             url.copy_with(query=request.url.query.encode() or None),
-            headers=[*kept, *told.items()],
+            headers=[*remaining, *values.items()],
             content=await request.body(),
         )
-        answer = await self._client.send(asked, stream=True)
+        answer = await self._client.send(forwarded, stream=True)
         headers = {name: v for name, v in answer.headers.items() if name not in HOP_BY_HOP}
         return StreamingResponse(
             answer.aiter_raw(),

@@ -27,9 +27,9 @@ TEXT = 'Say ${HOME}<b>bold</b> "x" {{y}} `z`\n    indented 👩‍👧 ' * 12
 def eventually(is_so: Callable[[], object], seconds: float = 30.0) -> bool:
     """Return whether a condition comes true within so many seconds."""
     until = time.monotonic() + seconds
-    while not (found := is_so()) and time.monotonic() < until:
+    while not (actual := is_so()) and time.monotonic() < until:
         time.sleep(0.01)
-    return bool(found)
+    return bool(actual)
 
 
 class ReadyEngines(Engines):

@@ -94,9 +94,9 @@ def test_batch_decodes_it(handlers: Handlers) -> None:
     assert order.title(LOOKUP) == TITLES[LOOKUP]
     assert order.of(LOOKUP).is_ar_lookup
     value = last(handlers.batch.run("c", values))
-    told = [line.split("\t", 1) for line in value.splitlines()[1:]]
+    pairs = [line.split("\t", 1) for line in value.splitlines()[1:]]
     lookup, ar = (
-        read_trace(data for tag, data in told if tag == side and '"type"' in data[:8])
+        read_trace(data for tag, data in pairs if tag == side and '"type"' in data[:8])
         for side in ("a", "b")
     )
     for row in range(2):

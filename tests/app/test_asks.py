@@ -54,16 +54,16 @@ def ask(page: playwright.Page, kind: str, **data: object) -> None:
 
 
 def lane(page: playwright.Page, name: str = "mars") -> dict[str, object]:
-    found: dict[str, object] = page.evaluate(LANE, [ROOT, name])
-    return found
+    drawn: dict[str, object] = page.evaluate(LANE, [ROOT, name])
+    return drawn
 
 
 def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     page: playwright.Page,
 ) -> None:
     can = "([root, kind]) => document.querySelector(root).lineView.canAsk(kind)"
-    found = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
-    assert found == [True, True, False]
+    drawn = [page.evaluate(can, [ROOT, kind]) for kind in ("run", "branch", "dance")]
+    assert drawn == [True, True, False]
     page.click("#more > button")
     page.wait_for_function("document.querySelectorAll('#view input:checked').length === 3")
     page.click("#run")
@@ -73,10 +73,10 @@ def test_jacobi_races_with_the_others_and_no_method_is_rejected(
     assert [head.split(": ")[1].split()[0] for head in heads] == ["several", "one", "several"]
     said = {lane: page.inner_text(f"{PANE.format(lane)} .rv-head") for lane in ("mars", "jacobi")}
     facts = f"{ROOT} .rv-pane[data-lane={{}}] .rv-head > span >> nth=0"
-    told = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
-    assert "τ" in told["mars"]
-    assert "τ" not in told["jacobi"]
-    assert "B 4" in told["jacobi"]
+    titles = {lane: page.get_attribute(facts.format(lane), "title") for lane in said}
+    assert "τ" in titles["mars"]
+    assert "τ" not in titles["jacobi"]
+    assert "B 4" in titles["jacobi"]
     assert "B 4" in said["jacobi"]
     assert "same text" in said["jacobi"]
     texts = [page.inner_text(f"{PANE.format(lane)} .rv-text") for lane in ("ar", "jacobi")]
@@ -196,9 +196,9 @@ def test_another_run_of_the_same_prompt_sets_the_controls(page: playwright.Page)
     page.fill("#prompt textarea", "typed again")
     settings = {"tau": 0.25, "block_size": 2, "lossless": True, "metric": "margin"}
     ask(page, "run", settings=settings)
-    found = lane(page)
-    assert {name: found["header"]["settings"][name] for name in settings} == settings
-    assert found["header"]["prompt"] == prompt
+    actual = lane(page)
+    assert {name: actual["header"]["settings"][name] for name in settings} == settings
+    assert actual["header"]["prompt"] == prompt
     assert page.input_value("#tau input[type=range]") == "0.25"
     assert page.input_value("#block_size input[type=range]") == "2"
     assert page.is_checked("#lossless input")

@@ -59,7 +59,7 @@ def page(arrive: Arrive, address: str) -> playwright.Page:
 
 
 def test_no_serious_violation_on_any_tab_before_a_run_and_after(page: playwright.Page) -> None:
-    found = in_both_themes(page, "the whole page, at its first tab")
+    problems = in_both_themes(page, "the whole page, at its first tab")
     for tab in VIEWS:
         open_tab(page, tab)
         if tab == "sets":  # which comes when it is opened
@@ -71,16 +71,16 @@ def test_no_serious_violation_on_any_tab_before_a_run_and_after(page: playwright
             )
             page.wait_for_selector(".rw-machine td >> nth=0")
         if tab != VIEWS[0]:
-            found += in_both_themes(page, tab, within=TAB)
+            problems += in_both_themes(page, tab, within=TAB)
         if tab == "sets":
             page.keyboard.press("n")
             page.select_option(".rw-bar select >> nth=2", "end")
             page.wait_for_selector(".mars-review[data-masked=end] .rw-answer >> nth=1")
-            found += in_both_themes(page, "sets, masked", within=TAB)
+            problems += in_both_themes(page, "sets, masked", within=TAB)
         if tab in RUNS:
-            found += violations_after_a_run(page, tab)
+            problems += violations_after_a_run(page, tab)
         page.evaluate(EMPTY)
-    assert not found, "\n".join(found)
+    assert not problems, "\n".join(problems)
 
 
 def violations_after_a_run(page: playwright.Page, tab: str) -> list[str]:
@@ -93,13 +93,13 @@ def violations_after_a_run(page: playwright.Page, tab: str) -> list[str]:
     if tab == "grid":
         page.click("#grid [data-cell=r0c0]")
         page.wait_for_selector("#grid-race .mars-race[data-state=finished]")
-    found = in_both_themes(page, f"{tab}, after a run", within=TAB)
+    problems = in_both_themes(page, f"{tab}, after a run", within=TAB)
     if tab == "live":
         for panel in page.locator(INNER).all()[1:]:
             panel.click()
         page.evaluate(ALL_PANELS)
-        found += in_both_themes(page, f"{tab}, every panel", within="#race .rv-panels")
-    return found
+        problems += in_both_themes(page, f"{tab}, every panel", within="#race .rv-panels")
+    return problems
 
 
 def test_no_serious_violation_where_runs_are_compared(page: playwright.Page) -> None:
@@ -129,9 +129,9 @@ def in_both_themes(page: playwright.Page, where: str, within: str | None = None)
     """Return the ``violations`` of a page in its current theme, and those of contrast in the other
     theme, which stays set: each switch redraws all charts.
     """
-    found = violations(page, f"{where}, {page.evaluate(THEME)}", within)
+    problems = violations(page, f"{where}, {page.evaluate(THEME)}", within)
     page.evaluate(SWITCH)
-    return found + violations(page, f"{where}, {page.evaluate(THEME)}", within, CONTRAST)
+    return problems + violations(page, f"{where}, {page.evaluate(THEME)}", within, CONTRAST)
 
 
 def violations(

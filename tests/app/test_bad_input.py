@@ -58,8 +58,8 @@ def test_broken_bodies_do_no_harm(visitor: Visitor, body: bytes) -> None:
     status, _ = post(visitor.address, "gradio_api/queue/join", body)
     assert 400 <= status < 500
     for data in ([], ["x"] * 40):  # a wrong number of values
-        told = {"data": data, "fn_index": visitor.events[RUN], "session_hash": visitor.session}
-        status, _ = post(visitor.address, "gradio_api/queue/join", json.dumps(told).encode())
+        values = {"data": data, "fn_index": visitor.events[RUN], "session_hash": visitor.session}
+        status, _ = post(visitor.address, "gradio_api/queue/join", json.dumps(values).encode())
         assert 400 <= status < 500
     assert_serves(visitor)
 

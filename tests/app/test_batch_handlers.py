@@ -45,7 +45,7 @@ def page(tmp_path: Path) -> Iterator[tuple[BatchHandlers, BatchBackend]]:
 
 
 def of_tag(lines: list[tuple[str, dict]], tag: str) -> list[dict]:
-    return [data for found, data in lines if found == tag]
+    return [data for line, data in lines if line == tag]
 
 
 def test_two_methods_run_in_turn_on_the_same_prompts(page) -> None:
@@ -81,9 +81,9 @@ def test_methods_take_turns_in_every_round_and_the_order_is_reversed(page) -> No
     began: list[str] = []
     decode = backend.decode
 
-    def noted(asked, settings):
+    def noted(request, settings):
         began.append(settings().method)
-        return decode(asked, settings)
+        return decode(request, settings)
 
     backend.decode = noted
     *_, last = batch.run("visitor", controls(second="ar", rounds=5))
@@ -99,11 +99,11 @@ def test_auto_drafts_where_that_is_cheap_and_says_where_it_cannot_pay(page) -> N
     by AR, so it can't lose, and one sentence explains why nothing is gained.
     """
     batch, backend = page
-    asked = controls(second="ar", auto=True, lossless=True, tau=0.0)
+    request = controls(second="ar", auto=True, lossless=True, tau=0.0)
     passes = {}
     for costs in (CHEAP, DEAR):
         backend.costs = costs
-        *_, last = batch.run("visitor", asked)
+        *_, last = batch.run("visitor", request)
         _, lines = lines_of(last)
         totals = {data["side"]: data for data in of_tag(lines, "totals")}
         passes[costs is DEAR] = [totals[side]["num_forwards"] for side in ("a", "b")]
@@ -225,11 +225,11 @@ def test_auto_is_for_the_cursor_cache_and_the_others_get_a_number(chosen, fixed)
 
 @given(st.lists(st.lists(st.sampled_from(["a b", "", "$x"]), min_size=1).map("\n".join)))
 def test_prompts_survive_the_text_box(prompts) -> None:
-    kept = [prompt for prompt in prompts if prompt.strip()][:16]
-    if kept:
+    remaining = [prompt for prompt in prompts if prompt.strip()][:16]
+    if remaining:
         limits = Limits(10_000, 512, 8)
-        values = {**VALUES, "prompts": prompts_as_text(kept)}
-        assert list(read_batch_order(values, limits).prompts) == kept
+        values = {**VALUES, "prompts": prompts_as_text(remaining)}
+        assert list(read_batch_order(values, limits).prompts) == remaining
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,9 @@ def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> No
     place.callback(context.close)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    asked: list[str] = []
+    requests: list[str] = []
     troubles: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.goto(opens)
     frame = (
@@ -88,7 +88,7 @@ def visit(place: ExitStack, opens: str, proxy: ReverseProxy, folder: Path) -> No
     present(page, frame)
     replay_opens(page, frame, folder / "run.html")
     page.goto("about:blank")
-    outside = [url for url in asked if not url.startswith((address, "data:", "blob:", "about:"))]
+    outside = [url for url in requests if not url.startswith((address, "data:", "blob:", "about:"))]
     assert (outside, troubles) == ([opens] * (opens != address), [])
     assert proxy.strays == []
 

@@ -52,15 +52,15 @@ def test_generate_streams_text_and_figures(client, backend: BatchBackend) -> Non
     assert last["text"].encode() == backend.text.encode()[:160]
     assert last["num_tokens"] == 160
     # Four of each forward, up to where the text begins to repeat itself.
-    kept = find_loop(list(backend.text.encode()[:160]))
-    assert kept is not None
-    num_forwards = -(-kept.kept // 4)
-    assert last["tokens_per_forward"] == kept.kept / num_forwards
+    end_of_text = find_loop(list(backend.text.encode()[:160]))
+    assert end_of_text is not None
+    num_forwards = -(-end_of_text.kept // 4)
+    assert last["tokens_per_forward"] == end_of_text.kept / num_forwards
     # So does the rate: its seconds are those at which the stream had come there.
-    early = [item["seconds"] for item in items if 0 < item["num_tokens"] <= kept.kept]
-    late = [item["seconds"] for item in items if item["num_tokens"] >= kept.kept]
-    assert last["tokens_per_second"] >= kept.kept / min(late) - 0.1
-    assert all(last["tokens_per_second"] <= kept.kept / seconds + 0.1 for seconds in early)
+    early = [item["seconds"] for item in items if 0 < item["num_tokens"] <= end_of_text.kept]
+    late = [item["seconds"] for item in items if item["num_tokens"] >= end_of_text.kept]
+    assert last["tokens_per_second"] >= end_of_text.kept / min(late) - 0.1
+    assert all(last["tokens_per_second"] <= end_of_text.kept / seconds + 0.1 for seconds in early)
 
 
 def test_an_answer_cut_inside_a_character_shows_that_it_was(client, backend: BatchBackend) -> None:
@@ -177,7 +177,7 @@ def test_every_endpoint_and_parameter_is_described(served_page) -> None:
         description, parameters, _ = get_function_description(function)
         assert description == info[name]["description"]
         del parameters["request"]  # gradio's own
-        assert list(parameters) == [each["parameter_name"] for each in info[name]["parameters"]]
+        assert list(parameters) == [item["parameter_name"] for item in info[name]["parameters"]]
         assert all(parameters.values())
     assert "block cache" in get_function_description(functions["/batch"])[1]["method"]
 
@@ -210,9 +210,9 @@ def test_the_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = (ROOT / name).read_text("utf-8")
-    found = re.search(r"^##? API\n.*?```python\n(.*?)```", text, re.S | re.M)
-    assert found, f"{name} has an example under API"
-    example = found.group(1)
+    match = re.search(r"^##? API\n.*?```python\n(.*?)```", text, re.S | re.M)
+    assert match, f"{name} has an example under API"
+    example = match.group(1)
     assert "http://127.0.0.1:7860" in example
     for endpoint in endpoints:
         assert f'api_name="{endpoint}"' in example

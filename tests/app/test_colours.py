@@ -49,12 +49,12 @@ def test_text_is_readable_and_steps_and_runs_differ(theme: str) -> None:
         assert contrast(colours[name], colours["surface"]) >= 4.5
     levels = [luminance(colours[f"ramp-{step}"]) for step in range(1, 6)]
     assert levels == sorted(levels, reverse=theme == "light")
-    for one, other in pairwise(levels):
-        low, high = sorted((one, other))
+    for first, other in pairwise(levels):
+        low, high = sorted((first, other))
         assert (high + 0.05) / (low + 0.05) >= 1.5
     assert colours["run-1"] == colours["mars"]
     worn = [colours[name] for name in (*RUNS, "ar", "warm", "error")]
-    for place, one in enumerate(worn):
+    for place, first in enumerate(worn):
         for other in worn[place + 1 :]:
-            apart = [abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+            apart = [abs(int(first[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
             assert sum(apart) >= 60

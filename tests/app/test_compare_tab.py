@@ -274,7 +274,7 @@ def test_texts_of_three_runs_stay_in_their_panes(tray: playwright.Page) -> None:
     text = "An answer with a_name_that_has_no_space_at_all_and_goes_past_any_edge " * 6
     script = replace(samples.Script(text), change=(3, " other"))
     scripts = [replace(script, seed=seed) for seed in (1, 2, 3)]
-    bring(page, *(trace_file(f"{each.seed}.jsonl", each) for each in scripts))
+    bring(page, *(trace_file(f"{item.seed}.jsonl", item) for item in scripts))
     unfold(page)
     page.locator(".cv-name").first.fill("MARS, lossless, B auto, prompt lookup, " + "x" * 90)
     page.locator(".cv-name").first.blur()
@@ -288,7 +288,7 @@ def test_texts_of_three_runs_stay_in_their_panes(tray: playwright.Page) -> None:
 def test_runs_of_the_same_text_are_one_row_that_opens(tray: playwright.Page) -> None:
     page = tray
     files = (("other.jsonl", DEEP), ("ar.jsonl", PLAIN), ("mars.jsonl", MARS))
-    bring(page, *(trace_file(*each) for each in files))
+    bring(page, *(trace_file(*file) for file in files))
     assert page.locator("#compare .cv-list > li").count() == 2
     assert page.locator(f"{ROW}:visible").count() == 1
     fold = page.locator("#compare .cv-fold")
@@ -320,9 +320,13 @@ def test_what_is_exported_comes_back_the_same(tray: playwright.Page) -> None:
     page.locator(".cv-name").last.fill("renamed")
     page.locator(".cv-note").last.fill("a note")
     page.locator(".cv-rating").last.locator("label").nth(5).click()
-    name, kept = saved(page, ".cv-head .ex-menu", "traces with names, notes and ratings")
+    name, downloaded_text = saved(page, ".cv-head .ex-menu", "traces with names, notes and ratings")
     assert name == "tray.jsonl"
-    traces = [line for line in kept.decode().splitlines() if not line.startswith('{"type":"pin"')]
+    traces = [
+        line
+        for line in downloaded_text.decode().splitlines()
+        if not line.startswith('{"type":"pin"')
+    ]
     assert "\n".join(traces) + "\n" == trace_file("", MARS)[1] + hostile[1]
     row = f"{ROW}:nth-child(2) .ex-menu"
     assert saved(page, row, TRACE)[1].decode() == hostile[1]
@@ -331,11 +335,11 @@ def test_what_is_exported_comes_back_the_same(tray: playwright.Page) -> None:
     for hint in ("picture of the text", "picture of the charts"):
         assert saved(page, row, hint)[1].startswith(PNG)
     empty_tray(page)
-    assert bring(page, ("tray.jsonl", kept)) == "2 runs were imported."
+    assert bring(page, ("tray.jsonl", downloaded_text)) == "2 runs were imported."
     assert "renamed" in page.locator(".cv-name").evaluate_all(VALUES)
     assert "a note" in page.locator(".cv-note").evaluate_all(VALUES)
     assert page.locator(".cv-rating input[value='5']:checked").count() == 1
-    assert bring(page, ("tray.jsonl", kept)) == "Nothing was imported."
+    assert bring(page, ("tray.jsonl", downloaded_text)) == "Nothing was imported."
     assert "already pinned" in page.inner_text(".cv-refused")
 
 

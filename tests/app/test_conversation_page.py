@@ -125,7 +125,7 @@ def test_turns_follow_each_other_any_is_shown_again_and_a_reload_keeps_them(
     ask(page, ASKED)
     assert page.input_value(ASK) == ""
     assert page.get_attribute(ASK, "placeholder") == "Ask a follow-up"
-    tops = [page.locator(each).bounding_box()["y"] for each in (f"{RACE} .rv-panes", TURNS, ASK)]
+    tops = [page.locator(item).bounding_box()["y"] for item in (f"{RACE} .rv-panes", TURNS, ASK)]
     assert tops == sorted(tops)  # the box is below the answer
     assert scripted_backend.asked() == tuple(chat(ASKED))
     ask(page, "And?")
@@ -232,8 +232,8 @@ def test_a_conversation_nearly_full_is_announced_and_then_says_what_it_left_out(
     assert room.startswith("Nearly full: 57 tokens of 104 left")
     ask(page, "Two?", "Six?")
     assert scripted_backend.asked() == tuple(chat("Two?", ANSWER, "Six?"))
-    told = "Turn 3 of a conversation. The oldest turn did not fit and was left out."
-    assert page.inner_text(f"{RACE} .rv-context summary") == told
+    notice = "Turn 3 of a conversation. The oldest turn did not fit and was left out."
+    assert page.inner_text(f"{RACE} .rv-context summary") == notice
     assert questions(page) == ["One?", "Two?", "Six?"]
 
 
@@ -250,8 +250,8 @@ def test_both_lanes_share_ars_answers_or_keep_each_its_own(
     page.select_option(".mars-conversation select", "own")
     assert row.locator(".ct-answer").all_inner_texts() == ["No."] * 2
     over(page, lambda: press(page, "again", 2))
-    own = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
-    assert set(scripted_backend.prompts[-2:]) == own
+    settings = {tuple(chat("One?", answer, "Two?")) for answer in ("No.", ANSWER)}
+    assert set(scripted_backend.prompts[-2:]) == settings
     page.select_option(".mars-conversation select", "ar")
 
 
@@ -305,7 +305,7 @@ def test_axe_finds_nothing_serious_in_a_conversation(page: playwright.Page) -> N
     ask(page, "One?")
     over(page, lambda: press(page, "again", 1))
     press(page, "edit", 1)
-    found = axe.in_both_themes(page, "a question edited", within="#stage")
+    problems = axe.in_both_themes(page, "a question edited", within="#stage")
     page.locator(f"{TURNS} textarea").press("Escape")
-    found += axe.in_both_themes(page, "two branches", within="#stage")
-    assert not found, "\n".join(found)
+    problems += axe.in_both_themes(page, "two branches", within="#stage")
+    assert not problems, "\n".join(problems)

@@ -61,11 +61,11 @@ def test_what_changes_the_text_is_the_same_everywhere(
         "max_new_tokens": 9, "checkpoint": "scripted",
     }  # fmt: skip
     folder = str(write_checkpoint(tmp_path / "random"))
-    asked = ("--prompt", "Hi", "--max-new-tokens", "2", "--json")
-    assert main(["generate", "--checkpoint", folder, *asked]) == 0
+    request = ("--prompt", "Hi", "--max-new-tokens", "2", "--json")
+    assert main(["generate", "--checkpoint", folder, *request]) == 0
     command = read_trace(capsys.readouterr().out.splitlines()).header
     ar = dict(read_grid_order(grid, LIMITS).cells())["ar"]
-    found = {
+    actual = {
         "live": read_live_order(opening, LIMITS).settings,
         "batch": read_batch_order(batch, LIMITS).settings,
         "grid": ar,
@@ -74,14 +74,14 @@ def test_what_changes_the_text_is_the_same_everywhere(
         "endpoint": RECOMMENDED,
     }
     for name in ("temperature", "top_p", "seed", "repetition_penalty"):
-        for place, settings in found.items():
+        for place, settings in actual.items():
             assert settings is not None
             assert getattr(settings, name) == getattr(DEFAULTS, name), (place, name)
         for arguments in (ONE, BOTH):
-            told = {each.name: each.default for each in arguments}
-            assert told[name] == getattr(DEFAULTS, name)
+            values = {argument.name: argument.default for argument in arguments}
+            assert values[name] == getattr(DEFAULTS, name)
     for place in ("live", "batch", "review", "command", "endpoint"):
-        assert found[place].lossless, place
+        assert actual[place].lossless, place
 
 
 def test_the_recording_that_the_page_opens_with_is_what_run_gives(opening: dict[str, Any]) -> None:

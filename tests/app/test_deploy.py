@@ -52,15 +52,15 @@ def cpu_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def front_of(folder: Path) -> dict[str, Any]:
     _, front, _ = (folder / "README.md").read_text("utf-8").split("---\n", 2)
-    found = yaml.safe_load(front)
-    assert isinstance(found, dict)
-    return found
+    actual = yaml.safe_load(front)
+    assert isinstance(actual, dict)
+    return actual
 
 
 def requirements_of(folder: Path) -> dict[str, Requirement]:
     lines = (folder / "requirements.txt").read_text().splitlines()
-    found = [Requirement(line) for line in lines if not line.startswith("--")]
-    return {requirement.name: requirement for requirement in found}
+    actual = [Requirement(line) for line in lines if not line.startswith("--")]
+    return {requirement.name: requirement for requirement in actual}
 
 
 def variables_of(folder: Path) -> dict[str, str]:
@@ -85,15 +85,15 @@ def test_the_card_is_what_the_hub_reads(built: Path) -> None:
     assert len(front["short_description"]) <= 60
     assert front.get("preload_from_hub", []) == list(target.preload)
     hardware = pytest.importorskip("huggingface_hub").SpaceHardware
-    assert target.hardware in [each.value for each in hardware]
+    assert target.hardware in [item.value for item in hardware]
 
 
 def test_every_requirement_is_pinned_to_what_the_app_accepts(built: Path) -> None:
     pinned = requirements_of(built)
     lines = (ROOT / "requirements.txt").read_text().splitlines()
-    asked = {requirement.name: requirement for requirement in map(Requirement, lines)}
-    assert pinned.keys() - asked.keys() == ({"spaces"} if built.name == "zerogpu" else set())
-    for name, requirement in asked.items():
+    body = {requirement.name: requirement for requirement in map(Requirement, lines)}
+    assert pinned.keys() - body.keys() == ({"spaces"} if built.name == "zerogpu" else set())
+    for name, requirement in body.items():
         assert requirement.specifier.contains(version_of(pinned[name])), name
     if built.name == "zerogpu":
         assert version_of(pinned["torch"]) == "2.11.0"
@@ -151,9 +151,9 @@ def modules_from(first: str) -> Iterator[str]:
 
 def files_of(module: str) -> list[str]:
     parts = module.split(".")
-    found = ["/".join(parts) + ".py"]
-    found += ["/".join([*parts[:end], "__init__.py"]) for end in range(1, len(parts) + 1)]
-    return [name for name in found if (ROOT / name).is_file()]
+    actual = ["/".join(parts) + ".py"]
+    actual += ["/".join([*parts[:end], "__init__.py"]) for end in range(1, len(parts) + 1)]
+    return [name for name in actual if (ROOT / name).is_file()]
 
 
 def test_an_occupied_folder_is_one_sentence(
@@ -182,9 +182,9 @@ def started(folder: Path, python: Path, log: Path, **variables: str) -> Iterator
     port = free_port()
     scratch = log.parent / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    stored = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environment = {
-        **kept, **variables_of(folder), "MARS_OFFLINE": "1", "MARS_PORT": str(port),
+        **stored, **variables_of(folder), "MARS_OFFLINE": "1", "MARS_PORT": str(port),
         "HF_HUB_OFFLINE": "1", "TMPDIR": str(scratch), **variables,
     }  # fmt: skip
     with log.open("wb") as out:
@@ -234,7 +234,7 @@ def test_one_variable_opens_the_cpu_space_with_the_authors_checkpoint_in_int8(
         page.click("#checkpoint input")
         offered = page.locator("[role=option]").all_inner_texts()
         assert {"mars-0.5b-blk4", "mars-smollm2", "mars-tiny"} <= {
-            one.strip("✓ \n") for one in offered
+            item.strip("✓ \n") for item in offered
         }
 
 

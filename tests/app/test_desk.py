@@ -81,7 +81,7 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
 
 
 def test_each_control_is_explained_in_its_place(page: playwright.Page) -> None:
-    assert {each.get_attribute("data-help") for each in page.locator("#desk .help").all()} == {
+    assert {item.get_attribute("data-help") for item in page.locator("#desk .help").all()} == {
         *("tau", "block_size", "lossless", "pace", "presets")
     }
     text = page.locator("#tau .help-text")
@@ -198,9 +198,9 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playw
     wait_loaded(page)
 
     def box(selector: str) -> dict[str, float]:
-        found = page.locator(selector).bounding_box()
-        assert found is not None
-        return found
+        box = page.locator(selector).bounding_box()
+        assert box is not None
+        return box
 
     page.click("#fold")
     start(page)
@@ -216,15 +216,15 @@ def test_a_phone_shows_figures_and_both_lanes_above_a_bar_that_opens(page: playw
     assert bar["y"] + bar["height"] == 844
     counts = [f"#race .rv-pane[data-lane={lane}] .rv-count b" for lane in ("mars", "ar")]
     for selector in (*counts, "#race .rv-beat", MARS_PANE, AR_PANE):
-        found = box(selector)
-        assert 0 <= found["y"] <= found["y"] + found["height"] <= bar["y"]
-        assert found["x"] + found["width"] <= 390
+        actual = box(selector)
+        assert 0 <= actual["y"] <= actual["y"] + actual["height"] <= bar["y"]
+        assert actual["x"] + actual["width"] <= 390
     page.mouse.wheel(0, 600)
     assert not any(page.locator(selector).is_visible() for selector in knobs)
     page.click("#fold")
     assert page.get_attribute("#fold", "aria-expanded") == "true"
     for selector in (*knobs, "#run", "#stop"):
-        found = box(selector)
-        assert 0 <= found["y"] <= found["y"] + found["height"] <= 844
-        assert found["x"] + found["width"] <= 390
+        actual = box(selector)
+        assert 0 <= actual["y"] <= actual["y"] + actual["height"] <= 844
+        assert actual["x"] + actual["width"] <= 390
     page.click("#stop")

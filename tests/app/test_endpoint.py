@@ -74,9 +74,9 @@ def test_health_and_metrics_see_the_runs_of_the_page(address: str, client: opena
     assert_serves(visitor)
     assert httpx.get(f"{address}health").json() == {"status": "ok"}
     lines = httpx.get(f"{address}metrics").text.splitlines()
-    (told,) = (line for line in lines if line.startswith("mars:generation_tokens_total"))
-    assert 'model_name="scripted"' in told
-    assert float(told.split()[-1]) > 0
+    (reported,) = (line for line in lines if line.startswith("mars:generation_tokens_total"))
+    assert 'model_name="scripted"' in reported
+    assert float(reported.split()[-1]) > 0
 
 
 @pytest.mark.parametrize("path", ["v1", "v1/", "v1/files", "v1/embeddings", "health/x", "metrics2"])
@@ -121,6 +121,6 @@ def test_a_page_of_another_origin_calls_where_its_origin_is_allowed(
     with page_served(handlers):
         page = browser.new_page()
         page.goto(f"http://localhost:{port}/docs")
-        found = page.evaluate(CALL, f"http://127.0.0.1:{port}/v1/chat/completions")
+        drawn = page.evaluate(CALL, f"http://127.0.0.1:{port}/v1/chat/completions")
         page.close()
-    assert found == (TEXT[:8] if is_allowed else "TypeError")
+    assert drawn == (TEXT[:8] if is_allowed else "TypeError")

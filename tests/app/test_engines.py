@@ -98,9 +98,11 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
     source.failure = NO_NETWORK
     source.go.set()
     assert eventually(lambda: handlers.checkpoints.arrival("a").is_over)
-    told = handlers.checkpoints.arrival("a")
-    assert told.checkpoint is None
-    assert told.sentence == f"{NO_NETWORK} Until then tiny, which can only do its tasks, answers."
+    arrival = handlers.checkpoints.arrival("a")
+    assert arrival.checkpoint is None
+    assert (
+        arrival.sentence == f"{NO_NETWORK} Until then tiny, which can only do its tasks, answers."
+    )
     assert handlers.engines.default == "tiny"
     *_, last = handlers.live.run("a", controls(checkpoint="tiny"))
     assert '"reason":"limit"' in last
@@ -261,9 +263,9 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallMa
 
 
 def get(engines: Engines, name: str) -> Served:
-    found = engines.get(name, timeout=30)
-    assert found is not None
-    return found
+    actual = engines.get(name, timeout=30)
+    assert actual is not None
+    return actual
 
 
 def test_the_one_that_was_asked_for_longest_ago_makes_room(engines: SmallMachine) -> None:
@@ -370,10 +372,10 @@ def test_many_visitors_of_five_checkpoints_all_get_their_runs(engines: SmallMach
             failures.append(error)
 
     visitors = [threading.Thread(target=visit, args=(seed,)) for seed in range(4)]
-    for one in visitors:
-        one.start()
-    for one in visitors:
-        one.join(120)
+    for visitor in visitors:
+        visitor.start()
+    for visitor in visitors:
+        visitor.join(120)
     assert not failures
     assert len(engines.alive) <= 2
 
@@ -408,9 +410,9 @@ def test_a_freed_checkpoint_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatc
 def test_small_published_checkpoints_are_offered_where_the_hub_answers(
     monkeypatch: pytest.MonkeyPatch, answers: bool, settings: dict[str, Any], num_asked: int
 ) -> None:
-    asked: list[float] = []
+    requests: list[float] = []
     monkeypatch.setattr(
-        module.fetch, "hub_answers", lambda seconds: asked.append(seconds) or answers
+        module.fetch, "hub_answers", lambda seconds: requests.append(seconds) or answers
     )
     engines = Engines(AppSettings(checkpoint="mars-tiny", **settings))
     monkeypatch.setattr(engines, "begin", lambda name: None)
@@ -418,7 +420,7 @@ def test_small_published_checkpoints_are_offered_where_the_hub_answers(
     small = {"mars-0.5b-blk4", "mars-0.5b-blk8", "mars-0.5b-blk16"}
     offered = {name for name in engines.offered() if "b-blk" in name}
     assert offered == (small if answers and not settings else set())
-    assert len(asked) == num_asked
+    assert len(requests) == num_asked
     if offered:
         words = engines.entry("mars-0.5b-blk4").in_words
         assert "1 GB to fetch" in words

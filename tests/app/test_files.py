@@ -49,9 +49,9 @@ def test_recordings_are_data_in_a_script_of_their_own_which_the_page_loads() -> 
     """As a string of a script, which no part of them can end."""
     assert file_address("recordings.js") in CLIENT.get(file_address("page.js")).text
     text = CLIENT.get(file_address("recordings.js")).text
-    found = re.search(r'id: "mars-recorded", textContent: (".*"),\n', text)
-    assert found is not None
-    assert json.loads(found[1]) == recorded()
+    match = re.search(r'id: "mars-recorded", textContent: (".*"),\n', text)
+    assert match is not None
+    assert json.loads(match[1]) == recorded()
 
 
 def test_no_style_has_the_page_searched_with_each_token() -> None:
@@ -59,5 +59,5 @@ def test_no_style_has_the_page_searched_with_each_token() -> None:
     searched = re.compile(r"(?:html|body|#live|#stage|\.mars-\w+):has\((?!>)")
     styles = {path: path.read_text("utf-8") for path in web.WEB.rglob("*.css")}
     assert len(styles) > 20
-    found = [path.name for path, style in styles.items() if searched.search(style)]
-    assert found == []
+    actual = [path.name for path, style in styles.items() if searched.search(style)]
+    assert actual == []

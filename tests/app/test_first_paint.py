@@ -28,9 +28,9 @@ STATUS = f"document.querySelector('{ROOT} .rv-status').innerText"
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    found = first()
-    assert found is not None
-    return found
+    actual = first()
+    assert actual is not None
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +202,8 @@ def test_a_model_that_was_chosen_or_runs_stays(visit, source: FakeSource) -> Non
     page.click("#run")
     page.wait_for_selector(f"{ROOT}[data-state=slow]")
     source.go.set()
-    for each in (linked, page):
-        each.wait_for_selector("#arrival:has-text('chat is ready. Select it as the model.')")
-        assert chosen(each) == "tiny"
+    for item in (linked, page):
+        item.wait_for_selector("#arrival:has-text('chat is ready. Select it as the model.')")
+        assert chosen(item) == "tiny"
     assert page.get_attribute(ROOT, "data-state") == "slow"
     page.click("#stop")

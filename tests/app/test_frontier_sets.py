@@ -22,8 +22,8 @@ def row(settings: dict[str, Any], tpf: dict[str, float], **more: Any) -> dict[st
     return {"checkpoint": "some", "settings": settings, "tpf": tpf, **more}
 
 
-def write(folder: Path, name: str, told: dict[str, Any]) -> None:
-    (folder / f"{name}.json").write_text(json.dumps(told), encoding="utf-8")
+def write(folder: Path, name: str, values: dict[str, Any]) -> None:
+    (folder / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
 
 
 def test_requests_stand_at_their_agreement_and_tasks_at_their_accuracy(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_requests_stand_at_their_agreement_and_tasks_at_their_accuracy(tmp_path:
 def test_a_speed_is_shown_where_it_was_measured(tmp_path: Path) -> None:
     rows = [row(AR, EXACT, agreement=1.0, speed=EXACT), row(BOLD, EXACT, agreement=0.5, speed=HALF)]
     write(tmp_path, "page_ways", {"ways": rows})
-    write(tmp_path, "chat_evaluation", {"requests": [{**each, "speed": None} for each in rows]})
+    write(tmp_path, "chat_evaluation", {"requests": [{**item, "speed": None} for item in rows]})
     without, timed = read_sets(tmp_path)
     assert [point.speed for point in without.points] == [None, None]
     assert [point.speed.value for point in timed.points if point.speed] == [1.0, 0.5]
@@ -58,8 +58,8 @@ def test_every_method_is_one_set_though_some_have_a_checkpoint_of_their_own(tmp_
     ]
     rows = [{**row(way, EXACT, accuracy=HALF), "checkpoint": name} for name, way in ways]
     write(tmp_path, "methods", {"averages": rows})
-    (found,) = read_sets(tmp_path)
-    assert [(point.checkpoint, point.name) for point in found.points] == [
+    (actual,) = read_sets(tmp_path)
+    assert [(point.checkpoint, point.name) for point in actual.points] == [
         ("some", "AR"),
         ("some", "speculative small K=4, masks in both"),
         ("twin", "block diffusion τ=0.95 B=8 · twin"),
@@ -67,18 +67,18 @@ def test_every_method_is_one_set_though_some_have_a_checkpoint_of_their_own(tmp_
 
 
 def test_what_goes_wrong_fits_the_page_and_says_no_figure() -> None:
-    told = json.loads(frontier_json())["failures"]
-    assert len({one["title"] for one in told}) == len(told) >= 4
-    for one in told:
-        assert 0 < len(one["prompt"]) <= AppSettings().max_prompt_chars
-        assert not re.search(r"\d %|\d tokens", one["why"])
+    document = json.loads(frontier_json())["failures"]
+    assert len({entry["title"] for entry in document}) == len(document) >= 4
+    for item in document:
+        assert 0 < len(item["prompt"]) <= AppSettings().max_prompt_chars
+        assert not re.search(r"\d %|\d tokens", item["why"])
 
 
 def test_the_results_of_the_repository_are_shown_with_the_papers_apart() -> None:
-    told = json.loads(frontier_json())
-    assert {one["checkpoint"] for one in told["sets"]} >= {"mars-smollm2", "mars-tiny"}
-    for one in told["sets"]:
-        assert (RESULTS / one["source"]).is_file()
-        assert all(0 <= point["quality"]["value"] <= 1 for point in one["points"])
-        assert all(point["tpf"]["value"] >= 1 for point in one["points"])
-    assert "2604.07023" in told["paper"]["source"]
+    document = json.loads(frontier_json())
+    assert {entry["checkpoint"] for entry in document["sets"]} >= {"mars-smollm2", "mars-tiny"}
+    for item in document["sets"]:
+        assert (RESULTS / item["source"]).is_file()
+        assert all(0 <= point["quality"]["value"] <= 1 for point in item["points"])
+        assert all(point["tpf"]["value"] >= 1 for point in item["points"])
+    assert "2604.07023" in document["paper"]["source"]

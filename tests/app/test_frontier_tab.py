@@ -46,9 +46,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for way, quality, tpf in ways
     ]
     drafted = {**rows[0], "settings": SPECULATIVE}
-    told = [{**row, "accuracy": estimate(0.7)} for row in (*rows, drafted)]
+    judged_rows = [{**row, "accuracy": estimate(0.7)} for row in (*rows, drafted)]
     (folder / "chat_evaluation.json").write_text(json.dumps({"requests": rows}), encoding="utf-8")
-    (folder / "evaluation.json").write_text(json.dumps({"averages": told}), encoding="utf-8")
+    (folder / "evaluation.json").write_text(json.dumps({"averages": judged_rows}), encoding="utf-8")
     (folder / "paper.json").write_bytes(Path(frontier.RESULTS / "paper.json").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frontier, "RESULTS", folder)
@@ -92,7 +92,7 @@ def test_every_method_is_in_chart_and_table(page: playwright.Page) -> None:
     chart = page.locator(f"{VIEW} .fv-chart svg").bounding_box()
     named = page.locator(f"{VIEW} .fv-way").all()
     assert len(named) >= 1
-    for box in (each.bounding_box() for each in named):  # no name is cut
+    for box in (item.bounding_box() for item in named):  # no name is cut
         assert chart["x"] <= box["x"]
         assert box["x"] + box["width"] <= chart["x"] + chart["width"]
 

@@ -68,8 +68,8 @@ def test_tokens_that_are_no_text_of_the_checkpoint_are_refused(
 ) -> None:
     values = controls(given=[72, token])
     assert sentence in lines_of(last(handlers.live.run("a", values)))[1][0][1]["message"]
-    found = list(handlers.live.run_from_view("a", asked(given=[72, token]), controls()))
-    assert [(value, sentence in said) for value, said in found] == [(None, True)]
+    actual = list(handlers.live.run_from_view("a", asked(given=[72, token]), controls()))
+    assert [(value, sentence in said) for value, said in actual] == [(None, True)]
     assert backend.num_forwards == 0
 
 
@@ -86,9 +86,9 @@ def test_given_tokens_follow_the_prompt_and_leave_the_whole_limit(
     handlers: Handlers, backend: ScriptedBackend
 ) -> None:
     values = controls(prompt="typed since", max_new_tokens=7, view="mars")
-    found = list(handlers.live.run_from_view("a", asked(), values))
-    assert {sentence for _, sentence in found} == {""}
-    trace = lane_trace(found[-1][0], "mars")
+    actual = list(handlers.live.run_from_view("a", asked(), values))
+    assert {sentence for _, sentence in actual} == {""}
+    trace = lane_trace(actual[-1][0], "mars")
     assert trace.header.prompt == "Say hello."
     assert backend.prompts[0] == trace.header.prompt_ids
     assert trace.header.given == (72, 101)
@@ -103,7 +103,7 @@ def test_a_branch_is_raced_against_what_stood_there(
     """By the method that is posted with it, not by the page's own."""
     posted = asked(instead=121, view=["mars"])
     value = list(handlers.live.run_from_view("a", posted, controls(max_new_tokens=7)))[-1][0]
-    assert [(each["lane"], each["title"]) for each in lines_of(value)[0]["lanes"]] == [
+    assert [(item["lane"], item["title"]) for item in lines_of(value)[0]["lanes"]] == [
         ("mars", "branch"),
         ("first", FIRST_TITLE),
     ]
@@ -147,11 +147,11 @@ def test_lossless_from_a_branch_equals_ar_from_the_same_branch(tmp_path: Path) -
         given = [*tokens[:place], 97 if tokens[place] != 97 else 98]
         value = last(handlers.live.run("a", {**bold, "given": given}))
         lanes = [lane_trace(value, lane) for lane in ("mars", "ar")]
-        found = [folds.accepted_tokens(lane.events) for lane in lanes]
-        assert found[0] == found[1]
-        assert len(found[0]) == 40
+        actual = [folds.accepted_tokens(lane.events) for lane in lanes]
+        assert actual[0] == actual[1]
+        assert len(actual[0]) == 40
         assert folds.num_forwards(lanes[0].events) < folds.num_forwards(lanes[1].events)
-        assert folds.text(lanes[0]) == bytes([*given, *found[0]]).decode()
+        assert folds.text(lanes[0]) == bytes([*given, *actual[0]]).decode()
         texts.add(folds.text(lanes[0]))
     assert len(texts) == 4
     handlers.engines.close()
@@ -220,15 +220,15 @@ def test_control_and_unknown_tokens_are_no_answer(
 def test_earlier_turns_stand_before_the_prompt_and_in_the_header(
     chatting: Handlers, because: ScriptedBackend
 ) -> None:
-    asked = "<|im_end|> no control token"
-    posted = [{"prompt": asked, "tokens": list(b"Hi.")}]
+    request = "<|im_end|> no control token"
+    posted = [{"prompt": request, "tokens": list(b"Hi.")}]
     value = last(chatting.live.run("a", controls(prompt="And?", history=json.dumps(posted))))
-    ids = chat(asked, "Hi.", "And?")
+    ids = chat(request, "Hi.", "And?")
     assert because.prompts == [tuple(ids)] * 2
     for lane in ("mars", "ar"):
         header = lane_trace(value, lane).header
         assert header.prompt_ids == tuple(ids)
-        assert header.history == (Turn(asked, tuple(b"Hi.")),)
+        assert header.history == (Turn(request, tuple(b"Hi.")),)
         assert (header.prompt, header.num_left_out, header.room) == ("And?", 0, 100_000)
 
 

@@ -146,10 +146,10 @@ def test_what_this_app_uses_inside_gradio_is_still_there(page: gradio.Blocks) ->
     moved = []
     for sentence, is_there in PARTS.items():
         try:
-            found = is_there(page)
+            actual = is_there(page)
         except (AttributeError, TypeError, KeyError):
-            found = False
-        if not found:
+            actual = False
+        if not actual:
             moved.append(sentence)
     assert not moved, f"In gradio {gradio.__version__}: {' '.join(moved)}"
 

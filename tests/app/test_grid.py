@@ -52,7 +52,7 @@ def page(made: tuple[GridHandlers, GridBackend]) -> tuple[GridHandlers, GridBack
 
 
 def of_tag(value: str, tag: str) -> list[dict]:
-    return [data for found, data in lines_of(value)[1] if found == tag]
+    return [data for actual, data in lines_of(value)[1] if actual == tag]
 
 
 def traces(value: str) -> dict[str, Trace]:
@@ -73,21 +73,21 @@ def test_ar_runs_first_then_row_by_row_and_each_cell_is_a_trace(page) -> None:
     ]
     tags = [tag for tag, _ in lines if tag in CELLS]
     assert tags == sorted(tags, key=CELLS.index), "one after the other"
-    found = traces(last)
-    assert list(found) == CELLS
-    settings = {name: trace.header.settings for name, trace in found.items()}
+    actual = traces(last)
+    assert list(actual) == CELLS
+    settings = {name: trace.header.settings for name, trace in actual.items()}
     assert settings["ar"].method == "ar"
     assert (settings["r0c1"].tau, settings["r0c1"].block_size) == (0.5, 4)
     assert settings["r2c0"].lossless
-    assert folds.tpf(found["ar"].events) == 1
-    assert folds.tpf(found["r0c1"].events) == 4
-    parted = folds.first_divergence(found["r0c1"].events, found["ar"].events)
+    assert folds.tpf(actual["ar"].events) == 1
+    assert folds.tpf(actual["r0c1"].events) == 4
+    parted = folds.first_divergence(actual["r0c1"].events, actual["ar"].events)
     assert parted == WRONG_FROM
-    assert folds.first_divergence(found["r0c0"].events, found["ar"].events) is None
+    assert folds.first_divergence(actual["r0c0"].events, actual["ar"].events) is None
     said = of_tag(last, "status")
     assert said[0]["text"].startswith("Plain AR first")
-    assert "Cell 2 of 6: τ 0.5, B 4…" in [each["text"] for each in said]
-    assert "Round 3 of 3: lossless, B 4…" in [each["text"] for each in said]
+    assert "Cell 2 of 6: τ 0.5, B 4…" in [item["text"] for item in said]
+    assert "Round 3 of 3: lossless, B 4…" in [entry["text"] for entry in said]
     finished = "Finished: 6 of 6 cells done, timed in 3 rounds."
     assert said[-1] == {"text": finished, "kind": "finished"}
 
@@ -104,11 +104,11 @@ def test_ar_is_timed_with_every_row_of_every_round(page) -> None:
     assert set(rounds) == {"ar", "r0c0", "r0c1", "r1c0", "r1c1"}
     assert rounds["ar"]["rounds"] == 2 * 3
     for name in ("r0c0", "r0c1", "r1c0", "r1c1"):
-        found = rounds[name]
-        assert found["rounds"] == 3
-        assert found["rate"][1] <= found["rate"][0] <= found["rate"][2]
-        if found["kind"] != "busy":
-            assert found["low"] <= found["ratio"] <= found["high"] <= found["limit"]
+        actual = rounds[name]
+        assert actual["rounds"] == 3
+        assert actual["rate"][1] <= actual["rate"][0] <= actual["rate"][2]
+        if actual["kind"] != "busy":
+            assert actual["low"] <= actual["ratio"] <= actual["high"] <= actual["limit"]
 
 
 def test_no_cell_shares_a_forward(page) -> None:
@@ -121,7 +121,7 @@ def test_no_cell_shares_a_forward(page) -> None:
     assert others.wait(60)
     assert others.num_sharing == 0
     assert list(traces(last)) == CELLS
-    assert any("ahead of yours" in each["text"] for each in of_tag(last, "status"))
+    assert any("ahead of yours" in item["text"] for item in of_tag(last, "status"))
 
 
 def test_stop_ends_the_cell_and_begins_no_other(page) -> None:
@@ -153,7 +153,7 @@ def test_a_later_cell_waits_for_a_place(page, monkeypatch) -> None:
     monkeypatch.setattr(engine, "submit", crowded)
     monkeypatch.setattr("app.ui.one_prompt.HEARTBEAT_SECONDS", 0.01)
     *_, last = grid.run("visitor", controls(taus=[], block_sizes=[2]))
-    said = [each["text"] for each in of_tag(last, "status")]
+    said = [item["text"] for item in of_tag(last, "status")]
     assert said[-1] == "Finished: 1 of 1 cells done, timed in 3 rounds."
     assert FULL in said
 
@@ -172,7 +172,7 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
     grid, _ = page
     *_, last = grid.run("visitor", controls(prompt=grid.examples.text(0, "scripted"), taus=[0.5]))
     judged = of_tag(last, "verdict")
-    assert [each["cell"] for each in judged] == ["ar", "r0c0", "r0c1", "r1c0", "r1c1"]
+    assert [item["cell"] for item in judged] == ["ar", "r0c0", "r0c1", "r1c0", "r1c1"]
     assert not any(each["right"] for each in judged)
     *_, last = grid.run("visitor", controls(taus=[0.5]))
     assert of_tag(last, "verdict") == []

@@ -62,11 +62,11 @@ def test_steering_acts_on_the_next_forward_of_the_own_run_only(
     mine, theirs = (handlers.live.run(s, controls(view="mars", tau=1)) for s in ("mine", "theirs"))
     begun(mine), begun(theirs)
     handlers.live.steer("mine", controls(tau=0.5, block_size=4))
-    moved, kept = lane_trace(last(mine), "mars"), lane_trace(last(theirs), "mars")
+    moved, unmoved = lane_trace(last(mine), "mars"), lane_trace(last(theirs), "mars")
     taken = [(e.rows[0].settings.tau, len(e.rows[0].accepted)) for e in moved.events[1:-1]]
     assert (1, 1) in taken
     assert (0.5, 4) in taken
-    assert {e.rows[0].settings.tau for e in kept.events[1:-1]} == {1}
+    assert {e.rows[0].settings.tau for e in unmoved.events[1:-1]} == {1}
 
 
 def test_b_can_be_left_to_be_chosen_in_mid_run(
@@ -76,8 +76,10 @@ def test_b_can_be_left_to_be_chosen_in_mid_run(
     stream = handlers.live.run("a", controls(view="mars", tau=1))
     begun(stream)
     handlers.live.steer("a", controls(tau=1, auto=True))
-    asked = [e.rows[0].settings.block_size for e in lane_trace(last(stream), "mars").events[1:-1]]
-    assert (asked[0], asked[-1]) == (8, "auto")
+    requests = [
+        e.rows[0].settings.block_size for e in lane_trace(last(stream), "mars").events[1:-1]
+    ]
+    assert (requests[0], requests[-1]) == (8, "auto")
     with pytest.raises(RefusalError, match="on or off"):
         handlers.live.steer("a", controls(auto="yes"))
 

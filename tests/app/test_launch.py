@@ -61,8 +61,8 @@ def started(
 def assert_serves(client: httpx.Client, folder: Path) -> None:
     """The page is there, and decodes."""
     assert "gradio_config" in client.get("/").text
-    asked = {"model": str(folder), "prompt": "Once", "max_tokens": 4}
-    answer = client.post("/v1/completions", json=asked)
+    body = {"model": str(folder), "prompt": "Once", "max_tokens": 4}
+    answer = client.post("/v1/completions", json=body)
     assert answer.status_code == 200, answer.text
     assert answer.json()["usage"]["completion_tokens"] >= 1
 
@@ -118,9 +118,9 @@ def test_it_starts_for_a_user_without_a_home(
 ) -> None:
     """Or with one that cannot be written to."""
     (tmp_path / "sitecustomize.py").write_text(NO_HOME)
-    own = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path), "HOME": home}
+    settings = {"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path), "HOME": home}
     log = tmp_path / "log"
-    with started(random_folder, log, **own, MARS_CACHE="", XDG_CACHE_HOME="") as client:
+    with started(random_folder, log, **settings, MARS_CACHE="", XDG_CACHE_HOME="") as client:
         assert_serves(client, random_folder)
 
 

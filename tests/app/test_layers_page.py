@@ -93,14 +93,14 @@ def test_a_chosen_forward_is_read_and_drawn(visit: Arrive, scripted_backend: Loo
     rows = page.locator(f"{ROOT} .rv-la-table tbody tr")
     heads = [rows.nth(i).locator("th").inner_text() for i in range(4)]
     assert heads == ["3", "2", "1", "embedding"]
-    masks, kept = sum(fed.groups), f"{ROOT} .rv-la-table tbody td.rv-la-mask"
-    assert page.locator(kept).count() == 4 * masks
-    assert page.locator(f"{kept}.rv-la-known").count() == 2 * masks
+    masks, mask_cells = sum(fed.groups), f"{ROOT} .rv-la-table tbody td.rv-la-mask"
+    assert page.locator(mask_cells).count() == 4 * masks
+    assert page.locator(f"{mask_cells}.rv-la-known").count() == 2 * masks
     assert page.locator(f"{ROOT} .rv-la-table td.rv-la-real.rv-la-first").count() == masks
     first = page.locator(f"{ROOT} .rv-la-masks li").first.inner_text()
     assert first.startswith("Mask 1 settles on “B” at layer 2 of 3")
     assert "with the real token there, “B” at layer 1." in first
-    assert page.locator(kept).first.get_attribute("title") == "after layer 3 of 3: “B” 0.900"
+    assert page.locator(mask_cells).first.get_attribute("title") == "after layer 3 of 3: “B” 0.900"
 
 
 @needs_browser

@@ -115,12 +115,12 @@ def test_a_batch_runs_there_too(tmp_path: Path) -> None:
 
     engines = LeasedEngines(settings_of("mars-tiny"), lend)
     try:
-        asked = {"prompts": "Say hello.\nSay goodbye.", "method": "cursor", "first": "cursor",
+        body = {"prompts": "Say hello.\nSay goodbye.", "method": "cursor", "first": "cursor",
                  "batch_size": 2, "cache_block": 32}  # fmt: skip
-        found = list(batch(engines, {**values(max_new_tokens=8), **asked}))[-1]
-        assert found["ended"] in ("eos", "limit")
-        assert found["message"] == ""
-        assert len(found["results"]) == 2
+        actual = list(batch(engines, {**values(max_new_tokens=8), **body}))[-1]
+        assert actual["ended"] in ("eos", "limit")
+        assert actual["message"] == ""
+        assert len(actual["results"]) == 2
     finally:
         engines.close()
         made[0].end()

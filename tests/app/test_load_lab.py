@@ -54,7 +54,7 @@ def page(made: Made) -> Made:
 
 def of_tag(value: str, tag: str) -> list[dict]:
     pairs = [line.split("\t", 1) for line in value.splitlines()[1:]]
-    return [json.loads(data) for found, data in pairs if found == tag]
+    return [json.loads(data) for pair, data in pairs if pair == tag]
 
 
 def whole(load: TrafficHandlers, value: str) -> str:
@@ -65,24 +65,24 @@ def whole(load: TrafficHandlers, value: str) -> str:
 def test_methods_run_on_the_same_arrivals_and_everything_is_logged(page) -> None:
     load, _ = page
     *_, last = load.run("visitor", controls())
-    found = whole(load, last)
-    head = json.loads(found.splitlines()[0])
+    actual = whole(load, last)
+    head = json.loads(actual.splitlines()[0])
     assert [way["name"] for way in head["ways"]] == ["ar", "follow"]
-    assert of_tag(found, "status")[-1]["kind"] == "finished"
-    (about,) = of_tag(found, "about")
+    assert of_tag(actual, "status")[-1]["kind"] == "finished"
+    (about,) = of_tag(actual, "about")
     assert (about["checkpoint"], about["places"]) == ("scripted", 3)
-    ends = {tick["way"]: tick for tick in of_tag(found, "tick")}
+    ends = {tick["way"]: tick for tick in of_tag(actual, "tick")}
     count = len(read_traffic_order(controls(), LIMITS).parts[0].arrivals)
     for tick in ends.values():
         assert (tick["num_arrived"], tick["num_done"], tick["queue"]) == (count, count, 0)
         assert tick["ttft"]["p50"] <= tick["ttft"]["p99"]
     assert ends["ar"]["tpf"] == 1
     assert head["rounds"] == 3
-    turns = [tick["way"] for tick in of_tag(found, "tick") if tick.get("over")]
+    turns = [tick["way"] for tick in of_tag(actual, "tick") if tick.get("over")]
     assert turns == ["ar", "follow", "follow", "ar", "ar", "follow"]
-    assert next(line["way"] for line in of_tag(found, "decision")) == "follow"
-    assert all(0.4 <= line["tau"] <= 0.9 for line in of_tag(found, "decision"))
-    agreed = {line["way"]: line for line in of_tag(found, "agreement")}
+    assert next(line["way"] for line in of_tag(actual, "decision")) == "follow"
+    assert all(0.4 <= line["tau"] <= 0.9 for line in of_tag(actual, "decision"))
+    agreed = {line["way"]: line for line in of_tag(actual, "agreement")}
     assert agreed["follow"]["share"] == 1.0
     assert (agreed["ar"]["num_requests"], agreed["ar"]["sampled"]) == (count, False)
 
@@ -106,13 +106,13 @@ def test_one_sentence_where_drafting_does_not_pay_under_load(page) -> None:
     """The scripted lossless method writes no more per forward than AR."""
     load, _ = page
     *_, last = load.run("visitor", controls(ways=["ar", "lossless"], seconds=1, rate=8))
-    found = whole(load, last)
-    ends = [tick for tick in of_tag(found, "tick") if tick.get("over")]
+    actual = whole(load, last)
+    ends = [tick for tick in of_tag(actual, "tick") if tick.get("over")]
     ar, lossless = (
         statistics.median(tick["latency"]["p50"] for tick in ends if tick["way"] == way)
         for way in ("ar", "lossless")
     )
-    said = of_tag(found, "status")[-1]["text"]
+    said = of_tag(actual, "status")[-1]["text"]
     assert (CANNOT_PAY in said) == (lossless >= ar)
     assert f"2 methods × 3 rounds × {ends[0]['num_arrived']} requests" in said
 
@@ -135,7 +135,7 @@ def test_stop_and_a_visitor_who_leaves_end_it_and_others_find_a_place(page) -> N
     stream = load.run("visitor", controls(max_new_tokens=100))
     while "running" not in next(stream):
         pass
-    (drive,) = [each for each in threading.enumerate() if each.name == THREAD]
+    (drive,) = [item for item in threading.enumerate() if item.name == THREAD]
     stream.close()
     assert not drive.is_alive()
     assert len(load.runs) == 0

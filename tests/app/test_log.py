@@ -55,8 +55,8 @@ def test_gradio_prints_nothing_of_what_was_sent(
             whole = {**body, "session_hash": visitor.session}
             post(address, f"gradio_api/{path}", json.dumps(whole).encode())
         assert_serves(Visitor(address))
-    told = capfd.readouterr()
-    for text in (caplog.text, told.out, told.err):
+    output = capfd.readouterr()
+    for text in (caplog.text, output.out, output.err):
         assert SECRET not in text
 
 
@@ -80,8 +80,8 @@ def test_gradio_logs_where_an_event_failed_without_its_words(
     else:
         monkeypatch.setattr(served_handlers.live, "steer", failing)
         assert visitor.knobs()[0] == 500
-    told = capfd.readouterr()
+    output = capfd.readouterr()
     assert "an event failed: KeyError" in caplog.text
     assert "failing" in caplog.text
-    for text in (caplog.text, told.out, told.err):
+    for text in (caplog.text, output.out, output.err):
         assert SECRET not in text

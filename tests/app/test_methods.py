@@ -37,13 +37,13 @@ NAMES_PYTHON = re.compile(
 
 def test_no_script_repeats_a_constant_of_python() -> None:
     """Such a constant belongs into ``core/table.js``, which ``tools/wire_types.py`` writes."""
-    found = [
+    actual = [
         f"{path.relative_to(WEB)}: {match.group().strip()}"
         for path in sorted(WEB.rglob("*.js"))
         if path != WEB / "core" / "table.js"
         for match in NAMES_PYTHON.finditer(path.read_text("utf-8"))
     ]
-    assert found == []
+    assert actual == []
 
 
 def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_does() -> None:
@@ -53,10 +53,10 @@ def test_every_setting_that_is_steered_moves_a_run_that_goes_on_and_no_other_doe
         max_new_tokens=9, temperature=1.0, top_p=0.5, seed=3,
         repetition_penalty=1.2, stop_loops=True,
     )  # fmt: skip
-    found = LiveSettings(moved, pace=0).applied_to(DecodeSettings())
+    actual = LiveSettings(moved, pace=0).applied_to(DecodeSettings())
     for name in LIVE_SETTINGS:
-        told = moved if name in STEERED else DecodeSettings()
-        assert getattr(found, name) == getattr(told, name), name
+        expected = moved if name in STEERED else DecodeSettings()
+        assert getattr(actual, name) == getattr(expected, name), name
         assert getattr(moved, name) != getattr(DecodeSettings(), name), name
 
 

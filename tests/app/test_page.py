@@ -44,18 +44,18 @@ def page(address: str) -> Iterator[playwright.Page]:
 def frames_of(page: playwright.Page) -> int:
     """Callbacks of its frames within half a second; those of other tabs are reported as well."""
     session = page.context.new_cdp_session(page)
-    own = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+    own_values = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
     events: list[dict[str, Any]] = []
     over: list[object] = []
     session.on("Tracing.dataCollected", lambda part: events.extend(part["value"]))
-    session.on("Tracing.tracingComplete", lambda told: over.append(told))
+    session.on("Tracing.tracingComplete", lambda reported: over.append(reported))
     session.send("Tracing.start", {"categories": "devtools.timeline"})
     page.wait_for_timeout(500)
     session.send("Tracing.end")
     assert eventually(lambda: page.evaluate("0") or over)  # which lets the events come
     session.detach()
     frames = [event for event in events if event["name"] == "FireAnimationFrame"]
-    return sum(event["args"]["data"]["frame"] == own for event in frames)
+    return sum(event["args"]["data"]["frame"] == own_values for event in frames)
 
 
 def test_an_untouched_page_becomes_idle(page: playwright.Page) -> None:
@@ -165,9 +165,9 @@ def test_a_page_that_slept_asks_for_the_lines_it_missed(
     run = running(served_handlers).transcripts[1].run  # AR's, the longer one
     slept = len(run.events_since(0)) + 40  # forwards; a value repeats a line for five more values
     assert eventually(lambda: len(run.events_since(0)) >= slept)
-    with page.expect_response("**/component_server*/**") as asked:
+    with page.expect_response("**/component_server*/**") as response:
         page.evaluate(f"delete {view}.read")
-    assert asked.value.ok
+    assert response.value.ok
     scripted_backend.forward_seconds = 0.002
     wait_state(page, "finished")
     pane = page.locator(".rv-pane[data-lane=ar] .rv-text")
@@ -182,10 +182,10 @@ def test_two_pages_neither_see_nor_move_each_other_and_closing_one_ends_its_run(
         page.evaluate("window.open(location.href)")
     first, second = page, popup.value
     wait_loaded(second)
-    for each in (first, second):
-        set_knob(each, "tau", 1)
+    for item in (first, second):
+        set_knob(item, "tau", 1)
         # at full speed the first race would have exclusive use of the device
-        set_knob(each, "pace", 9)
+        set_knob(item, "pace", 9)
     first.bring_to_front()  # a page behind another is drawn once a second
     start(first, "first marker")
     second.bring_to_front()
@@ -197,7 +197,7 @@ def test_two_pages_neither_see_nor_move_each_other_and_closing_one_ends_its_run(
     wait_steps(second, 12)
     second.click("#stop")
     wait_state(second, "stopped")
-    heads = [each.get_attribute(SETTINGS, "title") for each in (first, second)]
+    heads = [entry.get_attribute(SETTINGS, "title") for entry in (first, second)]
     assert "0.5" in heads[0]
     assert "0.5" not in heads[1]
     assert "first marker" not in second.content()

@@ -30,11 +30,11 @@ from mars_runtime.settings import AR_LOOKUP, DecodeSettings, describe, read_sett
 
 def way(tau: float, agreement: float, speed: float, **more: Any) -> dict[str, Any]:
     settings = asdict(DecodeSettings(tau=tau, **{"block_size": 4, **more}))
-    told = {"tpf": 2.0, "agreement": agreement, "speed": speed}
+    values = {"tpf": 2.0, "agreement": agreement, "speed": speed}
     return {
         "checkpoint": "some",
         "settings": settings,
-        **{name: {"value": value} for name, value in told.items()},
+        **{name: {"value": value} for name, value in values.items()},
     }
 
 
@@ -72,17 +72,17 @@ def test_each_that_ships_was_measured_to_be_faster() -> None:
     """In one run, on the examples of the page."""
     rows = json.loads(WAYS.read_text(encoding="utf-8"))["ways"]
     for name in ("mars-smollm2", "mars-tiny"):
-        found = presets_of(name)
-        assert set(found) <= {EXACT, FAST}
-        own = {
+        actual = presets_of(name)
+        assert set(actual) <= {EXACT, FAST}
+        settings = {
             describe(read_settings(row["settings"])): row
             for row in rows
             if row["checkpoint"] == name
         }
-        assert {describe(AR_LOOKUP), describe(DEFAULTS)} <= own.keys()
-        if FAST in found:
-            fast = own[describe(replace(DecodeSettings(), **found[FAST]))]
-            assert fast["speed"]["value"] > own[describe(DEFAULTS)]["speed"]["value"]
+        assert {describe(AR_LOOKUP), describe(DEFAULTS)} <= settings.keys()
+        if FAST in actual:
+            fast = settings[describe(replace(DecodeSettings(), **actual[FAST]))]
+            assert fast["speed"]["value"] > settings[describe(DEFAULTS)]["speed"]["value"]
 
 
 def test_a_preset_is_known_by_all_that_it_names() -> None:

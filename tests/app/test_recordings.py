@@ -100,10 +100,10 @@ def test_what_a_recording_measured_is_folded_from_its_lanes() -> None:
             made.add(name, line)
     recording = Recording("code", "Code", "why", "Write.", {}, made.whole())
     mars, plain = map(samples.read, both.values())
-    found = measured(recording)
-    assert found.tpf == folds.num_tokens(mars.events) / folds.num_forwards(mars.events)
+    actual = measured(recording)
+    assert actual.tpf == folds.num_tokens(mars.events) / folds.num_forwards(mars.events)
     speeds = [folds.tokens_per_second(trace.events) for trace in (mars, plain)]
-    assert found.speedup == pytest.approx(speeds[0] / speeds[1])
+    assert actual.speedup == pytest.approx(speeds[0] / speeds[1])
 
 
 def test_a_folder_or_value_that_is_none_is_a_sentence(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def handlers_at(address: str, **more: str) -> Handlers:
 @pytest.fixture
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
     """A forward takes 20 ms, or the seconds that a test names."""
-    with serving(tmp_path, Oracle(forward_seconds=getattr(request, "param", 0.02))) as found:
-        yield found
+    with serving(tmp_path, Oracle(forward_seconds=getattr(request, "param", 0.02))) as server:
+        yield server
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ def test_the_key_is_sent_and_the_address_written_as_by_clients_of_the_endpoint(
     tmp_path: Path, end: str
 ) -> None:
     with serving(tmp_path, Oracle(), key="secret") as place:
-        for key, told in (("", "The API key is missing or wrong"), ("secret", '"limit"')):
+        for key, message in (("", "The API key is missing or wrong"), ("secret", '"limit"')):
             handlers = handlers_at(place.address + end, remote_key=key)
-            assert told in last(handlers.live.run("a", controls()))
+            assert message in last(handlers.live.run("a", controls()))
             handlers.engines.close()
 
 

@@ -48,26 +48,26 @@ def asked(**prompts: str) -> dict[str, Any]:
     return {**prompts, "ways": WAYS, "name": NAME, "max_new_tokens": MOST}
 
 
-def made_on(client: TestClient, told: dict[str, Any]) -> str:
+def made_on(client: TestClient, values: dict[str, Any]) -> str:
     """The name of the set once it is there."""
-    answer = client.post("/review/make", json=told).json()
+    answer = client.post("/review/make", json=values).json()
     assert answer["faults"] == []
     name: str = answer["name"]
-    progress = until(client, name, lambda told: told["state"] != "making")
+    progress = until(client, name, lambda values: values["state"] != "making")
     assert (progress["state"], progress["refused"]) == ("done", [])
     return name
 
 
 def until(client: TestClient, name: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait for a condition of the set's progress, and return that."""
-    told: list[dict[str, Any]] = []
+    progress: list[dict[str, Any]] = []
 
     def is_now() -> bool:
-        told.append(client.get(f"/review/make/{name}").json())
-        return is_so(told[-1])
+        progress.append(client.get(f"/review/make/{name}").json())
+        return is_so(progress[-1])
 
     assert eventually(is_now, 300)
-    return told[-1]
+    return progress[-1]
 
 
 def test_the_page_makes_what_the_command_makes(
@@ -77,9 +77,9 @@ def test_the_page_makes_what_the_command_makes(
     file = tmp_path / "few.jsonl"
     file.write_text(as_jsonl(bundled("word_problems")[:NUM_FEW]), encoding="utf-8")
     assert main(words(str(file), tmp_path / "command")) == 0
-    told = asked(prompts=file.read_text(encoding="utf-8"), file=file.name)
+    body = asked(prompts=file.read_text(encoding="utf-8"), file=file.name)
     for _ in range(2):
-        name = made_on(client, told)
+        name = made_on(client, body)
         assert timeless(handlers.library.folder(name)) == timeless(tmp_path / "command")
 
 
@@ -88,7 +88,7 @@ def test_a_server_that_is_started_again_goes_on_with_what_a_browser_kept(
 ) -> None:
     """What came before is not made again, and what is left is what is left without a kill."""
     name = client.post("/review/make", json=asked(source="word_problems")).json()["name"]
-    until(client, name, lambda told: told.get("num_done", 0) >= 5)
+    until(client, name, lambda progress: progress.get("num_done", 0) >= 5)
     client.post(f"/review/make/{name}", json={"do": "stop"})
     sealed = client.get(f"/review/sets/{name}/sealed").json()["sealed"]
 
@@ -97,13 +97,15 @@ def test_a_server_that_is_started_again_goes_on_with_what_a_browser_kept(
     assert anew.get(f"/review/make/{name}").json()["state"] == "gone"
     assert anew.post("/review/make", json={"set": name}).status_code == 400
     assert anew.post("/review/sets", json={"sealed": sealed}).json() == {"name": name}
-    kept = {path.name: path.stat().st_mtime_ns for path in library.folder(name).glob("answers/*")}
-    assert 5 <= len(kept) < 60
+    remaining = {
+        path.name: path.stat().st_mtime_ns for path in library.folder(name).glob("answers/*")
+    }
+    assert 5 <= len(remaining) < 60
     assert made_on(anew, {"set": name}) == name
     whole = made_on(client, asked(source="word_problems"))
     assert timeless(library.folder(name)) == timeless(handlers.library.folder(whole))
     for path in library.folder(name).glob("answers/*"):
-        assert kept.get(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
+        assert remaining.get(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
 
 
 def test_a_system_prompt_is_that_of_prompts_without_one(
@@ -111,12 +113,12 @@ def test_a_system_prompt_is_that_of_prompts_without_one(
 ) -> None:
     """It is posted with the set, kept with the prompts and recorded with each answer."""
     prompts = '{"prompt": "one"}\n{"prompt": "two", "system": "Be kind."}\n'
-    told = {**asked(prompts=prompts, file="x.jsonl"), "max_new_tokens": 4, "system": "Be brief."}
-    review = ReviewSet.open(handlers.library.folder(made_on(client, told)))
+    body = {**asked(prompts=prompts, file="x.jsonl"), "max_new_tokens": 4, "system": "Be brief."}
+    review = ReviewSet.open(handlers.library.folder(made_on(client, body)))
     assert [item.system for item in review.items] == ["Be brief.", "Be kind."]
     for number, item in enumerate(review.items):
         for way in range(len(review.about.methods)):
             assert review.trace(number, way).header.system == item.system
-    too_long = client.post("/review/make", json={**told, "system": "x" * 5000})
+    too_long = client.post("/review/make", json={**body, "system": "x" * 5000})
     assert too_long.status_code == 400
     assert "system prompt" in too_long.text

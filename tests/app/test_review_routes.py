@@ -71,9 +71,9 @@ def client(review: ReviewSet, tmp_path: Path) -> TestClient:
 
 
 def test_the_study_and_the_owners_sets_open(client: TestClient) -> None:
-    told = client.get("/review/sets").json()
-    assert told["sets"] == ["study", "small"]
-    assert (told["keeps"], told["making"]["prompts"], told["making"]["ways"]) == (True, 20, 3)
+    body = client.get("/review/sets").json()
+    assert body["sets"] == ["study", "small"]
+    assert (body["keeps"], body["making"]["prompts"], body["making"]["ways"]) == (True, 20, 3)
     about = client.get("/review/sets/study").json()
     assert (len(about["items"]), len(about["ways"])) == (100, 5)
     assert about["items"][0]["marks"][0]["is_same"] is True
@@ -107,21 +107,21 @@ def test_nothing_tells_a_side_before_the_reveal(tmp_path: Path, seed: int) -> No
         assert item.keys() == {"id", "category", "head", "same"}
     is_ar_left, seals = [], []
     for number in range(NUM_ITEMS - 1):
-        told, swapped = (
+        shown, swapped = (
             client.get(f"{SMALL}/masked/{pair}/{number}").json() for pair in ("0-1", "1-0")
         )
-        seals.append(told.pop("sealed"))
+        seals.append(shown.pop("sealed"))
         assert seals[-1] != swapped.pop("sealed")
-        assert told == swapped
-        assert told.keys() == {
+        assert shown == swapped
+        assert shown.keys() == {
             *("id", "prompt", "system", "category", "turns", "reference", "left", "right"),
         }
         texts = [review.answer(number, way).text for way in (0, 1)]  # type: ignore[union-attr]
-        assert sorted((told["left"], told["right"])) == sorted(texts)
-        rest = json.dumps({**told, "left": "", "right": ""})
+        assert sorted((shown["left"], shown["right"])) == sorted(texts)
+        rest = json.dumps({**shown, "left": "", "right": ""})
         assert "tau" not in rest
         assert '"ar"' not in rest
-        is_ar_left.append(told["left"] == texts[0])
+        is_ar_left.append(shown["left"] == texts[0])
     assert len(set(map(len, seals))) == 1  # the length of a name shows nowhere
     sides = client.post(f"{SMALL}/reveal", json={"sealed": seals}).json()["sides"]
     assert [side["left"] == "ar" for side in sides] == is_ar_left
@@ -132,8 +132,8 @@ def test_nothing_tells_a_side_before_the_reveal(tmp_path: Path, seed: int) -> No
 def test_a_masked_judgement_is_stored_with_its_sides_and_returned_without(
     client: TestClient,
 ) -> None:
-    told = client.get(f"{SMALL}/masked/0-1/0").json()
-    posted = row(0, sealed=told["sealed"], is_masked=True)
+    body = client.get(f"{SMALL}/masked/0-1/0").json()
+    posted = row(0, sealed=body["sealed"], is_masked=True)
     del posted["left"], posted["right"]
     answer = client.post(f"{SMALL}/judgements", json={"row": posted}, headers=HEADERS)
     assert answer.status_code == 200
@@ -143,13 +143,13 @@ def test_a_masked_judgement_is_stored_with_its_sides_and_returned_without(
     assert masked[0]["pair"] == ["ar", "tau=0"]
     open_ = client.get(f"{SMALL}/judgements", headers=HEADERS).json()["rows"]
     again = client.post(
-        f"{SMALL}/reveal", json={"sealed": [masked[0]["sealed"], told["sealed"]]}
+        f"{SMALL}/reveal", json={"sealed": [masked[0]["sealed"], body["sealed"]]}
     ).json()["sides"]
     assert again[0] == again[1] == {side: open_[0][side] for side in ("left", "right")}
     other = {**posted, "item": "p1"}
     answer = client.post(f"{SMALL}/judgements", json={"row": other}, headers=HEADERS)
     assert answer.json()["detail"] == OTHER_PROMPT
-    forged = {**posted, "sealed": told["sealed"][:-4] + "AAAA"}
+    forged = {**posted, "sealed": body["sealed"][:-4] + "AAAA"}
     answer = client.post(f"{SMALL}/judgements", json={"row": forged}, headers=HEADERS)
     assert answer.status_code == 400
 
@@ -174,11 +174,11 @@ def test_requests_of_an_address_are_counted_by_the_minute() -> None:
 
 def test_figures_and_files_are_those_of_the_command(client: TestClient, review: ReviewSet) -> None:
     rows = [row(n, name) for n in range(6) for name in ("anna", "ben")]
-    told = client.post(f"{SMALL}/figures", json={"rows": rows}).json()
-    [first] = [each for each in told["preferences"] if each["way"] == "tau=0"]
+    body = client.post(f"{SMALL}/figures", json={"rows": rows}).json()
+    [first] = [preference for preference in body["preferences"] if preference["way"] == "tau=0"]
     assert (first["num_prompts"], first["num_judgements"], first["num_identical"]) == (6, 12, 1)
-    assert told["agreement"]["num_shared"] == 6
-    assert "far too few" in told["caution"]
+    assert body["agreement"]["num_shared"] == 6
+    assert "far too few" in body["caution"]
     texts = {}
     for form in ("csv", "jsonl", "html", "comparator"):
         posted = {"form": form, "rows": rows, "way": 1}
@@ -197,10 +197,10 @@ def test_files_of_reviewers_merge_and_conflicts_stay(
 ) -> None:
     bens = Library(str(tmp_path)).read_rows("small", [row(n, "ben") for n in range(3)])
     text = exports.to_jsonl(review, bens)
-    own = [row(0), {**row(0, "ben"), "id": "another", "preference": "right"}]
-    told = client.post(f"{SMALL}/merge", json={"rows": own, "text": text}).json()
-    assert (told["num_brought"], told["num_conflicts"]) == (3, 1)
-    assert {each["reviewer"] for each in told["rows"]} == {"anna", "ben", "ben (2)"}
+    rows = [row(0), {**row(0, "ben"), "id": "another", "preference": "right"}]
+    body = client.post(f"{SMALL}/merge", json={"rows": rows, "text": text}).json()
+    assert (body["num_brought"], body["num_conflicts"]) == (3, 1)
+    assert {item["reviewer"] for item in body["rows"]} == {"anna", "ben", "ben (2)"}
 
 
 def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:
@@ -221,7 +221,7 @@ def test_samples_of_lm_eval_open_as_a_set(client: TestClient) -> None:
         about = client.get(f"/review/sets/{name}").json()
         assert (about["name"], [way["name"] for way in about["ways"]]) == ("gsm8k", ["ar", "bold"])
         item = client.get(f"/review/sets/{name}/items/0").json()
-        assert [each["text"] for each in item["answers"]] == ["2", "II"]
+        assert [entry["text"] for entry in item["answers"]] == ["2", "II"]
     files[1]["text"] = "\n{}"
     answer = client.post("/review/sets", json={"samples": files})
     assert answer.json()["detail"].startswith("bold, line 2: not a sample of lm_eval")
@@ -253,20 +253,25 @@ def made(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def test_a_set_is_made_paused_and_resumed(made: TestClient) -> None:
-    asked = {
+    body = {
         "prompts": 'prompt\none\n"two\nthree"\n',
         "file": "x.csv",
         "ways": ["ar", "tau=0,B=4"],
         "max_new_tokens": 16,
         "name": "mine",
     }
-    name = made.post("/review/make", json=asked).json()["name"]
+    name = made.post("/review/make", json=body).json()["name"]
     made.post(f"/review/make/{name}", json={"do": "pause"})
     made.post(f"/review/make/{name}", json={"do": "resume"})
     until = time.monotonic() + 60
-    while (told := made.get(f"/review/make/{name}").json())["state"] == "making":
+    while (progress := made.get(f"/review/make/{name}").json())["state"] == "making":
         assert time.monotonic() < until
-    assert (told["state"], told["num_done"], told["num_all"], told["refused"]) == ("done", 4, 4, [])
+    assert (progress["state"], progress["num_done"], progress["num_all"], progress["refused"]) == (
+        "done",
+        4,
+        4,
+        [],
+    )
     about = made.get(f"/review/sets/{name}").json()
     assert [way["name"] for way in about["ways"]] == ["ar", "tau=0,B=4"]
     assert made.get(f"/review/sets/{name}/items/1/1").text.startswith('{"type":"header"')
@@ -288,8 +293,8 @@ def test_a_set_is_made_paused_and_resumed(made: TestClient) -> None:
 def test_what_cannot_be_made_is_refused(
     made: TestClient, changes: dict[str, Any], said: str
 ) -> None:
-    asked = {"prompts": "one", "ways": ["ar", "tau=0,B=4"], **changes}
-    answer = made.post("/review/make", json=asked)
+    body = {"prompts": "one", "ways": ["ar", "tau=0,B=4"], **changes}
+    answer = made.post("/review/make", json=body)
     assert answer.status_code == 400
     assert said in answer.json()["detail"]
 

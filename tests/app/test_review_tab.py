@@ -120,8 +120,8 @@ def press(page: playwright.Page, key: str) -> None:
 
 
 def stored(page: playwright.Page, where: list[str] = ROWS) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = page.evaluate(STORED, where)
-    return found
+    drawn: list[dict[str, Any]] = page.evaluate(STORED, where)
+    return drawn
 
 
 def wait_stored(
@@ -198,33 +198,35 @@ def test_prompts_are_judged_masked_by_keys_and_nothing_is_lost(
 
     page.click(".rw-reveal")
     page.wait_for_selector(f"{VIEW}[data-masked=''] .rw-marks >> nth=1")
-    own = exports.read_jsonl(downloaded(page, "jsonl"), review.id)
-    found = {row.item: row for row in current(own).values()}
-    assert {item: row.preference for item, row in found.items()} == {
+    judgements = exports.read_jsonl(downloaded(page, "jsonl"), review.id)
+    actual = {row.item: row for row in current(judgements).values()}
+    assert {item: row.preference for item, row in actual.items()} == {
         item: SAID[key] for item, key in pressed.items()
     }
-    assert {row.is_masked for row in own} == {True}
-    (noted,) = [row for row in found.values() if row.note]
+    assert {row.is_masked for row in judgements} == {True}
+    (noted,) = [row for row in actual.values() if row.note]
     assert (noted.note, noted.tags[0]) == (f"{EVIL} jk", ("repetition",))
     table = list(csv.DictReader(io.StringIO(downloaded(page, "csv"), newline="")))
     assert {line["item"]: line["preference"] for line in table} == {
         item: SAID[key] for item, key in pressed.items()
     }
     assert "&lt;img src=x" in downloaded(page, "html")
-    scores = [each["score"] for each in json.loads(downloaded(page, "comparator"))["examples"]]
+    scores = [
+        example["score"] for example in json.loads(downloaded(page, "comparator"))["examples"]
+    ]
     assert len([score for score in scores if score is not None]) == count
 
     bens = [
         {**row.as_json(), "id": f"ben{n}", "reviewer": "ben"}
-        for n, row in enumerate(found.values())
+        for n, row in enumerate(actual.values())
     ]
-    text = exports.to_jsonl(review, [exports.read_judgement(each) for each in bens])
+    text = exports.to_jsonl(review, [exports.read_judgement(ben) for ben in bens])
     page.set_input_files(".rw-file", {"name": "b.jsonl", "mimeType": "", "buffer": text.encode()})
     page.wait_for_selector(f".rw-said:text('{count} rows from b.jsonl added')")
     page.reload()
     page.wait_for_selector(f"{VIEW}[data-phase=open] .rw-marks >> nth=1")
     both = exports.read_jsonl(downloaded(page, "jsonl"), review.id)
-    assert {row.id for row in own} < {row.id for row in both}
+    assert {row.id for row in judgements} < {row.id for row in both}
     assert sum(row.reviewer == "ben" for row in both) == count
     page.click(FIGURES)
     page.wait_for_selector(".rw-agreement:text('Krippendorff')")
@@ -246,8 +248,8 @@ def assert_no_side_is_known(page: playwright.Page, bodies: list[tuple[str, str]]
     assert not [url for url in urls if "/items/" in url or "/reveal" in url]
     for url, body in bodies:
         if "/masked/0-1/" in url:
-            told = json.dumps({**json.loads(body), "sealed": ""})  # which may hold any letters
-            assert not re.search('tau|"ar"', told)
+            text = json.dumps({**json.loads(body), "sealed": ""})  # which may hold any letters
+            assert not re.search('tau|"ar"', text)
     assert "tau" not in page.locator(f"{VIEW} .rw-answers").evaluate("node => node.outerHTML")
     for hidden in (".rw-marks", ".rw-strip", ".rw-open", ".rw-exports", ".rw-wide"):
         assert page.locator(f"{VIEW} {hidden}:visible").count() == 0
@@ -390,21 +392,21 @@ def fill_new_set(page: playwright.Page, ways: str = "ar\ntau=0,B=4\nlossless,B=4
 def test_a_set_is_made_on_the_page_and_stays_in_the_browser(arrive: Arrive, address: str) -> None:
     """Until the tab is opened, neither its script nor its style nor a set is requested."""
     page = arrive(f"{address}robots.txt")
-    asked: list[str] = []
+    requests: list[str] = []
 
     def hear(request: playwright.Request) -> None:
-        asked.append(request.url.removeprefix(address))
+        requests.append(request.url.removeprefix(address))
 
     page.on("request", hear)
     page.goto(address)
     wait_loaded(page)
-    assert not [url for url in asked if re.match(r"(files/)?review", url)]
+    assert not [url for url in requests if re.match(r"(files/)?review", url)]
     open_tab(page, "sets")
     opened(page)
     files = {file_address(name) for name in ("review.js", "review.css")}
     assert page.get_attribute(VIEW, "data-masked") == "each"  # nothing gives a side away
-    assert {*files, "review/sets", "review/sets/study/masked/0-1"} <= set(asked)
-    assert "review/sets/study" not in asked
+    assert {*files, "review/sets", "review/sets/study/masked/0-1"} <= set(requests)
+    assert "review/sets/study" not in requests
     page.remove_listener("request", hear)
     page.select_option(MASKED, "")
     page.wait_for_selector(f"{VIEW}[data-masked=''] .rw-answer >> nth=1")
@@ -441,7 +443,7 @@ def test_a_set_outlives_the_server_that_makes_it(
             page.reload()  # also while it is made
             opened(page)
             page.wait_for_selector(f"{VIEW} .rw-status:text('mine: 2 prompts')")
-            wait_stored(page, lambda sets: [each.get("asked") for each in sets] == [None], SETS)
+            wait_stored(page, lambda sets: [item.get("asked") for item in sets] == [None], SETS)
             assert page.is_hidden(".rw-unfinished")
             page.goto("about:blank")
     backend.forward_seconds = 0.0
@@ -473,9 +475,9 @@ def prompts_posted(page: playwright.Page) -> list[tuple[str, str]]:
     with page.expect_request("**/review/make") as posted:
         page.click(".rw-begin")
     page.unroute("**/review/make")
-    told = posted.value.post_data_json
-    found = read_prompts(told["prompts"], name=told["file"])
-    return [(item.id, item.prompt) for item in found.items]
+    body = posted.value.post_data_json
+    outcome = read_prompts(body["prompts"], name=body["file"])
+    return [(item.id, item.prompt) for item in outcome.items]
 
 
 def test_review_opens_and_judges_without_storage(browser: playwright.Browser, address: str) -> None:

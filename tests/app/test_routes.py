@@ -34,11 +34,11 @@ HALF, LONG = "\ud800", "x" * 65
 @pytest.fixture
 def bait() -> Iterator[tuple[str, list[str]]]:
     """A second server that must receive no request: its address, and the requests it received."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Bait(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
             self.send_response(200)
             self.end_headers()
 
@@ -49,7 +49,7 @@ def bait() -> Iterator[tuple[str, list[str]]]:
 
     with HTTPServer(("127.0.0.1", 0), Bait) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/secret", asked
+        yield f"http://127.0.0.1:{server.server_port}/secret", requests
         server.shutdown()
 
 
@@ -111,7 +111,7 @@ def test_what_the_page_uses_is_open(address: str) -> None:
 
 
 def test_no_value_makes_the_server_fetch(address: str, bait: tuple[str, list[str]]) -> None:
-    url, asked = bait
+    url, request = bait
     visitor = Visitor(address)
     value = {"path": url, "url": url, "meta": {"_type": "gradio.FileData"}}
     for changes in ({"prompt": value}, {"prompt": [{"deep": value}]}, {"checkpoint": value}):
@@ -131,7 +131,7 @@ def test_no_value_makes_the_server_fetch(address: str, bait: tuple[str, list[str
     ):
         assert ask(address, "POST", path, body)[0] == 400, body
     assert visitor.run(prompt='{"path": "url"}')[0] == 200  # a text about files is none
-    assert asked == []
+    assert request == []
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,11 @@ def test_memory_stays_flat_after_many_sessions(
     """Long names are refused, short ones forgotten. The page's server is this process."""
     checkpoints = served_handlers.checkpoints
     config = json.loads(ask(address, "GET", "/config")[1])
-    (event, *_) = (each["id"] for each in config["dependencies"] if "settle" in each["api_name"])
+    (event, *_) = (
+        dependency["id"]
+        for dependency in config["dependencies"]
+        if "settle" in dependency["api_name"]
+    )
     count, before = 2000 if is_full_attack else 60, 0
     for number in range(count):
         name = f"{number:08d}" + "y" * 220_000

@@ -79,11 +79,11 @@ def num_runs(handlers: Handlers) -> int:
 
 def call(address: str, num_tokens: int, name: str = "generate", **headers: str) -> tuple[int, str]:
     """Call an endpoint; its answer holds the id of the event."""
-    asked: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
-    asked |= {"method": "ar"} if name == "generate" else {}
+    body: dict[str, Any] = {"prompts": ["a"]} if name == "batch" else {"prompt": "a"}
+    body |= {"method": "ar"} if name == "generate" else {}
     request = urllib.request.Request(
         f"{address}gradio_api/call/v2/{name}",
-        json.dumps({**asked, "max_new_tokens": num_tokens}).encode(),
+        json.dumps({**body, "max_new_tokens": num_tokens}).encode(),
         {"content-type": "application/json", **headers},
     )
     try:
@@ -102,14 +102,14 @@ def test_runs_without_a_stream_are_ended_and_dropped(
     backend.forward_seconds = 0.05
     visitors = [Visitor(page.url) for _ in range(17)]
     with ThreadPoolExecutor(len(visitors)) as posts:
-        posted = [posts.submit(each.run, pace=100, max_new_tokens=512) for each in visitors]
+        posted = [posts.submit(visitor.run, pace=100, max_new_tokens=512) for visitor in visitors]
         assert eventually(lambda: num_runs(handlers) > 4, 10)
-        assert [each.result()[0] for each in posted] == [200] * len(visitors)
+        assert [item.result()[0] for item in posted] == [200] * len(visitors)
     assert call(page.url, 512)[0] == 200
     assert eventually(lambda: num_runs(handlers) == 0, run_limits.GRACE_SECONDS + 10)
     line = GradioQueue(page.blocks)
     assert eventually(lambda: not line.events(), 10)
-    assert eventually(lambda: not any(line.has_session(each.session) for each in visitors), 10)
+    assert eventually(lambda: not any(line.has_session(entry.session) for entry in visitors), 10)
     backend.forward_seconds = 0.0
     assert_serves(Visitor(page.url))
 
@@ -121,9 +121,10 @@ def test_what_is_watched_goes_on_past_the_grace(served: Served, backend: Scripte
     num_tokens = round((run_limits.GRACE_SECONDS + 1.0) / backend.forward_seconds)
     slow, watching = Visitor(page.url), Visitor(page.url)
     (opening,) = (
-        each["id"]
-        for each in page.blocks.config["dependencies"]
-        if [what for _, what in each["targets"]] == ["load"] and each["queue"] is not False
+        dependency["id"]
+        for dependency in page.blocks.config["dependencies"]
+        if [what for _, what in dependency["targets"]] == ["load"]
+        and dependency["queue"] is not False
     )
     body = {"data": ["scripted", 4], "fn_index": opening, "session_hash": slow.session}
     assert post(page.url, "gradio_api/queue/join", json.dumps(body).encode())[0] == 200
@@ -192,9 +193,9 @@ def test_callers_who_leave_while_it_loads_hold_no_places(
     """As many as there are places; the checkpoint they asked for never comes."""
     monkeypatch.setattr(runs, "HEARTBEAT_SECONDS", 0.2)
     for _ in range(3):
-        status, told = call(loading.url, 8, name)
+        status, reported = call(loading.url, 8, name)
         assert status == 200
-        address = f"{loading.url}gradio_api/call/{name}/{json.loads(told)['event_id']}"
+        address = f"{loading.url}gradio_api/call/{name}/{json.loads(reported)['event_id']}"
         with urllib.request.urlopen(address, timeout=60) as answer:
             answer.readline()
     assert eventually(lambda: not GradioQueue(loading.blocks).events(), 10)
@@ -269,11 +270,11 @@ def test_tools_return_json_and_call_this_server_for_any_requested_host(tools: An
 
         async def use(client: Any) -> tuple[set[str], list[Any]]:
             names = {tool.name for tool in (await client.list_tools()).tools}
-            asked = {**dict.fromkeys(("generate", "compare", "traces"), ASKED),
+            body = {**dict.fromkeys(("generate", "compare", "traces"), ASKED),
                      "batch": {"prompts": ["Say it."], "max_new_tokens": 9}}  # fmt: skip
             calls = [
                 await client.call_tool(name, values, timedelta(seconds=60))
-                for name, values in asked.items()
+                for name, values in body.items()
             ]
             return names, [json.loads(call.content[0].text) for call in calls]
 

@@ -34,8 +34,8 @@ def read(**query: str) -> tuple[dict[str, object], str]:
 def test_a_whole_link() -> None:
     texts = {"prompt": "Say <b>hello</b>.", "metric": "margin", "checkpoint": "deep"}
     numbers = {"tau": 0.7, "block_size": 3, "max_new_tokens": 64, "temperature": 0, "seed": 7}
-    asked = {name: str(number) for name, number in numbers.items()}
-    values, sentence = read(**texts, **asked, lossless="true", lanes="mars")
+    body = {name: str(number) for name, number in numbers.items()}
+    values, sentence = read(**texts, **body, lossless="true", lanes="mars")
     assert sentence == ""
     assert values == {**texts, **numbers, "auto": False, "lossless": True, "view": ["mars"]}
 
@@ -104,7 +104,7 @@ HEAD = {"run": "", "lanes": [{"lane": "mars", "title": "<b>x</b>"}, {"lane": "ar
 
 
 def value_of(lanes: dict[str, list[str]], head: object = HEAD) -> str:
-    lines = [f"{lane}\t{line}" for lane, own in lanes.items() for line in own]
+    lines = [f"{lane}\t{line}" for lane, lane_lines in lanes.items() for line in lane_lines]
     return "\n".join([json.dumps(head), *lines]) + "\n"
 
 
@@ -113,18 +113,18 @@ def value() -> str:
     """A race as a link brings it."""
     import race_scenes
 
-    return value_of({name: list(own) for name, own in samples.lanes(race_scenes.PROSE).items()})
+    return value_of({name: list(lane) for name, lane in samples.lanes(race_scenes.PROSE).items()})
 
 
 def test_a_run_is_rewritten_and_marked_as_recorded(value: str) -> None:
-    told = SharedRuns(None, MOST).read({"value": value}, "")
-    head, *lines = told["value"].splitlines()
+    shared = SharedRuns(None, MOST).read({"value": value}, "")
+    head, *lines = shared["value"].splitlines()
     about = json.loads(head)
     assert [lane["title"] for lane in about["lanes"]] == ["MARS", "plain AR"]
     assert about["recorded"]
     assert about["run"] != ""
     assert {line.partition("\t")[0] for line in lines} == {"mars", "ar"}
-    again = SharedRuns(None, MOST).read({"value": told["value"]}, "")
+    again = SharedRuns(None, MOST).read({"value": shared["value"]}, "")
     assert again["value"].splitlines()[1:] == lines
 
 
@@ -154,8 +154,8 @@ def test_a_run_is_kept_under_a_name_that_cannot_be_guessed(value: str, tmp_path:
     names = [runs.keep(value, "a")["name"] for _ in range(2)]
     assert len(set(names)) == 2
     assert all(len(name) == 22 for name in names)
-    found = runs.read({"name": names[0]}, "b")["value"]
-    assert found.splitlines()[1:] == runs.read({"value": value}, "")["value"].splitlines()[1:]
+    actual = runs.read({"name": names[0]}, "b")["value"]
+    assert actual.splitlines()[1:] == runs.read({"value": value}, "")["value"].splitlines()[1:]
     for name in ("A" * 22, "../" + names[0], names[0] + ".run.gz", "", 7, None):
         assert runs.read({"name": name}, "b") == {"error": GONE}
     assert runs.keep("no run", "a") == {"error": UNREADABLE}

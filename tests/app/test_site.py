@@ -61,7 +61,7 @@ def offline(height: int, *own: str) -> Iterator[playwright.Page]:
     page.on("request", lambda request: troubles.append(request.url))
     yield page
     context.close()
-    assert [each for each in troubles if not each.startswith(own)] == []
+    assert [trouble for trouble in troubles if not trouble.startswith(own)] == []
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +95,13 @@ def look_with_axe(page: playwright.Page, where: str) -> None:
         from test_axe import CONTRAST, violations
     except pytest.skip.Exception:
         return
-    found = violations(page, where)
+    problems = violations(page, where)
     page.emulate_media(color_scheme="dark")
     page.wait_for_selector("html.dark")
-    found += violations(page, f"{where}, dark", rules=CONTRAST)
+    problems += violations(page, f"{where}, dark", rules=CONTRAST)
     page.emulate_media(color_scheme="light")
     page.wait_for_selector("html:not(.dark)")
-    assert not found, "\n".join(found)
+    assert not problems, "\n".join(problems)
 
 
 def ground(page: playwright.Page) -> str:
@@ -118,11 +118,11 @@ def test_the_list_says_what_each_recording_measured_and_leads_to_it(
     assert links.all_inner_texts() == [recording.title for recording in recordings]
     items = page.locator(".rp-list li").all_inner_texts()
     for item, recording in zip(items, recordings, strict=True):
-        found = measured(recording)
-        assert f"{found.tpf:.2f} TPF" in item
-        assert (f"{found.speedup:.2f}×" if found.speedup else "TPF") in item
-        assert ("×" in item) == bool(found.speedup)
-        assert found.against in item
+        actual = measured(recording)
+        assert f"{actual.tpf:.2f} TPF" in item
+        assert (f"{actual.speedup:.2f}×" if actual.speedup else "TPF") in item
+        assert ("×" in item) == bool(actual.speedup)
+        assert actual.against in item
     header = measured(recordings[0]).header
     for part in (header.hardware, header.checkpoint, header.date[:10]):
         assert part in page.inner_text("main")
@@ -210,9 +210,11 @@ def test_hostile_titles_and_values_stay_text(page: playwright.Page, tmp_path: Pa
     assert page.title() == f"{HOSTILE} · MARS live"
     for place in ("h1", ".rp-why", ".rv-prompt"):
         assert page.inner_text(place) == HOSTILE
-    own = ":is(.rv-saying, .rv-beat, .rv-count) > b"  # the page's own, which hold numbers only
-    assert not any("x" in text for text in page.locator(own).all_text_contents())
-    stray = f":is(h1, main) :is(b:not([class]):not({own}), script)"
+    figures_of_page = (
+        ":is(.rv-saying, .rv-beat, .rv-count) > b"  # the page's own, which hold numbers only
+    )
+    assert not any("x" in text for text in page.locator(figures_of_page).all_text_contents())
+    stray = f":is(h1, main) :is(b:not([class]):not({figures_of_page}), script)"
     assert page.locator(stray).count() == 0
 
 

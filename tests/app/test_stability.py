@@ -33,9 +33,9 @@ class SeededBackend(ScriptedBackend):
         self.begun: list[DecodeSettings] = []
 
     def decode(self, request: Request, settings: Callable[[], DecodeSettings]) -> Iterator[Event]:
-        now = settings()
-        self.begun.append(now)
-        self.text = COMMON + (ODD if now.temperature and now.seed % 2 else EVEN)
+        current = settings()
+        self.begun.append(current)
+        self.text = COMMON + (ODD if current.temperature and current.seed % 2 else EVEN)
         return super().decode(request, settings)
 
 
@@ -74,7 +74,7 @@ def test_each_seed_gives_an_answer_whose_trace_is_whole(
     texts = [folds.text(lane_trace(last, f"s{seed}")) for seed in range(4)]
     assert texts == [COMMON + EVEN, COMMON + ODD] * 2
     assert lines[-1] == ("status", {"text": "Finished: 4 of 4 answers.", "kind": "finished"})
-    assert [each.seed for each in backend.begun] == [0, 1, 2, 3]
+    assert [item.seed for item in backend.begun] == [0, 1, 2, 3]
     for settings in backend.begun:
         assert (settings.temperature, settings.lossless, settings.tau) == (0.7, True, 0)
         assert settings.block_size == 4  # an automatic B would follow the clock
@@ -87,8 +87,8 @@ def test_a_method_is_decoded_as_named(
     handlers: Handlers, backend: SeededBackend, method: str, expected: tuple[str, bool]
 ) -> None:
     [*handlers.stability.run("visitor", controls(method=method, seeds=2, temperature=0))]
-    assert {(each.method, each.lossless) for each in backend.begun} == {expected}
-    assert {each.temperature for each in backend.begun} == {0}
+    assert {(item.method, item.lossless) for item in backend.begun} == {expected}
+    assert {entry.temperature for entry in backend.begun} == {0}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,9 @@ def test_views_stand_where_the_browser_forbids_channels(
             open_tab(page, view)
             page.wait_for_selector(f"#{view} section")
         page.wait_for_selector("#compare .cv-said:text('blocks storage')")
-    assert [each for each in troubles if "mars" in each.lower() or "Broadcast" in each] == []
+    assert [
+        trouble for trouble in troubles if "mars" in trouble.lower() or "Broadcast" in trouble
+    ] == []
 
 
 def test_a_long_paste_is_kept_and_refused_in_a_sentence(page: playwright.Page) -> None:

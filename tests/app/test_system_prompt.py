@@ -40,9 +40,9 @@ def handlers(tmp_path: Path) -> Iterator[Handlers]:
 def tokenizer_of(handlers: Handlers) -> Tokenizer:
     served = handlers.engines.get("scripted")
     assert served is not None
-    found = served.checkpoint.tokenizer
-    assert isinstance(found, Tokenizer)
-    return found
+    actual = served.checkpoint.tokenizer
+    assert isinstance(actual, Tokenizer)
+    return actual
 
 
 def header_of(handlers: Handlers, **changes: Any) -> Header:
@@ -65,10 +65,10 @@ def test_a_run_begins_with_it_and_its_trace_records_it(handlers: Handlers) -> No
 @pytest.mark.parametrize("empty", ["", " \n", None])
 def test_empty_is_the_checkpoints_own(handlers: Handlers, empty: str | None) -> None:
     tokenizer = tokenizer_of(handlers)
-    for own in (None, "Be kind."):
-        tokenizer.system = own
+    for system in (None, "Be kind."):
+        tokenizer.system = system
         header = header_of(handlers, system=empty)
-        assert header.system == (own or "")
+        assert header.system == (system or "")
         assert list(header.prompt_ids) == tokenizer.encode_chat([("user", "Say hello.")])
 
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(handlers: Handlers, brok
         (handlers.batch.read, batch_page.controls(system=broken)),
         (handlers.grid.read, grid_page.controls(system=broken)),
         (handlers.traffic.read, load_page.controls(system=broken)),
-        (lambda asked: next(generate(handlers.engines, handlers.book, asked)),
+        (lambda request: next(generate(handlers.engines, handlers.book, request)),
          controls(method="ar", system=broken)),
     ):  # fmt: skip
         with pytest.raises(RefusalError, match=r"system prompt|characters"):
@@ -107,9 +107,9 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(handlers: Handlers, brok
 def test_a_run_from_a_view_has_that_of_the_run_on_show(handlers: Handlers) -> None:
     assert "system" in FROM_VIEW
     for posted, wanted in (({"system": BRIEF}, BRIEF), ({}, "")):  # the control holds another
-        asked = json.dumps({"prompt": "Say hello.", "checkpoint": "scripted", **posted})
+        request = json.dumps({"prompt": "Say hello.", "checkpoint": "scripted", **posted})
         values = controls(system="Be long.", max_new_tokens=4)
-        *_, (value, sentence) = handlers.live.run_from_view("a", asked, values)
+        *_, (value, sentence) = handlers.live.run_from_view("a", request, values)
         assert sentence == ""
         assert value is not None
         assert lane_trace(value, "mars").header.system == wanted
@@ -127,8 +127,8 @@ def test_every_row_and_cell_begins_with_it(tmp_path: Path, tab: str) -> None:
         if json.loads(data).get("type"):
             lines.setdefault(tag, []).append(data)
     assert lines
-    for own in lines.values():
-        header = read_trace(own).header
+    for lane in lines.values():
+        header = read_trace(lane).header
         assert header.system == BRIEF
         assert list(header.prompt_ids) == encoded(handlers, *prompts)
     handlers.engines.close()

@@ -62,8 +62,8 @@ def page(arrive: Arrive, address: str) -> playwright.Page:
 
 def wait_shown(page: playwright.Page, view: str) -> None:
     page.locator(SHOWN[view]).wait_for(state="visible")
-    others = [each for each in SHOWN if each != view]
-    assert not any(page.locator(SHOWN[each]).is_visible() for each in others)
+    others = [item for item in SHOWN if item != view]
+    assert not any(page.locator(SHOWN[other]).is_visible() for other in others)
 
 
 def hash_of(page: playwright.Page) -> str:
@@ -210,14 +210,14 @@ def test_runs_are_compared_before_any_is_pinned(page: playwright.Page) -> None:
     page.wait_for_selector("#compare .cv-texts .rv-pane >> nth=2")
     assert page.get_attribute("#compare .mars-compare", "data-pins") == "0"
     assert page.inner_text("#compare .cv-empty").startswith("Recorded 20")
-    found = re.match(
+    match = re.match(
         r"B wrote A's text in (\d+) % fewer forward passes; C differs from A at token \d+\.",
         page.inner_text("#compare .rv-finding"),
     )
-    assert found
+    assert match
     row = page.locator("#compare .cv-table tr:has(th:text-is('passes')) td")
     ar, lossless, _ = map(int, row.all_inner_texts())
-    assert int(found[1]) == int(100 * (1 - lossless / ar))
+    assert int(match[1]) == int(100 * (1 - lossless / ar))
 
 
 CHARTS = {

@@ -54,38 +54,38 @@ def race(name: str) -> Race:
     return Race(list(lanes["mars"].events), list(lanes["ar"].events))
 
 
-def is_same_text(one: Race) -> None:
+def is_same_text(race: Race) -> None:
     """AR's text, token for token, which came to its end and does not repeat itself."""
-    assert folds.accepted_tokens(one.events) == folds.accepted_tokens(one.ar)
-    for events in (one.events, one.ar):
+    assert folds.accepted_tokens(race.events) == folds.accepted_tokens(race.ar)
+    for events in (race.events, race.ar):
         assert folds.end(events).reason in ("eos", "limit")
         assert folds.loops_at(events) is None
 
 
-def wins(one: Race) -> None:
+def wins(race: Race) -> None:
     """The same text in fewer passes by a factor of 1.3 at least, and in less time: what the page
     shows is a number, "1.1 times as fast" or more, not "about as fast" or "not measured"."""
-    is_same_text(one)
-    own, ar = one.passes
-    assert 1.3 * own <= ar
-    assert one.speedup.reported is not None, one.speedup
-    assert one.speedup.ratio >= NEAR, one.speedup
+    is_same_text(race)
+    mars, ar = race.passes
+    assert 1.3 * mars <= ar
+    assert race.speedup.reported is not None, race.speedup
+    assert race.speedup.ratio >= NEAR, race.speedup
 
 
-def differs(one: Race) -> None:
-    assert one.parting is not None
+def differs(race: Race) -> None:
+    assert race.parting is not None
 
 
-def is_not_faster(one: Race) -> None:
+def is_not_faster(race: Race) -> None:
     """The same text, but no gain in time."""
-    is_same_text(one)
-    assert one.speedup.kind in ("same", "slower"), one.speedup
-    assert one.speedup.ratio < NEAR
+    is_same_text(race)
+    assert race.speedup.kind in ("same", "slower"), race.speedup
+    assert race.speedup.ratio < NEAR
 
 
-def stops_at_the_threshold(one: Race) -> None:
+def stops_at_the_threshold(race: Race) -> None:
     """A pass took several tokens and refused the next one."""
-    steps = [step for step, _ in folds.row_steps(one.events)]
+    steps = [step for step, _ in folds.row_steps(race.events)]
     assert any(step.stop == "threshold" and len(step.accepted) > 1 for step in steps)
 
 
@@ -126,16 +126,16 @@ def test_a_recording_shows_what_is_said_of_it(name: str, claim: Claim) -> None:
 
 
 def test_every_slide_is_checked() -> None:
-    found: dict[str, set[str]] = {}
+    collected: dict[str, set[str]] = {}
     for part in STOPS.split("headline: ")[1:]:
         (headline,) = re.findall(r'^"(.+?)",', part)
         named = re.findall(r'recording: "(.+?)"', part)
         several = re.findall(r"recordings: \[(.+?)\]", part)
-        found[headline] = {
+        collected[headline] = {
             *named,
-            *(name for one in several for name in re.findall(r'"(.+?)"', one)),
+            *(name for item in several for name in re.findall(r'"(.+?)"', item)),
         }
-    assert found == CLAIMS
+    assert collected == CLAIMS
     assert {name for names in CLAIMS.values() for name in names} <= set(SHOWN)
 
 
@@ -160,19 +160,19 @@ def test_text_breaks_as_tau_falls_and_lossless_mends_it() -> None:
 def test_the_offered_prompts_were_measured_to_end_with_ars_text_in_fewer_passes() -> None:
     (offered,) = re.findall(r"prompts: \[(.+?)\]", STOPS, re.DOTALL)
     measured = json.loads((RESULTS / "page_examples.json").read_text("utf-8"))["requests"]
-    found = {row["prompt"]: row["lossless"] for row in measured}
+    actual = {row["prompt"]: row["lossless"] for row in measured}
     prompts = re.findall(r'"(.+?)"', offered)
     assert len(prompts) == 3
     for prompt in prompts:
-        assert found[prompt]["leaves"] is None
-        assert found[prompt]["num_tokens"] < DEFAULTS.max_new_tokens
-        assert found[prompt]["tpf"] >= 1.3
+        assert actual[prompt]["leaves"] is None
+        assert actual[prompt]["num_tokens"] < DEFAULTS.max_new_tokens
+        assert actual[prompt]["tpf"] >= 1.3
 
 
 def test_on_the_frontier_lossless_is_at_the_top_and_saves_passes() -> None:
-    found = tour_set()
-    assert found is not None
-    points = found["points"]
+    actual = tour_set()
+    assert actual is not None
+    points = actual["points"]
     lossless = [point for point in points if "lossless" in point["name"]]
     top = max(point["quality"]["value"] for point in points)
     assert {point["quality"]["value"] for point in lossless} == {top}
@@ -189,5 +189,5 @@ def test_the_page_opens_on_a_race_that_mars_wins_and_the_readme_shows_it() -> No
     )
     shown = race(first.name)
     assert moving == [folds.num_tokens(shown.events), *shown.passes]
-    own, ar = still
-    assert own < ar
+    mars, ar = still
+    assert mars < ar

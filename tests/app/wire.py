@@ -26,9 +26,9 @@ class Wire:
     def cut(self) -> None:
         """Close every connection, and refuse new ones until ``mend``."""
         self.is_cut = True
-        for each in self._open:
+        for item in self._open:
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                item.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
     def mend(self, port: int = 0) -> None:

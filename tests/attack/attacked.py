@@ -47,14 +47,14 @@ def assert_served(url: str, address: str = OTHER) -> None:
     """Review, a completion and a run are each answered within two seconds."""
     chat = {"model": "scripted", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
     run = {"model": "scripted", "lanes": [{"prompt_ids": [1, 2, 3], "max_new_tokens": 4}]}
-    asked: list[tuple[str, Any]] = [
+    requests: list[tuple[str, Any]] = [
         ("review/sets", None),
         ("review/sets/study/items/3", None),
         ("v1/chat/completions", chat),
         ("v1/runs", run),
     ]
     with client_of(url, address) as client:
-        for path, body in asked:
+        for path, body in requests:
             began = time.monotonic()
             answer = client.get(path) if body is None else client.post(path, json=body)
             assert answer.status_code == 200, answer.text

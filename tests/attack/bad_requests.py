@@ -118,8 +118,8 @@ def good(path: str, model: str = MODEL) -> dict[str, Any]:
         return {"model": model, "lanes": [LANE]}
     if path == RESPONSES:
         return {"model": model, "input": "Hello", "max_output_tokens": 4}
-    asked: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
-    return {"model": model, "max_tokens": 4, **asked}
+    body: dict[str, Any] = {"messages": MESSAGES} if path == CHAT else {"prompt": "Hello"}
+    return {"model": model, "max_tokens": 4, **body}
 
 
 TABLES = {CHAT: BAD_VALUES, TEXT: BAD_VALUES, RUNS: BAD_RUNS, RESPONSES: BAD_RESPONSES}

@@ -21,14 +21,14 @@ def pause() -> float:
 def url(tmp_path: Path, pause: float) -> Iterator[str]:
     """Where a page is served, with a slash at the end."""
     handlers = make_handlers(tmp_path, ScriptedBackend(TEXT, pause), port=0)
-    with page_served(handlers) as found:
-        yield found
+    with page_served(handlers) as url:
+        yield url
 
 
 @pytest.fixture(params=["page", "endpoint"])
 def kind(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
+    parameter: str = request.param
+    return parameter
 
 
 @pytest.fixture
@@ -42,5 +42,5 @@ def place(
     pytest.importorskip("openai")
     from tests.serving.scripted_server import Oracle, serving
 
-    with serving(tmp_path, Oracle(forward_seconds=pause)) as found:
-        yield place_of(found.address)
+    with serving(tmp_path, Oracle(forward_seconds=pause)) as server:
+        yield place_of(server.address)

@@ -39,15 +39,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A server with a limit for bodies that the tests reach."""
     caps = Caps(max_body_bytes=400_000)
     folder = tmp_path_factory.mktemp("attacked")
-    with serving(folder, Oracle(forward_seconds=0.0), caps=caps) as found:
-        yield found
+    with serving(folder, Oracle(forward_seconds=0.0), caps=caps) as server:
+        yield server
 
 
 def assert_refused(status: int, text: str, wanted: int = 0) -> None:
-    told = json.loads(text)["error"]
+    body = json.loads(text)["error"]
     assert 400 <= status < 500, text
-    assert told["code"] == status == (wanted or status)
-    sentence = told["message"]
+    assert body["code"] == status == (wanted or status)
+    sentence = body["message"]
     assert sentence[-1] == "."
     assert sentence[0] == sentence[0].strip()
     assert len(sentence) < 250
@@ -148,10 +148,10 @@ class Log(logging.Handler):
 
     def assert_short(self) -> None:
         for record in self.records:
-            told = record.getMessage()
-            assert record.exc_info is None, told
-            assert "\n" not in told
-            assert "my-secret" not in told
+            text = record.getMessage()
+            assert record.exc_info is None, text
+            assert "\n" not in text
+            assert "my-secret" not in text
 
 
 @pytest.fixture

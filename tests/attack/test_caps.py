@@ -82,8 +82,8 @@ def test_the_endpoint_of_a_page_takes_no_longer_prompt(http: httpx.Client, entry
 def test_a_new_set_of_review_is_refused_above_the_caps(
     http: httpx.Client, changes: dict[str, Any], wanted: str
 ) -> None:
-    asked = {"prompts": "Say it.", "ways": ["ar", "lossless,B=4"], "name": "mine", **changes}
-    answer = http.post("/review/make", json={"max_new_tokens": 4, **asked})
+    body = {"prompts": "Say it.", "ways": ["ar", "lossless,B=4"], "name": "mine", **changes}
+    answer = http.post("/review/make", json={"max_new_tokens": 4, **body})
     assert (answer.status_code, wanted in answer.json()["detail"]) == (400, True), answer.text
 
 

@@ -241,7 +241,7 @@ def test_a_body_has_a_second_more_for_each_50_kb_that_came(place: Place, seconds
 def test_fifty_clients_for_a_minute() -> None:
     from tools.clients import attack
 
-    found = attack("mars-tiny", 50, 60.0, seed=1)
-    assert found["faults"] == []
-    assert {"whole", "stream", "left", "nonsense"} <= found["outcomes"].keys()
-    assert found["neighbour"]["num_answers"] > 0
+    actual = attack("mars-tiny", 50, 60.0, seed=1)
+    assert actual["faults"] == []
+    assert {"whole", "stream", "left", "nonsense"} <= actual["outcomes"].keys()
+    assert actual["neighbour"]["num_answers"] > 0

@@ -64,7 +64,7 @@ def test_streams_end_with_a_sentence(tmp_path: Path) -> None:
             lines = stream.iter_lines()
             next(lines)
             process.send_signal(signal.SIGTERM)
-            *_, told, end = [line for line in lines if line]
-        assert SHUTTING_DOWN in told
+            *_, event, end = [line for line in lines if line]
+        assert SHUTTING_DOWN in event
         assert end == "data: [DONE]"
         assert process.wait(30) == 128 + signal.SIGTERM

@@ -189,9 +189,9 @@ def test_a_trace_from_elsewhere_is_not_published(
     folder: Path, library: Library, tmp_path: Path, put: Callable[[Path, Path], None]
 ) -> None:
     put(folder / "answers" / "0001-0.jsonl", tmp_path / "secret")
-    found = published(lambda: library.find("theirs").trace(0, 0))
-    assert found == "[]" or found.startswith("The answer answers/0001-0 is damaged")
-    assert str(tmp_path) not in found
+    actual = published(lambda: library.find("theirs").trace(0, 0))
+    assert actual == "[]" or actual.startswith("The answer answers/0001-0 is damaged")
+    assert str(tmp_path) not in actual
     ReviewSet.open(folder).pack(tmp_path / "packed.tar.xz", 0)
     unpack(tmp_path / "packed.tar.xz", tmp_path / "unpacked")
     is_own = put is other_text
@@ -238,10 +238,10 @@ def test_a_file_replaced_after_the_check_is_not_published(
     file.write_text('{"text": "its own"}\n')
 
     def replaced(path: Path, strict: bool = False) -> Path:
-        found = resolve(path, strict)
+        actual = resolve(path, strict)
         if path == file:
             link(file, tmp_path / "secret")
-        return found
+        return actual
 
     monkeypatch.setattr(Path, "resolve", replaced)
     assert SECRET not in published(lambda: library.find("theirs").review.answer(0, 0))

@@ -46,8 +46,8 @@ def test_only_names_of_this_machine_and_its_proxies_are_served(kind: str, place:
         assert b"\r\nx-content-type-options: nosniff" in head, path
         assert b"\r\nreferrer-policy: same-origin" in head, path
     names = ("127.0.0.1", "localhost", "[::1]", "mars.localhost")
-    own = [f"{name}:{place[1]}" for name in names]
-    for host in (*own, "demo.example", "demo.example:8443"):
+    hosts = [f"{name}:{place[1]}" for name in names]
+    for host in (*hosts, "demo.example", "demo.example:8443"):
         assert answer(place, PATHS[kind][0], host).startswith(b"HTTP/1.1 200 "), host
 
 
@@ -75,9 +75,9 @@ def test_nothing_is_rendered_for_each_request(url: str, monkeypatch: pytest.Monk
     with ThreadPoolExecutor(16) as clients:
         answers = list(clients.map(ask, range(48)))
     assert {answer.status_code for answer in answers} == {200}
-    for number, found in enumerate(answers):
-        assert MARKER not in found.text
-        assert set(re.findall(r"http://host(\d+)\.example", found.text)) == {str(number)}
+    for number, actual in enumerate(answers):
+        assert MARKER not in actual.text
+        assert set(re.findall(r"http://host(\d+)\.example", actual.text)) == {str(number)}
     assert len(rendered) <= 2
 
 
@@ -92,12 +92,12 @@ def test_the_configuration_names_the_address_that_was_asked(url: str) -> None:
             assert (head.status_code, head.content) == (200, b"")
     for host in ('x"y', "x<y>", "x\\y", "x'y", "x y", "[::"):
         for name in ("host", "x-forwarded-host"):
-            found = httpx.get(url, headers={name: host})
-            if found.status_code == 200:
-                assert host not in found.text
-                assert json.dumps(host)[1:-1] not in found.text
+            actual = httpx.get(url, headers={name: host})
+            if actual.status_code == 200:
+                assert host not in actual.text
+                assert json.dumps(host)[1:-1] not in actual.text
             else:
-                assert (found.status_code, found.json()["detail"]) == (400, NO_HOST)
+                assert (actual.status_code, actual.json()["detail"]) == (400, NO_HOST)
 
 
 def test_assets_are_packed_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +112,11 @@ def test_assets_are_packed_once(url: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("zlib.compressobj", count)
     answers = [httpx.get(url + path) for _ in range(4)]
     assert len(packed) <= 1
-    for found in answers:
-        assert found.content == plain.content
-        assert found.headers["content-encoding"] == "gzip"
+    for answer in answers:
+        assert answer.content == plain.content
+        assert answer.headers["content-encoding"] == "gzip"
         for name in ("content-type", "etag"):
-            assert found.headers[name] == plain.headers[name]
+            assert answer.headers[name] == plain.headers[name]
     known = httpx.get(url + path, headers={"if-none-match": plain.headers["etag"]})
     assert (known.status_code, known.content) == (304, b"")
     assert httpx.get(f"{url}assets/nothing.js").status_code == 404

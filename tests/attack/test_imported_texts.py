@@ -43,7 +43,7 @@ def changed(value: Any, rng: random.Random) -> Any:
     if isinstance(value, dict) and value and rng.random() < 0.9:
         key = rng.choice(sorted(value))
         if rng.random() < 0.15:
-            return {name: each for name, each in value.items() if name != key}
+            return {name: item for name, item in value.items() if name != key}
         return {**value, key: changed(value[key], rng)}
     if isinstance(value, list) and value and rng.random() < 0.9:
         at = rng.randrange(len(value))
@@ -85,12 +85,12 @@ def test_a_changed_trace_is_a_trace_or_a_sentence(is_full_attack: bool) -> None:
     rng, outcomes = random.Random(7), {"lines": 0, "error": 0}
     for _ in range(2000 if is_full_attack else 150):
         text = mutated(LINES, rng)
-        found = read_import(text, MOST)
-        if "error" in found:
-            assert_sentence(found["error"], text)
+        actual = read_import(text, MOST)
+        if "error" in actual:
+            assert_sentence(actual["error"], text)
         else:  # what is kept is what would be written
-            assert read_import("\n".join(found["lines"]), MOST)["lines"] == found["lines"]
-        outcomes["error" if "error" in found else "lines"] += 1
+            assert read_import("\n".join(actual["lines"]), MOST)["lines"] == actual["lines"]
+        outcomes["error" if "error" in actual else "lines"] += 1
     assert min(outcomes.values()) > 0, outcomes
 
 

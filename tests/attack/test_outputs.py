@@ -44,9 +44,9 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
             code = main(words)
         except SystemExit as end:  # the parser's own
             code = int(str(end.code))
-        told = capsys.readouterr()
-        assert (code, told.out) == (2, "")
-        (sentence,) = told.err.splitlines()
+        output = capsys.readouterr()
+        assert (code, output.out) == (2, "")
+        (sentence,) = output.err.splitlines()
         assert sentence.endswith(".")
         return sentence
 
@@ -180,9 +180,9 @@ def ended(words: list[str], out: IO[str], err: IO[str] | int) -> tuple[int, byte
     """Return exit code and errors of a command in a user's environment, in which Python flushes its
     buffers at exit.
     """
-    own = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    settings = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-m", "mars_runtime", *words]
-    done = subprocess.run(command, stdout=out, stderr=err, env=own)
+    done = subprocess.run(command, stdout=out, stderr=err, env=settings)
     return done.returncode, done.stderr
 
 
@@ -202,9 +202,9 @@ GENERATE = ["generate", "--checkpoint", "mars-tiny", "--prompt", "Count from 1 t
 )
 def test_a_full_output_is_one_sentence(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        code, told = ended(words, full, subprocess.PIPE)
+        code, message = ended(words, full, subprocess.PIPE)
         assert code == 1
-        (line,) = told.decode().splitlines()
+        (line,) = message.decode().splitlines()
         assert line.startswith("The output can't be written")
         assert ended(words, full, full)[0] == 1  # regardless of the errors
         assert ended(["fetch", "--nonsense"], full, full)[0] == 2

@@ -59,8 +59,8 @@ def handlers(tmp_path: Path, backend: ScriptedBackend) -> Handlers:
 
 @pytest.fixture
 def url(handlers: Handlers) -> Iterator[str]:
-    with page_served(handlers) as found:
-        yield found
+    with page_served(handlers) as url:
+        yield url
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def file_of(url: str, rows: list[dict[str, Any]]) -> str:
 def undoing(url: str) -> list[dict[str, Any]]:
     """All by one reviewer about one prompt, and each undone."""
     rows = rows_of(url, "a")
-    own = [{**row, "reviewer": "one", "item": rows[0]["item"]} for row in rows]
-    return own + [
-        {**row, "id": f"u{row['id']}", "undoes": row["id"], "tags": [[], []]} for row in own
+    own_rows = [{**row, "reviewer": "one", "item": rows[0]["item"]} for row in rows]
+    return own_rows + [
+        {**row, "id": f"u{row['id']}", "undoes": row["id"], "tags": [[], []]} for row in own_rows
     ]
 
 
@@ -143,11 +143,11 @@ def test_many_rows_delay_no_other_request(url: str, name: str) -> None:
             post(1)
 
     posts = [threading.Thread(target=leave) for _ in range(2)]
-    for each in posts:
-        each.start()
+    for item in posts:
+        item.start()
     assert_served(url)
-    for each in posts:
-        each.join(30)
+    for item in posts:
+        item.join(30)
     assert_served(url)
     answer = post(60)
     assert answer.status_code == 200, answer.text
@@ -180,15 +180,20 @@ def test_a_large_set_is_read_and_revealed_without_delaying_anybody(url: str) -> 
 
 def test_lines_past_the_limit_are_not_read() -> None:
     began = time.monotonic()
-    found = read_prompts("\n".join(f"p{n}" for n in range(400_000)))
-    assert (len(found.items), len(found.faults)) == (MAX_PROMPTS, 1)
+    outcome = read_prompts("\n".join(f"p{n}" for n in range(400_000)))
+    assert (len(outcome.items), len(outcome.faults)) == (MAX_PROMPTS, 1)
     assert time.monotonic() - began < SECONDS
 
 
 def begin(url: str, address: str, **changes: Any) -> httpx.Response:
-    asked = {"prompts": "one\ntwo", "ways": ["ar", "tau=0,B=4"], "max_new_tokens": 64, "name": "x"}
+    request = {
+        "prompts": "one\ntwo",
+        "ways": ["ar", "tau=0,B=4"],
+        "max_new_tokens": 64,
+        "name": "x",
+    }
     with client_of(url, address) as client:
-        body = json.dumps({**asked, **changes})
+        body = json.dumps({**request, **changes})
         return client.post("review/make", content=body, headers=JSON)
 
 
@@ -299,9 +304,9 @@ def test_tiny_sets_push_out_only_their_own_address(url: str) -> None:
         return {"samples": [{"name": name, "text": line} for name in ("a", "b")], "name": "tiny"}
 
     with client_of(url, OTHER) as client, client_of(url) as attacker:
-        kept = client.post("review/sets", json=samples(0)).json()["name"]
+        stored = client.post("review/sets", json=samples(0)).json()["name"]
         names = [attacker.post("review/sets", json=samples(n)).json()["name"] for n in range(45)]
-        assert client.get(f"review/sets/{kept}").status_code == 200
+        assert client.get(f"review/sets/{stored}").status_code == 200
         assert attacker.get(f"review/sets/{names[0]}").status_code == 400
         assert attacker.get(f"review/sets/{names[-1]}").status_code == 200
 
@@ -312,8 +317,8 @@ def test_what_a_browser_keeps_the_server_accepts_again(tmp_path: Path, share: fl
     before = make_handlers(tmp_path, ScriptedBackend(), port=0)
     name, folder = before.library.place()
     ways = ["ar", "tau=0", "tau=0.3", "tau=0.6", "tau=0.9"]
-    each = int(share * MAX_SEALED) // (len(ITEMS) * len(ways))
-    write_set(folder, ways, ITEMS, lambda *_: secrets.token_hex(each))
+    size = int(share * MAX_SEALED) // (len(ITEMS) * len(ways))
+    write_set(folder, ways, ITEMS, lambda *_: secrets.token_hex(size))
     with page_served(before) as url, client_of(url) as client:
         answer = client.get(f"review/sets/{name}/sealed")
         assert client.get(f"review/sets/{name}").status_code == 200

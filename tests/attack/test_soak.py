@@ -24,14 +24,14 @@ from tools import soak as soaking
 def test_no_run_is_lost(tmp_path: Path, more: list[str], names: list[str]) -> None:
     out = tmp_path / "soak.json"
     code = soaking.main(["--minutes", *more, "--checkpoint", *names, "--out", str(out)])
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert (found["lost"], found["num_without_room"]) == ([], 0)
-    assert {"single", "race", "steer"} <= found["ended"].keys()
-    assert found["num_tokens"] > 100
-    assert len(found["memory_mib"]) >= 10
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert (document["lost"], document["num_without_room"]) == ([], 0)
+    assert {"single", "race", "steer"} <= document["ended"].keys()
+    assert document["num_tokens"] > 100
+    assert len(document["memory_mib"]) >= 10
     if len(names) == 1:
-        assert found["stopped"]["stop"] >= 1
-        assert code == (found["memory_growth"] > soaking.GROWTH)
+        assert document["stopped"]["stop"] >= 1
+        assert code == (document["memory_growth"] > soaking.GROWTH)
 
 
 def test_growth_is_from_the_second_quarter_to_the_last() -> None:

@@ -31,8 +31,8 @@ class LineBreaker(Oracle):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     backend = LineBreaker(forward_seconds=0.0)
-    with serving(tmp_path_factory.mktemp("lines"), backend) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("lines"), backend) as server:
+        yield server
 
 
 def events(place: Place, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -54,8 +54,8 @@ def texts(chunks: Iterator[dict[str, Any]], path: str) -> str:
         return "".join(chunk["choices"][0]["text"] for chunk in chunks)
     *_, last = chunks
     assert last["response"]["instructions"] == WRITTEN
-    found: str = last["response"]["output"][0]["content"][0]["text"]
-    return found
+    actual: str = last["response"]["output"][0]["content"][0]["text"]
+    return actual
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def peer(
 ) -> Peer:
     """Takes ``seconds`` times the first token of the prompt."""
     return Peer(
-        name, threads, lambda asked: answer(seconds * asked.prompts[0][0], tokens, per_forward)
+        name, threads, lambda request: answer(seconds * request.prompts[0][0], tokens, per_forward)
     )
 
 

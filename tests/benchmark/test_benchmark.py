@@ -53,9 +53,9 @@ def _threads_as_before() -> Iterator[None]:
 
 
 def silently(samples: Iterable[Sample], what: str, total: int) -> list[Sample]:
-    found = list(samples)
-    assert len(found) == total
-    return found
+    actual = list(samples)
+    assert len(actual) == total
+    return actual
 
 
 def faster_with(threads: int, seconds: float):
@@ -78,19 +78,19 @@ def played(asks: dict[str, object], threads: list[int]) -> SeriesSamples:
 
 
 def test_each_peer_runs_on_the_threads_that_suit_it():
-    found = played({"a": faster_with(1, 1.0), "b": faster_with(2, 2.0)}, [1, 2])
-    assert found.threads == {"a": 1, "b": 2}
-    assert {(one.peer, one.threads) for one in found.samples} == {("a", 1), ("b", 2)}
-    assert len(found.samples) == 2 * 2 * len(QUESTIONS)
-    assert found.peers == ["a", "b"]
-    seconds = [one.answer.seconds for one in found.samples if one.peer == "a"]
+    samples = played({"a": faster_with(1, 1.0), "b": faster_with(2, 2.0)}, [1, 2])
+    assert samples.threads == {"a": 1, "b": 2}
+    assert {(item.peer, item.threads) for item in samples.samples} == {("a", 1), ("b", 2)}
+    assert len(samples.samples) == 2 * 2 * len(QUESTIONS)
+    assert samples.peers == ["a", "b"]
+    seconds = [sample.answer.seconds for sample in samples.samples if sample.peer == "a"]
     assert seconds == [1.0, 2.0, 3.0, 4.0] * 2
 
 
 def test_what_transformers_cannot_do_here_is_left_out_and_said():
-    found = played({plan.COMPILED: failing, "AR": faster_with(1, 1.0)}, [1])
-    assert found.peers == ["AR"]
-    assert found.left_out == (
+    samples = played({plan.COMPILED: failing, "AR": faster_with(1, 1.0)}, [1])
+    assert samples.peers == ["AR"]
+    assert samples.left_out == (
         "transformers static cache cannot run here (NotImplementedError: no such cache)",
     )
 
@@ -112,7 +112,7 @@ class Done:
     code: int
     printed: str
     markdown: str
-    found: dict[str, Any]
+    result: dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +132,9 @@ def done(random_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
         patch.setattr("mars_runtime.lab.benchmark.forward.PROBE_SECONDS", 0.01)
         code = cli.run(arguments(*given))
     torch.set_num_threads(threads)
-    found = json.loads(out.read_text(encoding="utf-8"))
+    document = json.loads(out.read_text(encoding="utf-8"))
     markdown = out.with_suffix(".md").read_text(encoding="utf-8")
-    return Done(code, printed.getvalue(), markdown, found)
+    return Done(code, printed.getvalue(), markdown, document)
 
 
 def test_a_run_prints_where_it_ran_and_tables(done: Done):
@@ -148,21 +148,21 @@ def test_a_run_prints_where_it_ran_and_tables(done: Done):
 
 
 def test_figures_are_kept_with_their_origin(done: Done):
-    found = done.found
-    assert {"date", "commit", "hardware", "versions", "asked", "machine", "rho"} <= set(found)
-    assert found["subject"]["dtype"] == "float32"
-    assert "out" not in found["asked"]
-    assert [one["batch_size"] for one in found["series"]] == [1, 2]
-    alone, together = found["series"]
+    actual = done.found
+    assert {"date", "commit", "hardware", "versions", "asked", "machine", "rho"} <= set(actual)
+    assert actual["subject"]["dtype"] == "float32"
+    assert "out" not in actual["asked"]
+    assert [entry["batch_size"] for entry in actual["series"]] == [1, 2]
+    alone, together = actual["series"]
     assert len(alone["samples"]) == len(alone["peers"]) * 4
-    assert {"block cache 4", "no cache"} <= {one["peer"] for one in together["peers"]}
+    assert {"block cache 4", "no cache"} <= {item["peer"] for item in together["peers"]}
     exact = {
-        one["families"]["output_id"]
-        for one in alone["peers"]
-        if one["peer"].startswith(("AR", "lossless"))
+        peer["families"]["output_id"]
+        for peer in alone["peers"]
+        if peer["peer"].startswith(("AR", "lossless"))
     }
     assert len(exact) == 1
-    assert {one["width"] for one in found["rho"]} >= {1, 7}
+    assert {value["width"] for value in actual["rho"]} >= {1, 7}
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
     given = ["--checkpoint", str(random_folder), "--families", "chat", "maths", "code"]
     given += ["--prompts", "3", "--max-new-tokens", "6", "--threads", "1", "--out", str(out)]
     assert cli.run(arguments(*given)) == 0
-    found = json.loads(out.read_text(encoding="utf-8"))
-    (series,) = found["series"]
+    document = json.loads(out.read_text(encoding="utf-8"))
+    (series,) = document["series"]
     counts = {
-        name: len([one for one in series["samples"] if one["peer"] == name])
+        name: len([sample for sample in series["samples"] if sample["peer"] == name])
         for name in ("AR", "transformers generate", "transformers prompt lookup")
     }
     assert counts == {
@@ -205,7 +205,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
         "transformers generate": 3 * 2,
         "transformers prompt lookup": 3 * 2,
     }
-    against = next(one for one in found["comparisons"] if one["baseline"] != "AR")
+    against = next(one for one in document["comparisons"] if one["baseline"] != "AR")
     assert set(against["by_family"]) == {"chat", "maths", "code"}
     assert None not in against["by_family"].values()
     markdown = out.with_suffix(".md").read_text(encoding="utf-8")
@@ -225,7 +225,7 @@ def test_an_engine_needs_weights_that_it_reads(
 def test_busy_processes_end_with_the_measurement(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(run, "BUSY_SETTLING_SECONDS", 0.0)
     with run.busy_processes(2) as started:
-        assert [one.poll() for one in started] == [None, None]
+        assert [item.poll() for item in started] == [None, None]
     assert all(one.poll() is not None for one in started)
 
 
@@ -235,8 +235,8 @@ def test_acceptance_is_given_or_recorded(tmp_path: Path):
     assert given.source == "given shares 0.5, 0, 0.5"
     file = tmp_path / "benchmark.json"
     peers = [{"peer": "AR"}, {"peer": "MARS x", "tokens_per_forward_counts": {"1": 3, "3": 1}}]
-    found = {"date": "2026-11-21T10:00:00", "subject": {"name": "tiny"}}
-    file.write_text(json.dumps(found | {"series": [{"peers": peers}]}))
+    actual = {"date": "2026-11-21T10:00:00", "subject": {"name": "tiny"}}
+    file.write_text(json.dumps(actual | {"series": [{"peers": peers}]}))
     recorded = read_acceptance(str(file))
     assert recorded.forced.shares == (0.75, 0.0, 0.25)
     assert recorded.source == "a recorded histogram (MARS x of tiny, 2026-11-21)"
@@ -271,14 +271,14 @@ def test_every_table_and_file_says_what_it_is(
     titles = [line for line in markdown.splitlines() if line.startswith("**")]
     assert len(titles) == 5
     assert all(SAYS in title for title in titles)
-    found = json.loads(out.read_text())
-    assert found["note"] == SAYS
-    told = {one["peer"]: one for one in found["series"][0]["peers"]}
-    assert not any("auto" in name or "lookup" in name for name in told)
-    tokens = {one["families"]["num_tokens"] for one in told.values()}
+    document = json.loads(out.read_text())
+    assert document["note"] == SAYS
+    values = {peer["peer"]: peer for peer in document["series"][0]["peers"]}
+    assert not any("auto" in name or "lookup" in name for name in values)
+    tokens = {value["families"]["num_tokens"] for value in values.values()}
     assert tokens == {2 * 6}
-    assert told["MARS τ=0.95 B=4, acceptance imposed"]["families"]["tpf"] > 1
-    assert all(name.endswith("imposed") for name in told if name.startswith(("MARS", "lossless")))
+    assert values["MARS τ=0.95 B=4, acceptance imposed"]["families"]["tpf"] > 1
+    assert all(name.endswith("imposed") for name in values if name.startswith(("MARS", "lossless")))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4"])
@@ -300,17 +300,17 @@ def test_a_quantised_shape_is_timed_against_llama_cpp(
 
     monkeypatch.setattr(peers, "ChildEngine", start)
     out = tmp_path / "b.json"
-    asked = [
+    requests = [
         *("--shape", "qwen2.5-0.5b", "--acceptance", "0.5,0,0.5", "--device", "cpu"),
         *("--dtype", dtype, "--prompts", "2", "--rounds", "2", "--max-new-tokens", "6"),
         *("--threads", "1", "--batch", "1", "--llama-cpp", "PYTHON", "--out", str(out)),
     ]
-    assert cli.run(arguments(*asked)) == 0
-    found = json.loads(out.read_text())
-    names = [one["peer"] for one in found["series"][0]["peers"]]
+    assert cli.run(arguments(*requests)) == 0
+    document = json.loads(out.read_text())
+    names = [peer["peer"] for peer in document["series"][0]["peers"]]
     assert {"AR", "llama.cpp", "lossless τ=0 B=8, acceptance imposed"} <= set(names)
-    assert found["subject"]["dtype"] == f"{dtype} weights, int8 products"
-    asked_of = [one["peer"] for one in found["series"][0]["samples"]]
+    assert document["subject"]["dtype"] == f"{dtype} weights, int8 products"
+    asked_of = [sample["peer"] for sample in document["series"][0]["samples"]]
     assert (asked_of.count("AR"), asked_of.count("transformers generate")) == (4, 1)
     (weights,) = given
     config = shapes.shape_config("qwen2.5-0.5b")
@@ -349,13 +349,13 @@ def read_gguf_weights(path: Path) -> GgufWeights:
     assert str(reader.fields["tokenizer.ggml.model"].contents()) == "none"
     return GgufWeights(
         {
-            transformers_name(one.name): (
-                one.tensor_type.name,
-                torch.tensor(dequantize(one.data, one.tensor_type)).reshape(
-                    [int(size) for size in one.shape][::-1]
+            transformers_name(tensor.name): (
+                tensor.tensor_type.name,
+                torch.tensor(dequantize(tensor.data, tensor.tensor_type)).reshape(
+                    [int(size) for size in tensor.shape][::-1]
                 ),
             )
-            for one in reader.tensors
+            for tensor in reader.tensors
         }
     )
 

@@ -24,32 +24,32 @@ PEERS = [
 @pytest.fixture(scope="module")
 def series() -> SeriesSamples:
     samples = tuple(samples_of(*PEERS))
-    names = [one.name for one in PEERS]
+    names = [peer.name for peer in PEERS]
     return SeriesSamples(8, samples, dict.fromkeys(names, 1))
 
 
 def test_figures_of_a_peer(series: SeriesSamples):
-    natural = [one for one in series.samples if one.family == "natural"]
-    (found,) = figures_of(natural, ["MARS τ=0.95 B=4", "nobody"]).values()
-    assert found.peer == "MARS τ=0.95 B=4"
+    natural = [sample for sample in series.samples if sample.family == "natural"]
+    (figures,) = figures_of(natural, ["MARS τ=0.95 B=4", "nobody"]).values()
+    assert figures.peer == "MARS τ=0.95 B=4"
     # Two tokens after 1 s, two more after 2 s.
-    assert found.tpf == 2.0
-    assert (found.whole_rate, found.decode_rate) == (2.0, 2.0)
-    assert found.ttft.p50 == found.ttft.p99 == 1.0
-    assert found.forward_seconds == 1.0
-    assert found.is_repeatable
+    assert figures.tpf == 2.0
+    assert (figures.whole_rate, figures.decode_rate) == (2.0, 2.0)
+    assert figures.ttft.p50 == figures.ttft.p99 == 1.0
+    assert figures.forward_seconds == 1.0
+    assert figures.is_repeatable
     assert counts_of(natural, "MARS τ=0.95 B=4") == {2: 4}
 
 
 def test_one_output_hash_for_equal_outputs(series: SeriesSamples):
-    found = figures_of(series.samples, series.peers)
-    assert list(found) == series.peers
-    assert len({one.output_id for one in found.values()}) == 1
+    figures = figures_of(series.samples, series.peers)
+    assert list(figures) == series.peers
+    assert len({figure.output_id for figure in figures.values()}) == 1
 
 
 def test_comparisons_name_the_best_of_their_kind(series: SeriesSamples):
-    found = compare_all(series, "MARS τ=0.95 B=4")
-    names = {one.name: one for one in found}
+    actual = compare_all(series, "MARS τ=0.95 B=4")
+    names = {item.name: item for item in actual}
     assert names["AR / transformers generate"].overall.value == pytest.approx(2.0)
     against = names["MARS τ=0.95 B=4 / block cache 16"]
     assert against.overall.value == pytest.approx(1.2)

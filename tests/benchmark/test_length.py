@@ -26,8 +26,8 @@ def run(*given: str) -> int:
 
 
 def test_figures_of_a_stretch_by_hand() -> None:
-    found = [Forward(10, 3, 0.03), Forward(13, 1, 0.01), Forward(120, 2, 0.05)]
-    early, late = stretches_of("AR", found, [100, 200, 300])
+    actual = [Forward(10, 3, 0.03), Forward(13, 1, 0.01), Forward(120, 2, 0.05)]
+    early, late = stretches_of("AR", actual, [100, 200, 300])
     assert (early.start, early.end, early.num_tokens) == (0, 100, 4)
     assert (early.tpf, early.ms_per_token) == (2.0, pytest.approx(10.0))
     assert (late.start, late.end, late.num_tokens) == (100, 200, 2)
@@ -39,12 +39,12 @@ def test_the_command_fills_the_text_and_says_where(tmp_path: Path) -> None:
     out = tmp_path / "length.json"
     few = ["--ends", "100", "300", "--max-new-tokens", "24", "--out", str(out)]
     assert run("length", "--checkpoint", "mars-tiny", *few) == 0
-    found = json.loads(out.read_text(encoding="utf-8"))
-    assert found["fingerprint"] == shipped("mars-tiny")
-    told = found["stretches"]
-    assert {(one["way"], one["end"]) for one in told} >= {("AR", 100), ("AR", 300)}
-    assert all(one["tpf"] == 1.0 for one in told if one["way"] == "AR")
-    assert all(one["tpf"] >= 1.0 and one["ms_per_token"] > 0 for one in told)
+    document = json.loads(out.read_text(encoding="utf-8"))
+    assert document["fingerprint"] == shipped("mars-tiny")
+    stretches = document["stretches"]
+    assert {(stretch["way"], stretch["end"]) for stretch in stretches} >= {("AR", 100), ("AR", 300)}
+    assert all(one["tpf"] == 1.0 for one in stretches if one["way"] == "AR")
+    assert all(one["tpf"] >= 1.0 and one["ms_per_token"] > 0 for one in stretches)
 
 
 @pytest.mark.parametrize(

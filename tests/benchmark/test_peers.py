@@ -42,8 +42,8 @@ def target(foreseeing_folder: Path) -> Target:
 
 @pytest.fixture(scope="module")
 def peers(target: Target) -> Iterator[Peers]:
-    with Peers(target, task_methods([0.9], [4], [0.0], [4], LIMIT)) as found:
-        yield found
+    with Peers(target, task_methods([0.9], [4], [0.0], [4], LIMIT)) as actual:
+        yield actual
 
 
 def ask_all(peers: Peers, target: Target, *texts: str) -> dict[str, TimedAnswer]:
@@ -77,8 +77,8 @@ def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target
 
     ways = task_methods([0.9], [4], [0.0], [4], LIMIT)
     prompt = tuple(target.tokenizer.encode_prompt("fox"))
-    with Peers(replace(target, load_transformers=load), ways, [GENERATE]) as found:
-        asks = found.of(1, len(prompt))
+    with Peers(replace(target, load_transformers=load), ways, [GENERATE]) as actual:
+        asks = actual.of(1, len(prompt))
         assert LOOKUP not in asks
         assert GENERATE in asks
         measured, left_out = warmed_up(Series(1, asks, (PromptGroup("symbolic", (prompt,)),)), [1])
@@ -243,7 +243,7 @@ def lines_of(key: str, model: Path, packages: Path, *requests: dict[str, object]
         path.write_text(source)
     done = subprocess.run(
         [sys.executable, str(SCRIPT), key, str(model), "99"],
-        input="".join(json.dumps(one) + "\n" for one in requests),
+        input="".join(json.dumps(request) + "\n" for request in requests),
         env={**os.environ, "PYTHONPATH": str(packages)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -267,11 +267,11 @@ def test_the_child_answers_with_each_engine(key: str, versions: dict[str, str], 
     ]
     first, *answers = lines_of(key, model, tmp_path / "packages", *requests)
     assert first == {"versions": versions}
-    assert [one["tokens"] for one in answers] == [[7, 1, 9], [7, 2, 9], [7, 2]]  # type: ignore[index]
-    for one in answers:
-        assert isinstance(one, dict)
-        assert len(one["moments"]) == len(one["tokens"])
-        assert 0 < one["moments"][0] <= one["moments"][-1] <= one["seconds"]
+    assert [item["tokens"] for item in answers] == [[7, 1, 9], [7, 2, 9], [7, 2]]  # type: ignore[index]
+    for answer in answers:
+        assert isinstance(answer, dict)
+        assert len(answer["moments"]) == len(answer["tokens"])
+        assert 0 < answer["moments"][0] <= answer["moments"][-1] <= answer["seconds"]
 
 
 @pytest.mark.parametrize(

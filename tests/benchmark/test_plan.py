@@ -27,35 +27,39 @@ def test_ar_comes_first_and_every_pair_of_tau_and_block_size_is_there():
 
 
 def test_single_prompts_keep_their_family():
-    found = plan.questions(PROMPTS, 1, 4, seed=0)
-    assert [one.family for one in found] == ["symbolic"] * 4 + ["reading"] * 4 + ["natural"] * 4
-    assert all(len(one.prompts) == 1 for one in found)
+    questions = plan.questions(PROMPTS, 1, 4, seed=0)
+    assert [question.family for question in questions] == ["symbolic"] * 4 + ["reading"] * 4 + [
+        "natural"
+    ] * 4
+    assert all(len(item.prompts) == 1 for item in questions)
 
 
 @pytest.mark.parametrize("batch_size", [2, 3, 16])
 def test_batches_mix_families_and_keep_natural_text_apart(batch_size: int):
-    found = plan.questions(PROMPTS, batch_size, 6, seed=0)
-    assert {one.family for one in found} == {plan.MIXED, "natural"}
-    assert all(len(one.prompts) == batch_size for one in found)
-    mixed = [one for one in found if one.family == plan.MIXED]
+    questions = plan.questions(PROMPTS, batch_size, 6, seed=0)
+    assert {item.family for item in questions} == {plan.MIXED, "natural"}
+    assert all(len(entry.prompts) == batch_size for entry in questions)
+    mixed = [question for question in questions if question.family == plan.MIXED]
     assert len(mixed) == plan.MIN_BATCHES
-    assert len(found) == len(mixed) + 1
-    assert {prompt[0] for one in mixed for prompt in one.prompts} == {1, 2}
+    assert len(questions) == len(mixed) + 1
+    assert {prompt[0] for value in mixed for prompt in value.prompts} == {1, 2}
     many = plan.questions(PROMPTS, batch_size, 18, seed=0)
     assert len([one for one in many if one.family == plan.MIXED]) == 6
-    assert {prompt[0] for one in found if one not in mixed for prompt in one.prompts} == {3}
-    assert found == plan.questions(PROMPTS, batch_size, 6, seed=0)
+    assert {prompt[0] for first in questions if first not in mixed for prompt in first.prompts} == {
+        3
+    }
+    assert questions == plan.questions(PROMPTS, batch_size, 6, seed=0)
 
 
 def test_without_natural_text_there_are_mixed_batches_alone():
-    found = plan.questions({"symbolic": PROMPTS["symbolic"]}, 4, 6, seed=0)
-    assert {one.family for one in found} == {plan.MIXED}
+    questions = plan.questions({"symbolic": PROMPTS["symbolic"]}, 4, 6, seed=0)
+    assert {question.family for question in questions} == {plan.MIXED}
 
 
 def test_caches_are_compared_only_where_they_ran():
     assert plan.comparisons(["AR"], None, "MARS") == []
-    found = plan.comparisons(["b", "no cache"], "b", "m")
-    assert found[-2:] == [("m", "b"), ("b", "no cache")]
+    actual = plan.comparisons(["b", "no cache"], "b", "m")
+    assert actual[-2:] == [("m", "b"), ("b", "no cache")]
 
 
 def test_the_methods_of_requests_are_distinct_and_ar_comes_first():

@@ -55,15 +55,15 @@ def run(*given: str) -> int:
 
 
 def test_a_profile_leaves_traces_and_times(random_folder: Path, tmp_path: Path):
-    asked = ("--checkpoint", str(random_folder), "--steps", "6", "--out", str(tmp_path))
-    assert run(*asked) == 0
-    found = json.loads((tmp_path / "profile.json").read_text())
-    assert re.fullmatch("[0-9a-f]{16}", found["subject"]["fingerprint"])
-    assert list(found["ways"]) == [
+    arguments = ("--checkpoint", str(random_folder), "--steps", "6", "--out", str(tmp_path))
+    assert run(*arguments) == 0
+    document = json.loads((tmp_path / "profile.json").read_text())
+    assert re.fullmatch("[0-9a-f]{16}", document["subject"]["fingerprint"])
+    assert list(document["ways"]) == [
         *("AR", "MARS τ=0.95 B=4"),
         *("lossless τ=0 B=8", "lossless τ=0 B=8 groups + lookup"),
     ]
-    for method in found["ways"].values():
+    for method in document["ways"].values():
         assert method["num_steps"] == 6
         assert method["step_seconds"] > 0
         with gzip.open(tmp_path / method["trace"], "rt", encoding="utf-8") as file:
@@ -88,8 +88,8 @@ def test_wrong_arguments_get_one_sentence(
 
 def test_rho_is_the_median_of_paired_ratios():
     rounds = [{1: 1.0, 3: 1.5}, {1: 2.0, 3: 3.0}, {1: 1.0, 3: 9.0}]
-    one, three = rho_curve(4, rounds)
-    assert (one.width, one.rho.value, one.num_rows) == (1, 1.0, 4)
+    width_one, three = rho_curve(4, rounds)
+    assert (width_one.width, width_one.rho.value, width_one.num_rows) == (1, 1.0, 4)
     assert three.rho.value == pytest.approx(1.5)
     assert three.seconds == 3.0
 
@@ -111,7 +111,7 @@ def test_forwards_of_every_width_are_timed(random_folder: Path):
     model = load_checkpoint(str(random_folder), device="cpu").model
     rounds = forward_times(model, 2, (1, 3), 16, 4)
     assert len(rounds) == 4
-    assert all(set(one) == {1, 3} and min(one.values()) > 0 for one in rounds)
+    assert all(set(item) == {1, 3} and min(item.values()) > 0 for item in rounds)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])

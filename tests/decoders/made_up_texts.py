@@ -40,12 +40,12 @@ class Text:
 
     def group(self, place: int, size: int) -> list[Proposal]:
         """Proposals for ``place`` on; a token is its place, a wrong one is -1."""
-        found, is_right = [], True
+        actual, is_right = [], True
         for chance in self.chances[:size]:
             sure = self.rng.betavariate(1.2 * chance, 1.2 * (1 - chance))
             is_right = is_right and self.rng.random() < sure
-            found.append(Proposal(place + len(found) if is_right else -1, sure, ()))
-        return found
+            actual.append(Proposal(place + len(actual) if is_right else -1, sure, ()))
+        return actual
 
 
 def write(

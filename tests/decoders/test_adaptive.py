@@ -103,8 +103,8 @@ def test_law_3_holds_for_any_b(seed: int, curve: str, tau: float, num_rows: int)
     prompts = [[3 + row, 4] for row in range(num_rows)]
     settings = replace(LOSSLESS, tau=tau, max_new_tokens=30)
     plain = list(decode_as("ar", ScriptedModel(script), Ids(), prompts, lambda: settings))
-    found = auto(script, prompts, settings, curve, Ids())
-    assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
+    actual = auto(script, prompts, settings, curve, Ids())
+    assert tokens_of(actual, num_rows) == tokens_of(plain, num_rows)
 
 
 def test_rows_with_a_number_keep_it_next_to_rows_without() -> None:

@@ -48,10 +48,10 @@ def test_groups_follow_each_other_and_rows_are_prompts(method) -> None:
 
 def test_the_reserved_cache_is_reported() -> None:
     """The scripted cache has a byte a slot; cursor rows have slack for 64 tokens."""
-    found = {
+    actual = {
         method: folds.peak_cache_bytes(run(method, [[3, 4, 5], [6]])) for method in BATCH_METHODS
     }
-    assert found == {"ar": 2 * 81, "cursor": 2 * 81, "block": 2 * 17, "uncached": 2 * 17}
+    assert actual == {"ar": 2 * 81, "cursor": 2 * 81, "block": 2 * 17, "uncached": 2 * 17}
 
 
 @given(
@@ -114,11 +114,11 @@ def test_refused_at_once_with_a_sentence(changes, sentence) -> None:
 
 @pytest.mark.parametrize("method", ["block", "uncached"])
 def test_lossless_in_mid_run_is_refused_too(method) -> None:
-    now = [SETTINGS]
+    current = [SETTINGS]
     model = ScriptedModel(foresight_script(2, eos_share=0))
-    events = decode_batch(model, IDS, [[3]], method, lambda: now[0], 1, 8)
+    events = decode_batch(model, IDS, [[3]], method, lambda: current[0], 1, 8)
     next(events), next(events)
-    now[0] = DecodeSettings(lossless=True, max_new_tokens=14)
+    current[0] = DecodeSettings(lossless=True, max_new_tokens=14)
     with pytest.raises(DecodeError, match="switch lossless off"):
         list(events)
 
@@ -193,9 +193,9 @@ def test_a_batch_whose_b_is_left_to_be_chosen_drafts_what_pays(more: float, draf
     def decoded(method: BatchMethod) -> list[Event]:
         return list(decode_batch(model, IDS, prompts, method, lambda: auto, 5, costs=costs))
 
-    own, plain = decoded("cursor"), decoded("ar")
-    assert tokens_of(own, 5) == tokens_of(plain, 5)
-    assert (len(own) < 0.9 * len(plain)) == drafts
+    mars, plain = decoded("cursor"), decoded("ar")
+    assert tokens_of(mars, 5) == tokens_of(plain, 5)
+    assert (len(mars) < 0.9 * len(plain)) == drafts
 
 
 @pytest.mark.parametrize("more", [0.02, 0.3, 1.0])

@@ -84,12 +84,12 @@ def test_the_probability_is_that_of_the_plain_distribution() -> None:
 def test_tokens_taken_unseen_are_checked_when_the_next_step_is_another_method() -> None:
     script = foresight_script(1, eos_share=0.0)
     for then in (replace(BOLD, method="ar"), replace(BOLD, lossless=True)):
-        now = SimpleNamespace(settings=replace(BOLD, tau=0.0))
-        found = []
-        for step in checked_steps(script, [4], None, lambda now=now: now.settings):
-            found.append(len(step.checks))
-            now.settings = then
-        assert found[:3] == [0, BOLD.block_size - 1, 0]
+        current = SimpleNamespace(settings=replace(BOLD, tau=0.0))
+        collected = []
+        for step in checked_steps(script, [4], None, lambda current=current: current.settings):
+            collected.append(len(step.checks))
+            current.settings = then
+        assert collected[:3] == [0, BOLD.block_size - 1, 0]
 
 
 def test_events_are_the_same_with_and_without_and_only_the_asked_rows_have_checks() -> None:
@@ -101,10 +101,10 @@ def test_events_are_the_same_with_and_without_and_only_the_asked_rows_have_check
     num_checks = dict.fromkeys(range(4), 0)
     while plain.rows:
         expected, step = plain.step(), asking.step()
-        found = asking.checked(step, {1, 3})
-        bare = tuple(replace(row, checks=()) for row in found.rows)
-        assert replace(found, rows=bare) == step == expected
-        for row in found.rows:
+        actual = asking.checked(step, {1, 3})
+        bare = tuple(replace(row, checks=()) for row in actual.rows)
+        assert replace(actual, rows=bare) == step == expected
+        for row in actual.rows:
             num_checks[row.row] += len(row.checks)
     assert not asking.rows
     assert num_checks[0] == num_checks[2] == 0

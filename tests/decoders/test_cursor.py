@@ -174,16 +174,16 @@ def test_a_full_batch_and_a_short_cache_say_so() -> None:
 
 
 def test_a_changed_setting_acts_on_the_very_next_forward() -> None:
-    now = SimpleNamespace(settings=replace(COUNT, method="ar", max_new_tokens=40))
+    current = SimpleNamespace(settings=replace(COUNT, method="ar", max_new_tokens=40))
     changes = {3: (5, 40), 5: (2, 40), 7: (4, 20), 8: (4, 1)}  # forwards done: B and limit
     sizes = []
-    for event in decode(ScriptedModel(counting), IDS, [[3]], lambda: now.settings):
+    for event in decode(ScriptedModel(counting), IDS, [[3]], lambda: current.settings):
         if isinstance(event, Step):
             sizes.append(len(event.rows[0].accepted))
-            assert event.rows[0].settings is now.settings
+            assert event.rows[0].settings is current.settings
             if len(sizes) in changes:
                 block_size, limit = changes[len(sizes)]
-                now.settings = replace(COUNT, block_size=block_size, max_new_tokens=limit)
+                current.settings = replace(COUNT, block_size=block_size, max_new_tokens=limit)
     assert sizes == [1, 1, 1, 5, 5, 2, 2, 3]
 
 
@@ -240,9 +240,9 @@ def test_rows_that_join_are_read_sit_out_and_leave_change_no_other_row(seed, row
         batch.tidy()
     for number, (prompt, settings) in enumerate(rows):
         alone = steps_of(decode(model, IDS, [prompt], lambda settings=settings: settings))
-        found = [fed_alone(step) for step in steps_of(events, number)]
-        assert found == [fed_alone(step) for step in alone[: len(found)]]
-        assert number in left or len(found) == len(alone)
+        actual_steps = [fed_alone(step) for step in steps_of(events, number)]
+        assert actual_steps == [fed_alone(step) for step in alone[: len(actual_steps)]]
+        assert number in left or len(actual_steps) == len(alone)
 
 
 @given(

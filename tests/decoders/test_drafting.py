@@ -39,17 +39,17 @@ NO_MASK = Ids(mask_id=None, forbidden_ids=frozenset({0}))
 
 
 def test_chances_follow_what_came_of_predictions() -> None:
-    found = Calibration()
+    actual = Calibration()
     group = [Proposal(5, 0.99, ()), Proposal(6, 0.3, ())]
     ((_, sure), (_, unsure)), _ = chains_of(group, [], 0)
     assert sure != unsure
-    before = found.chances([(5, sure), (6, unsure)])
+    before = actual.chances([(5, sure), (6, unsure)])
     assert before == pytest.approx([0.9, 0.9 * 0.3])
     for _ in range(50):
-        found.expect([(5, sure), (6, unsure), (7, unsure)])
-        found.observe([5, 9])  # the third is not judged: it continued another text
-        found.observe([7])
-    (right,) = found.chances([(1, sure), (2, unsure)])  # both are not worth a thought any more
+        actual.expect([(5, sure), (6, unsure), (7, unsure)])
+        actual.observe([5, 9])  # the third is not judged: it continued another text
+        actual.observe([7])
+    (right,) = actual.chances([(1, sure), (2, unsure)])  # both are not worth a thought any more
     assert right > 0.97
 
 
@@ -57,10 +57,10 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
     """One token per forward: the third of three is judged three forwards later."""
     slow, fast = Calibration(), Calibration()
     _, chain = chains_of([], [5, 6, 7], 2)
-    for each, parts in ((slow, [[5], [6], [8]]), (fast, [[5, 6, 8]])):
-        each.expect(chain)
+    for calibration, parts in ((slow, [[5], [6], [8]]), (fast, [[5, 6, 8]])):
+        calibration.expect(chain)
         for part in parts:
-            each.observe(part)
+            calibration.observe(part)
     assert slow.chances(chain) == fast.chances(chain)
     assert slow.chances(chain)[0] > Calibration().chances(chain)[0]
     assert slow.chances(chain[1:])[0] < 0.87
@@ -68,10 +68,10 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
 
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     curve = Curve([1.0, 1.2, 1.4, 1.6, *[9.0] * 60])
-    found = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
-    assert found.feed == FeedLimits(2, 0, ())
-    assert found.value == pytest.approx(0.8 - 1.4)
-    assert found.gain == pytest.approx(0.8)
+    actual = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
+    assert actual.feed == FeedLimits(2, 0, ())
+    assert actual.value == pytest.approx(0.8 - 1.4)
+    assert actual.gain == pytest.approx(0.8)
     # At a rate of 2 the same positions have to bring twice as much.
     assert best_option([0.5, 0.3], Course(0, 2.0, 0.0), curve, may_branch=True).feed.num_drafts == 1
     # Proposals for the next forward are worth 0.5 here: a mask after the draft earns that if the
@@ -83,10 +83,10 @@ def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     # If a third token costs little and a fourth much, the mask goes where the draft is likely to be
     # wrong: 0.3 + 0.7 / 2 for the 1.25 of three tokens.
     steep = Curve([1.0, 1.2, 1.25, 1.6, *[9.0] * 60])
-    found = best_option([0.3], course, steep, may_branch=True)
-    assert found.feed == FeedLimits(1, 1, (0,))
-    assert found.value == pytest.approx(0.65 - 1.25)
-    assert found.going_on == pytest.approx(0.7)
+    actual = best_option([0.3], course, steep, may_branch=True)
+    assert actual.feed == FeedLimits(1, 1, (0,))
+    assert actual.value == pytest.approx(0.65 - 1.25)
+    assert actual.going_on == pytest.approx(0.7)
 
 
 @given(
@@ -111,8 +111,8 @@ def test_no_way_to_feed_is_better_than_the_best(
         for number in range((count + 2) if masks else 1)
         for roots in combinations(range(count + 1), number)
     ]
-    found = best_option(chances, Course(masks, rate, worth), Curve(plain, 0.1), may_branch=True)
-    assert found.value == pytest.approx(max(values))
+    actual = best_option(chances, Course(masks, rate, worth), Curve(plain, 0.1), may_branch=True)
+    assert actual.value == pytest.approx(max(values))
 
 
 def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
@@ -123,8 +123,8 @@ def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
     dear = best_option([0.9], course, Curve(plain, 0.25), may_branch=True)
     assert dear.feed == FeedLimits(1, 0, ())
     assert dear.value == pytest.approx(0.9 - 1.1)
-    found = rate_of(1, [([0.5], [])], Curve(plain, 0.1), may_branch=True, rate=1.15)
-    assert found == pytest.approx(1.5 / 1.4)
+    actual = rate_of(1, [([0.5], [])], Curve(plain, 0.1), may_branch=True, rate=1.15)
+    assert actual == pytest.approx(1.5 / 1.4)
 
 
 def test_rates_by_hand() -> None:
@@ -132,13 +132,13 @@ def test_rates_by_hand() -> None:
     samples = [([0.5], [])]
     assert rate_of(0, samples, curve, may_branch=True, rate=1.0) == 1.0
     # [token, draft, mask, mask] each time: 1.5 tokens for 1.3.
-    found = rate_of(1, samples, curve, may_branch=True, rate=1.15)
-    assert found == pytest.approx(1.5 / 1.3)
+    actual = rate_of(1, samples, curve, may_branch=True, rate=1.15)
+    assert actual == pytest.approx(1.5 / 1.3)
     # At a higher rate the draft is not fed, and so many masks bring nothing.
     assert rate_of(1, samples, curve, may_branch=True, rate=9.0) == pytest.approx(1.0 / 1.1)
     # One group: half of the forwards lose it, and the next one, [token, mask], starts again.
-    found = rate_of(1, samples, curve, may_branch=False, rate=1.12)
-    assert found == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
+    actual = rate_of(1, samples, curve, may_branch=False, rate=1.12)
+    assert actual == pytest.approx(2.0 / (1.2 + 0.5 * 1.1))
     # What was found in the text needs no masks.
     assert rate_of(0, [([], [0.9])], curve, may_branch=True, rate=1.0) == pytest.approx(1.9 / 1.1)
 
@@ -188,10 +188,10 @@ def test_law_3_holds_for_any_choice(
         max_new_tokens=50,
     )
     plain = list(decode_as("ar", ScriptedModel(script), ids, prompts, lambda: settings))
-    found = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
-    assert tokens_of(found, num_rows) == tokens_of(plain, num_rows)
+    actual = list(decode(ScriptedModel(script), ids, prompts, lambda: settings, costs(curve)))
+    assert tokens_of(actual, num_rows) == tokens_of(plain, num_rows)
     for row in range(num_rows):
-        for step in steps_of(found, row):
+        for step in steps_of(actual, row):
             assert step.num_fed <= MAX_FED
             assert mask_layout == "every" or not step.groups
             assert lookup or not step.looked_up
@@ -309,9 +309,9 @@ def test_a_model_that_foresees_nothing_is_never_asked() -> None:
 
 
 def test_part_of_a_cost_by_hand() -> None:
-    found = Curve([1.0, 1.4, 3.0], 0.2).at(0.5)
-    assert found.plain == pytest.approx([1.0, 1.2, 2.0])
-    assert found.masks == pytest.approx(0.1)
+    actual = Curve([1.0, 1.4, 3.0], 0.2).at(0.5)
+    assert actual.plain == pytest.approx([1.0, 1.2, 2.0])
+    assert actual.masks == pytest.approx(0.1)
 
 
 def test_the_reserve_of_fewest_passes_by_hand() -> None:
@@ -357,9 +357,9 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
         assert known.curve(1).of(4, 3) == pytest.approx(
             real[3] if hears else known.rho[1][3], rel=0.01
         )
-        drafter, one = Drafter(replace(AUTO, auto_objective="passes"), MOST_MASKS), 0.5 / real[3]
-        cost, _ = write(drafter, Text(CHAT), [one * each for each in real], 1500, known)
-        speeds[hears] = 1500 * one / cost
+        drafter, scale = Drafter(replace(AUTO, auto_objective="passes"), MOST_MASKS), 0.5 / real[3]
+        cost, _ = write(drafter, Text(CHAT), [scale * second for second in real], 1500, known)
+        speeds[hears] = 1500 * scale / cost
     assert speeds[False] < 0.8
     assert speeds[True] > PACE - 0.01
 
@@ -376,12 +376,12 @@ def test_the_pace_is_held_by_a_run_that_hears_of_its_own_steps_alone(
     beside = [slow, *(slow * 1.6 * cost for cost in CURVES["gentle"][1:])]
     for real in (dearer, beside):
         speeds: dict[float, list[float]] = {0.0: [], 1.0: []}
-        for seconds, found in speeds.items():  # at 0 nothing is learnt of what steps take
+        for seconds, speed in speeds.items():  # at 0 nothing is learnt of what steps take
             for seed in range(4):
                 known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds)
                 drafter = Drafter(replace(AUTO, auto_objective="passes"), MOST_MASKS)
                 cost, _ = write(drafter, Text(chances, seed), real, 1500, known)
-                found.append(1500 * slow / cost)
+                speed.append(1500 * slow / cost)
         assert max(speeds[0.0]) < 0.8
         assert fmean(speeds[1.0]) > PACE - 0.005
         assert min(speeds[1.0]) > PACE - 0.035

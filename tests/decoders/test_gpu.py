@@ -96,9 +96,9 @@ def test_a_step_waits_for_the_device_once(fp32, monkeypatch, name) -> None:
             return copy(tensor, *args)  # type: ignore[no-any-return]
         reads.append(tensor.numel())
         torch.cuda.set_sync_debug_mode("default")
-        found: Tensor = copy(tensor, *args)
+        actual: Tensor = copy(tensor, *args)
         torch.cuda.set_sync_debug_mode("error")
-        return found
+        return actual
 
     batch = CursorBatch(fp32.model, fp32.tokenizer, 1, 64)
     batch.add(0, [11, 12, 13, 11, 12], lambda: WAYS[name])
@@ -129,7 +129,7 @@ def test_the_chat_adapter_with_groups_lookup_and_a_penalty(smollm2_file: Path) -
         ),
     ]
     left, right = (
-        tokens_of(decode(chat.model, chat.tokenizer, [prompt], lambda now=way: now))[0]  # type: ignore[misc]
+        tokens_of(decode(chat.model, chat.tokenizer, [prompt], lambda settings=way: settings))[0]  # type: ignore[misc]
         for way in ways
     )
     assert left[:24] == right[:24]

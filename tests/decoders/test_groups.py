@@ -81,15 +81,19 @@ def test_every_step_equals_full_recomputation_while_settings_move(
     seed: int, prompts, moves, every: int
 ) -> None:
     script = foresight_script(seed, eos_share=0.02)
-    found = []
+    collected = []
     for decoder in (decode, slow_twin.decode):
-        now = SimpleNamespace(settings=moves[0])
+        current = SimpleNamespace(settings=moves[0])
         events: list[Event] = []
-        for event in decoder(ScriptedModel(script), IDS, prompts, lambda now=now: now.settings):
+        for event in decoder(
+            ScriptedModel(script), IDS, prompts, lambda current=current: current.settings
+        ):
             events.append(event)
-            now.settings = moves[len(events) // every % len(moves)]
-        found.append([bare(step) for row in range(len(prompts)) for step in steps_of(events, row)])
-    assert found[0] == found[1]
+            current.settings = moves[len(events) // every % len(moves)]
+        collected.append(
+            [bare(step) for row in range(len(prompts)) for step in steps_of(events, row)]
+        )
+    assert collected[0] == collected[1]
 
 
 def test_the_longer_of_two_proposals_is_drafted_and_named() -> None:
@@ -109,10 +113,10 @@ def test_the_longer_of_two_proposals_is_drafted_and_named() -> None:
 def test_lookup_needs_no_mask_token() -> None:
     script, prompts = foresight_script(3, eos_share=0.0), [[3, 4, 5, 3, 4], [6, 7]]
     settings = replace(BOLD, lookup=True, block_size=8)
-    for each in (script, counting):
-        plain = tokens_of(run(each, prompts, replace(settings, method="ar"), NO_MASK), 2)
-        assert tokens_of(run(each, prompts, settings, NO_MASK), 2) == plain
-        slow = slow_twin.decode(ScriptedModel(each), NO_MASK, prompts, lambda: settings)
+    for item in (script, counting):
+        plain = tokens_of(run(item, prompts, replace(settings, method="ar"), NO_MASK), 2)
+        assert tokens_of(run(item, prompts, settings, NO_MASK), 2) == plain
+        slow = slow_twin.decode(ScriptedModel(item), NO_MASK, prompts, lambda: settings)
         assert tokens_of(slow, 2) == plain
     steps = steps_of(run(counting, [list(range(3, 16))], settings, NO_MASK))
     assert len(steps) < 12

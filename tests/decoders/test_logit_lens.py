@@ -74,8 +74,8 @@ def direct(ids: Sequence[int], forbidden: Sequence[int]) -> list[list[tuple[int,
     model = theirs()
     with torch.inference_mode():
         states = list(model(torch.tensor([list(ids)]), output_hidden_states=True).hidden_states)
-        normed = [model.model.norm(each) for each in states[:-1]] + [states[-1]]  # it is normed
-        logits = torch.stack([model.lm_head(each)[0] for each in normed])
+        normed = [model.model.norm(state) for state in states[:-1]] + [states[-1]]  # it is normed
+        logits = torch.stack([model.lm_head(item)[0] for item in normed])
         logits[..., list(forbidden)] = -torch.inf
         chances, tokens = logits.softmax(-1).max(-1)
     return [
@@ -86,8 +86,8 @@ def direct(ids: Sequence[int], forbidden: Sequence[int]) -> list[list[tuple[int,
 
 def assert_says(column: Column, wanted: Sequence[tuple[int, float]]) -> None:
     assert [token for token, _ in column.says] == [token for token, _ in wanted]
-    found = [chance for _, chance in column.says]
-    assert found == pytest.approx([chance for _, chance in wanted], abs=2e-5)
+    actual = [chance for _, chance in column.says]
+    assert actual == pytest.approx([chance for _, chance in wanted], abs=2e-5)
 
 
 @needs_checkpoint
@@ -99,12 +99,12 @@ def test_numbers_equal_transformers_hidden_states(way: str) -> None:
     num_masks = 0
     for index in range(0, len(rows), 3):
         fed = Fed.by(prompt, rows, index)
-        found, _ = drained(look(checkpoint.model, checkpoint.tokenizer, fed))
+        layers, _ = drained(look(checkpoint.model, checkpoint.tokenizer, fed))
         real = direct(fed.ids, forbidden)
-        assert [each.position for each in found.columns[: fed.num_pending]] == list(
+        assert [entry.position for entry in layers.columns[: fed.num_pending]] == list(
             range(fed.cursor, len(fed.ids))
         )
-        for column in found.columns:
+        for column in layers.columns:
             if column.root is None:
                 assert_says(column, real[column.position])
                 continue
@@ -113,10 +113,10 @@ def test_numbers_equal_transformers_hidden_states(way: str) -> None:
             assert_says(column, wanted[column.position])
             num_masks += 1
         written = direct(fed.text, forbidden)
-        for column in found.real:
+        for column in layers.real:
             assert_says(column, written[column.position])
-        positions = {each.position for each in found.columns if each.root is not None}
-        assert [each.position for each in found.real] == [
+        positions = {item.position for item in layers.columns if item.root is not None}
+        assert [value.position for value in layers.real] == [
             at for at in sorted(positions) if at < len(fed.text)
         ]
     assert (num_masks > 0) == (way != "plain")
@@ -129,8 +129,8 @@ def test_the_last_layer_says_what_the_run_proposed(way: str) -> None:
     checkpoint, (prompt, rows) = load("mars-tiny"), rows_of(way)
     for index, row in enumerate(rows):
         fed = Fed.by(prompt, rows, index)
-        found, _ = drained(look(checkpoint.model, checkpoint.tokenizer, fed))
-        last = {each.position: each.says[-1] for each in counted_masks(fed, found.columns)}
+        layers, _ = drained(look(checkpoint.model, checkpoint.tokenizer, fed))
+        last = {mask.position: mask.says[-1] for mask in counted_masks(fed, layers.columns)}
         for place, proposal in enumerate(row.proposals, len(prompt) + row.start - 1):
             if place in last:
                 assert last[place][0] == proposal.token
@@ -152,7 +152,7 @@ def test_the_group_that_counted_follows_what_the_run_kept() -> None:
     says = ((5, 1.0),)
     columns = [Column(position, root, says) for position, root in ((9, 9), (10, 10), (11, 11))]
     fed = Fed((1,) * 9 + (2, 3), 8, (1, 1, 1), (1,) * 9 + (2, 4, 4))
-    assert [each.root for each in counted_masks(fed, columns)] == [10]
+    assert [mask.root for mask in counted_masks(fed, columns)] == [10]
     assert counted_masks(fed, [Column(8, None, says)]) == []
 
 
@@ -204,10 +204,10 @@ def test_what_was_kept_need_not_be_read_again() -> None:
     model.hidden(torch.tensor([ids]), cache_)
     store.keep(ids, lambda index: cache_.block(0, index))
     fed = Fed(ids, 98, (2,), ids)
-    (found, few), (wanted, many) = (
-        drained(look(model, vocabulary, fed, each)) for each in (store, None)
+    (actual, few), (wanted, many) = (
+        drained(look(model, vocabulary, fed, item)) for item in (store, None)
     )
-    assert found == wanted
+    assert actual == wanted
     assert few < many
 
 

@@ -40,11 +40,11 @@ def batch_of(
 
 
 def finish(batch: CursorBatch, number: int = 0) -> list[RowStep]:
-    found: list[RowStep] = []
+    collected: list[RowStep] = []
     while number in batch.rows:
-        found += batch.step([number]).rows
+        collected += batch.step([number]).rows
     batch.tidy()
-    return found
+    return collected
 
 
 def text_of(prompt: Sequence[int], steps: Sequence[RowStep]) -> list[int]:
@@ -83,9 +83,9 @@ def test_conversations_are_the_same_with_and_without(seed, num_blocks, turns) ->
     store = store_of(num_blocks)
     ours, plain = batch_of(model, store, 2), batch_of(model, None, 2)
     texts: dict[int, list[int]] = {}
-    for number, (which, asked, way, at_most) in enumerate(turns):
-        prompt = [*texts.get(which, [4, 4, 4, 4, 4]), *asked]
-        found = []
+    for number, (which, request, way, at_most) in enumerate(turns):
+        prompt = [*texts.get(which, [4, 4, 4, 4, 4]), *request]
+        collected = []
         for batch in (plain, ours):
             batch.add(number, prompt, lambda way=way: way)
             steps: list[RowStep] = []
@@ -94,9 +94,9 @@ def test_conversations_are_the_same_with_and_without(seed, num_blocks, turns) ->
             for row in batch.rows:
                 batch.drop(row)
             batch.tidy()
-            found.append(steps)
-        assert found[0] == found[1]
-        texts[which] = text_of(prompt, found[1])
+            collected.append(steps)
+        assert collected[0] == collected[1]
+        texts[which] = text_of(prompt, collected[1])
         assert store.num_bytes <= num_blocks
 
 
@@ -175,11 +175,11 @@ def test_a_dense_model_writes_the_same_behind_a_kept_prefix(foreseeing: Checkpoi
     prompt = word_prompts(foreseeing, 1, seed=3)[0] * 6
     store = BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), 2**24)
     batch = CursorBatch(model, ids, 1, len(prompt) + 20, prefix_cache=store)
-    now = DecodeSettings(lossless=True, tau=0.0, block_size=4, max_new_tokens=16)
+    run_settings = DecodeSettings(lossless=True, tau=0.0, block_size=4, max_new_tokens=16)
     answers = []
     for number in range(2):
-        batch.add(number, prompt, lambda: now)
+        batch.add(number, prompt, lambda: run_settings)
         answers.append(([step.accepted for step in finish(batch, number)], store.num_bytes))
     assert answers[0] == answers[1]
-    batch.add(2, prompt, lambda: now)
+    batch.add(2, prompt, lambda: run_settings)
     assert batch.num_reused(2) == (len(prompt) - 1) // BLOCK * BLOCK > 0

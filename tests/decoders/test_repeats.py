@@ -43,10 +43,10 @@ def stuttering(prefix: tuple[int, ...]) -> list[float]:
     return peaked(5 if at % 16 == 0 else 3 + (at * at + at // 7) % 11)
 
 
-def run(script: Script, now: DecodeSettings, prompt: Sequence[int] = PROMPT) -> list[Event]:
+def run(script: Script, settings: DecodeSettings, prompt: Sequence[int] = PROMPT) -> list[Event]:
     draft = models_of(DraftModel(ScriptedModel(circling), IDS, 4))
     return list(
-        decode(ScriptedModel(script), IDS, [prompt], lambda: now, COSTS, draft_models=draft)
+        decode(ScriptedModel(script), IDS, [prompt], lambda: settings, COSTS, draft_models=draft)
     )
 
 
@@ -70,22 +70,22 @@ assert END is not None
     ],
 )  # fmt: skip
 def test_every_exact_way_stops_with_the_same_token(changes: dict[str, Any]) -> None:
-    now = replace(ON, **changes)
-    events = run(circling, now)
+    settings = replace(ON, **changes)
+    events = run(circling, settings)
     assert tokens_of(events) == [WHOLE[: END.end]]
     steps = steps_of(events)
     assert [step.stop for step in steps].index("repeats") == len(steps) - 1
     assert steps[-1].drafts == ()
-    if now.method != "ar":
+    if settings.method != "ar":
         assert max(len(step.accepted) for step in steps) > 1
 
 
 def test_rows_of_a_batch_stop_each_for_itself() -> None:
     """A prompt of another length reaches the loop earlier; the batch continues without it."""
-    now = replace(ON, method="mars", tau=0.0, block_size=4, lossless=True)
+    settings = replace(ON, method="mars", tau=0.0, block_size=4, lossless=True)
     batch = CursorBatch(ScriptedModel(circling), IDS, 2, 120)
     prompts = [PROMPT, [*PROMPT, 3, 4, 5]]
-    events = list(decode_on(batch, prompts, lambda: now))
+    events = list(decode_on(batch, prompts, lambda: settings))
     for row, prompt in enumerate(prompts):
         assert tokens_of(events, 2)[row] == tokens_of(run(circling, ON, prompt))[0]
         assert steps_of(events, row)[-1].stop == "repeats"
@@ -93,9 +93,9 @@ def test_rows_of_a_batch_stop_each_for_itself() -> None:
 
 @pytest.mark.parametrize("method", BATCH_METHODS)
 def test_the_ways_of_a_batch_stop_where_their_own_text_loops(method: Any) -> None:
-    now = replace(ON, method="mars", tau=0.9, block_size=4)
+    settings = replace(ON, method="mars", tau=0.9, block_size=4)
     model = ScriptedModel(circling)
-    events = list(decode_batch(model, IDS, [PROMPT], method, lambda: now, 1, cache_block=8))
+    events = list(decode_batch(model, IDS, [PROMPT], method, lambda: settings, 1, cache_block=8))
     assert tokens_of(events) == [WHOLE[: END.end]]
     assert steps_of(events)[-1].stop == "repeats"
 
@@ -105,8 +105,8 @@ def test_an_unverified_lane_stops_where_its_own_text_loops() -> None:
     assert steps_of(run(stuttering, ON))[-1].stop == "limit"
     events = run(stuttering, bold)
     tokens = tokens_of(events)[0]
-    found = find_loop(tokens)
-    assert found.end == len(tokens)
+    actual = find_loop(tokens)
+    assert actual.end == len(tokens)
     assert steps_of(events)[-1].stop == "repeats"
 
 
@@ -124,8 +124,8 @@ def test_the_limit_and_the_end_of_the_text_come_first_where_they_do() -> None:
 
 def test_blocks_that_are_filled_in_any_order_stop_too() -> None:
     """Every position predicts 7: the text loops from its first token on."""
-    now = replace(ON, method="block_diffusion", tau=0.5, block_size=8)
+    settings = replace(ON, method="block_diffusion", tau=0.5, block_size=8)
     model = ScriptedModel(lambda prefix: peaked(7))
-    events = list(diffusion.decode(model, IDS, PROMPT, lambda: now, 8))
+    events = list(diffusion.decode(model, IDS, PROMPT, lambda: settings, 8))
     assert tokens_of(events) == [[7] * (MIN_REPEATED + 1)]
     assert steps_of(events)[-1].stop == "repeats"

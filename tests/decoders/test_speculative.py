@@ -89,10 +89,10 @@ def test_the_text_is_ars_for_any_drafter(
     prompts = [[3, 4, 5], [9], [7, 3, 8, 8, 4]]
     plain = DecodeSettings("ar", max_new_tokens=24)
     masks = {"masked": masked, "mask_layout": mask_layout, "lookup": lookup}
-    now = replace(plain, method="speculative", tau=tau, block_size=block_size, **masks)
+    speculative = replace(plain, method="speculative", tau=tau, block_size=block_size, **masks)
     target, draft = (foresight_script(seed) for seed in seeds)
     wanted = tokens_of(decode(ScriptedModel(target), IDS, prompts, lambda: plain), 3)
-    assert tokens_of(run(target, now, prompts, draft), 3) == wanted
+    assert tokens_of(run(target, speculative, prompts, draft), 3) == wanted
 
 
 def test_rows_draft_in_the_same_forwards_of_the_draft() -> None:
@@ -145,15 +145,15 @@ def test_a_threshold_by_agreement_learns_nothing_from_a_step_that_failed() -> No
         batch = CursorBatch(ScriptedModel(wrong_masks), IDS, 2, 64, draft_models=models(failing))
         batch.add(4, [3, 4], lambda: follows)
         batch.add(9, [7, 8], lambda: AR_ENDS)
-        found = [batch.step().rows[0].threshold]
+        actual = [batch.step().rows[0].threshold]
         broken["now"] = has_fault
         if has_fault:
             with pytest.raises(DecodeError):
                 batch.step()
         batch.drop(9)
         broken["now"] = False
-        found += [batch.step().rows[0].threshold for _ in range(2)]
-        thresholds.append(found)
+        actual += [batch.step().rows[0].threshold for _ in range(2)]
+        thresholds.append(actual)
     assert thresholds[0] == thresholds[1]
     assert thresholds[0][0] < thresholds[0][1] < thresholds[0][2]
 
@@ -181,9 +181,9 @@ def test_a_row_that_leaves_frees_its_place_in_the_draft_model() -> None:
     batch = CursorBatch(ScriptedModel(counting), IDS, 1, 32, draft_models=models(counting))
     for number in range(4):
         batch.add(number, [3 + number, 4], lambda: AR_ENDS)
-        found: list[int] = []
+        collected: list[int] = []
         while batch.rows:
-            found += batch.step().rows[0].accepted
+            collected += batch.step().rows[0].accepted
             if number == 1:
                 batch.drop(number)
-        assert found == [5, *[3 + (3 + place) % 13 for place in range(len(found) - 1)]]
+        assert collected == [5, *[3 + (3 + place) % 13 for place in range(len(collected) - 1)]]

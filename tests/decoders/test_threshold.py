@@ -48,14 +48,14 @@ def test_the_threshold_settles_where_agreement_is_the_target() -> None:
 
 def replayed(steps: Sequence[RowStep]) -> list[float]:
     """The thresholds computed from the content of a trace."""
-    raised, found, written = 0.0, [], []  # type: ignore[var-annotated]
+    raised, actual, written = 0.0, [], []  # type: ignore[var-annotated]
     for step in steps:
         places = range(step.start - len(step.checks), step.start)
         same = [written[at] == token for at, (token, _) in zip(places, step.checks, strict=True)]
         raised = raised_after(raised, same, step.settings.agreement_target)
-        found.append(threshold_for(step.settings, step.proposals[0], raised))
+        actual.append(threshold_for(step.settings, step.proposals[0], raised))
         written += step.accepted
-    return found
+    return actual
 
 
 @profile(max_examples=30)
@@ -94,5 +94,5 @@ def test_verified_runs_and_other_methods_have_none() -> None:
             way.method, lossless=way.lossless, tau_policy="agreement", max_new_tokens=12
         )
         model = ScriptedModel(foresight_script(1))
-        steps = steps_of(decode(model, IDS, [[3, 4]], lambda now=settings: now))
+        steps = steps_of(decode(model, IDS, [[3, 4]], lambda fixed=settings: fixed))
         assert {step.threshold for step in steps} == {None}

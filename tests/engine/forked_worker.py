@@ -39,8 +39,8 @@ class ForkedWorker:
     def call(self, call: Call) -> Generator[News, None, None]:
         self._pipe.send_bytes(pickle.dumps(call))
         try:
-            while (found := self._received()) is not None:
-                yield found
+            while (actual := self._received()) is not None:
+                yield actual
         except GeneratorExit:
             self._stop.set()
             while self._received() is not None:
@@ -49,12 +49,12 @@ class ForkedWorker:
 
     def _received(self) -> News | None:
         try:
-            found = pickle.loads(self._pipe.recv_bytes())
+            actual = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError):
             raise LeaseError(ABORTED) from None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(actual, Exception):
+            raise actual
+        return actual
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)

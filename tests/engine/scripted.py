@@ -57,9 +57,9 @@ class ScriptedRow:
     num_emitted: int = 0
 
     def step(self) -> RowStep:
-        now = self.settings()
-        stop: Stop = "limit" if self.num_emitted + 1 >= now.max_new_tokens else "block"
-        (row,) = scripted_step(self.num_emitted, self.token, now, stop).rows
+        settings = self.settings()
+        stop: Stop = "limit" if self.num_emitted + 1 >= settings.max_new_tokens else "block"
+        (row,) = scripted_step(self.num_emitted, self.token, settings, stop).rows
         self.num_emitted += 1
         return replace(row, row=self.number)
 
@@ -99,7 +99,7 @@ class Script(Backend):
             self.start.wait(20)
         self.threads.add(threading.get_ident())
 
-    def check(self, asked: Request | Solo) -> None:
+    def check(self, request: Request | Solo) -> None:
         pass
 
     def batch(self) -> Script:
@@ -144,11 +144,11 @@ class Script(Backend):
         del self.rows[number]
         self.num_open -= 1
 
-    def decode(self, asked: Request | Solo, settings: Settings) -> Iterator[Event]:
-        if isinstance(asked, Solo):
+    def decode(self, request: Request | Solo, settings: Settings) -> Iterator[Event]:
+        if isinstance(request, Solo):
             nothing: Any = None
-            return asked.decode(nothing, nothing, settings, None)
-        (token,) = asked.prompt_ids
+            return request.decode(nothing, nothing, settings, None)
+        (token,) = request.prompt_ids
         return self._events(ScriptedRow(0, token, settings))
 
     def _events(self, row: ScriptedRow) -> Iterator[Event]:

@@ -101,10 +101,10 @@ def test_a_closed_engine_ends_what_waits() -> None:
     script = LookingScript()
     script.piece, script.num_pieces = 0.01, 10_000
     engine = Engine(script)
-    found = engine.look(FED)
+    layers = engine.look(FED)
     engine.close()
     with pytest.raises(EngineError, match="closed"):
-        found.result(20)
+        layers.result(20)
     with pytest.raises(EngineError, match="closed"):
         engine.look(FED)
 
@@ -117,13 +117,13 @@ def test_a_backend_that_cannot_look_says_so() -> None:
 def test_few_of_one_owner_and_few_in_all_wait() -> None:
     script = LookingScript(start=threading.Event())
     with Engine(script) as engine:
-        found: list[Future[Layers]] = [engine.look(FED, "a") for _ in range(MAX_OF_ONE)]
+        layers: list[Future[Layers]] = [engine.look(FED, "a") for _ in range(MAX_OF_ONE)]
         with pytest.raises(EngineBusy, match=r"again in a moment\.$"):
             engine.look(FED, "a")
-        found += [engine.look(FED, str(number)) for number in range(MAX_WAITING - MAX_OF_ONE)]
+        layers += [engine.look(FED, str(number)) for number in range(MAX_WAITING - MAX_OF_ONE)]
         with pytest.raises(EngineBusy):
             engine.look(FED, "b")
-        found[0].cancel()
-        found.append(engine.look(FED, "a"))
+        layers[0].cancel()
+        layers.append(engine.look(FED, "a"))
         script.start.set()
-        assert [each.result(20) for each in found[1:]] == [FOUND] * MAX_WAITING
+        assert [layer.result(20) for layer in layers[1:]] == [FOUND] * MAX_WAITING

@@ -46,18 +46,20 @@ def prompt(checkpoint: Checkpoint, text: str = "Count 12 foxes") -> list[int]:
 
 def without_seconds(events: tuple[Event, ...] | list[Event]) -> list[Event]:
     """Nor bytes: keys and values of a run may be a part of what many share."""
-    kept = [event for event in events if not isinstance(event, End)]
-    own = [replace(e, cache_bytes=0) if isinstance(e, Prefill) else e for e in kept]
-    return [replace(event, seconds=0.0) for event in own]
+    remaining = [event for event in events if not isinstance(event, End)]
+    own_values = [replace(e, cache_bytes=0) if isinstance(e, Prefill) else e for e in remaining]
+    return [replace(event, seconds=0.0) for event in own_values]
 
 
 def test_one_run_by_itself_is_the_decoder_to_the_last_bit(checkpoint: Checkpoint) -> None:
     ids = prompt(checkpoint)
     with Engine(checkpoint) as engine:
         for settings in (AR, MARS, LOSSLESS):
-            found = list(engine.submit(Request(ids, settings)))
-            alone = decode(checkpoint.model, checkpoint.tokenizer, [ids], lambda now=settings: now)
-            assert without_seconds(found) == without_seconds(list(alone))
+            actual = list(engine.submit(Request(ids, settings)))
+            alone = decode(
+                checkpoint.model, checkpoint.tokenizer, [ids], lambda fixed=settings: fixed
+            )
+            assert without_seconds(actual) == without_seconds(list(alone))
 
 
 def test_what_does_not_fit_is_refused_at_once(checkpoint: Checkpoint) -> None:
@@ -97,20 +99,20 @@ def test_a_small_models_one_thread_is_not_another_models(checkpoint, monkeypatch
         monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
         torch.set_num_threads(1)  # its last step may have had two, where they were quicker
         with ThreadPoolExecutor(1) as other:
-            found = other.submit(lambda: (num_threads(checkpoint), torch.get_num_threads()))
-            assert found.result() == (2, 1)
+            actual = other.submit(lambda: (num_threads(checkpoint), torch.get_num_threads()))
+            assert actual.result() == (2, 1)
     torch.set_num_threads(1)
 
 
 def test_a_native_model_has_all_threads_and_pytorch_one(monkeypatch) -> None:
     monkeypatch.setattr(backend, "_default_threads", lambda: 2)
     model = native_model("large")
-    found = CheckpointBackend(
+    actual = CheckpointBackend(
         SimpleNamespace(name="large", model=model, block_size=4), 2**24, keeps=False
     )  # type: ignore[arg-type]
     monkeypatch.setattr(backend, "SMALL_PARAMETERS", 0)
     with ThreadPoolExecutor(1) as worker:
-        worker.submit(found._set_threads).result()
+        worker.submit(actual._set_threads).result()
         assert worker.submit(torch.get_num_threads).result() == 1
     assert model.most_threads == 2
     model.ceiling = None

@@ -50,13 +50,13 @@ class ModelBackend(Backend):
 
     def prepare(self) -> None: ...
 
-    def check(self, asked: Any) -> None: ...
+    def check(self, request: Any) -> None: ...
 
     def batch(self) -> CursorBatch:
         return self.rows
 
-    def decode(self, asked: Any, settings: Any) -> Iterator[Event]:
-        return decode(self.model, self.vocabulary, [asked.prompt_ids], settings)
+    def decode(self, request: Any, settings: Any) -> Iterator[Event]:
+        return decode(self.model, self.vocabulary, [request.prompt_ids], settings)
 
     def synchronize(self) -> None:
         self.after_forward()
@@ -146,16 +146,16 @@ class Crowd:
 
 def alone(model: Any, vocabulary: Any, run: Run) -> list[RowStep]:
     """The steps of the same prompt on its own, with the settings that the run's steps record."""
-    told = [step.settings for step, _ in row_steps(run.events_since(0))]
-    now = SimpleNamespace(settings=run.asked.settings)
-    events = decode(model, vocabulary, [run.asked.prompt_ids], lambda: now.settings)
-    found: list[RowStep] = []
+    settings = [step.settings for step, _ in row_steps(run.events_since(0))]
+    current = SimpleNamespace(settings=run.asked.settings)
+    events = decode(model, vocabulary, [run.asked.prompt_ids], lambda: current.settings)
+    collected: list[RowStep] = []
     next(events)
-    while len(found) < len(told):
-        now.settings = told[len(found)]
+    while len(collected) < len(settings):
+        current.settings = settings[len(collected)]
         step = next(events)
-        found += step.rows
-    return found
+        collected += step.rows
+    return collected
 
 
 def outline(step: RowStep) -> tuple[object, ...]:
@@ -181,21 +181,21 @@ def test_law_2_64_runs_in_company_equal_themselves_alone(seed: int) -> None:
     crowd = Crowd(prompts, seed, DecodeSettings())
     crowd.serve(ModelBackend(model, IDS, 200))
     for number, run in crowd.runs.items():
-        found = [outline(step) for step, _ in row_steps(run.events_since(0))]
-        assert found == [outline(step) for step in alone(model, IDS, run)]
+        actual_steps = [outline(step) for step, _ in row_steps(run.events_since(0))]
+        assert actual_steps == [outline(step) for step in alone(model, IDS, run)]
         check_end(run, crowd.fates[number])
     assert max(run.num_sharing for run in crowd.runs.values()) >= NUM_ROWS // 2
 
 
-def is_tied(one: RowStep, other: RowStep) -> bool:
+def is_tied(first: RowStep, other: RowStep) -> bool:
     """Whether two steps of one prefix differ in nothing but a choice that hung on rounding."""
-    for a, b in zip(one.proposals, other.proposals, strict=False):
+    for a, b in zip(first.proposals, other.proposals, strict=False):
         if a.token != b.token:
             return bool(a.runners_up) and b.token == a.runners_up[0][0]
         if abs(a.confidence - b.confidence) > TIED:
             return False
-    tau = one.settings.tau
-    return any(abs(slot.confidence - tau) < TIED for slot in one.proposals)
+    tau = first.settings.tau
+    return any(abs(slot.confidence - tau) < TIED for slot in first.proposals)
 
 
 class PoisonedCheckpoint(CheckpointBackend):
@@ -228,13 +228,13 @@ def test_law_2_on_the_bundled_checkpoint(num_runs: int) -> None:
     for number, run in crowd.runs.items():
         check_end(run, crowd.fates[number])
         steps = [step for step, _ in row_steps(run.events_since(0))]
-        for one, other in zip(
+        for first, other in zip(
             alone(checkpoint.model, checkpoint.tokenizer, run), steps, strict=True
         ):
-            if outline(one) != outline(other):
-                assert is_tied(one, other), (one, other)
+            if outline(first) != outline(other):
+                assert is_tied(first, other), (first, other)
                 num_tied += 1
                 break
-            for a, b in zip(one.proposals, other.proposals, strict=True):
+            for a, b in zip(first.proposals, other.proposals, strict=True):
                 assert a.confidence == pytest.approx(b.confidence, abs=TIED)
     assert num_tied <= 1

@@ -46,10 +46,10 @@ CHECKPOINT = SimpleNamespace(
 
 def test_tokens_and_masks_are_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "_Timer", Timer)
-    found = costs.measure_costs(CHECKPOINT, (1, 4))  # type: ignore[arg-type]
-    assert (found.depth, found.seconds) == (8, 2.0)
-    assert found.rho[1][:4] == (1.0, 1.1, 1.2, 1.3)
-    assert found.masks == {1: pytest.approx(0.3), 4: pytest.approx(0.3)}
+    actual = costs.measure_costs(CHECKPOINT, (1, 4))  # type: ignore[arg-type]
+    assert (actual.depth, actual.seconds) == (8, 2.0)
+    assert actual.rho[1][:4] == (1.0, 1.1, 1.2, 1.3)
+    assert actual.masks == {1: pytest.approx(0.3), 4: pytest.approx(0.3)}
 
 
 def test_costs_are_those_of_the_threads_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ def test_costs_are_those_of_the_threads_in_force(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     model = native_model("llama")
     monkeypatch.setattr(model, "threads", Threads())
-    found = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
-    assert found.rho[1][:3] == (1.0, 1.1, 1.2)
+    actual = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
+    assert actual.rho[1][:3] == (1.0, 1.1, 1.2)
     for in_force, cost in ((2, 1.1 + 0.3), (1, 1.3 + 0.9), (2, 1.1 + 0.3)):
         model.threads.in_force = in_force
-        assert found.curve(1).of(2, 1) == pytest.approx(cost)
+        assert actual.curve(1).of(2, 1) == pytest.approx(cost)
 
 
 class SleepyTimer(Timer):
@@ -79,8 +79,8 @@ def test_waking_threads_is_no_part_of_what_one_token_takes(monkeypatch: pytest.M
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     model = native_model("llama")
     monkeypatch.setattr(model, "threads", Threads())
-    found = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
-    assert (found.seconds, found.rho[1][:3]) == (2.0, (1.0, 1.1, 1.2))
+    actual = costs.measure_costs(SimpleNamespace(block_size=8, model=model))  # type: ignore[arg-type]
+    assert (actual.seconds, actual.rho[1][:3]) == (2.0, (1.0, 1.1, 1.2))
 
 
 class HeatedTimer(Timer):
@@ -98,8 +98,8 @@ def test_one_token_is_not_timed_behind_the_longest(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(costs, "MANY", (*range(1, 9), 16, 32))
     monkeypatch.setattr(costs, "_Timer", HeatedTimer)
     monkeypatch.setattr(costs, "SHORT", 3.0)  # so that MANY lengths are timed
-    found = costs.measure_costs(CHECKPOINT)  # type: ignore[arg-type]
-    assert (found.seconds, found.rho[1][:4]) == (2.0, (1.0, 1.1, 1.2, 1.3))
+    actual = costs.measure_costs(CHECKPOINT)  # type: ignore[arg-type]
+    assert (actual.seconds, actual.rho[1][:4]) == (2.0, (1.0, 1.1, 1.2, 1.3))
 
 
 def test_masks_cost_nothing_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_run_by_itself_and_in_company_is_the_decoder(twin: Checkpoint) -> None
         list(diffusion.decode(twin.model, twin.tokenizer, ids, lambda: FILL, 8))
     )
     with Engine(twin, max_runs=4) as engine:
-        runs = [engine.submit(Request(ids, now)) for now in (AR, FILL, AR, FILL)]
+        runs = [engine.submit(Request(ids, settings)) for settings in (AR, FILL, AR, FILL)]
         runs += engine.race([Request(ids, FILL), Request(ids, AR)])
         assert all(run.wait(120) for run in runs)
         runs += engine.race([Request(ids, FILL)])

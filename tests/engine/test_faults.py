@@ -83,7 +83,7 @@ def test_errors_of_this_package_are_shown_as_they_are() -> None:
 
 def test_a_decoder_that_stops_too_early_is_an_error() -> None:
     script = Script()
-    script.decode = lambda asked, settings: iter([Prefill(1)])  # type: ignore[method-assign]
+    script.decode = lambda requested, settings: iter([Prefill(1)])  # type: ignore[method-assign]
     with Engine(script) as engine:
         end = list(engine.race([request(), request()])[0])[-1]
         assert end.reason == "error"
@@ -204,8 +204,8 @@ def test_a_handle_holds_nothing_of_the_decoder_after_the_end() -> None:
     caches: list[weakref.ref[Cache]] = []
 
     class Holding(Script):
-        def decode(self, asked: Request, settings: Settings) -> Iterator[Event]:
-            events = super().decode(asked, settings)
+        def decode(self, request: Request, settings: Settings) -> Iterator[Event]:
+            events = super().decode(request, settings)
 
             def holding() -> Iterator[Event]:
                 cache: Any = Cache()

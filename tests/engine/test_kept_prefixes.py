@@ -54,10 +54,10 @@ class Counting(CheckpointBackend):
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    found = load_checkpoint("mars-tiny", device="cpu", dtype="int8")
-    if not isinstance(found.model, NativeModel):
+    checkpoint = load_checkpoint("mars-tiny", device="cpu", dtype="int8")
+    if not isinstance(checkpoint.model, NativeModel):
         pytest.skip("this machine has no C++ compiler")
-    return found
+    return checkpoint
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ def test_the_second_turn_computes_only_what_is_new(engine, backend, checkpoint) 
     for turn in range(4):
         run = engine.submit(Request(text, AR))
         (tokens,) = finished([run])
-        told = prefill(run)
-        assert (told.num_tokens, told.num_reused) == (len(text) - 1, num_final // BLOCK * BLOCK)
-        assert backend.fed() == told.num_tokens - told.num_reused
+        event = prefill(run)
+        assert (event.num_tokens, event.num_reused) == (len(text) - 1, num_final // BLOCK * BLOCK)
+        assert backend.fed() == event.num_tokens - event.num_reused
         assert tokens == alone(checkpoint, text, AR)
         backend.fed()
         num_final = len(text) + len(tokens) - 1  # the last token was never fed
@@ -118,10 +118,10 @@ def test_the_lanes_of_a_race_reuse_the_same(engine, backend, checkpoint) -> None
     assert backend.fed() == 2 * 89
     longer = [*text, *first[1], *prompt_of(20, 3)]
     runs = engine.race([Request(longer, LOSSLESS), Request(longer, AR)])
-    found = finished(runs)
+    actual = finished(runs)
     assert [prefill(run).num_reused for run in runs] == [96, 96]
     assert backend.fed() == 2 * (len(longer) - 1 - 96)
-    assert found[0] == found[1] == alone(checkpoint, longer, AR)
+    assert actual[0] == actual[1] == alone(checkpoint, longer, AR)
 
 
 def test_no_lane_is_spared_more_than_another(engine: Engine) -> None:
@@ -180,8 +180,8 @@ def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(
 
 def test_what_is_kept_takes_a_share_of_the_memory_and_no_more(checkpoint: Checkpoint) -> None:
     num_bytes = 3000 * slot_bytes(checkpoint.model)
-    kept = int(num_bytes * KEPT_SHARE)
-    for keeps, left in ((True, num_bytes - kept), (False, num_bytes)):
+    budget = int(num_bytes * KEPT_SHARE)
+    for keeps, left in ((True, num_bytes - budget), (False, num_bytes)):
         backend = CheckpointBackend(checkpoint, num_bytes, keeps=keeps)
         room = room_for(checkpoint.model, 8, left)
         assert Room(backend.reserve(8), backend.capacity) == room

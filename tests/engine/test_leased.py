@@ -77,7 +77,7 @@ class Setting:
         self.engine = self.open(self.workers.lease)
 
     def open(self, lease: Lease, **caps: int) -> LeasedEngine:
-        engine = LeasedEngine("scripted", lease, self.slots, lambda asked: None, 5000, **caps)
+        engine = LeasedEngine("scripted", lease, self.slots, lambda request: None, 5000, **caps)
         self.opened.append(engine)
         return engine
 
@@ -122,10 +122,10 @@ def test_a_moved_slider_acts_on_the_next_forward(lent: Setting) -> None:
         before = lent.num_forwards.value
         run.settings = replace(run.settings, tau=tau)
         after = lent.num_forwards.value
-        assert eventually(lambda now=tau: steps(run)[-1].rows[0].settings.tau == now)
-        told = [step.rows[0].settings.tau for step in steps(run)]
-        assert before <= told.index(tau) <= after + 1
-        assert set(told[told.index(tau) :]) == {tau}
+        assert eventually(lambda wanted=tau: steps(run)[-1].rows[0].settings.tau == wanted)
+        settings = [step.rows[0].settings.tau for step in steps(run)]
+        assert before <= settings.index(tau) <= after + 1
+        assert set(settings[settings.index(tau) :]) == {tau}
     run.cancel()
 
 
@@ -143,11 +143,11 @@ def test_stop_acts_within_one_forward_and_the_reader_need_not_wait_for_it() -> N
 
 
 def test_stop_of_one_lane_leaves_the_other_going(lent: Setting) -> None:
-    one, other = lent.engine.race([request(1, FOREVER), request(2, 60)])
-    assert eventually(lambda: begun(one))
-    one.cancel()
+    first, other = lent.engine.race([request(1, FOREVER), request(2, 60)])
+    assert eventually(lambda: begun(first))
+    first.cancel()
     assert other.wait(60)
-    assert [last(one), last(other)] == [End("cancelled"), End("limit")]
+    assert [last(first), last(other)] == [End("cancelled"), End("limit")]
 
 
 def test_slow_motion_is_left_and_stopped_at_once(lent: Setting) -> None:
@@ -263,17 +263,17 @@ def test_a_run_ends_before_the_time_that_was_asked_for_does(monkeypatch: Any) ->
 
 
 def test_the_time_that_is_asked_for_follows_prompt_and_answer(lent: Setting) -> None:
-    asked: list[Call] = []
+    requests: list[Call] = []
 
     def lease(call: Call) -> Generator[News, None, None]:
-        asked.append(call)
+        requests.append(call)
         yield News()
 
     engine = lent.open(lease)
     long = Request((1,) * 2000, DecodeSettings(max_new_tokens=5))
     for lanes in ([request(1, 5)], [request(1, 500)], [request(1, 500)] * 2, [long]):
         assert all(run.wait(60) for run in engine.race(lanes))
-    few, many, race, read = [call.seconds for call in asked]
+    few, many, race, read = [call.seconds for call in requests]
     assert few < many < race
     assert few < read
 
@@ -346,9 +346,9 @@ def test_another_process_reads_nothing_but_whole_orders_while_they_are_written()
             reader, seen = Reader(slots, 0, orders(0)), set()
             until = time.monotonic() + 20
             while len(seen) < 20 and time.monotonic() < until:
-                found = reader.latest()
-                seen.add(found.pace)
-                assert found == orders(int(found.pace))
+                actual = reader.latest()
+                seen.add(actual.pace)
+                assert actual == orders(int(actual.pace))
             status = 0 if len(seen) == 20 else 2
         finally:
             os._exit(status)
@@ -416,16 +416,16 @@ def both(engines: list[BaseEngine], ask: Ask) -> list[list[list[Event]]]:
 @pytest.mark.parametrize("settings", [AR, GROUPS, SAMPLED])
 def test_a_run_alone_is_the_ordinary_one_to_the_event(engines, prompt, settings) -> None:
     request = Request(prompt, settings, is_checked=True)
-    one, other = both(engines, lambda engine: [engine.submit(request, is_alone=True)])
-    assert one == other
-    assert isinstance(one[0][-1], End)
-    assert one[0][-1].reason in ("eos", "limit")
+    first, other = both(engines, lambda engine: [engine.submit(request, is_alone=True)])
+    assert first == other
+    assert isinstance(first[0][-1], End)
+    assert first[0][-1].reason in ("eos", "limit")
 
 
 def test_a_race_is_the_ordinary_one_lane_by_lane(engines, prompt) -> None:
     requests = [Request(prompt, LOSSLESS), Request(prompt, AR)]
-    one, other = both(engines, lambda engine: engine.race(requests))
-    assert [lane[1:] for lane in one] == [lane[1:] for lane in other]
+    first, other = both(engines, lambda engine: engine.race(requests))
+    assert [lane[1:] for lane in first] == [lane[1:] for lane in other]
     texts = [[token for step in lane if isinstance(step, Step) for token in step.rows[0].accepted]
              for lane in other]  # fmt: skip
     assert texts[0] == texts[1]
@@ -443,9 +443,9 @@ def decode_two(
 
 def test_a_batch_is_the_ordinary_one(engines: list[BaseEngine], prompt: list[int]) -> None:
     decode = partial(decode_two, prompt)
-    one, other = both(engines, lambda engine: [engine.solo(decode, MARS)])
-    assert one == other
-    assert len(one[0]) > 3
+    first, other = both(engines, lambda engine: [engine.solo(decode, MARS)])
+    assert first == other
+    assert len(first[0]) > 3
 
 
 def test_the_costs_come_from_the_worker_and_let_b_be_chosen(engines, prompt) -> None:

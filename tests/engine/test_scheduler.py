@@ -105,18 +105,18 @@ def job(owner: str, is_shared: bool = False) -> Job[Lane]:
 def finish_next(scheduler: Scheduler[Lane], jobs: Sequence[Job[Lane]]) -> list[Job[Lane]]:
     """Those that have the next turn, at the end of it over."""
     turn = scheduler.next_turn(0.0)
-    served = [each for each in jobs if each.lanes[0] in turn.lanes]
-    for each in served:
-        scheduler.finish(each, each.lanes[0])
+    served = [job for job in jobs if job.lanes[0] in turn.lanes]
+    for item in served:
+        scheduler.finish(item, item.lanes[0])
     return served
 
 
 def test_the_nth_job_of_one_owner_comes_no_sooner_than_the_nth_of_another() -> None:
     scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=20)
     jobs = [job(owner) for owner in "aaaabbc"]
-    for each in jobs:
-        scheduler.add(each)
-    assert [scheduler.place(each) for each in jobs] == [0, 3, 5, 6, 1, 4, 2]
+    for item in jobs:
+        scheduler.add(item)
+    assert [scheduler.place(entry) for entry in jobs] == [0, 3, 5, 6, 1, 4, 2]
     order = "".join(finish_next(scheduler, jobs)[0].owner for _ in jobs)
     assert order == "abcabaa"
 
@@ -135,9 +135,9 @@ def test_no_owner_takes_the_whole_line() -> None:
 def test_those_without_an_owner_share_the_whole_line_in_order_of_arrival() -> None:
     scheduler: Scheduler[Lane] = Scheduler(max_active=1, max_waiting=4)
     jobs = [job("") for _ in range(5)]
-    for each in jobs:
-        scheduler.add(each)
-    assert [finish_next(scheduler, jobs) for _ in jobs] == [[each] for each in jobs]
+    for item in jobs:
+        scheduler.add(item)
+    assert [finish_next(scheduler, jobs) for _ in jobs] == [[entry] for entry in jobs]
 
 
 def test_owners_who_have_gone_are_forgotten() -> None:
@@ -161,15 +161,15 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
     asked: list[tuple[str, bool]], num_served: int, max_active: int
 ) -> None:
     scheduler: Scheduler[Lane] = Scheduler(max_active, max_waiting=100)
-    jobs = [job(*each) for each in asked]
+    jobs = [job(*item) for item in asked]
     for each in jobs:
         scheduler.add(each)
     for _ in range(min(num_served, len(jobs) // 2)):
-        if any(not each.is_finished for each in jobs):
+        if any(not value.is_finished for value in jobs):
             finish_next(scheduler, jobs)
     newcomer = job("newcomer")
     scheduler.add(newcomer)
-    active = {each.owner for each in jobs if not each.is_finished}
+    active = {entry.owner for entry in jobs if not entry.is_finished}
     before: list[Job[Lane]] = []
     while not newcomer.is_finished:
         before += finish_next(scheduler, [*jobs, newcomer])
@@ -183,8 +183,8 @@ def test_a_second_visitor_waits_for_at_most_one_run_of_the_first(is_alone: bool)
     with Engine(script, max_runs=1, max_waiting=5) as engine:
 
         def ask(token: int, owner: str) -> None:
-            asked = replace(request(token, NUM_TOKENS), owner=owner)
-            runs.append(engine.submit(asked, is_alone=is_alone))
+            owned = replace(request(token, NUM_TOKENS), owner=owner)
+            runs.append(engine.submit(owned, is_alone=is_alone))
 
         runs: list[object] = []
         for token in range(1, 6):

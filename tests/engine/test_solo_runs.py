@@ -35,11 +35,11 @@ from tests.engine.scripted import (
 from tests.tiny_checkpoint import write_checkpoint
 
 
-def solo_steps(now: Settings, stops: list[list[Stop]]) -> Iterator[Event]:
+def solo_steps(settings: Settings, stops: list[list[Stop]]) -> Iterator[Event]:
     """Steps of two rows that stop as given, after a Prefill."""
     yield Prefill(2)
     for start, pair in enumerate(stops):
-        alone = [scripted_step(start, 7, now(), stop).rows[0] for stop in pair]
+        alone = [scripted_step(start, 7, settings(), stop).rows[0] for stop in pair]
         yield Step(tuple(replace(step, row=row) for row, step in enumerate(alone)))
 
 
@@ -109,11 +109,11 @@ def test_checks_come_with_the_step_and_stay_out_of_its_time() -> None:
     quiet = replace(asking, is_checked=False)
     with Engine(ModelBackend(SlowReading(SCRIPT), IDS, 60)) as engine:
         alone = engine.race([asking, quiet])
-        found, expected = map(steps_and_seconds, alone)
+        actual_steps, expected = map(steps_and_seconds, alone)
         shared = [engine.submit(request) for request in (asking, quiet)]
         found_too, expected_too = map(steps_and_seconds, shared)
     assert all(step.checks == () for step, _ in [*expected, *expected_too])
-    for ours, theirs in ((found, expected), (found_too, expected_too)):
+    for ours, theirs in ((actual_steps, expected), (found_too, expected_too)):
         assert [replace(step, checks=()) for step, _ in ours] == [step for step, _ in theirs]
         assert [len(step.checks) for step, _ in ours] == [0, 3, 3, 3]
         assert min(seconds for step, seconds in ours if step.checks) < SECONDS
@@ -143,10 +143,10 @@ def test_runs_share_forwards_and_each_writes_ar(checkpoint: Checkpoint) -> None:
         assert all(run.wait(120) for run in runs)
         race = engine.race([Request(prompts[0], kind) for kind in kinds])
         assert all(run.wait(120) for run in race)
-    found = [folds.accepted_tokens(run.events_since(0)) for run in [*runs, *race]]
-    assert found[0] == found[1] == found[2]
-    assert found[3] == found[4] == found[5]
-    assert found[6] == found[7] == found[8] == found[0]
+    actual = [folds.accepted_tokens(run.events_since(0)) for run in [*runs, *race]]
+    assert actual[0] == actual[1] == actual[2]
+    assert actual[3] == actual[4] == actual[5]
+    assert actual[6] == actual[7] == actual[8] == actual[0]
     steps = race[1].events_since(0)
     assert folds.num_draft_forwards(steps) > folds.num_forwards(steps) > 1
 

@@ -86,9 +86,9 @@ def scripted(decoder: ScriptedDecoder, name: str = "scripted") -> EvalModel:
 
 @pytest.fixture
 def decoder(monkeypatch: pytest.MonkeyPatch) -> ScriptedDecoder:
-    found = ScriptedDecoder()
-    monkeypatch.setattr(cli, "_load", lambda name, args: (scripted(found, name), 8))
-    return found
+    actual = ScriptedDecoder()
+    monkeypatch.setattr(cli, "_load", lambda name, args: (scripted(actual, name), 8))
+    return actual
 
 
 def arguments(*given: str) -> argparse.Namespace:
@@ -107,12 +107,16 @@ def small(out: Path, *more: str) -> argparse.Namespace:
 def test_results_hold_figures_and_where_they_come_from(decoder: ScriptedDecoder, tmp_path: Path):
     out = tmp_path / "results.json"
     assert cli.run(small(out)) == 0
-    found = json.loads(out.read_text())
-    assert {"date", "commit", "hardware", "versions", "asked"} <= set(found)
-    assert found["asked"]["seed"] == 0
-    assert [one["settings"]["method"] for one in found["averages"]] == ["ar", "mars", "mars"]
-    assert len(found["cells"]) == 6
-    lossless = found["averages"][2]
+    document = json.loads(out.read_text())
+    assert {"date", "commit", "hardware", "versions", "asked"} <= set(document)
+    assert document["asked"]["seed"] == 0
+    assert [average["settings"]["method"] for average in document["averages"]] == [
+        "ar",
+        "mars",
+        "mars",
+    ]
+    assert len(document["cells"]) == 6
+    lossless = document["averages"][2]
     assert lossless["settings"]["lossless"] is True
     assert lossless["agreement"] == 1.0
     assert lossless["tpf"]["value"] > 4
@@ -176,10 +180,10 @@ def test_wrong_arguments_get_one_sentence(
 
 
 def test_prompts_are_held_out_seeded_and_different():
-    one, again = (load_prompts(["symbolic", "natural"], 3, 20) for _ in range(2))
-    assert one == again
-    assert one != load_prompts(["symbolic", "natural"], 4, 20)
-    for prompts in one:
+    first, again = (load_prompts(["symbolic", "natural"], 3, 20) for _ in range(2))
+    assert first == again
+    assert first != load_prompts(["symbolic", "natural"], 4, 20)
+    for prompts in first:
         texts = [task.prompt for task in prompts.tasks]
         assert len(set(texts)) == len(texts)
     with pytest.raises(UsageError):
@@ -203,13 +207,13 @@ def test_the_command_asks_requests_and_keeps_their_figures(
     out = tmp_path / "r.json"
     given = ["--checkpoints", "one", "--families", "chat", "code", "--prompts", "2"]
     assert cli.run(parser.parse_args(["evaluate", *given, "--out", str(out)])) == 0
-    found = json.loads(out.read_text())
-    assert found["averages"] == []
-    lossless = found["requests"][-1]
+    document = json.loads(out.read_text())
+    assert document["averages"] == []
+    lossless = document["requests"][-1]
     assert lossless["agreement"] == 1.0
     assert set(lossless["by_kind"]) == {"chat", "code"}
     assert 3 < lossless["tpf"]["value"] <= 4
-    assert [one["settings"]["mask_layout"] for one in found["requests"]] == [
+    assert [request["settings"]["mask_layout"] for request in document["requests"]] == [
         *("last",) * 3,
         *("every", "last", "every"),
     ]
@@ -253,11 +257,11 @@ def test_a_row_that_never_took_part_is_an_error():
 
 
 def test_judged_outcomes_tell_equal_tokens_by_their_id():
-    one = judge(RowOutput((1, 23), (2,), (2,), True), "a", True)
+    outcome = judge(RowOutput((1, 23), (2,), (2,), True), "a", True)
     same = judge(RowOutput((1, 23), (1, 1), (1, 1), True), "a", None)
     other = judge(RowOutput((12, 3), (2,), (2,), True), "a", True)
-    assert one.output_id == same.output_id != other.output_id
-    assert one.tokens_per_forward == 2.0
+    assert outcome.output_id == same.output_id != other.output_id
+    assert outcome.tokens_per_forward == 2.0
     assert same.is_right is None
 
 
@@ -314,7 +318,7 @@ def test_lossless_gives_the_tokens_of_ar_in_fewer_forwards(
 ):
     ar = decode_in_batches(model.decode, prompts, AR, 4)
     lossless = decode_in_batches(model.decode, prompts, LOSSLESS, 4)
-    assert [one.tokens for one in lossless] == [one.tokens for one in ar]
+    assert [item.tokens for item in lossless] == [entry.tokens for entry in ar]
     assert all(one.num_forwards == len(one.tokens) for one in ar)
     assert sum(one.num_forwards for one in lossless) < sum(one.num_forwards for one in ar)
 

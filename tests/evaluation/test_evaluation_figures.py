@@ -54,15 +54,15 @@ def test_every_way_is_measured_with_each_penalty_that_it_takes():
 
 
 def test_a_way_is_held_against_ar_with_the_same_penalty():
-    held = [replace(each, repetition_penalty=1.1) for each in (AR, LOSSLESS)]
+    held = [replace(setting, repetition_penalty=1.1) for setting in (AR, LOSSLESS)]
     results = {
         **OPEN_RESULTS,
         open_cell("chat", held[0]): (open_outcome("p", (1,) * 4), open_outcome("q", (1,) * 4)),
         open_cell("chat", held[1]): (open_outcome("p", (2, 2)), open_outcome("a", (2, 2))),
     }
-    found = {one.settings: one.agreement for one in request_figures(results)}
-    assert found[held[0]] == 1.0
-    assert found[held[1]] == 0.5
+    actual = {figure.settings: figure.agreement for figure in request_figures(results)}
+    assert actual[held[0]] == 1.0
+    assert actual[held[1]] == 0.5
 
 
 def test_adaptive_thresholds_follow_the_fixed_ones():
@@ -95,13 +95,13 @@ def test_other_methods_are_measured_where_they_are_asked():
     )
     places = ("no masks", "masks in target", "masks in draft", "masks in both")
     others = ["Jacobi B=4", *(f"speculative small K=4, {place}" for place in places)]
-    assert [describe(each) for each in grid.limited_to(8).settings()] == [
+    assert [describe(setting) for setting in grid.limited_to(8).settings()] == [
         "AR",
         "MARS τ=0.95 B=4",
         *others,
     ]
     twin = grid.limited_to(8, fills_blocks=True)
-    assert [describe(each) for each in twin.settings()] == ["AR", "block diffusion τ=0.95 B=4"]
+    assert [describe(item) for item in twin.settings()] == ["AR", "block diffusion τ=0.95 B=4"]
 
 
 def test_grid_refuses_values_out_of_range():
@@ -214,21 +214,21 @@ RESULTS = {
 
 
 def test_a_summary_holds_row_mean_and_pooled_tpf():
-    found = {one.cell: one for one in summarise(RESULTS)}
-    one = found[cell("symbolic", MARS)]
-    assert one.tpf.value == pytest.approx((2.0 + 3.0) / 2)
-    assert one.tpf_pooled.value == pytest.approx(10 / 4)
-    assert one.accuracy is not None
-    assert one.accuracy.value == 0.5
-    assert one.agreement == 0.5
-    assert (one.num_tokens, one.num_forwards, one.ended) == (10, 4, 1.0)
+    actual = {item.cell: item for item in summarise(RESULTS)}
+    summary = actual[cell("symbolic", MARS)]
+    assert summary.tpf.value == pytest.approx((2.0 + 3.0) / 2)
+    assert summary.tpf_pooled.value == pytest.approx(10 / 4)
+    assert summary.accuracy is not None
+    assert summary.accuracy.value == 0.5
+    assert summary.agreement == 0.5
+    assert (summary.num_tokens, summary.num_forwards, summary.ended) == (10, 4, 1.0)
 
 
 def test_natural_text_has_tpf_but_no_accuracy_and_stays_out_of_averages():
-    natural = [one for one in summarise(RESULTS) if one.cell.family == "natural"]
-    assert [one.accuracy for one in natural] == [None, None]
+    natural = [item for item in summarise(RESULTS) if item.cell.family == "natural"]
+    assert [entry.accuracy for entry in natural] == [None, None]
     assert natural[1].tpf.value == pytest.approx(1.5)
-    assert all("natural" not in one.families for one in average(RESULTS))
+    assert all("natural" not in value.families for value in average(RESULTS))
 
 
 def test_averages_count_families_alike_and_compare_with_ar_prompt_by_prompt():

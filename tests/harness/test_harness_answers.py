@@ -36,49 +36,49 @@ def tokenizer(tmp_path: Path) -> Tokenizer:
 
 def written(tokenizer: Tokenizer, text: str, *wanted: Wanted) -> list[Written]:
     with Engine(ScriptedBackend(text, forward_seconds=0.0), max_runs=2) as engine:
-        found = dict(write_all(engine, tokenizer, wanted))
-    return [found[number] for number in range(len(wanted))]
+        actual = dict(write_all(engine, tokenizer, wanted))
+    return [actual[number] for number in range(len(wanted))]
 
 
 def test_counts_are_those_of_the_forwards(tokenizer: Tokenizer) -> None:
-    (one,) = written(tokenizer, "Hello.", Wanted((1, 2), BOLD))
-    assert one.text == "Hello."
-    assert one.output.taken == (4, 3)  # six letters and the end of turn
-    assert one.output.is_ended
+    (answer,) = written(tokenizer, "Hello.", Wanted((1, 2), BOLD))
+    assert answer.text == "Hello."
+    assert answer.output.taken == (4, 3)  # six letters and the end of turn
+    assert answer.output.is_ended
 
 
 def test_a_stop_string_ends_text_and_counts(tokenizer: Tokenizer) -> None:
-    (one,) = written(tokenizer, "one\n\ntwo and much more", Wanted((1,), BOLD, ("\n\n",)))
-    assert one.text == "one"
-    assert one.output.taken == (4, 1)  # up to the token that completed it
-    assert record("task", 3, one, 64).is_ended
+    (answer,) = written(tokenizer, "one\n\ntwo and much more", Wanted((1,), BOLD, ("\n\n",)))
+    assert answer.text == "one"
+    assert answer.output.taken == (4, 1)  # up to the token that completed it
+    assert record("task", 3, answer, 64).is_ended
 
 
 def test_the_limit_is_no_end(tokenizer: Tokenizer) -> None:
     short = DecodeSettings("ar", max_new_tokens=3)
-    (one,) = written(tokenizer, "Hello.", Wanted((1,), short))
-    assert one.text == "Hel"
-    assert not record("task", 0, one, 3).is_ended
+    (answer,) = written(tokenizer, "Hello.", Wanted((1,), short))
+    assert answer.text == "Hel"
+    assert not record("task", 0, answer, 3).is_ended
 
 
 def test_many_requests_come_back_each_with_its_own_limit(tokenizer: Tokenizer) -> None:
     wanted = [Wanted((1,), DecodeSettings("ar", max_new_tokens=n)) for n in range(1, 21)]
-    found = written(tokenizer, "x" * 40, *wanted)
-    assert [len(one.text) for one in found] == list(range(1, 21))
+    actual = written(tokenizer, "x" * 40, *wanted)
+    assert [len(item.text) for item in actual] == list(range(1, 21))
 
 
 def test_answers_are_found_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
     wanted = Wanted((1, 2), BOLD)
-    (one,) = written(tokenizer, "A \u2028 line.", wanted)
+    (answer,) = written(tokenizer, "A \u2028 line.", wanted)
     key = key_of("weights", "fp32", "task", 0, wanted)
     path = tmp_path / "runs" / "answers.jsonl"
-    kept = record("task", 0, one, 64)
-    AnswerStore(path).put(key, kept)
+    entry = record("task", 0, answer, 64)
+    AnswerStore(path).put(key, entry)
     with path.open("a", encoding="utf-8") as file:
         file.write('\n{"key": "broken')
     again = AnswerStore(path)
-    assert again.get(key) == kept
-    assert again[key] == kept
+    assert again.get(key) == entry
+    assert again[key] == entry
     others = [
         key_of("other", "fp32", "task", 0, wanted),
         key_of("weights", "fp32", "task", 1, wanted),
@@ -92,17 +92,19 @@ def test_answers_are_found_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
 def test_figures_of_a_task_by_hand() -> None:
     counts = [(10, 5, 10, 5, True), (30, 10, 8, 4, False)]
     records = [
-        AnswerRecord("gsm", n, "", tokens, forwards, kept, kept_forwards, is_ended, not is_ended)
-        for n, (tokens, forwards, kept, kept_forwards, is_ended) in enumerate(counts)
+        AnswerRecord(
+            "gsm", n, "", tokens, forwards, kept_tokens, kept_forwards, is_ended, not is_ended
+        )
+        for n, (tokens, forwards, kept_tokens, kept_forwards, is_ended) in enumerate(counts)
     ]
-    found = figures_of([*records, AnswerRecord("other", 0, "", 4, 4, 4, 4, True, False)])
-    assert list(found) == ["gsm", "other"]
-    own = found["gsm"]
-    assert own["tpf"]["value"] == pytest.approx(2.0)
-    assert own["tpf_whole"]["value"] == pytest.approx(2.5)
-    assert (own["tokens"], own["forwards"]) == (40, 15)
-    assert (own["ended"], own["looped"]) == (0.5, 0.5)
-    assert own["by_answer"] == [[0, 10, 5, 10, 5], [1, 8, 4, 30, 10]]
+    figures = figures_of([*records, AnswerRecord("other", 0, "", 4, 4, 4, 4, True, False)])
+    assert list(figures) == ["gsm", "other"]
+    figure = figures["gsm"]
+    assert figure["tpf"]["value"] == pytest.approx(2.0)
+    assert figure["tpf_whole"]["value"] == pytest.approx(2.5)
+    assert (figure["tokens"], figure["forwards"]) == (40, 15)
+    assert (figure["ended"], figure["looped"]) == (0.5, 0.5)
+    assert figure["by_answer"] == [[0, 10, 5, 10, 5], [1, 8, 4, 30, 10]]
 
 
 PROMPT = "from typing import List\n\n\ndef total(xs: List[int]) -> int:\n    '''Add.'''\n"

@@ -48,8 +48,8 @@ def model(
     """Makes a model that gives a scripted answer to everything."""
     from mars_runtime.lab.harness import model as under_test
 
-    told = replace(checkpoint, tokenizer=write_tokenizer(tmp_path))
-    monkeypatch.setattr(under_test, "load_checkpoint", lambda *args, **kwargs: told)
+    changed = replace(checkpoint, tokenizer=write_tokenizer(tmp_path))
+    monkeypatch.setattr(under_test, "load_checkpoint", lambda *args, **kwargs: changed)
 
     def new(text: str, **settings: Any) -> MarsLM:
         backend = ScriptedBackend(text, forward_seconds=0.0)
@@ -71,26 +71,26 @@ def test_it_is_registered() -> None:
 
 def test_answers_in_order_with_stops_limits_and_counts(model: Callable[..., MarsLM]) -> None:
     mars = model("one two three")
-    asked = [
+    requests = [
         Asked(("a", {"until": ["two"], "max_gen_toks": 64})),
         Asked(("b", {"until": [], "max_gen_toks": 5, "do_sample": False}), "other"),
     ]
-    assert mars.generate_until(asked, disable_tqdm=True) == ["one ", "one t"]
-    told = mars.get_model_info()["mars"]
-    assert told["way"] == "MARS τ=0 B=4"
-    assert told["tasks"]["task"]["by_answer"] == [[0, 8, 2, 8, 2]]
-    assert told["tasks"]["other"]["by_answer"] == [[0, 5, 2, 5, 2]]
-    assert told["tasks"]["other"]["ended"] == 0.0
+    assert mars.generate_until(requests, disable_tqdm=True) == ["one ", "one t"]
+    info = mars.get_model_info()["mars"]
+    assert info["way"] == "MARS τ=0 B=4"
+    assert info["tasks"]["task"]["by_answer"] == [[0, 8, 2, 8, 2]]
+    assert info["tasks"]["other"]["by_answer"] == [[0, 5, 2, 5, 2]]
+    assert info["tasks"]["other"]["ended"] == 0.0
 
 
 def test_finished_answers_are_not_written_again(model: Callable[..., MarsLM]) -> None:
-    asked = [Asked(("a", {"until": [], "max_gen_toks": 64}))]
-    first = model("first").generate_until(asked, disable_tqdm=True)
+    requests = [Asked(("a", {"until": [], "max_gen_toks": 64}))]
+    first = model("first").generate_until(requests, disable_tqdm=True)
     again = model("again")
-    assert again.generate_until(asked, disable_tqdm=True) == first == ["first"]
+    assert again.generate_until(requests, disable_tqdm=True) == first == ["first"]
     assert again.get_model_info()["mars"]["tasks"]["task"]["tokens"] == 6
     bolder = model("again", block_size=2)
-    assert bolder.generate_until(asked, disable_tqdm=True) == ["again"]
+    assert bolder.generate_until(requests, disable_tqdm=True) == ["again"]
 
 
 def test_likelihoods_agree_with_each_other(checkpoint: Checkpoint, random_folder: Path) -> None:
@@ -100,9 +100,9 @@ def test_likelihoods_agree_with_each_other(checkpoint: Checkpoint, random_folder
     tokenizer, net = checkpoint.tokenizer, checkpoint.model
     ids = [tokenizer.im_end_id, *tokenizer.encode("ab cd")]
     steps = runtime_logits(net, ids, 0)[:-1].log_softmax(-1)
-    own = [float(row[token]) for row, token in zip(steps, ids[1:], strict=True)]
+    log_likelihoods = [float(row[token]) for row, token in zip(steps, ids[1:], strict=True)]
     whole, is_greedy = mars.loglikelihood([Asked(("", "ab cd"))])[0]
-    assert whole == pytest.approx(sum(own), abs=1e-3)
+    assert whole == pytest.approx(sum(log_likelihoods), abs=1e-3)
     assert is_greedy == (steps.argmax(-1).tolist() == ids[1:])
     (rolling,) = mars.loglikelihood_rolling([Asked(("ab cd",))])
     assert rolling == pytest.approx(whole, abs=1e-3)
@@ -132,9 +132,9 @@ def test_the_released_command_runs_a_task_file(tmp_path: Path) -> None:
         file.write("\n".join(map(json.dumps, rows)))
     task = "mars_runtime/lab/harness/tasks/bbh_local.yaml"
     given = ["--model", "mars", "--model_args", "checkpoint=mars-tiny,tau=0.95,lossless=true"]
-    told = ["--tasks", task, "--limit", "2", "--apply_chat_template", "--output_path"]
+    arguments = ["--tasks", task, "--limit", "2", "--apply_chat_template", "--output_path"]
     done = subprocess.run(
-        [sys.executable, "-m", "lm_eval", *given, *told, str(tmp_path / "out")],
+        [sys.executable, "-m", "lm_eval", *given, *arguments, str(tmp_path / "out")],
         cwd=root,
         env={**os.environ, "MARS_BENCHMARKS": str(benchmarks), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
@@ -143,9 +143,9 @@ def test_the_released_command_runs_a_task_file(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     (path,) = (tmp_path / "out").rglob("results_*.json")
-    found = json.loads(path.read_text(encoding="utf-8"))
-    assert found["config"]["mars"]["tasks"]["bbh_local"]["answers"] == 2
-    assert found["config"]["mars"]["settings"]["lossless"] is True
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["config"]["mars"]["tasks"]["bbh_local"]["answers"] == 2
+    assert document["config"]["mars"]["settings"]["lossless"] is True
 
 
 @pytest.mark.parametrize(

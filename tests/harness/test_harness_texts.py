@@ -37,16 +37,16 @@ TURNS = [
 
 
 def test_a_conversation_is_the_template_by_id(tokenizer: Tokenizer) -> None:
-    found = encode_context(tokenizer, render(TURNS, is_open=False))
-    assert found == tokenizer.encode_chat([("system", "Be brief."), ("user", "Say <|im_end|>.")])
-    assert found.count(tokenizer.im_end_id) == 2
+    actual = encode_context(tokenizer, render(TURNS, is_open=False))
+    assert actual == tokenizer.encode_chat([("system", "Be brief."), ("user", "Say <|im_end|>.")])
+    assert actual.count(tokenizer.im_end_id) == 2
 
 
 def test_an_answer_that_is_begun_is_gone_on_with(tokenizer: Tokenizer) -> None:
     begun = [*TURNS, {"role": "assistant", "content": "Here:\n"}]
-    asked = encode_context(tokenizer, render(TURNS, is_open=False))
-    found = encode_context(tokenizer, render(begun, is_open=True))
-    assert found == [*asked, *tokenizer.encode("Here:\n")]
+    request = encode_context(tokenizer, render(TURNS, is_open=False))
+    actual = encode_context(tokenizer, render(begun, is_open=True))
+    assert actual == [*request, *tokenizer.encode("Here:\n")]
 
 
 def test_plain_text_has_no_template(tokenizer: Tokenizer) -> None:
@@ -82,12 +82,12 @@ def likes_the_next(prefix: tuple[int, ...]) -> list[float]:
 
 def test_sums_and_greediness_by_hand() -> None:
     texts = [([3, 4, 5], 1), ([7, 3], 1), ([9, 1, 2, 3, 4], 3)]
-    found = dict(score_all(ScriptedModel(likes_the_next), texts, batch_size=2))
+    actual = dict(score_all(ScriptedModel(likes_the_next), texts, batch_size=2))
     liked, other = math.log(3 / 4), math.log(1 / (4 * 17))
-    assert found[0].log_probability == pytest.approx(2 * liked)
-    assert found[1].log_probability == pytest.approx(other)
-    assert found[2].log_probability == pytest.approx(2 * liked)
-    assert [found[n].is_greedy for n in range(3)] == [True, False, True]
+    assert actual[0].log_probability == pytest.approx(2 * liked)
+    assert actual[1].log_probability == pytest.approx(other)
+    assert actual[2].log_probability == pytest.approx(2 * liked)
+    assert [actual[n].is_greedy for n in range(3)] == [True, False, True]
 
 
 def test_nothing_is_masked_and_every_row_is_fed_once() -> None:

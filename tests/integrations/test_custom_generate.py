@@ -56,8 +56,8 @@ class Theirs:
         return self.model.generate(torch.tensor([prompt]), **given)
 
     def answer(self, prompt: Sequence[int], **options: Any) -> list[int]:
-        found: list[int] = self.generate(prompt, **options).sequences[0, len(prompt) :].tolist()
-        return found
+        answer: list[int] = self.generate(prompt, **options).sequences[0, len(prompt) :].tolist()
+        return answer
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def check_same(checkpoint: Checkpoint, prompts: Any, settings: dict[str, Any]) -
     theirs, num_tokens, num_forwards = Theirs(checkpoint), 0, 0
     for prompt in prompts:
         events = run(checkpoint, [prompt], DecodeSettings(max_new_tokens=LIMIT, **settings))
-        found = theirs.generate(prompt, **settings)
-        assert found.sequences[0].tolist() == [*prompt, *tokens_of(events)[0]]
-        assert found.num_forwards == len(steps_of(events))
+        answer = theirs.generate(prompt, **settings)
+        assert answer.sequences[0].tolist() == [*prompt, *tokens_of(events)[0]]
+        assert answer.num_forwards == len(steps_of(events))
         num_tokens += len(tokens_of(events)[0])
-        num_forwards += found.num_forwards
+        num_forwards += answer.num_forwards
     return num_tokens / num_forwards
 
 
@@ -110,9 +110,9 @@ def test_lossless_text_is_that_of_generate_with_any_logits_processor(
     for prompt in word_prompts(foreseeing, 10, seed=3):
         ordinary = {"custom_generate": None, "trust_remote_code": None, "do_sample": False}
         wanted = theirs.answer(prompt, **ordinary, **changes)
-        found = theirs.generate(prompt, **SETTINGS["lossless"], **changes)
-        assert found.sequences[0, len(prompt) :].tolist() == wanted
-        num_forwards, num_tokens = num_forwards + found.num_forwards, num_tokens + len(wanted)
+        answer = theirs.generate(prompt, **SETTINGS["lossless"], **changes)
+        assert answer.sequences[0, len(prompt) :].tolist() == wanted
+        num_forwards, num_tokens = num_forwards + answer.num_forwards, num_tokens + len(wanted)
     assert num_forwards < num_tokens
 
 
@@ -126,8 +126,8 @@ def test_a_checkpoint_may_bring_it_along(
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
     (prompt,) = word_prompts(foreseeing, 1)
     ids = torch.tensor([prompt])
-    found = model.generate(input_ids=ids, **SETTINGS["bold"], **theirs.options)
-    assert found[0, len(prompt) :].tolist() == theirs.answer(prompt, **SETTINGS["bold"])
+    answer = model.generate(input_ids=ids, **SETTINGS["bold"], **theirs.options)
+    assert answer[0, len(prompt) :].tolist() == theirs.answer(prompt, **SETTINGS["bold"])
 
 
 def test_a_conversation_goes_on_with_the_cache_of_its_last_turn(
@@ -193,10 +193,10 @@ def test_the_mask_is_found_or_given_and_never_written(
 
 def test_one_proposal_is_greedy_decoding(foreseeing: Checkpoint, theirs: Theirs) -> None:
     for prompt in word_prompts(foreseeing, 5, seed=6):
-        found = theirs.generate(prompt, block_size=1)
-        answer = found.sequences[0, len(prompt) :].tolist()
+        actual = theirs.generate(prompt, block_size=1)
+        answer = actual.sequences[0, len(prompt) :].tolist()
         assert answer == plain(foreseeing, [prompt], LIMIT)[0]
-        assert found.num_forwards == len(answer)
+        assert actual.num_forwards == len(answer)
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,11 @@ def test_masks_are_computed_as_in_the_runtime_and_real_tokens_as_in_the_base(
     with torch.inference_mode():
         bare = theirs(ids).logits
         attached = attach(theirs, folder, MASK_ID)
-        found = theirs(ids).logits
+        actual = theirs(ids).logits
         wanted = ours.forward(ids, ours.new_cache(2, 20), slice(None))
-        torch.testing.assert_close(found, wanted, atol=5e-4, rtol=1e-4)
-        assert torch.equal(found[0, :12], bare[0, :12])
-        assert (found[0, 12:] - bare[0, 12:]).norm() > 0.1 * bare[0, 12:].norm()
+        torch.testing.assert_close(actual, wanted, atol=5e-4, rtol=1e-4)
+        assert torch.equal(actual[0, :12], bare[0, :12])
+        assert (actual[0, 12:] - bare[0, 12:]).norm() > 0.1 * bare[0, 12:].norm()
         assert theirs.config.mask_token_id == MASK_ID
         attached.remove()
         assert torch.equal(theirs(ids).logits, bare)
@@ -94,7 +94,7 @@ def test_a_sampler_head_ranks_as_in_the_runtime(
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
         prompt = torch.randint(5, 90, (1, 8), generator=generator)
-        found = theirs.generate(
+        answer = theirs.generate(
             prompt,
             **{"custom_generate": str(REPOSITORY), "trust_remote_code": True},
             **{"tau": 0.0, "block_size": 4, "max_new_tokens": 4, "suppress_tokens": sorted(never)},
@@ -104,7 +104,7 @@ def test_a_sampler_head_ranks_as_in_the_runtime(
         group = MaskGroup(row=0, before=0, masks=range(1, 4))
         sampling = SamplingMetadata(forbidden, ["probability"], groups=[group])
         (slots,) = ours.read(ours.hidden(fed, cache), slice(7, 11), sampling)
-        num_same += found[0, 8:].tolist() == [slot.token for slot in slots]
+        num_same += answer[0, 8:].tolist() == [slot.token for slot in slots]
     assert num_same >= (20 if sampler_width == 0 else 18)
 
 
@@ -134,9 +134,9 @@ def test_the_chat_model_writes_what_the_runtime_writes(smollm2_file: Path) -> No
     for text in ("Write a Python function that adds two numbers.", "What is 12 + 30?"):
         prompt = tokenizer.encode_prompt(text)
         for settings in ({"tau": 0.7}, {"tau": 0.0, "lossless": True}):
-            now = DecodeSettings(block_size=4, max_new_tokens=16, **settings)
-            events = run(checkpoint, [prompt], now)
-            found = model.generate(
+            run_settings = DecodeSettings(block_size=4, max_new_tokens=16, **settings)
+            events = run(checkpoint, [prompt], run_settings)
+            answer = model.generate(
                 torch.tensor([prompt]),
                 **{"custom_generate": str(REPOSITORY), "trust_remote_code": True, **settings},
                 max_new_tokens=16,
@@ -145,8 +145,8 @@ def test_the_chat_model_writes_what_the_runtime_writes(smollm2_file: Path) -> No
                 pad_token_id=tokenizer.pad_id,
                 return_dict_in_generate=True,
             )
-            assert found.sequences[0, len(prompt) :].tolist() == tokens_of(events)[0]
-            assert found.num_forwards == len(steps_of(events))
-            num_forwards += found.num_forwards
+            assert answer.sequences[0, len(prompt) :].tolist() == tokens_of(events)[0]
+            assert answer.num_forwards == len(steps_of(events))
+            num_forwards += answer.num_forwards
             num_tokens += len(tokens_of(events)[0])
     assert num_forwards < 0.8 * num_tokens

@@ -33,12 +33,12 @@ def write(folder: Path, tensors: dict[str, torch.Tensor], **changes: Any) -> Pat
 
 def tensors_of(config: ModelConfig, num_embeddings: int = 2) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
-    found = {"mask_embedding": torch.randn(num_embeddings, config.hidden_size)}
+    actual = {"mask_embedding": torch.randn(num_embeddings, config.hidden_size)}
     for layer in range(config.num_layers):
         for part, (outputs, inputs) in part_shapes(config).items():
-            found[f"layers.{layer}.{part}.a"] = 0.3 * torch.randn(RANK, inputs)
-            found[f"layers.{layer}.{part}.b"] = 0.3 * torch.randn(outputs, RANK)
-    return {name: tensor.bfloat16().float() for name, tensor in found.items()}
+            actual[f"layers.{layer}.{part}.a"] = 0.3 * torch.randn(RANK, inputs)
+            actual[f"layers.{layer}.{part}.b"] = 0.3 * torch.randn(outputs, RANK)
+    return {name: tensor.bfloat16().float() for name, tensor in actual.items()}
 
 
 def adapter_of(config: ModelConfig, num_embeddings: int = 2) -> Adapter:
@@ -112,11 +112,11 @@ def test_masks_get_what_hooks_in_transformers_would_add(name: str, num_embedding
     ids = torch.randint(4, 90, (1, 20), generator=torch.Generator().manual_seed(1))
     ids[0, 7:9] = ids[0, 15:] = MASK
     wanted = adapted_by_hooks(theirs, ids, adapter_of(base.config, num_embeddings))
-    found = ours.forward(ids, ours.new_cache(1, 20), slice(0, 20))
-    torch.testing.assert_close(found, wanted, atol=3e-4, rtol=1e-4)
+    actual = ours.forward(ids, ours.new_cache(1, 20), slice(0, 20))
+    torch.testing.assert_close(actual, wanted, atol=3e-4, rtol=1e-4)
     bare = base.forward(ids, base.new_cache(1, 20), slice(0, 20))
-    assert torch.equal(found[:, :7], bare[:, :7])  # before the first mask, to the last bit
-    assert not torch.allclose(found[:, 7:], bare[:, 7:])
+    assert torch.equal(actual[:, :7], bare[:, :7])  # before the first mask, to the last bit
+    assert not torch.allclose(actual[:, 7:], bare[:, 7:])
 
 
 def test_a_mask_counts_those_before_it_in_its_own_branch() -> None:
@@ -127,12 +127,12 @@ def test_a_mask_counts_those_before_it_in_its_own_branch() -> None:
     ours.forward(torch.tensor([text[:5]]), cache, None)
     cache.cursors[0] = 5
     branches = Branches.of([layout], 12)
-    found = ours.forward(torch.tensor([text[5:] + [MASK] * 9]), cache, slice(0, 12), branches)
+    actual = ours.forward(torch.tensor([text[5:] + [MASK] * 9]), cache, slice(0, 12), branches)
     for group in range(3):
         fed = torch.tensor([text[: 6 + group] + [MASK] * 3])
         wanted = ours.forward(fed, ours.new_cache(1, 20), slice(6 + group, 9 + group))
         at = 3 + 3 * group
-        torch.testing.assert_close(found[0, at : at + 3], wanted[0], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(actual[0, at : at + 3], wanted[0], atol=2e-4, rtol=1e-4)
 
 
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     assert not has_adapter(tmp_path)
     tensors = tensors_of(config)
     del tensors["layers.1.o.a"], tensors["layers.1.o.b"]
-    found = Adapter.load(write(tmp_path, tensors), config)
+    actual = Adapter.load(write(tmp_path, tensors), config)
     assert has_adapter(tmp_path)
-    assert (found.block_size, found.mask_token, found.base) == (4, "<m>", "tiny")
-    assert set(found.layers[0]) == set(PARTS)
-    assert set(found.layers[1]) == set(PARTS) - {"o"}
-    assert torch.equal(found.layers[0]["down"].b, tensors["layers.0.down.b"])
-    assert torch.equal(found.mask_embedding, tensors["mask_embedding"])
+    assert (actual.block_size, actual.mask_token, actual.base) == (4, "<m>", "tiny")
+    assert set(actual.layers[0]) == set(PARTS)
+    assert set(actual.layers[1]) == set(PARTS) - {"o"}
+    assert torch.equal(actual.layers[0]["down"].b, tensors["layers.0.down.b"])
+    assert torch.equal(actual.mask_embedding, tensors["mask_embedding"])
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, change, sentence) -> None:
     config = ModelConfig.from_dict(CONFIGS["tied"]().to_dict())
     tensors = tensors_of(config) | change
-    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    remaining = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     with pytest.raises(CheckpointError, match=sentence):
-        Adapter.load(write(tmp_path, kept), config)
+        Adapter.load(write(tmp_path, remaining), config)
 
 
 @pytest.mark.parametrize(

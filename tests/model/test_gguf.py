@@ -62,14 +62,14 @@ def test_weights_come_back_exactly_and_in_transformers_order(
     tmp_path: Path, kind: Kind, held: int | torch.dtype, architecture: str, is_tied: bool
 ) -> None:
     expected = write_gguf(tmp_path / "a.gguf", kind, architecture, is_tied=is_tied)
-    found = read_gguf(tmp_path / "a.gguf")
-    assert found.config.tie_word_embeddings == is_tied
-    assert found.config.attention_bias == (architecture == "qwen2")
-    assert found.weights.keys() == expected.keys()
-    for name, weight in found.weights.items():
+    loaded = read_gguf(tmp_path / "a.gguf")
+    assert loaded.config.tie_word_embeddings == is_tied
+    assert loaded.config.attention_bias == (architecture == "qwen2")
+    assert loaded.weights.keys() == expected.keys()
+    for name, weight in loaded.weights.items():
         dense = weight.dense() if isinstance(weight, GroupedMatrix) else weight.float()
         assert torch.equal(dense, expected[name]), name
-    gate = found.weights[GATE]
+    gate = loaded.weights[GATE]
     assert (gate.bits if isinstance(gate, GroupedMatrix) else gate.dtype) == held
 
 
@@ -166,8 +166,8 @@ def test_logits_are_those_of_the_same_file_in_transformers(
     ids = torch.arange(5, 60).unsqueeze(0)
     with torch.inference_mode():
         wanted = theirs.eval()(ids).logits
-    found = ours.logits(ours.hidden(ids, ours.new_cache(1, 80)), slice(None))  # type: ignore[arg-type]
-    torch.testing.assert_close(found, wanted, atol=5e-4, rtol=1e-4)
+    actual = ours.logits(ours.hidden(ids, ours.new_cache(1, 80)), slice(None))  # type: ignore[arg-type]
+    torch.testing.assert_close(actual, wanted, atol=5e-4, rtol=1e-4)
 
 
 def test_divided_frequencies_are_those_of_llama_3(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_defaults_are_assumed_with_one_warning_each(tmp_path, caplog) -> None:
     write_gguf(tmp_path / FILE, **missing)
     config = load_checkpoint(str(tmp_path / FILE), device="cpu", dtype="fp32").model.config
     assert (config.rope_theta, config.rms_norm_eps) == (10000.0, 1e-6)
-    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 2
     for key, default in (("rope.freq_base", "10000"), ("layer_norm_rms_epsilon", "1e-06")):
         assert any(f"{key}: {default} is assumed" in sentence for sentence in said)
@@ -292,9 +292,9 @@ def test_a_split_checkpoint_is_read_from_any_of_its_parts(tmp_path: Path, number
     expected = write_gguf(tmp_path / FILE, options=SPLIT)
     parts = parts_in(tmp_path)
     assert len(parts) > 2
-    found = read_gguf(parts[number])
-    assert found.weights.keys() == expected.keys()
-    for name, weight in found.weights.items():
+    actual = read_gguf(parts[number])
+    assert actual.weights.keys() == expected.keys()
+    for name, weight in actual.weights.items():
         dense = weight.dense() if isinstance(weight, GroupedMatrix) else weight.float()
         assert torch.equal(dense, expected[name]), name
     loaded = load_checkpoint(str(parts[number]), device="cpu", dtype="fp32")
@@ -444,10 +444,10 @@ def test_every_dtype_answers(tmp_path: Path, dtype: str) -> None:
 def test_an_entry_is_loaded_from_the_cache(cache: Path, tmp_path: Path) -> None:
     write_gguf(cache / FILE)
     known = register(tmp_path, cache / FILE, system="Be kind.")
-    found = load_checkpoint("small", registry_path=known, device="cpu")
-    assert (found.name, found.block_size, found.path) == ("small", 8, cache / FILE)
-    assert found.tokenizer.token_bytes(found.tokenizer.mask_id) == b"<|pad|>"
-    assert found.tokenizer.system == "Be kind."
+    checkpoint = load_checkpoint("small", registry_path=known, device="cpu")
+    assert (checkpoint.name, checkpoint.block_size, checkpoint.path) == ("small", 8, cache / FILE)
+    assert checkpoint.tokenizer.token_bytes(checkpoint.tokenizer.mask_id) == b"<|pad|>"
+    assert checkpoint.tokenizer.system == "Be kind."
     (cache / FILE).rename(cache / "away")
     with pytest.raises(CheckpointError, match="mars_runtime fetch small"):
         load_checkpoint("small", registry_path=known)
@@ -460,16 +460,18 @@ def test_an_entry_brings_its_adapter_as_soon_as_it_is_there(cache: Path, tmp_pat
     (tmp_path / "small").mkdir()
     tensors = tensors_of(plain.model.config)
     write_adapter(tmp_path / "small", tensors, block_size=5, mask_token="<|mask|>")
-    found = load_checkpoint("small", registry_path=known, device="cpu", dtype="fp32")
-    assert found.block_size == 5
-    assert found.tokenizer.token_bytes(found.tokenizer.mask_id) == b"<|mask|>"
-    assert [path.name for path in found.weight_files] == [
+    checkpoint = load_checkpoint("small", registry_path=known, device="cpu", dtype="fp32")
+    assert checkpoint.block_size == 5
+    assert checkpoint.tokenizer.token_bytes(checkpoint.tokenizer.mask_id) == b"<|mask|>"
+    assert [path.name for path in checkpoint.weight_files] == [
         FILE,
         "adapter-0.safetensors",
         "adapter-1.safetensors",
     ]
-    masks = torch.tensor([[*found.tokenizer.encode_prompt("Hello"), found.tokenizer.mask_id]])
-    said = [each.model.hidden(masks, each.model.new_cache(1, 200)) for each in (plain, found)]
+    masks = torch.tensor(
+        [[*checkpoint.tokenizer.encode_prompt("Hello"), checkpoint.tokenizer.mask_id]]
+    )
+    said = [item.model.hidden(masks, item.model.new_cache(1, 200)) for item in (plain, checkpoint)]
     assert torch.equal(said[0][:, :-1], said[1][:, :-1])
     assert not torch.allclose(said[0][:, -1], said[1][:, -1])
     weights = tmp_path / "small" / "adapter-0.safetensors"
@@ -492,5 +494,5 @@ def test_scales_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 def test_fingerprints_follow_the_weights(tmp_path: Path) -> None:
     for seed in (0, 1):
         write_gguf(tmp_path / f"{seed}.gguf", seed=seed)
-    one, other = (load_checkpoint(str(tmp_path / f"{seed}.gguf")) for seed in (0, 1))
-    assert fingerprint(one.weight_files) != fingerprint(other.weight_files)
+    first, other = (load_checkpoint(str(tmp_path / f"{seed}.gguf")) for seed in (0, 1))
+    assert fingerprint(first.weight_files) != fingerprint(other.weight_files)

@@ -25,10 +25,10 @@ PATHS = {"AVX2 and VNNI": "AVX2 and VNNI", "AVX2": "AVX2"}
 
 @cache
 def host_compiler() -> tuple[str, ...]:
-    found = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if found is None:
+    actual = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if actual is None:
         pytest.skip("this machine has no C++ compiler")
-    return (found,)
+    return (actual,)
 
 
 def checked(command: list[str]) -> tuple[str, list[float]]:
@@ -49,10 +49,10 @@ def portable(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return checked([str(program)])[1]
 
 
-def assert_near(found: list[float], wanted: list[float]) -> None:
+def assert_near(actual: list[float], wanted: list[float]) -> None:
     """Assert that they differ by what another order of operations in fp32 explains."""
     assert max(map(abs, wanted)) > 1
-    assert found == pytest.approx(wanted, rel=1e-3, abs=1e-2)
+    assert actual == pytest.approx(wanted, rel=1e-3, abs=1e-2)
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))

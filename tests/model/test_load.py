@@ -70,10 +70,10 @@ def _put(name: str, value: torch.Tensor) -> Callable[[Path], object]:
     return lambda folder: edit_weights(folder, lambda weights: weights.update({name: value}))
 
 
-def _cut(kept: int) -> Callable[[Path], object]:
+def _cut(num_bytes: int) -> Callable[[Path], object]:
     def cut(folder: Path) -> None:
         path = folder / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:kept])
+        path.write_bytes(path.read_bytes()[:num_bytes])
 
     return cut
 
@@ -94,7 +94,7 @@ SCALED = {
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        *[(_cut(kept), "missing, damaged or incomplete") for kept in (0, 5, 400, -100)],
+        *[(_cut(num_bytes), "missing, damaged or incomplete") for num_bytes in (0, 5, 400, -100)],
         *[(_index(name), r"index\.json is damaged") for name in OUTSIDE],
         (_drop(DOWN), "lacks weights .*down_proj"),
         (_drop("model.layers.0.self_attn.q_proj.bias"), "lacks weights .*q_proj.bias"),
@@ -370,9 +370,11 @@ def test_other_architectures_are_computed_as_in_transformers(
 
     write_checkpoint(tmp_path)
     raw = json.loads((tmp_path / "config.json").read_text())
-    kept = {key: raw[key] for key in QWEN if key in raw and key not in ("model_type", "rope_theta")}
+    remaining = {
+        key: raw[key] for key in QWEN if key in raw and key not in ("model_type", "rope_theta")
+    }
     shape = getattr(transformers, f"{architecture}Config")(
-        **kept | {"head_dim": 16, "tie_word_embeddings": is_tied, "initializer_range": 0.25}
+        **remaining | {"head_dim": 16, "tie_word_embeddings": is_tied, "initializer_range": 0.25}
     )
     hf_model(shape).save_pretrained(tmp_path)
     if changes:  # as version 4 writes it
@@ -395,18 +397,20 @@ def test_a_head_size_of_null_is_the_usual_one(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, LlamaConfig
 
     write_checkpoint(tmp_path)
-    kept = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
-    kept += ("num_key_value_heads", "intermediate_size", "tie_word_embeddings")
+    keys = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+    keys += ("num_key_value_heads", "intermediate_size", "tie_word_embeddings")
     raw = json.loads((tmp_path / "config.json").read_text())
     torch.manual_seed(1)
-    shape = LlamaConfig(**{key: raw[key] for key in kept})
+    shape = LlamaConfig(**{key: raw[key] for key in keys})
     AutoModelForCausalLM.from_config(shape).save_pretrained(tmp_path)
     edit_config(tmp_path, head_dim=None)
     check_like_transformers(tmp_path)
 
 
 def test_a_head_with_tied_embeddings_is_used_if_it_differs(folder, caplog) -> None:
-    edit_weights(folder, lambda found: found.update({HEAD: torch.randn(found[EMBEDDINGS].shape)}))
+    edit_weights(
+        folder, lambda actual: actual.update({HEAD: torch.randn(actual[EMBEDDINGS].shape)})
+    )
     with caplog.at_level(logging.WARNING):
         check_like_transformers(folder)
     assert "holds two different ones" in caplog.text
@@ -415,15 +419,17 @@ def test_a_head_with_tied_embeddings_is_used_if_it_differs(folder, caplog) -> No
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_head_that_equals_the_embeddings_is_dropped(folder, dtype, caplog) -> None:
     turns = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(6)}  # of old versions
-    edit_weights(folder, lambda found: found.update(turns))
-    edit_weights(folder, lambda found: found.update({HEAD: found[EMBEDDINGS].to(dtype, copy=True)}))
+    edit_weights(folder, lambda actual: actual.update(turns))
+    edit_weights(
+        folder, lambda result: result.update({HEAD: result[EMBEDDINGS].to(dtype, copy=True)})
+    )
     with caplog.at_level(logging.WARNING):
         check_like_transformers(folder)
     assert not caplog.records
 
 
 def test_a_head_without_embeddings_serves_as_both(folder: Path) -> None:
-    edit_weights(folder, lambda found: found.update({HEAD: found.pop(EMBEDDINGS)}))
+    edit_weights(folder, lambda actual: actual.update({HEAD: actual.pop(EMBEDDINGS)}))
     check_like_transformers(folder)
 
 
@@ -478,7 +484,7 @@ def test_a_stale_index_names_the_shard_that_is_missing(folder: Path, has_weights
 
 
 def test_control_characters_in_a_name_do_not_reach_the_terminal(folder: Path) -> None:
-    edit_weights(folder, lambda found: found.update({"\x1b]0;owned\x07\x1b[2J": torch.ones(1)}))
+    edit_weights(folder, lambda actual: actual.update({"\x1b]0;owned\x07\x1b[2J": torch.ones(1)}))
     with pytest.raises(CheckpointError, match="has unknown weights") as caught:
         load_checkpoint(str(folder))
     assert str(caught.value).isprintable()

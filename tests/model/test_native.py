@@ -51,8 +51,8 @@ def ids_of(*shape: int) -> torch.Tensor:
     return torch.randint(5, 140, shape, generator=torch.Generator().manual_seed(3))
 
 
-def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
-    return float((found - wanted).norm() / wanted.norm())
+def relative_error(actual: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float((actual - wanted).norm() / wanted.norm())
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -63,9 +63,9 @@ def test_logits_are_those_of_the_same_weights_in_fp32_up_to_8_bits(name: str, bi
     plain = Transformer(config, dense_weights(weights))
     native = NativeModel(config, weights, library_for("this processor"))
     ids = ids_of(2, 70)
-    found = native.forward(ids, native.new_cache(2, 80), slice(None))
+    actual = native.forward(ids, native.new_cache(2, 80), slice(None))
     wanted = plain.forward(ids, plain.new_cache(2, 80), slice(None))
-    assert 0 < relative_error(found, wanted) < 0.1
+    assert 0 < relative_error(actual, wanted) < 0.1
 
 
 def as_kept(adapter: Adapter) -> Adapter:
@@ -87,20 +87,20 @@ def test_an_adapter_moves_masks_as_in_the_plain_forward_and_nothing_else(bits: i
     weights, adapter = random_weights(LLAMA, bits), random_adapter(LLAMA)
     native = native_model("llama", bits, has_adapter=True)
     plain, exact = (
-        Transformer(LLAMA, dense_weights(weights), adapter=each, mask_id=MASK_ID)
-        for each in (as_kept(adapter), adapter)
+        Transformer(LLAMA, dense_weights(weights), adapter=item, mask_id=MASK_ID)
+        for item in (as_kept(adapter), adapter)
     )
     bare = native_model("llama", bits)
     ids = torch.cat([ids_of(1, 20), torch.full((1, 4), MASK_ID)], 1)
-    found, wanted, unrounded = (
+    actual, wanted, unrounded = (
         model.hidden(ids, model.new_cache(1, 32)) for model in (native, plain, exact)
     )
-    error = relative_error(found[:, 20:], wanted[:, 20:])
+    error = relative_error(actual[:, 20:], wanted[:, 20:])
     assert error < 0.1
-    assert error < 0.4 * relative_error(found[:, 20:], unrounded[:, 20:])
+    assert error < 0.4 * relative_error(actual[:, 20:], unrounded[:, 20:])
     untouched = bare.hidden(ids, bare.new_cache(1, 32))
-    assert torch.equal(found[:, :20], untouched[:, :20])
-    assert relative_error(found[:, 20:], untouched[:, 20:]) > 0.2
+    assert torch.equal(actual[:, :20], untouched[:, :20])
+    assert relative_error(actual[:, 20:], untouched[:, 20:]) > 0.2
 
 
 @settings(max_examples=20)
@@ -113,14 +113,14 @@ def test_readings_are_those_of_the_logits(metric: str, name: str, count: int) ->
     model = native_model(name)
     hidden = model.hidden(ids_of(1, count), model.new_cache(1, 32))
     sampling = SamplingMetadata(FORBIDDEN, [metric])
-    found = model.read(hidden, slice(0, count), sampling)[0]
+    actual = model.read(hidden, slice(0, count), sampling)[0]
     wanted = sampling.read(model.logits(hidden, slice(0, count)))[0]
-    for ours, theirs in zip(found, wanted, strict=True):
+    for ours, theirs in zip(actual, wanted, strict=True):
         assert ours.token == theirs.token
         assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-5)
-        assert [one for one, _ in ours.runners_up] == [one for one, _ in theirs.runners_up]
-        for (_, one), (_, other) in zip(ours.runners_up, theirs.runners_up, strict=True):
-            assert one == pytest.approx(other, abs=1e-6)
+        assert [item for item, _ in ours.runners_up] == [entry for entry, _ in theirs.runners_up]
+        for (_, first), (_, other) in zip(ours.runners_up, theirs.runners_up, strict=True):
+            assert first == pytest.approx(other, abs=1e-6)
 
 
 def test_with_all_but_one_token_forbidden_that_one_is_sure() -> None:
@@ -135,18 +135,18 @@ def test_what_is_no_number_names_its_row() -> None:
     model = native_model("llama")
     hidden = model.hidden(ids_of(3, 2), model.new_cache(3, 8))
     hidden[1, 1, 5] = torch.nan
-    with pytest.raises(DecodeError) as told:
+    with pytest.raises(DecodeError) as error:
         model.read(hidden, slice(0, 2), SamplingMetadata(FORBIDDEN, ["probability"] * 3))
-    assert told.value.rows == (1,)
+    assert error.value.rows == (1,)
 
 
 def test_slots_of_ragged_rows_may_be_chosen_one_by_one() -> None:
     model = native_model("llama")
     hidden, head = model.hidden(ids_of(2, 4), model.new_cache(2, 8)), torch.tensor([[0, 1], [2, 3]])
     sampling = SamplingMetadata(FORBIDDEN, ["probability"] * 2)
-    found = model.read(hidden, head, sampling)
+    actual = model.read(hidden, head, sampling)
     whole = model.read(hidden, slice(None), sampling)
-    assert found == [whole[0][:2], whole[1][2:]]
+    assert actual == [whole[0][:2], whole[1][2:]]
 
 
 def test_what_does_not_fit_or_does_not_exist_is_refused() -> None:
@@ -182,8 +182,10 @@ def test_weights_are_converted_to_the_bits_that_are_asked_for() -> None:
         kind: build_model(LLAMA, weights, device=CPU, dtype=kind)
         for kind in ("auto", "int4", "int8", "fp32")
     }
-    assert [isinstance(one, NativeModel) for one in kinds.values()] == [True, True, True, False]
-    sizes = {kind: sum(map(torch.numel, one.weights())) for kind, one in kinds.items()}
+    assert [isinstance(item, NativeModel) for item in kinds.values()] == [True, True, True, False]
+    sizes = {
+        kind: sum(map(torch.numel, checkpoint.weights())) for kind, checkpoint in kinds.items()
+    }
     assert sizes["auto"] == sizes["int4"] < sizes["int8"]
     assert kinds["int8"].arithmetic == "int8 weights, int8 products"
     mixed = weights | {"model.layers.0.self_attn.v_proj.weight": torch.randn(64, 96)}
@@ -201,8 +203,8 @@ def test_rows_of_a_cache_move_with_all_they_hold() -> None:
     cache.move(1, 0)
     assert cache.cursors == [41, 41, 40]
     for row, source in ((0, 1), (2, 0)):
-        found = model.hidden(ids[source : source + 1, 50:53], cache.row(row))[0]
-        assert torch.equal(found, wanted[source])
+        actual = model.hidden(ids[source : source + 1, 50:53], cache.row(row))[0]
+        assert torch.equal(actual, wanted[source])
     cache.clear(2)
     assert cache.cursors[2] == 0
     assert not cache.store[:, 2].any()

@@ -123,14 +123,14 @@ def test_nothing_is_loaded_from_where_others_may_write(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(getpass, "getuser", lambda: "me")
-    own, blocked = tmp_path / "mars-live-me", tmp_path / "a file"
+    own_folder, blocked = tmp_path / "mars-live-me", tmp_path / "a file"
     blocked.write_text("")
     if kind == "a link":
         (tmp_path / "elsewhere").mkdir()
-        own.symlink_to(tmp_path / "elsewhere")
+        own_folder.symlink_to(tmp_path / "elsewhere")
     else:
-        own.mkdir()
-        own.chmod(0o777)
+        own_folder.mkdir()
+        own_folder.chmod(0o777)
     with pytest.raises(CompileError, match="can be written to by other users"):
         compile_library(blocked / "below")
 
@@ -188,7 +188,9 @@ def test_where_it_can_not_be_compiled_pytorch_computes_and_the_log_says_why(
     assert isinstance(build.build_model(LLAMA, weights, device=CPU), NativeModel)
     ids = torch.randint(5, 140, (1, 30), generator=torch.Generator().manual_seed(1))
     exact = build.build_model(LLAMA, weights, device=CPU, dtype="fp32")
-    plain, wanted = (one.forward(ids, one.new_cache(1, 32), slice(None)) for one in (model, exact))
+    plain, wanted = (
+        item.forward(ids, item.new_cache(1, 32), slice(None)) for item in (model, exact)
+    )
     # PyTorch's have one scale for a row of weights, the native ones one for 32 of them.
     assert (plain - wanted).norm() < 0.1 * wanted.norm()
 
@@ -235,16 +237,16 @@ def test_the_library_of_the_wheels_compiler_computes_the_same(
     zig: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its folder has a space and letters outside ASCII."""
-    own = build.native_library()
+    own_values = build.native_library()
     monkeypatch.setattr(compiling, "find_compiler", lambda: zig)
     other = open_library(compile_library(tmp_path / "Büro 1"))
     build.check_library(other)
     for bits in (4, 8):
         weights = random_weights(LLAMA, bits)
         ids = torch.randint(5, 140, (1, 30), generator=torch.Generator().manual_seed(1))
-        first, second = (NativeModel(LLAMA, weights, library) for library in (own, other))
-        found, wanted = (one.hidden(ids, one.new_cache(1, 32)) for one in (first, second))
-        assert torch.equal(found, wanted)
+        first, second = (NativeModel(LLAMA, weights, library) for library in (own_values, other))
+        actual, wanted = (item.hidden(ids, item.new_cache(1, 32)) for item in (first, second))
+        assert torch.equal(actual, wanted)
 
 
 @pytest.mark.slow

@@ -109,13 +109,13 @@ PLACES += [(GGUF, "gguf", "wheel", key) for key in LINES[GGUF]["gguf"]["wheel"]]
 
 def check_reads_or_refuses(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
-    found, refusal = {}, None
+    actual, refusal = {}, None
     try:
-        found = registry(path)
+        actual = registry(path)
     except CheckpointError as error:
         refusal = error
     assert refusal is None or is_sentence(refusal)
-    for name, entry in found.items():
+    for name, entry in actual.items():
         assert isinstance(entry, Entry)
         assert isinstance(name, str)
         assert 1 <= entry.block_size <= 16
@@ -175,7 +175,7 @@ def test_what_is_bundled_agrees_with_its_sums_and_all_that_is_read_has_one(name:
     check_sums(folder)
     listed = {line.split()[1] for line in (folder / SUMS).read_text().splitlines()}
     names = {path.name for path in folder.iterdir()}
-    assert listed >= {each for each in names if each in READ or each.endswith(".safetensors")}
+    assert listed >= {item for item in names if item in READ or item.endswith(".safetensors")}
 
 
 @pytest.mark.parametrize("name", BUNDLED)

@@ -45,11 +45,11 @@ def test_a_token_comes_out_the_same_in_every_company() -> None:
     matrix, x = quantize(torch.randn(64, 48)), torch.randn(9, 64)
     x[3] *= 1000  # another token's size must not matter
     x[4], x[5] = 0.0, torch.nan
-    found = multiply(x, matrix)
+    actual = multiply(x, matrix)
     alone = torch.cat([multiply(row.unsqueeze(0), matrix) for row in x])
-    torch.testing.assert_close(found, alone, atol=0, rtol=0, equal_nan=True)
-    assert torch.equal(found[4], torch.zeros(48))
-    assert bool(found[5].isnan().all())
+    torch.testing.assert_close(actual, alone, atol=0, rtol=0, equal_nan=True)
+    assert torch.equal(actual[4], torch.zeros(48))
+    assert bool(actual[5].isnan().all())
 
 
 @needs_kernels
@@ -59,8 +59,8 @@ def test_int8_keeps_a_quarter_of_the_bytes_and_says_so(tmp_path: Path) -> None:
     assert (small.model.arithmetic, full.model.arithmetic) == ("int8", "float32")
 
     def num_bytes(checkpoint) -> int:
-        matrices = [one for one in list(checkpoint.model.weights())[2:] if one.dim() == 2]
-        return sum(one.numel() * one.element_size() for one in matrices)
+        matrices = [matrix for matrix in list(checkpoint.model.weights())[2:] if matrix.dim() == 2]
+        return sum(item.numel() * item.element_size() for item in matrices)
 
     assert 4 * num_bytes(small) == num_bytes(full)
 
@@ -90,12 +90,12 @@ def test_an_entry_is_its_number_times_the_scale_plus_the_minimum_of_its_group() 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_rows_and_cat_are_those_of_the_dense_matrix(bits: int) -> None:
-    one, other = matrix(5, bits), matrix(3, bits, seed=1)
+    first, other = matrix(5, bits), matrix(3, bits, seed=1)
     index = torch.tensor([4, 0, 0])
-    assert torch.equal(one.rows(index).dense(), one.dense()[index])
-    both = GroupedMatrix.cat([one, other])
+    assert torch.equal(first.rows(index).dense(), first.dense()[index])
+    both = GroupedMatrix.cat([first, other])
     assert both.shape == (8, 64)
-    assert torch.equal(both.dense(), torch.cat([one.dense(), other.dense()]))
+    assert torch.equal(both.dense(), torch.cat([first.dense(), other.dense()]))
 
 
 def test_cat_gives_minimums_of_zero_to_those_without() -> None:

@@ -33,9 +33,9 @@ def ranked(before: int, masks: list[Candidates]) -> list[Candidates]:
     ids, best = columns([[first, *masks]])
     states = torch.tensor([[[3.0, 4.0]] * (1 + len(masks))])
     reranker.rank(states, [MaskGroup(0, 0, range(1, 1 + len(masks)))], best, ids)
-    unchanged, *found = pairs(ids, best)[0]
+    unchanged, *actual = pairs(ids, best)[0]
     assert unchanged == first
-    return found
+    return actual
 
 
 def columns(slots: list[list[Candidates]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,10 +53,10 @@ def pairs(ids: torch.Tensor, best: torch.Tensor) -> list[list[Candidates]]:
 
 def test_candidates_share_their_probability_again() -> None:
     """Behind token 0 each candidate with a second number counts three times as much."""
-    (found,) = ranked(0, [UNSURE])
-    assert [token for token, _ in found] == [1, 0, 3, 2]
+    (actual,) = ranked(0, [UNSURE])
+    assert [token for token, _ in actual] == [1, 0, 3, 2]
     shares = [0.8 * weight / 1.3 for weight in (0.75, 0.5, 0.05, 0.0)]
-    assert [share for _, share in found] == pytest.approx(shares)
+    assert [share for _, share in actual] == pytest.approx(shares)
     (same,) = ranked(1, [UNSURE])
     assert [share for _, share in same] == pytest.approx([share for _, share in UNSURE])
     assert [token for token, _ in same] == [token for token, _ in UNSURE]
@@ -75,9 +75,9 @@ def test_a_margin_is_that_of_the_new_order() -> None:
         ids[..., :2] = torch.tensor([1, 0])
 
     logits = torch.tensor([[[2.0, 1.0, 0.0, -1.0]]])
-    ((found,),) = read(logits, torch.tensor([], dtype=torch.long), ["margin"], rank=swap)
-    assert found.token == 1
-    assert found.confidence == pytest.approx(0.5)
+    ((actual,),) = read(logits, torch.tensor([], dtype=torch.long), ["margin"], rank=swap)
+    assert actual.token == 1
+    assert actual.confidence == pytest.approx(0.5)
 
 
 def of_native(width: int, target: str = "this processor"):  # type: ignore[no-untyped-def]
@@ -98,7 +98,7 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     native = of_native(width, target)
     hidden = native.hidden(FED, native.new_cache(2, 8))
     plain = native.read(hidden, slice(0, 5), PLAIN)
-    found = native.read(hidden, slice(0, 5), RANKED)
+    actual = native.read(hidden, slice(0, 5), RANKED)
     config = CONFIGS["llama"]
     weights = dense_weights(random_weights(config, 8))
     adapter = random_adapter(config, sampler_width=width)
@@ -107,13 +107,13 @@ def test_the_native_head_ranks_as_the_plain_one(target: str, width: int) -> None
     oracle = Reranker(tables, weights["model.norm.weight"], config.rms_norm_eps)
     head = {"rank": partial(oracle.rank, hidden, GROUPS)}
     wanted = read(native.logits(hidden, slice(0, 5)), FORBIDDEN, METRICS, **head)
-    assert [slots[:2] for slots in found] == [slots[:2] for slots in plain]
-    assert found != plain
-    for slots, others in zip(found, wanted, strict=True):
-        for one, other in zip(slots, others, strict=True):
-            assert one.token == other.token
-            assert one.confidence == pytest.approx(other.confidence, abs=0.02)
-            mine, theirs = dict(one.runners_up), dict(other.runners_up)
+    assert [slots[:2] for slots in actual] == [slots[:2] for slots in plain]
+    assert actual != plain
+    for slots, others in zip(actual, wanted, strict=True):
+        for first, other in zip(slots, others, strict=True):
+            assert first.token == other.token
+            assert first.confidence == pytest.approx(other.confidence, abs=0.02)
+            mine, theirs = dict(first.runners_up), dict(other.runners_up)
             assert mine.keys() == theirs.keys()
             assert all(mine[token] == pytest.approx(theirs[token], abs=0.02) for token in mine)
 
@@ -122,8 +122,8 @@ def test_a_native_group_is_ranked_alike_in_any_company() -> None:
     native = of_native(32)
     hidden = native.hidden(FED, native.new_cache(2, 8))
     both = native.read(hidden, slice(0, 5), RANKED)
-    own = SamplingMetadata(FORBIDDEN, METRICS[1:], groups=[MaskGroup(0, 0, range(1, 3))])
-    alone = native.read(hidden[1:], slice(2, 5), own)
+    sampling = SamplingMetadata(FORBIDDEN, METRICS[1:], groups=[MaskGroup(0, 0, range(1, 3))])
+    alone = native.read(hidden[1:], slice(2, 5), sampling)
     assert both[1][2:] == alone[0]
 
 
@@ -135,6 +135,6 @@ def test_the_plain_model_ranks_too_if_it_is_given_a_group() -> None:
     )
     hidden = model.hidden(FED, model.new_cache(2, 8))
     plain = model.read(hidden, slice(0, 5), PLAIN)
-    found = model.read(hidden, slice(0, 5), RANKED)
-    assert [slots[:2] for slots in found] == [slots[:2] for slots in plain]
-    assert found[0][2:] != plain[0][2:]
+    actual = model.read(hidden, slice(0, 5), RANKED)
+    assert [slots[:2] for slots in actual] == [slots[:2] for slots in plain]
+    assert actual[0][2:] != plain[0][2:]

@@ -41,8 +41,8 @@ TEXTS = (
 
 @pytest.fixture(scope="module")
 def ours(smollm2_file: Path) -> Tokenizer:
-    found = read_gguf(smollm2_file)
-    return Tokenizer.from_spec(found.tokenizer, found.tokenizer_config, mask="<reponame>")
+    loaded = read_gguf(smollm2_file)
+    return Tokenizer.from_spec(loaded.tokenizer, loaded.tokenizer_config, mask="<reponame>")
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +53,11 @@ def theirs(smollm2_file: Path) -> Any:
     from tokenizers import pre_tokenizers
     from transformers import AutoTokenizer
 
-    found = AutoTokenizer.from_pretrained(smollm2_file.parent, gguf_file=smollm2_file.name)
-    found.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+    actual = AutoTokenizer.from_pretrained(smollm2_file.parent, gguf_file=smollm2_file.name)
+    actual.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
     )
-    return found
+    return actual
 
 
 def test_the_tokenizer_is_read_as_it_is(ours: Tokenizer) -> None:
@@ -100,8 +100,8 @@ def test_fp32_gives_the_text_of_transformers_on_200_prompts(smollm2_file: Path) 
     weights = read_gguf(smollm2_file).weights
     for name, weight in model.state_dict().items():
         if name in weights:
-            found = weights[name]
-            dense = found.dense() if isinstance(found, GroupedMatrix) else found
+            actual = weights[name]
+            dense = actual.dense() if isinstance(actual, GroupedMatrix) else actual
             assert torch.equal(dense, weight), name
     prompts = [tokenizer.encode_prompt(t.prompt) for k in tasks.KINDS for t in drawn(k)]
     assert len(prompts) >= 200

@@ -50,14 +50,14 @@ class Machine:
 
     def run(self, seconds: float, widths: tuple[int, ...] = (1,)) -> Counter[int]:
         """Forwards for so long; how many got each number of threads."""
-        until, found = self.now + seconds, Counter[int]()
+        until, counts = self.now + seconds, Counter[int]()
         while self.now < until:
-            found[self.forward(self._random.choice(widths))] += 1
-        return found
+            counts[self.forward(self._random.choice(widths))] += 1
+        return counts
 
 
-def share(found: Counter[int], count: int) -> float:
-    return found[count] / found.total()
+def share(counts: Counter[int], count: int) -> float:
+    return counts[count] / counts.total()
 
 
 @pytest.mark.parametrize("widths", [(1,), (1, 2, 4, 6, 9, 16)])
@@ -77,15 +77,17 @@ def test_company_costs_a_few_forwards_before_it_is_noticed() -> None:
     machine = Machine()
     machine.run(2.0)
     machine.seconds = BUSY
-    found = [machine.forward() for _ in range(40)]
-    assert found[-20:].count(1) >= 18
-    assert found.count(2) <= 12
+    actual = [machine.forward() for _ in range(40)]
+    assert actual[-20:].count(1) >= 18
+    assert actual.count(2) <= 12
 
 
 @given(st.integers(0, 1000), st.sampled_from([QUIET, BUSY, {1: 1.0, 2: 0.55}, {1: 1.0, 2: 1.0}]))
 def test_looking_at_other_numbers_costs_little(seed: int, seconds: dict[int, float]) -> None:
     machine = Machine(seed)
-    machine.seconds = {count: one * 1e-3 / min(seconds.values()) for count, one in seconds.items()}
+    machine.seconds = {
+        count: second * 1e-3 / min(seconds.values()) for count, second in seconds.items()
+    }
     machine.run(0.3)
     began, num_forwards = machine.now, machine.run(5.0).total()
     expected = (
@@ -209,12 +211,12 @@ def test_next_to_a_busy_process_forwards_are_nearly_as_fast_as_with_the_best_num
     tokens, cache = torch.ones(1, 1, dtype=torch.int64), model.new_cache(1, 64)
 
     def mean(count: int | None) -> float:
-        model.threads.fixed, until, found = count, time.perf_counter() + 0.7, []
+        model.threads.fixed, until, actual = count, time.perf_counter() + 0.7, []
         while time.perf_counter() < until:
             began = time.perf_counter()
             model.hidden(tokens, cache)
-            found.append(time.perf_counter() - began)
-        return fmean(found)
+            actual.append(time.perf_counter() - began)
+        return fmean(actual)
 
     beside = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:

@@ -38,8 +38,8 @@ def llama_config(**changes: Any) -> Any:
     shape = hf_config(SIZES).to_dict()
     keys = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
     keys += ("num_key_value_heads", "intermediate_size", "max_position_embeddings")
-    kept = {key: shape[key] for key in keys} | {"initializer_range": 0.25, "head_dim": 16}
-    return LlamaConfig(**(kept | changes))
+    remaining = {key: shape[key] for key in keys} | {"initializer_range": 0.25, "head_dim": 16}
+    return LlamaConfig(**(remaining | changes))
 
 
 CONFIGS = {
@@ -68,8 +68,8 @@ def test_logits_equal_transformers(name: str) -> None:
     ids = torch.randint(0, 100, (1, 70), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
         wanted = theirs(ids).logits
-    found = ours.forward(ids, ours.new_cache(1, 80), slice(0, 70))
-    torch.testing.assert_close(found, wanted, atol=2e-4, rtol=1e-4)
+    actual = ours.forward(ids, ours.new_cache(1, 80), slice(0, 70))
+    torch.testing.assert_close(actual, wanted, atol=2e-4, rtol=1e-4)
     with torch.no_grad():  # weights are copied
         for weight in theirs.parameters():
             weight.zero_()
@@ -101,8 +101,8 @@ def test_a_stale_nan_behind_the_end_of_a_row_stays_there_once_cleared() -> None:
     for row, length in enumerate((3, 30)):
         ours.forward(ids[row : row + 1, :length], cache.row(row), None)
         cache.cursors[row] = length
-    found = ours.forward(ids[:, :2], cache, slice(0, 2))
-    assert found.isfinite().all()
+    actual = ours.forward(ids[:, :2], cache, slice(0, 2))
+    assert actual.isfinite().all()
 
 
 def test_a_forward_behind_the_end_of_the_cache_is_refused() -> None:
@@ -123,8 +123,8 @@ def test_bf16_stays_close_to_fp32(name: str) -> None:
         cache = model.new_cache(1, 40)
         model.forward(ids[:, :25], cache, None)
         cache.cursors[0] = 25
-        found = model.forward(ids[:, 25:], cache, slice(0, 5))
-        outs.append(found.float())
+        actual = model.forward(ids[:, 25:], cache, slice(0, 5))
+        outs.append(actual.float())
     similarity = torch.nn.functional.cosine_similarity(outs[0], outs[1], dim=-1)
     assert (similarity > 0.995).all()
     assert half.new_cache(1, 4).store.dtype == torch.bfloat16
@@ -149,10 +149,10 @@ def branch_logits(model: Transformer, prefix: list[int], num_masks: int) -> torc
     recomputed.
     """
     fed = torch.tensor([prefix + [MASK] * num_masks])
-    found = model.forward(
+    actual = model.forward(
         fed, model.new_cache(1, fed.shape[1]), slice(len(prefix) - 1, fed.shape[1])
     )
-    return found[0]
+    return actual[0]
 
 
 def check(model: Transformer, texts: list[list[int]], layouts: list[Layout]) -> None:
@@ -165,7 +165,7 @@ def check(model: Transformer, texts: list[list[int]], layouts: list[Layout]) -> 
         model.forward(torch.tensor([done]), cache.row(row), None)
         cache.cursors[row] = len(done)
         fed.append(pending + [MASK] * (num_fed - len(pending)))
-    found = model.forward(
+    actual = model.forward(
         torch.tensor(fed), cache, slice(0, num_fed), Branches.of(layouts, num_fed)
     )
     for row, (text, layout) in enumerate(zip(texts, layouts, strict=True)):
@@ -174,7 +174,7 @@ def check(model: Transformer, texts: list[list[int]], layouts: list[Layout]) -> 
             prefix = text[: len(text) - layout.num_pending + place + 1]
             slots = [place, *range(at, at + size)]
             wanted = branch_logits(model, prefix, size)
-            torch.testing.assert_close(found[row, slots], wanted, atol=2e-4, rtol=1e-4)
+            torch.testing.assert_close(actual[row, slots], wanted, atol=2e-4, rtol=1e-4)
             at += size
 
 
@@ -219,8 +219,8 @@ def test_a_block_sees_both_ways_and_the_text_before_it_does_not_see_it(name: str
     ours.forward(ids[:, :num_clean], cache, None)
     cache.cursors[0] = num_clean
     branches = Branches.of_block(num_pending, size)
-    found = ours.forward(ids[:, num_clean:], cache, slice(0, num_pending + size), branches)
-    torch.testing.assert_close(found[0], wanted[num_clean:], atol=2e-4, rtol=1e-4)
+    actual = ours.forward(ids[:, num_clean:], cache, slice(0, num_pending + size), branches)
+    torch.testing.assert_close(actual[0], wanted[num_clean:], atol=2e-4, rtol=1e-4)
 
 
 def num_parameters(config: ModelConfig) -> int:
@@ -242,8 +242,8 @@ def test_a_random_model_runs_and_its_seed_decides(tmp_path: Path) -> None:
 
     def logits(seed: int) -> torch.Tensor:
         model = random_model(config, torch.device("cpu"), torch.float32, seed)
-        found = model.forward(torch.tensor([[5, 6, 7]]), model.new_cache(1, 8), slice(0, 3))
-        return found
+        actual = model.forward(torch.tensor([[5, 6, 7]]), model.new_cache(1, 8), slice(0, 3))
+        return actual
 
     assert logits(0).isfinite().all()
     assert torch.equal(logits(0), logits(0))

@@ -66,8 +66,8 @@ def test_weights_are_decompressed_once_and_again_when_the_archive_is_newer(packe
 
 def test_threads_that_decompress_at_once_all_find_whole_weights(plain: Path, packed: Path) -> None:
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(lambda _: weight_files(packed)[0].read_bytes(), range(6)))
-    assert set(found) == {(plain / NAME).read_bytes()}
+        actual = list(pool.map(lambda _: weight_files(packed)[0].read_bytes(), range(6)))
+    assert set(actual) == {(plain / NAME).read_bytes()}
     assert names(packed) == {*names(plain), f"{NAME}.xz"}
 
 

@@ -26,7 +26,7 @@ def timeless(folder: Path) -> dict[str, str]:
 
 def words(prompts: str, out: Path) -> list[str]:
     """The command that makes a set there."""
-    told = [
+    lines = [
         "review",
         "make",
         prompts,
@@ -37,7 +37,7 @@ def words(prompts: str, out: Path) -> list[str]:
         "--dtype",
         DTYPE,
     ]
-    return [*told, "--name", NAME, "--max-new-tokens", str(MOST), "--out", str(out)]
+    return [*lines, "--name", NAME, "--max-new-tokens", str(MOST), "--out", str(out)]
 
 
 def killed_at(num_answers: int, words: list[str], out: Path) -> int:

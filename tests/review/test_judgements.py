@@ -29,8 +29,8 @@ FIRST = Judgement("a1", "anna", "1", "ar", "tau=0", "left", (4, 2), ((), ("cut o
 
 
 def test_a_row_comes_back_from_json() -> None:
-    told = FIRST.as_json()
-    assert read_judgement(told) == FIRST
+    encoded = FIRST.as_json()
+    assert read_judgement(encoded) == FIRST
     assert read_judgement({"id": "x", "reviewer": "y", "item": "1", "left": "a", "right": "b"})
 
 
@@ -122,10 +122,10 @@ def test_no_acknowledged_row_is_lost_to_a_kill(tmp_path: Path, num_rows: int) ->
     heard = {writers[0].stdout.readline().strip() for _ in range(num_rows)}
     for writer in writers:
         os.kill(writer.pid, signal.SIGKILL)
-    heard |= {line for each in writers for line in (each.communicate()[0] or "").split("\n")[:-1]}
-    kept = {row.id for row in JudgementStore(path).rows("set")}
-    assert heard <= kept
-    assert len(kept) - len(heard) <= 2, "at most one of each was not acknowledged"
+    heard |= {line for item in writers for line in (item.communicate()[0] or "").split("\n")[:-1]}
+    remaining = {row.id for row in JudgementStore(path).rows("set")}
+    assert heard <= remaining
+    assert len(remaining) - len(heard) <= 2, "at most one of each was not acknowledged"
 
 
 def test_files_merge_and_contradictions_are_both_kept() -> None:
@@ -134,11 +134,11 @@ def test_files_merge_and_contradictions_are_both_kept() -> None:
     assert merged([[FIRST], [FIRST, ben]]).rows == (FIRST, ben)
     grown = merged([[FIRST], [FIRST, later]])
     assert (grown.num_conflicts, len(current(grown.rows))) == (0, 1)
-    found = merged([[FIRST], [later], [FIRST, ben]])
-    assert found.num_conflicts == 1
-    said = {row.reviewer: row.preference for row in current(found.rows).values()}
+    actual = merged([[FIRST], [later], [FIRST, ben]])
+    assert actual.num_conflicts == 1
+    said = {row.reviewer: row.preference for row in current(actual.rows).values()}
     assert said == {"anna": "left", "anna (2)": "equal", "ben": "right"}
-    assert merged([found.rows, [later]]).rows == found.rows
+    assert merged([actual.rows, [later]]).rows == actual.rows
     altered = merged([[FIRST], [replace(FIRST, note="other")]])
     assert altered.num_conflicts == 1
 

@@ -73,16 +73,16 @@ def test_json_lines_bring_everything_and_come_back_as_they_were() -> None:
     ],
 )
 def test_a_bad_line_is_named_and_the_good_ones_go_on(line: str, reason: str) -> None:
-    found = read_prompts(f'{{"prompt": "good"}}\n\n{line}\n{{"prompt": "too"}}', name="x.jsonl")
-    assert [item.prompt for item in found.items] == ["good", "too"]
-    [fault] = found.faults
+    outcome = read_prompts(f'{{"prompt": "good"}}\n\n{line}\n{{"prompt": "too"}}', name="x.jsonl")
+    assert [item.prompt for item in outcome.items] == ["good", "too"]
+    [fault] = outcome.faults
     assert str(fault).startswith(f"Line 3: {reason}")
 
 
 def test_a_set_has_at_most_five_hundred_prompts() -> None:
-    found = read_prompts("\n".join(f"p{n}" for n in range(MAX_PROMPTS + 2)))
-    assert len(found.items) == MAX_PROMPTS
-    assert [str(fault) for fault in found.faults] == [
+    outcome = read_prompts("\n".join(f"p{n}" for n in range(MAX_PROMPTS + 2)))
+    assert len(outcome.items) == MAX_PROMPTS
+    assert [str(fault) for fault in outcome.faults] == [
         "Line 501: a set has at most 500 prompts; the rest was skipped."
     ]
 
@@ -105,12 +105,12 @@ def test_any_noise_gets_a_sentence_or_is_read(text: str, noise: list[Any], name:
         at = place % (len(text) + 1)
         text = text[:at] + piece + text[at + num_replaced :]
     try:
-        found = read_prompts(text, name=name)
+        outcome = read_prompts(text, name=name)
     except PromptError:  # raised with a sentence, as each form has a test of its own
         return
     lines = text.count("\n") + text.count("\r") + 1
-    assert all(1 <= fault.line <= lines and fault.reason for fault in found.faults)
-    for item in found.items:
+    assert all(1 <= fault.line <= lines and fault.reason for fault in outcome.faults)
+    for item in outcome.items:
         item.prompt.encode()  # no half of a character
 
 
@@ -134,9 +134,9 @@ ROWS = [{"prompt": "a, b", "category": "x"}, {"prompt": "c"}]
     ],
 )
 def test_tables_and_json_in_any_usual_form_hold_the_same_prompts(text: str, name: str) -> None:
-    found = read_prompts(text, name=name)
-    assert found.items == [Item("1", "a, b", category="x"), Item("2", "c")]
-    assert not found.faults
+    outcome = read_prompts(text, name=name)
+    assert outcome.items == [Item("1", "a, b", category="x"), Item("2", "c")]
+    assert not outcome.faults
 
 
 ALPACA = [
@@ -165,24 +165,24 @@ def test_alpaca_keys_are_read_in_json_and_in_tables() -> None:
     ],
 )
 def test_a_bad_row_of_a_table_does_not_lose_the_others(text: str, lines: list[int]) -> None:
-    found = read_prompts(text, name="x.csv")
-    assert [(item.prompt, item.id) for item in found.items] == [("c", "y"), ("d", "z")]
-    assert [fault.line for fault in found.faults] == lines
+    outcome = read_prompts(text, name="x.csv")
+    assert [(item.prompt, item.id) for item in outcome.items] == [("c", "y"), ("d", "z")]
+    assert [fault.line for fault in outcome.faults] == lines
 
 
 @pytest.mark.parametrize("bad", ['{"prompt": }', '{"prompt": "a" "id": 1}', "{}", "nothing"])
 @pytest.mark.parametrize("indent", ["", "  "])
 def test_a_bad_element_of_an_array_does_not_lose_the_others(bad: str, indent: str) -> None:
     rows = ['{"prompt": "a"}', bad, '{\n    "prompt": "b"\n  }']
-    found = read_prompts("[\n" + ",\n".join(indent + row for row in rows) + "\n]", name="x.json")
-    assert [item.prompt for item in found.items] == ["a", "b"]
-    assert [fault.line for fault in found.faults] == [3]
+    outcome = read_prompts("[\n" + ",\n".join(indent + row for row in rows) + "\n]", name="x.json")
+    assert [item.prompt for item in outcome.items] == ["a", "b"]
+    assert [fault.line for fault in outcome.faults] == [3]
 
 
 def test_an_array_that_was_cut_short_says_so() -> None:
-    found = read_prompts('[\n{"prompt": "a"},\n', name="x.json")
-    assert [item.prompt for item in found.items] == ["a"]
-    assert "no closing bracket" in str(found.faults[0])
+    outcome = read_prompts('[\n{"prompt": "a"},\n', name="x.json")
+    assert [item.prompt for item in outcome.items] == ["a"]
+    assert "no closing bracket" in str(outcome.faults[0])
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,6 @@ def test_a_file_that_is_wrong_everywhere_ends_soon() -> None:
         with pytest.raises(PromptError, match=f"{name} has no prompts"):
             read_prompts(text, name=name)
     good = '{"prompt": "good"}\n'
-    found = read_prompts(good + "no\n" * 300_000, name="x.jsonl")
-    assert len(found.faults) == MAX_FAULTS + 1
-    assert "the rest was skipped" in str(found.faults[-1])
+    outcome = read_prompts(good + "no\n" * 300_000, name="x.jsonl")
+    assert len(outcome.faults) == MAX_FAULTS + 1
+    assert "the rest was skipped" in str(outcome.faults[-1])

@@ -81,18 +81,18 @@ def test_alpha_is_that_of_the_package() -> None:
         data[rng.random(data.shape) < 0.3] = np.nan
         units = [[v for v in column if not np.isnan(v)] for column in data.T]
         shared = [unit for unit in units if len(unit) > 1]
-        for name, own in (("nominal", alpha(shared)), ("interval", alpha(shared, interval))):
-            assert own == pytest.approx(krippendorff.alpha(data, level_of_measurement=name))
+        for name, our_alpha in (("nominal", alpha(shared)), ("interval", alpha(shared, interval))):
+            assert our_alpha == pytest.approx(krippendorff.alpha(data, level_of_measurement=name))
 
 
 def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
     rows = [*judged("anna", 0), *judged("ben", 1)]
     table = list(csv.DictReader(io.StringIO(exports.to_csv(review, rows), newline="")))
     assert len(table) == 20
-    [found] = preferences(review, rows)
+    [actual] = preferences(review, rows)
     votes = [line["preferred"] for line in table]
-    assert (found.num_prompts, found.num_judgements, found.num_identical) == (10, 20, 2)
-    for way, estimate in (("tau=0", found.better), ("equal", found.equal), ("ar", found.worse)):
+    assert (actual.num_prompts, actual.num_judgements, actual.num_identical) == (10, 20, 2)
+    for way, estimate in (("tau=0", actual.better), ("equal", actual.equal), ("ar", actual.worse)):
         assert estimate.value == pytest.approx(votes.count(way) / 20)
         assert estimate.low <= estimate.value <= estimate.high
     ratings = [int(line["left_rating"]) for line in table]
@@ -101,9 +101,9 @@ def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
     assert bold.rating.value == pytest.approx(np.mean(ratings))
     assert bold.tags["cut off"].value == pytest.approx(0.5)
     by_item = [[line["preferred"] for line in table if line["item"] == str(n)] for n in range(10)]
-    told = agreement(current(rows).values())
-    assert (told.num_reviewers, told.num_shared) == (2, 10)
-    assert told.preference == pytest.approx(alpha(by_item))
+    agreements = agreement(current(rows).values())
+    assert (agreements.num_reviewers, agreements.num_shared) == (2, 10)
+    assert agreements.preference == pytest.approx(alpha(by_item))
     [half] = preferences(review, rows, "a")
     assert (half.num_prompts, half.num_identical) == (5, 1)
 
@@ -116,8 +116,8 @@ def test_few_judgements_are_called_few() -> None:
 
 
 def test_marks_are_counted_apart_from_judgements(review: ReviewSet) -> None:
-    told = study(review)["marks"]
-    whole = next(each for each in told if (each["way"], each["category"]) == ("tau=0", ""))
+    marks = study(review)["marks"]
+    whole = next(each for each in marks if (each["way"], each["category"]) == ("tau=0", ""))
     assert (whole["num_answers"], whole["num_same"], whole["num_checked"]) == (12, 2, 0)
     assert whole["first_word"] == 5.0
 
@@ -146,16 +146,16 @@ def test_the_page_escapes_what_it_shows(review: ReviewSet) -> None:
 
 def test_comparator_gets_one_file_for_a_pair(review: ReviewSet) -> None:
     rows = [*judged("anna", 0), *judged("ben", 1)]
-    told = json.loads(exports.to_comparator(review, rows, 1))
-    assert [model["name"] for model in told["models"]] == ["ar", "tau=0"]
-    assert len(told["examples"]) == NUM_ITEMS
-    first = told["examples"][0]
-    scores = [each["score"] for each in first["individual_rater_scores"]]
-    own = {"ar": 1.0, "tau=0": -1.0, "equal": 0.0}
-    assert scores == [own[row.preferred] for row in rows if row.item == "0"]
+    body = json.loads(exports.to_comparator(review, rows, 1))
+    assert [model["name"] for model in body["models"]] == ["ar", "tau=0"]
+    assert len(body["examples"]) == NUM_ITEMS
+    first = body["examples"][0]
+    scores = [score["score"] for score in first["individual_rater_scores"]]
+    settings = {"ar": 1.0, "tau=0": -1.0, "equal": 0.0}
+    assert scores == [settings[row.preferred] for row in rows if row.item == "0"]
     assert first["score"] == pytest.approx(sum(scores) / 2)
-    assert told["examples"][11]["score"] is None
-    assert told["examples"][11]["custom_fields"]["same text"] == "yes"
+    assert body["examples"][11]["score"] is None
+    assert body["examples"][11]["custom_fields"]["same text"] == "yes"
 
 
 def test_judgements_come_back_from_their_file(review: ReviewSet) -> None:
@@ -182,7 +182,7 @@ def test_the_commands_export_and_merge(review: ReviewSet, tmp_path: Path) -> Non
     assert main(["review", "export", where, "--judgements", str(both), "--out", str(out)]) == 0
     names = {"judgements.csv", "judgements.jsonl", "review.html", "comparator-1.json"}
     assert {path.name for path in out.iterdir()} == names
-    kept = exports.read_jsonl((out / "judgements.jsonl").read_text("utf-8"), review.id)
-    assert len(current(kept)) == 20
+    merged_rows = exports.read_jsonl((out / "judgements.jsonl").read_text("utf-8"), review.id)
+    assert len(current(merged_rows)) == 20
     both.write_text("{}", "utf-8")
     assert main(["review", "export", where, "--judgements", str(both), "--out", str(out)]) == 2

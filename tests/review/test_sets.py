@@ -50,8 +50,8 @@ def test_every_answer_is_there_and_says_what_its_trace_says(
     decoder: Decoder, tmp_path: Path
 ) -> None:
     review = ReviewSet.create(tmp_path, about("ar", "tau=0,B=8", "lossless,B=8"), ITEMS)
-    told = list(make(review, lambda name: decoder))
-    assert (told[0].num_done, told[-1].num_done, told[-1].num_all) == (0, 9, 9)
+    progress = list(make(review, lambda name: decoder))
+    assert (progress[0].num_done, progress[-1].num_done, progress[-1].num_all) == (0, 9, 9)
     opened = ReviewSet.open(tmp_path)
     assert opened.missing() == []
     for item in range(3):
@@ -134,7 +134,7 @@ def test_packed_it_is_the_same_set(
     assert packed.missing() == []
     for pair in review.pairs():
         assert packed.answer(*pair) == review.answer(*pair)
-        ours, theirs = ("".join(each.lines(*pair)) for each in (packed, review))
+        ours, theirs = ("".join(item.lines(*pair)) for item in (packed, review))
         assert TIMES.sub("", ours) == TIMES.sub("", theirs)
     (tmp_path / "b.tar.xz").write_bytes((tmp_path / "a.tar.xz").read_bytes()[:-100])
     with pytest.raises(SetError, match="is not a set"):
@@ -150,17 +150,17 @@ def test_text_alone_is_an_answer_and_is_judged(tmp_path: Path) -> None:
     assert second
     assert (first.is_right, second.is_right, second.text) == (True, False, "owl\r\n")
     assert review.lines(0, 0) == []
-    found = marks(second, first)
-    assert (found.is_same, found.tpf) == (False, None)
-    assert found.difference is not None
-    assert (found.difference.word, found.difference.own) == (0, "owl")
+    actual = marks(second, first)
+    assert (actual.is_same, actual.tpf) == (False, None)
+    assert actual.difference is not None
+    assert (actual.difference.word, actual.difference.own) == (0, "owl")
 
 
 def test_a_first_difference_is_by_words() -> None:
     assert first_difference("a b  c", "a b c") is None
-    found = first_difference("a b c d e", "a b c")
-    assert found is not None
-    assert (found.word, found.reference, found.own) == (3, "a b c d e", "a b c")
+    actual = first_difference("a b c d e", "a b c")
+    assert actual is not None
+    assert (actual.word, actual.reference, actual.own) == (3, "a b c d e", "a b c")
     assert marks(Answer("a  b"), Answer("a b")).is_same is False
 
 
@@ -200,9 +200,9 @@ def test_an_odd_summary_is_as_good_as_none(decoder: Decoder, tmp_path: Path) -> 
             changed = "\n".join(json.dumps({**line, key: odd}) for line in lines)
             (tmp_path / "summary.jsonl").write_text(changed, encoding="utf-8")
             opened = ReviewSet.open(tmp_path)
-            told = json.dumps(study(opened), ensure_ascii=False, allow_nan=False)
-            told += exports.to_html(opened, []) + exports.to_csv(opened, [])
-            told.encode()
+            text = json.dumps(study(opened), ensure_ascii=False, allow_nan=False)
+            text += exports.to_html(opened, []) + exports.to_csv(opened, [])
+            text.encode()
 
 
 @pytest.mark.parametrize("expected", ["[" * 100_000, "{", "3", '[["a"]]', "[1]", "null"])
@@ -216,9 +216,9 @@ def test_a_task_with_an_odd_answer_is_judged_wrong(tmp_path: Path, expected: str
     )
     for number in range(len(items)):
         review.add_text(number, 0, "yes")
-        found = review.answer(number, 0)
-        assert found is not None
-        assert found.is_right is False
+        actual = review.answer(number, 0)
+        assert actual is not None
+        assert actual.is_right is False
 
 
 def test_a_killed_command_leaves_what_it_leaves_unkilled(tmp_path: Path) -> None:
@@ -238,8 +238,8 @@ def test_the_bundled_study_opens_and_is_small() -> None:
     assert (len(study.items), len(study.about.methods), study.missing()) == (100, 5, [])
     assert sum(item.task is not None for item in study.items) == 20
     for item in range(0, 100, 33):
-        kept = study.answer(item, 3)
-        assert answer_of(study.trace(item, 3), study.items[item]) == kept
+        answer = study.answer(item, 3)
+        assert answer_of(study.trace(item, 3), study.items[item]) == answer
 
 
 def test_an_answer_with_half_of_a_character_is_damaged(tmp_path: Path) -> None:

@@ -61,13 +61,13 @@ def probe_openai(question: Question) -> dict[str, Any]:
         )
 
     *chunks, last = chat(question.model, stream=True, stream_options={"include_usage": True})
-    asked = {"model": question.model, "input": question.prompt, "max_output_tokens": LENGTH}
-    events = client.responses.create(**asked, stream=True)
+    body = {"model": question.model, "input": question.prompt, "max_output_tokens": LENGTH}
+    events = client.responses.create(**body, stream=True)
     return {
         **found(question, lambda *a, **more: chat(*a, **more).choices[0].message.content),
         "stream": [chunk.choices[0].delta.content or "" for chunk in chunks],
         "figures": last.metrics["speculative_decoding"],
-        "response": client.responses.create(**asked).output_text,
+        "response": client.responses.create(**body).output_text,
         "events": [event.delta for event in events if event.type == "response.output_text.delta"],
     }
 
@@ -83,8 +83,8 @@ def probe_litellm(question: Question) -> dict[str, Any]:
         more |= {"messages": question.messages, "max_tokens": LENGTH, "num_retries": 0}
         return litellm.completion(model=f"openai/{model}", **where, **more)
 
-    asked = {"model": f"openai/{question.model}", "input": question.prompt}
-    response = litellm.responses(**asked, max_output_tokens=LENGTH, **where)
+    body = {"model": f"openai/{question.model}", "input": question.prompt}
+    response = litellm.responses(**body, max_output_tokens=LENGTH, **where)
     chunks = chat(question.model, stream=True)
     return {
         **found(question, lambda *a, **more: chat(*a, **more).choices[0].message.content),

@@ -140,9 +140,9 @@ class Said(NamedTuple):
     chunks: list[Any]
 
 
-def said(found: Any) -> Said:
+def said(answer: Any) -> Said:
     """Read an answer, or a stream to its end."""
-    chunks = [found] if hasattr(found, "choices") else list(found)
+    chunks = [answer] if hasattr(answer, "choices") else list(answer)
     texts: dict[int, str] = defaultdict(str)
     reasons: dict[int, str] = {}
     logprobs: list[Any] = []

@@ -72,7 +72,7 @@ def test_it_is_reached_where_it_is_served_and_at_the_printed_address(
     host: str, reaches: set[str]
 ) -> None:
     with bound(host, 0) as listener:
-        assert {each for each in LOOPBACK if reached(listener, each)} == reaches
+        assert {item for item in LOOPBACK if reached(listener, item)} == reaches
         url = httpx.URL(url_of(*listener.getsockname()[:2]))
         assert url.port == listener.getsockname()[1]
         assert reached(listener, url.host)
@@ -122,10 +122,10 @@ def test_the_command_serves_at_an_ipv6_address(random_folder: Path) -> None:
     )
     try:
         assert process.stdout is not None
-        found = re.search(r"http://\[::1\]:\d+/v1$", process.stdout.readline().strip())
-        assert found is not None
-        asked = {"model": str(random_folder), "prompt": "Once", "max_tokens": 2}
-        answer = httpx.post(f"{found[0]}/completions", json=asked, timeout=60, trust_env=False)
+        match = re.search(r"http://\[::1\]:\d+/v1$", process.stdout.readline().strip())
+        assert match is not None
+        body = {"model": str(random_folder), "prompt": "Once", "max_tokens": 2}
+        answer = httpx.post(f"{match[0]}/completions", json=body, timeout=60, trust_env=False)
         assert answer.status_code == 200
     finally:
         process.kill()
@@ -146,7 +146,7 @@ MODELS = ["/v1/models", f"/v1/models/{NAME}", f"/v1/models/{NAME}/about"]
 
 @pytest.mark.parametrize("path", POSTED)
 def test_a_slash_and_a_byte_order_mark_make_no_difference(place: Place, path: str) -> None:
-    plain, slashed = (place.http.post(each, json=POSTED[path]) for each in (path, f"{path}/"))
+    plain, slashed = (place.http.post(item, json=POSTED[path]) for item in (path, f"{path}/"))
     assert (slashed.status_code, plain.status_code) == (200, 200)
     assert slashed.headers["content-type"] == plain.headers["content-type"]
     body = codecs.BOM_UTF8 + json.dumps(POSTED[path]).encode()
@@ -189,27 +189,27 @@ def preflight(http: Any, origin: str, path: str = "/v1/chat/completions") -> Any
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """An endpoint with a key that pages of APP may call."""
     folder = tmp_path_factory.mktemp("opened")
-    with serving(folder, Oracle(forward_seconds=0.001), key="secret", origins=(APP,)) as found:
-        yield found
+    with serving(folder, Oracle(forward_seconds=0.001), key="secret", origins=(APP,)) as server:
+        yield server
 
 
 def test_no_other_origin_may_call_unless_it_is_named(place: Place, opened: Place) -> None:
     refused = preflight(place.http, APP)
     assert (refused.status_code, refused.json()["error"]["message"]) == (405, NO_METHOD)
     answers = [refused, place.http.post("/v1/chat/completions", json=CHAT, headers={"origin": APP})]
-    assert not [name for each in answers for name in each.headers if "access-control" in name]
+    assert not [name for answer in answers for name in answer.headers if "access-control" in name]
     refused = preflight(opened.http, OTHER)
     assert refused.status_code == 400
-    for each in (refused, opened.http.get("/health", headers={"origin": OTHER})):
-        assert ALLOWED not in each.headers
+    for item in (refused, opened.http.get("/health", headers={"origin": OTHER})):
+        assert ALLOWED not in item.headers
 
 
 def test_a_page_of_a_named_origin_may_call(opened: Place) -> None:
-    asked = preflight(opened.http, APP)
-    assert (asked.status_code, asked.headers[ALLOWED]) == (200, APP)
-    assert "POST" in asked.headers["access-control-allow-methods"]
-    assert asked.headers["access-control-allow-headers"] == WANTED
-    assert CREDENTIALS not in asked.headers
+    request = preflight(opened.http, APP)
+    assert (request.status_code, request.headers[ALLOWED]) == (200, APP)
+    assert "POST" in request.headers["access-control-allow-methods"]
+    assert request.headers["access-control-allow-headers"] == WANTED
+    assert CREDENTIALS not in request.headers
     headers = {"origin": APP, "authorization": "Bearer secret"}
     answer = opened.http.post("/v1/chat/completions", json=CHAT, headers=headers)
     assert (answer.headers[ALLOWED], answer.headers["vary"]) == (APP, "Origin")
@@ -235,9 +235,9 @@ def test_a_page_of_a_named_origin_may_read_refusals(
 def test_any_origin_may_call_without_credentials(tmp_path: Path) -> None:
     with serving(tmp_path, Oracle(), origins=("*",)) as place:
         answer = place.http.get("/v1/models", headers={"origin": OTHER, "cookie": "a=b"})
-        for each in (preflight(place.http, OTHER), answer):
-            assert each.headers[ALLOWED] == "*"
-            assert CREDENTIALS not in each.headers
+        for item in (preflight(place.http, OTHER), answer):
+            assert item.headers[ALLOWED] == "*"
+            assert CREDENTIALS not in item.headers
 
 
 def test_pages_of_a_named_origin_may_call_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +377,7 @@ def test_whose_a_request_is_behind_so_many_proxies(
 def test_without_trusted_proxies_no_header_changes_the_address(few: Place) -> None:
     few.backend.forward_seconds = 0.2
     headers = [{"x-forwarded-for": f"10.0.0.{n}"} for n in range(3)]
-    streams = [iter(chat(few, stream=True, extra_headers=each)) for each in headers[:2]]
+    streams = [iter(chat(few, stream=True, extra_headers=header)) for header in headers[:2]]
     assert all(next(chunks).id for chunks in streams)
     with pytest.raises(openai.RateLimitError):
         chat(few, max_tokens=1, extra_headers=headers[2])
@@ -387,7 +387,7 @@ def test_places_are_counted_for_each_address(tmp_path: Path) -> None:
     backend, caps = Oracle(forward_seconds=0.2), Caps(max_runs_per_address=1)
     with serving(tmp_path, backend, caps=caps, num_proxies=1) as place:
         first, second = ({"x-forwarded-for": f"10.0.0.{n}"} for n in (1, 2))
-        streams = [iter(chat(place, stream=True, extra_headers=each)) for each in (first, second)]
+        streams = [iter(chat(place, stream=True, extra_headers=item)) for item in (first, second)]
         assert all(next(chunks).id for chunks in streams)
         with pytest.raises(openai.RateLimitError):
             chat(place, max_tokens=1, extra_headers=first)

@@ -31,10 +31,10 @@ def run_of(size: int, end: str = "eos") -> list[Event]:
     tokens = [*TEXT.encode(), *([257] if end == "eos" else [])]
     events: list[Event] = [Prefill(3, num_reused=2)]
     for at in range(0, len(tokens), size):
-        now = tuple(tokens[at : at + size])
+        settings = tuple(tokens[at : at + size])
         stop = end if at + size >= len(tokens) else "block"
-        proposals = tuple(map(proposed, now))
-        row = RowStep(0, at, at, 1, size, proposals, now, 0, DecodeSettings(), stop)
+        proposals = tuple(map(proposed, settings))
+        row = RowStep(0, at, at, 1, size, proposals, settings, 0, DecodeSettings(), stop)
         events.append(Step((row,)))
     return [*events, End(end)]
 
@@ -138,12 +138,12 @@ def test_figures_of_verified_drafts_of_changing_length() -> None:
         step("mars", True, 3, 2, 1, pending=2),
         step("mars", True, 1, 1, 0, pending=2),
     ]
-    found = speculative_decoding(events)
-    assert found is not None
-    assert found["mean_acceptance_length"] == 1 + 3 / 3
-    assert found["draft_acceptance_rate"] == 3 / 5
-    assert found["acceptance_histogram"] == [1, 1, 1, 0]
-    assert found["per_position_acceptance_rates"] == [2 / 3, 1 / 3, 0]
+    actual = speculative_decoding(events)
+    assert actual is not None
+    assert actual["mean_acceptance_length"] == 1 + 3 / 3
+    assert actual["draft_acceptance_rate"] == 3 / 5
+    assert actual["acceptance_histogram"] == [1, 1, 1, 0]
+    assert actual["per_position_acceptance_rates"] == [2 / 3, 1 / 3, 0]
     first = speculative_decoding(events[:1])  # nothing is judged yet
     assert first is not None
     assert (first["num_spec_steps"], first["acceptance_histogram"]) == (0, [0])
@@ -154,17 +154,17 @@ def test_figures_of_verified_drafts_of_changing_length() -> None:
 def test_the_counts_agree_with_each_other(forwards: list[tuple[int, int]]) -> None:
     """aiperf drops figures that do not."""
     events = [step("mars", False, n, min(n, taken), 0) for n, taken in forwards]
-    found = speculative_decoding(events)
-    assert found is not None
-    histogram = found["acceptance_histogram"]
-    assert len(histogram) == found["num_spec_tokens"] + 1
-    assert sum(histogram) == found["num_spec_steps"] == len(found["per_step_drafted"])
+    actual = speculative_decoding(events)
+    assert actual is not None
+    histogram = actual["acceptance_histogram"]
+    assert len(histogram) == actual["num_spec_tokens"] + 1
+    assert sum(histogram) == actual["num_spec_steps"] == len(actual["per_step_drafted"])
     weighted = sum(number * count for number, count in enumerate(histogram))
-    assert weighted == found["num_accepted_draft_tokens"] == sum(found["per_step_accepted"])
-    assert sum(found["per_step_drafted"]) == found["num_draft_tokens"]
-    rates = found["per_position_acceptance_rates"]
-    assert len(rates) == found["num_spec_tokens"]
-    assert sum(rates) * found["num_spec_steps"] == pytest.approx(weighted)
+    assert weighted == actual["num_accepted_draft_tokens"] == sum(actual["per_step_accepted"])
+    assert sum(actual["per_step_drafted"]) == actual["num_draft_tokens"]
+    rates = actual["per_position_acceptance_rates"]
+    assert len(rates) == actual["num_spec_tokens"]
+    assert sum(rates) * actual["num_spec_steps"] == pytest.approx(weighted)
 
 
 # Tokens that are no valid text.
@@ -195,5 +195,5 @@ def test_the_tokens_of_the_chat_model_are_spelled_their_own_ways(smollm2_file: P
     from mars_runtime.model.load import load_checkpoint
 
     tokenizer = load_checkpoint("mars-smollm2").tokenizer
-    found = [spelled(tokenizer.token_bytes(token)) for token in range(tokenizer.size)]
-    assert len(set(found)) == len(found)
+    actual = [spelled(tokenizer.token_bytes(token)) for token in range(tokenizer.size)]
+    assert len(set(actual)) == len(actual)

@@ -33,15 +33,15 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """Where the command serves."""
-    with served(MODEL) as (_, found):
-        yield found
+    with served(MODEL) as (_, actual):
+        yield actual
 
 
 def text_of(address: str, **more: Any) -> str:
     """The answer without a library."""
     messages = [{"role": "user", "content": PROMPT}]
-    asked = {"model": MODEL, "messages": messages, "max_tokens": LENGTH, **more}
-    answer = httpx.post(f"{address}/v1/chat/completions", json=asked, timeout=120)
+    body = {"model": MODEL, "messages": messages, "max_tokens": LENGTH, **more}
+    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=120)
     return str(answer.json()["choices"][0]["message"]["content"])
 
 
@@ -55,14 +55,14 @@ def test_a_client_library_gets_what_the_endpoint_answers(
     command = [str(python), str(PROBE), library, address, MODEL, PROMPT, STOP, str(SEED)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["chat"] == whole
-    assert "".join(found["stream"]) == whole
-    assert len(list(filter(None, found["stream"]))) > 1
-    assert found["stop"] == whole[: whole.index(STOP)]
-    assert found["seed"] == [drawn, drawn]
-    assert str(unknown([MODEL])) in found["error"]
-    assert library == "llm" or found["response"] == whole
-    assert "".join(found.get("events", [whole])) == whole
+    body = json.loads(done.stdout.splitlines()[-1])
+    assert body["chat"] == whole
+    assert "".join(body["stream"]) == whole
+    assert len(list(filter(None, body["stream"]))) > 1
+    assert body["stop"] == whole[: whole.index(STOP)]
+    assert body["seed"] == [drawn, drawn]
+    assert str(unknown([MODEL])) in body["error"]
+    assert library == "llm" or body["response"] == whole
+    assert "".join(body.get("events", [whole])) == whole
     if library == "openai":
-        assert found["figures"]["num_spec_steps"] == sum(found["figures"]["acceptance_histogram"])
+        assert body["figures"]["num_spec_steps"] == sum(body["figures"]["acceptance_histogram"])

@@ -44,22 +44,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     tokenizer = write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
     model = ScriptedModel(script, vocab_size=SIZE, max_positions=4000)
     backend: Any = ModelBackend(model, tokenizer, 2000)
-    with serving(tmp_path_factory.mktemp("server"), backend) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("server"), backend) as server:
+        yield server
 
 
 def ask(
-    place: Place, path: str, limit: int = 40, *, is_stream: bool = False, **own: Any
+    place: Place, path: str, limit: int = 40, *, is_stream: bool = False, **fields: Any
 ) -> tuple[str, int, str]:
     """Return the text, the number of tokens and why the answer ended."""
     options = {"stream": True, "stream_options": {"include_usage": True}} if is_stream else {}
     if path == "responses":
-        found: Any = respond(place, max_output_tokens=limit, stream=is_stream, extra_body=own)
-        response = list(found)[-1].response if is_stream else found
+        actual: Any = respond(place, max_output_tokens=limit, stream=is_stream, extra_body=fields)
+        response = list(actual)[-1].response if is_stream else actual
         reason = "stop" if response.status == "completed" else "length"
         return response.output_text, response.usage.output_tokens, reason
-    create, asked = (complete, "Go!") if path == "completions" else (chat, ASK)
-    answer = said(create(place, asked, max_tokens=limit, extra_body=own, **options))
+    create, request = (complete, "Go!") if path == "completions" else (chat, ASK)
+    answer = said(create(place, request, max_tokens=limit, extra_body=fields, **options))
     return answer.texts[0], answer.last.usage.completion_tokens, answer.reasons[0]
 
 
@@ -99,9 +99,11 @@ def test_an_ignored_eos_counts_and_has_no_text(
 @every_way
 def test_filters_keep_the_best_tokens(place: Place, path: str, way: dict[str, Any]) -> None:
     best = ask(place, path, ignore_eos=True, **way)
-    found = {
-        name: "".join(ask(place, path, seed=seed, **HOT, **way, **own)[0] for seed in range(8))
-        for name, own in {
+    actual = {
+        name: "".join(
+            ask(place, path, seed=seed, **HOT, **way, **own_values)[0] for seed in range(8)
+        )
+        for name, own_values in {
             "all": {},
             "off": {"top_k": -1, "min_p": 0},
             "zero": {"top_k": 0},
@@ -110,13 +112,13 @@ def test_filters_keep_the_best_tokens(place: Place, path: str, way: dict[str, An
             "many": {"top_k": 2**31 - 1},
         }.items()
     }
-    assert any(character.isdigit() for character in found["all"])
-    assert found["all"] == found["off"] == found["zero"] == found["many"]
+    assert any(character.isdigit() for character in actual["all"])
+    assert actual["all"] == actual["off"] == actual["zero"] == actual["many"]
     for name in ("two", "share"):
-        assert found[name].isalpha()
-        assert not found[name].islower()
-    for own in ({"top_k": 1}, {"min_p": 1}, {"min_p": 0.9}):
-        assert ask(place, path, seed=3, **HOT, **way, **own) == best
+        assert actual[name].isalpha()
+        assert not actual[name].islower()
+    for filters in ({"top_k": 1}, {"min_p": 1}, {"min_p": 0.9}):
+        assert ask(place, path, seed=3, **HOT, **way, **filters) == best
     assert ask(place, path, ignore_eos=True, top_k=2, min_p=0.2, **way) == best  # temperature 0
 
 
@@ -126,10 +128,10 @@ def test_filters_keep_the_best_tokens(place: Place, path: str, way: dict[str, An
 def test_stops_count_behind_the_minimum(
     place: Place, path: str, is_stream: bool, way: dict[str, Any]
 ) -> None:
-    own = {"ignore_eos": True, "min_tokens": 10, **way}
-    text = ask(place, path, **own)[0]
+    settings = {"ignore_eos": True, "min_tokens": 10, **way}
+    text = ask(place, path, **settings)[0]
     first, later = text[1], text[20]
     assert text.index(later) == 20
     for stop in ({"stop": [first, later]}, {"stop_token_ids": [ord(first), ord(later)]}):
-        found = ask(place, path, is_stream=is_stream, **own, **stop)
-        assert (found[0], found[2]) == (text[:20], "stop")
+        actual = ask(place, path, is_stream=is_stream, **settings, **stop)
+        assert (actual[0], actual[2]) == (text[:20], "stop")

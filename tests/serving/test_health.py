@@ -168,19 +168,21 @@ def test_greedy_text_is_the_engine_s_own(server: tuple[subprocess.Popen[str], st
     tokenizer, prompt = checkpoint.tokenizer, ASKED["messages"][0]["content"]
     unverified = {"lossless": False, "tau": 0.8, "block_size": 4, "mask_layout": "last"}
     with Engine(checkpoint) as engine:
-        for own in ({"method": "ar"}, unverified):
-            settings = DecodeSettings(max_new_tokens=30, **own)
+        for fields in ({"method": "ar"}, unverified):
+            settings = DecodeSettings(max_new_tokens=30, **fields)
             run = engine.submit(Request(tokenizer.encode_prompt(prompt), settings))
             assert run.wait(120)
             tokens = folds.accepted_tokens(run.events_since(0))
             text = tokenizer.decode(token for token in tokens if token not in tokenizer.eos_ids)
-            ways = (own, {}) if own is not unverified else (own,)  # lossless writes AR's text
+            ways = (
+                (fields, {}) if fields is not unverified else (fields,)
+            )  # lossless writes AR's text
             for body in ways:
                 for is_stream in (False, True):
-                    found = client.chat.completions.create(
+                    actual = client.chat.completions.create(
                         **ASKED, extra_body=body, stream=is_stream
                     )
-                    assert said(found).texts == [text]
+                    assert said(actual).texts == [text]
 
 
 @pytest.mark.parametrize("own", [{}, {"method": "ar"}])
@@ -193,9 +195,9 @@ def test_logprobs_of_a_stream_are_those_of_a_whole_answer(
 
     def read(is_stream: bool) -> tuple[list[Any], list[float]]:
         more = {"logprobs": True, "top_logprobs": 3, "extra_body": own, "stream": is_stream}
-        found = said(client.chat.completions.create(**ASKED, **more)).logprobs
-        tops = [(each.token, [one.token for one in each.top_logprobs]) for each in found]
-        return tops, [one.logprob for each in found for one in each.top_logprobs]
+        answer = said(client.chat.completions.create(**ASKED, **more)).logprobs
+        tops = [(item.token, [value.token for value in item.top_logprobs]) for item in answer]
+        return tops, [top.logprob for entry in answer for top in entry.top_logprobs]
 
     tops, numbers = read(False)
     for _ in range(3):
@@ -213,7 +215,7 @@ def test_a_signal_ends_streams_with_a_sentence(
         lines = stream.iter_lines()
         next(lines)
         process.send_signal(signal.SIGTERM)
-        found = [line for line in lines if line]
-    assert "shutting down" in found[-2]
-    assert found[-1] == "data: [DONE]"
+        actual = [line for line in lines if line]
+    assert "shutting down" in actual[-2]
+    assert actual[-1] == "data: [DONE]"
     assert process.wait(30) == -signal.SIGTERM  # uvicorn ends by the signal that ended it

@@ -35,30 +35,30 @@ class Fragments(Oracle):
 
 @pytest.fixture(scope="module")
 def fragments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with serving(tmp_path_factory.mktemp("fragments"), Fragments(forward_seconds=0.001)) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("fragments"), Fragments(forward_seconds=0.001)) as server:
+        yield server
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_no_two_tokens_of_a_text_completion_share_a_key(fragments: Place, is_stream: bool) -> None:
     answer = complete(fragments, "Once", logprobs=3, stream=is_stream)
-    found: dict[str, list[Any]] = defaultdict(list)
+    actual: dict[str, list[Any]] = defaultdict(list)
     for choice in (choice for chunk in said(answer).chunks for choice in chunk.choices):
         for name, values in (choice.logprobs.model_dump() if choice.logprobs else {}).items():
-            found[name] += values
-    assert {len(best) for best in found["top_logprobs"]} == {3}
-    assert set(found["top_logprobs"][0]) == {found["tokens"][0], r"bytes:\xe2", r"bytes:\x80"}
-    assert not [token for token in found["tokens"] if "\ufffd" in token]
-    assert r"bytes:\xf0" in found["tokens"]  # the beginning of an emoji
+            actual[name] += values
+    assert {len(best) for best in actual["top_logprobs"]} == {3}
+    assert set(actual["top_logprobs"][0]) == {actual["tokens"][0], r"bytes:\xe2", r"bytes:\x80"}
+    assert not [token for token in actual["tokens"] if "\ufffd" in token]
+    assert r"bytes:\xf0" in actual["tokens"]  # the beginning of an emoji
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_tokens_of_a_chat_carry_their_bytes(fragments: Place, is_stream: bool) -> None:
-    found = said(chat(fragments, logprobs=True, top_logprobs=3, stream=is_stream)).logprobs
-    text = b"".join(bytes(entry.bytes) for entry in found).decode()
+    answer = said(chat(fragments, logprobs=True, top_logprobs=3, stream=is_stream)).logprobs
+    text = b"".join(bytes(entry.bytes) for entry in answer).decode()
     assert text == fragments.text_for()
-    for entry in found:
-        assert len({each.token for each in entry.top_logprobs}) == 3
+    for entry in answer:
+        assert len({top.token for top in entry.top_logprobs}) == 3
         assert entry.top_logprobs[1].bytes == [0xE2] or entry.bytes == [0xE2]
-        for each in (entry, *entry.top_logprobs):
-            assert each.token == spelled(bytes(each.bytes))
+        for item in (entry, *entry.top_logprobs):
+            assert item.token == spelled(bytes(item.bytes))

@@ -56,9 +56,9 @@ class ScriptedServers(httpx.AsyncBaseTransport):
 def test_an_answer_has_its_tokens_and_the_time_of_its_first_text():
     async def run() -> None:
         async with httpx.AsyncClient(transport=ScriptedServers()) as client:
-            found = await answer(client, SERVERS[1], MODEL, "Hello")
-        assert found.num_tokens == 7
-        assert 0.05 <= found.first_seconds <= found.seconds - 0.01
+            actual = await answer(client, SERVERS[1], MODEL, "Hello")
+        assert actual.num_tokens == 7
+        assert 0.05 <= actual.first_seconds <= actual.seconds - 0.01
 
     asyncio.run(run())
 

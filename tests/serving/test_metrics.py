@@ -29,14 +29,14 @@ Samples = Mapping[tuple[str, tuple[str, ...]], float]
 
 def samples(text: str) -> Samples:
     """(name without the prefix, label values but the model's) -> value."""
-    found = {}
+    actual = {}
     for family in families(text):
         for sample in family.samples:
             labels = dict(sample.labels)
             assert labels.pop("model_name") == NAME
             assert labels.keys() <= {"le", "finished_reason", "position"}
-            found[sample.name.removeprefix("mars:"), tuple(labels.values())] = sample.value
-    return found
+            actual[sample.name.removeprefix("mars:"), tuple(labels.values())] = sample.value
+    return actual
 
 
 def scraped(place: Place) -> Samples:
@@ -47,27 +47,29 @@ def scraped(place: Place) -> Samples:
 
 def test_what_was_asked_is_counted(tmp_path: Path) -> None:
     with serving(tmp_path, Oracle()) as place:
-        own = {"lossless": False, "tau": 0.0, "block_size": 4}
-        used = chat(place, max_tokens=10, extra_body=own).usage  # 4 + 4 + 2
+        settings = {"lossless": False, "tau": 0.0, "block_size": 4}
+        used = chat(place, max_tokens=10, extra_body=settings).usage  # 4 + 4 + 2
         chat(place, max_tokens=1, extra_body={"method": "ar"})
         assert eventually(lambda: ("request_success_total", ("length",)) in scraped(place))
-        found = scraped(place)
-    assert found["prompt_tokens_total", ()] == 2 * used.prompt_tokens
-    assert found["generation_tokens_total", ()] == 11
-    assert found["request_success_total", ("length",)] == 2
-    assert found["num_requests_running", ()] == found["num_requests_waiting", ()] == 0
-    assert found["kv_cache_usage_perc", ()] == 0
-    assert found["spec_decode_num_drafts_total", ()] == 3
-    assert found["spec_decode_num_draft_tokens_total", ()] == 7
-    assert found["spec_decode_num_accepted_tokens_total", ()] == 7
-    by_place = [found["spec_decode_num_accepted_tokens_per_pos_total", (str(k),)] for k in range(3)]
+        metrics = scraped(place)
+    assert metrics["prompt_tokens_total", ()] == 2 * used.prompt_tokens
+    assert metrics["generation_tokens_total", ()] == 11
+    assert metrics["request_success_total", ("length",)] == 2
+    assert metrics["num_requests_running", ()] == metrics["num_requests_waiting", ()] == 0
+    assert metrics["kv_cache_usage_perc", ()] == 0
+    assert metrics["spec_decode_num_drafts_total", ()] == 3
+    assert metrics["spec_decode_num_draft_tokens_total", ()] == 7
+    assert metrics["spec_decode_num_accepted_tokens_total", ()] == 7
+    by_place = [
+        metrics["spec_decode_num_accepted_tokens_per_pos_total", (str(k),)] for k in range(3)
+    ]
     assert by_place == [3, 2, 2]
-    assert found["iteration_tokens_total_count", ()] == 4
-    assert found["iteration_tokens_total_sum", ()] == 11
+    assert metrics["iteration_tokens_total_count", ()] == 4
+    assert metrics["iteration_tokens_total_sum", ()] == 11
     for name in ("time_to_first_token", "e2e_request_latency", "request_queue_time"):
-        assert found[f"{name}_seconds_count", ()] == 2
-    assert found["inter_token_latency_seconds_count", ()] == 2
-    assert found["request_time_per_output_token_seconds_count", ()] == 1
+        assert metrics[f"{name}_seconds_count", ()] == 2
+    assert metrics["inter_token_latency_seconds_count", ()] == 2
+    assert metrics["request_time_per_output_token_seconds_count", ()] == 1
 
 
 def test_those_that_run_and_wait_are_seen(tmp_path: Path) -> None:
@@ -77,9 +79,9 @@ def test_those_that_run_and_wait_are_seen(tmp_path: Path) -> None:
         streams = [chat(place, stream=True) for _ in range(3)]
         assert eventually(lambda: place.num_open == 3)
         assert eventually(lambda: scraped(place)["kv_cache_usage_perc", ()] > 0.3)
-        found = scraped(place)
-        assert found["num_requests_running", ()] == 2
-        assert found["num_requests_waiting", ()] == 1
+        metrics = scraped(place)
+        assert metrics["num_requests_running", ()] == 2
+        assert metrics["num_requests_waiting", ()] == 1
         for stream in streams:
             stream.close()
         assert eventually(lambda: place.num_open == 0)
@@ -95,10 +97,10 @@ def test_a_shared_forward_is_one_iteration() -> None:
         runs = [engine.submit(request(token, 5)) for token in (1, 2, 3)]
         start.set()
         assert all(run.wait(60) for run in runs)
-    found = samples(metrics.expose().decode())
-    assert found["iteration_tokens_total_sum", ()] == 15
-    assert found["iteration_tokens_total_count", ()] < 15
-    assert found["generation_tokens_total", ()] == 15
+    actual = samples(metrics.expose().decode())
+    assert actual["iteration_tokens_total_sum", ()] == 15
+    assert actual["iteration_tokens_total_count", ()] < 15
+    assert actual["generation_tokens_total", ()] == 15
 
 
 def test_lanes_of_a_race_and_failures_are_counted() -> None:
@@ -107,9 +109,9 @@ def test_lanes_of_a_race_and_failures_are_counted() -> None:
         metrics.watch(NAME, engine)
         runs = [*engine.race([request(1), request(3)]), engine.submit(request(2))]
         assert all(run.wait(60) for run in runs)
-    found = samples(metrics.expose().decode())
-    assert found["request_success_total", ("length",)] == 2
-    assert found["request_success_total", ("error",)] == 1
+    actual = samples(metrics.expose().decode())
+    assert actual["request_success_total", ("length",)] == 2
+    assert actual["request_success_total", ("error",)] == 1
 
 
 def test_no_text_is_in_the_metrics(place: Place) -> None:
@@ -125,8 +127,8 @@ SECONDS = 12.0
 def queries() -> list[str]:
     """Every expression of the dashboard, its variables filled in."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    asked = [target["expr"] for panel in panels for target in panel["targets"]]
-    return [one.replace("$model", ".*").replace("$__rate_interval", "2m") for one in asked]
+    requests = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [item.replace("$model", ".*").replace("$__rate_interval", "2m") for item in requests]
 
 
 def test_every_series_it_names_is_served_and_every_one_served_is_named(place: Place) -> None:
@@ -146,17 +148,19 @@ def test_every_series_it_names_is_served_and_every_one_served_is_named(place: Pl
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no prometheus here")
 def test_prometheus_answers_every_query(tmp_path: Path) -> None:
     listener = bound("127.0.0.1", 0)
-    own = "{}:{}".format(*listener.getsockname())
+    own_values = "{}:{}".format(*listener.getsockname())
     listener.close()
 
     def is_answered(query: str) -> bool:
         """Whether Prometheus finds numbers."""
         try:
-            answer = httpx.get(f"http://{own}/api/v1/query", params={"query": query}, timeout=10)
+            answer = httpx.get(
+                f"http://{own_values}/api/v1/query", params={"query": query}, timeout=10
+            )
         except httpx.TransportError:
             return False
-        found: list[Any] = answer.json()["data"]["result"]
-        return bool(found) and all(one["value"][1] != "NaN" for one in found)
+        body: list[Any] = answer.json()["data"]["result"]
+        return bool(body) and all(item["value"][1] != "NaN" for item in body)
 
     with serving(tmp_path / "server", Oracle(forward_seconds=0.01)) as place:
         target = place.address.removeprefix("http://")
@@ -166,7 +170,7 @@ def test_prometheus_answers_every_query(tmp_path: Path) -> None:
         }
         (tmp_path / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")
         command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml"]
-        command += [f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={own}"]
+        command += [f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={own_values}"]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             until = time.monotonic() + SECONDS

@@ -66,20 +66,20 @@ def test_a_whole_answer(place: Place) -> None:
 @pytest.mark.parametrize("has_usage", [False, True])
 def test_a_stream_brings_the_same(place: Place, own: Any, n: int, has_usage: bool) -> None:
     options = USAGE if has_usage else {}
-    found = said(chat(place, n=n, seed=1, stream=True, extra_body=own, **options))
-    whole, chunks = chat(place, n=n, seed=1, extra_body=own), found.chunks
-    assert found.texts == [choice.message.content for choice in whole.choices]
-    assert found.texts == [place.text_for()] * n
-    assert found.reasons == ["stop"] * n
+    answer = said(chat(place, n=n, seed=1, stream=True, extra_body=own, **options))
+    whole, chunks = chat(place, n=n, seed=1, extra_body=own), answer.chunks
+    assert answer.texts == [choice.message.content for choice in whole.choices]
+    assert answer.texts == [place.text_for()] * n
+    assert answer.reasons == ["stop"] * n
     choices = [choice for chunk in chunks for choice in chunk.choices]
     assert [choice.index for choice in choices if choice.delta.role] == list(range(n))
     assert not any("\ufffd" in (choice.delta.content or "") for choice in choices)
     assert len({chunk.id for chunk in chunks}) == 1
     assert [chunk.usage for chunk in chunks if chunk.usage] == [whole.usage] * has_usage
-    assert bool(found.last.choices) == (not has_usage)
+    assert bool(answer.last.choices) == (not has_usage)
     if n == 1:
-        assert found.last.mars["forwards"] == whole.mars["forwards"]
-        assert found.last.metrics == whole.metrics
+        assert answer.last.mars["forwards"] == whole.mars["forwards"]
+        assert answer.last.metrics == whole.metrics
         assert not any(hasattr(chunk, "metrics") for chunk in chunks[:-1])
     else:
         ended = [choice.mars["seed"] for choice in choices if choice.finish_reason]
@@ -103,12 +103,12 @@ def test_stops_cut_alike_however_the_tokens_come(
     text, before = place.text_for(), place.backend.num_forwards
     body = {**own, **({"stop_token_ids": tokens} if tokens else {})}
     more: dict[str, Any] = {"stop": strings} if strings else {}
-    found = said(chat(place, logprobs=True, extra_body=body, **more, **options_of(is_stream)))
+    answer = said(chat(place, logprobs=True, extra_body=body, **more, **options_of(is_stream)))
     wanted = text[: text.index(cut)]
-    assert (found.texts, found.reasons) == ([wanted], ["stop"])
-    told = b"".join(bytes(token.bytes) for token in found.logprobs)
-    assert told.startswith(wanted.encode())
-    num_tokens, mars = found.last.usage.completion_tokens, found.last.mars
+    assert (answer.texts, answer.reasons) == ([wanted], ["stop"])
+    reported = b"".join(bytes(token.bytes) for token in answer.logprobs)
+    assert reported.startswith(wanted.encode())
+    num_tokens, mars = answer.last.usage.completion_tokens, answer.last.mars
     assert num_tokens == len((wanted + last).encode())
     assert mars["tokens_per_forward"] == round(num_tokens / mars["forwards"], 3)
     assert mars["accepted_tokens"] == num_tokens - mars["forwards"]  # each gives one of its own
@@ -117,20 +117,20 @@ def test_stops_cut_alike_however_the_tokens_come(
 
 
 def test_a_stop_token_ends_a_response_and_each_choice(place: Place) -> None:
-    own, text = {"extra_body": {"stop_token_ids": [ord(":")]}}, place.text_for()
-    response = respond(place, **own)
+    settings, text = {"extra_body": {"stop_token_ids": [ord(":")]}}, place.text_for()
+    response = respond(place, **settings)
     assert (response.output_text, response.status) == (text[: text.index(":")], "completed")
-    wanted = [place.text_after(each).partition(":")[0] for each in ("one", "one", "two", "two")]
-    assert said(complete(place, ["one", "two"], n=2, **own)).texts == wanted
+    wanted = [place.text_after(item).partition(":")[0] for item in ("one", "one", "two", "two")]
+    assert said(complete(place, ["one", "two"], n=2, **settings)).texts == wanted
 
 
 @whole_and_streamed
 def test_logprobs_are_those_of_the_events(place: Place, is_stream: bool) -> None:
-    found = said(chat(place, logprobs=True, top_logprobs=2, stream=is_stream)).logprobs
-    assert b"".join(bytes(one.bytes) for one in found).decode() == place.text_for()
-    first = found[0]
+    answer = said(chat(place, logprobs=True, top_logprobs=2, stream=is_stream)).logprobs
+    assert b"".join(bytes(item.bytes) for item in answer).decode() == place.text_for()
+    first = answer[0]
     assert first.logprob == pytest.approx(-0.5108, abs=1e-4)  # log 0.6
-    assert [one.bytes for one in first.top_logprobs] == [first.bytes, [32]]
+    assert [top.bytes for top in first.top_logprobs] == [first.bytes, [32]]
     assert first.top_logprobs[1].logprob == pytest.approx(-2.3026, abs=1e-4)  # log 0.1
 
 
@@ -140,10 +140,10 @@ def test_logprobs_are_those_of_the_events(place: Place, is_stream: bool) -> None
 @whole_and_streamed
 @pytest.mark.parametrize("create", [chat, complete])
 def test_figures_of_drafts(place: Place, create: Any, is_stream: bool) -> None:
-    def figures(own: Any) -> Any:
-        asked = {"messages": ASK} if create is chat else {"prompt": "Once"}
-        more = {"max_tokens": 12, "extra_body": own, "stream": is_stream}
-        return said(create(place, **asked, **more)).last.metrics["speculative_decoding"]
+    def figures(fields: Any) -> Any:
+        body = {"messages": ASK} if create is chat else {"prompt": "Once"}
+        more = {"max_tokens": 12, "extra_body": fields, "stream": is_stream}
+        return said(create(place, **body, **more)).last.metrics["speculative_decoding"]
 
     assert figures(TAKEN) == {
         "mean_acceptance_length": 3 + 1,
@@ -170,8 +170,8 @@ def test_figures_of_drafts(place: Place, create: Any, is_stream: bool) -> None:
 def test_answers_to_one_prompt_have_seeds_that_rise(place: Place) -> None:
     answer = chat(place, n=3, temperature=1, seed=7, max_tokens=6)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
-    found = said(answer)
-    assert (found.texts, found.reasons) == ([place.text_for()[:6]] * 3, ["length"] * 3)
+    actual = said(answer)
+    assert (actual.texts, actual.reasons) == ([place.text_for()[:6]] * 3, ["length"] * 3)
     assert [choice.mars["seed"] for choice in answer.choices] == [7, 8, 9]
     assert not hasattr(answer, "mars")
     assert answer.usage.prompt_tokens == len(place.ids())
@@ -183,14 +183,14 @@ def test_answers_to_one_prompt_have_seeds_that_rise(place: Place) -> None:
 
 def test_more_answers_than_the_engine_holds_wait_for_each_other(tmp_path: Path) -> None:
     with serving(tmp_path, Oracle(forward_seconds=0.001), max_runs=2, max_waiting=2) as place:
-        found = said(complete(place, ["a", "b", "c"], n=5, max_tokens=5))
-        assert found.texts == [place.text_after(p)[:5] for p in "abc" for _ in range(5)]
+        answer = said(complete(place, ["a", "b", "c"], n=5, max_tokens=5))
+        assert answer.texts == [place.text_after(p)[:5] for p in "abc" for _ in range(5)]
         assert place.is_idle()
 
 
 def test_an_address_has_no_more_runs_at_once_than_its_share(few: Place) -> None:
-    found: list[Any] = []
-    asking = threading.Thread(target=lambda: found.append(chat(few, n=5, max_tokens=8)))
+    result: list[Any] = []
+    asking = threading.Thread(target=lambda: result.append(chat(few, n=5, max_tokens=8)))
     asking.start()
     most, num_refused = 0, 0
     while asking.is_alive():
@@ -200,7 +200,7 @@ def test_an_address_has_no_more_runs_at_once_than_its_share(few: Place) -> None:
                 chat(few, max_tokens=1)
             num_refused += 1
         asking.join(0.01)
-    assert len(found[0].choices) == 5
+    assert len(result[0].choices) == 5
     assert most == 2
     assert num_refused
     assert few.is_idle()
@@ -231,11 +231,11 @@ def test_prompts_of_a_list_are_answered_in_their_order(
     answers = [place.text_after(prompt) for prompt in ("Once", "Twice") for _ in range(n)]
     for prompts in (["Once", "Twice"], ids, ["Once", ids[1]]):
         more = {"n": n, "best_of": n, "max_tokens": 80, **options_of(is_stream)}
-        found = said(complete(place, prompts, **more))
-        assert found.texts == answers
-        assert found.last.usage.prompt_tokens == len("OnceTwice")
+        answer = said(complete(place, prompts, **more))
+        assert answer.texts == answers
+        assert answer.last.usage.prompt_tokens == len("OnceTwice")
         num_written = sum(len(text.encode()) + 1 for text in answers)
-        assert found.last.usage.completion_tokens == num_written
+        assert answer.last.usage.completion_tokens == num_written
     for prompt in ("Once", ids[0], ["Once"], [ids[0]]):
         whole = complete(place, prompt, logprobs=1)
         assert whole.choices[0].text == answers[0]
@@ -246,10 +246,10 @@ def test_prompts_of_a_list_are_answered_in_their_order(
 def test_an_echoed_prompt_comes_first_and_cuts_nothing(place: Place, is_stream: bool) -> None:
     ids = place.model.tokenizer.encode("Twice ☃")
     more = {"echo": True, "stop": "ce", "max_tokens": 5, **options_of(is_stream)}
-    found = said(complete(place, ["Once", ids], **more))
+    actual = said(complete(place, ["Once", ids], **more))
     answers = {prompt: place.text_after(prompt)[:5] for prompt in ("Once", "Twice ☃")}
-    assert found.texts == [prompt + answer for prompt, answer in answers.items()]
-    assert found.last.usage.completion_tokens == 10
+    assert actual.texts == [prompt + answer for prompt, answer in answers.items()]
+    assert actual.last.usage.completion_tokens == 10
     assert not any("ce" in answer for answer in answers.values())
 
 
@@ -269,11 +269,11 @@ def test_limits(tmp_path: Path, name: str, is_stream: bool) -> None:
     with serving(tmp_path, backend, caps=Caps(max_new_tokens=600)) as place:
 
         def read(limits: Any) -> tuple[int, Any, str]:
-            found = said(chat(place, extra_body=limits, **options_of(is_stream)))
-            mars = found.last.mars
-            assert found.reasons == ["length"]
+            answer = said(chat(place, extra_body=limits, **options_of(is_stream)))
+            mars = answer.last.mars
+            assert answer.reasons == ["length"]
             assert mars["ended"] == "limit"
-            return found.last.usage.completion_tokens, mars["note"]
+            return answer.last.usage.completion_tokens, mars["note"]
 
         for capacity, most in ((100_000, 600), (len(place.ids()) + 10, 10)):
             backend.capacity = capacity
@@ -294,7 +294,7 @@ def test_a_seed_is_any_int64_and_the_reported_one_gives_the_same_answer(place: P
     for seed in (-(2**63), -1, 2**31, 2**63 - 1):
         reported = chat(place, seed=seed, **hot).mars["seed"]
         assert 0 <= reported < 2**31
-        again = [each.mars["seed"] for each in chat(place, seed=reported, n=2, **hot).choices]
+        again = [choice.mars["seed"] for choice in chat(place, seed=reported, n=2, **hot).choices]
         assert again == [reported, (reported + 1) % 2**31]
 
 
@@ -355,30 +355,30 @@ def test_an_answer_without_content_is_empty(place: Place, empty: dict[str, Any])
 def test_settings_reach_the_decoder_on_every_route(place: Place) -> None:
     seen: list[Event] = []
     place.model.engine.observe(lambda run, event: seen.append(event))
-    own: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **{"tau": 0.7, "block_size": 3, "lossless": False, "lookup": False},
         **{"top_k": 7, "min_p": 0.25, "min_tokens": 2, "ignore_eos": True},
         **{"presence_penalty": 0.5, "frequency_penalty": -1},
     }
-    asked = {"max_tokens": 1, "extra_body": {**own, "logit_bias": {"104": -5, "9": 2}}}
-    chat(place, **asked)
-    complete(place, "Once", **asked)
-    lane = {"prompt_ids": [104], "max_new_tokens": 1, **own, "logit_bias": [[9, 2], [104, -5.0]]}
+    body = {"max_tokens": 1, "extra_body": {**fields, "logit_bias": {"104": -5, "9": 2}}}
+    chat(place, **body)
+    complete(place, "Once", **body)
+    lane = {"prompt_ids": [104], "max_new_tokens": 1, **fields, "logit_bias": [[9, 2], [104, -5.0]]}
     assert place.http.post("/v1/runs", json={"model": NAME, "lanes": [lane]}).status_code == 200
     steps = [event.rows[0].settings for event in seen if isinstance(event, Step)]
     assert len(steps) == 3
     for settings in steps:
-        assert {name: getattr(settings, name) for name in own} == own
+        assert {name: getattr(settings, name) for name in fields} == fields
         assert settings.logit_bias == ((9, 2), (104, -5))
 
 
 def test_defaults_of_other_servers_change_nothing(place: Place) -> None:
-    own = {
+    settings = {
         "tool_choice": "auto", "guided_json": None, "top_k": -1, "min_p": 0.0, "min_tokens": 0,
         "ignore_eos": False, "stop_token_ids": [], "length_penalty": 1.0, "typical_p": 1.0,
         "skip_special_tokens": True, "use_beam_search": False, "mirostat": 0,
     }  # fmt: skip
-    assert said(chat(place, extra_body=own)).texts == [place.text_for()]
+    assert said(chat(place, extra_body=settings)).texts == [place.text_for()]
 
 
 # The table of docs/api.md: what each call of the client returns.

@@ -46,8 +46,8 @@ GOOD: dict[str, dict[str, Any]] = {
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A server that would answer at once."""
     folder = tmp_path_factory.mktemp("described")
-    with serving(folder, Oracle(forward_seconds=0.0), key="secret") as found:
-        yield found
+    with serving(folder, Oracle(forward_seconds=0.0), key="secret") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +77,16 @@ def test_a_setting_is_described_as_its_table_has_it(document: Any, body: str, na
     fields = document["components"]["schemas"][body]["properties"]
     assert set(fields) & set(SETTINGS) - {"max_new_tokens"} == set(names) - {"max_new_tokens"}
     for name in names:
-        line, found = SETTINGS[name], fields[name]
-        assert found["description"] == line.says
-        text = json.dumps(found)
+        line, actual = SETTINGS[name], fields[name]
+        assert actual["description"] == line.says
+        text = json.dumps(actual)
         assert all(f'"{choice}"' in text for choice in line.choices)
         is_seed = name == "seed"  # int64, as OpenAI's
         low, high = (-(2**63), 2**63 - 1) if is_seed else (line.low, line.high)
         assert low is None or f'"minimum": {low}' in text
         assert high is None or f'"maximum": {high}' in text
         default = None if body == "SteerBody" else getattr(RECOMMENDED, name)
-        assert found["default"] == json.loads(json.dumps(default))
+        assert actual["default"] == json.loads(json.dumps(default))
 
 
 def test_the_page_describes_every_field_and_loads_nothing(place: Place) -> None:

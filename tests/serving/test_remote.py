@@ -33,9 +33,9 @@ def remote(place: Place, key: str = "") -> RemoteEngine:
 
 @pytest.fixture
 def engine(place: Place) -> Iterator[RemoteEngine]:
-    found = remote(place)
-    yield found
-    found.close()
+    actual = remote(place)
+    yield actual
+    actual.close()
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def narrow(tmp_path: Path) -> Iterator[tuple[Place, RemoteEngine]]:
     """One runs at once, one waits; a forward takes 50 ms."""
     backend = Oracle(forward_seconds=0.05)
     with serving(tmp_path, backend, max_runs=1, max_waiting=1) as place:
-        found = remote(place)
-        yield place, found
-        found.close()
+        actual = remote(place)
+        yield place, actual
+        actual.close()
 
 
 def steps(run: Run) -> list[Step]:
@@ -61,7 +61,7 @@ def test_events_over_the_wire_are_those_of_the_engine(
     place: Place, engine: RemoteEngine, settings: DecodeSettings
 ) -> None:
     request = Request(place.ids(), replace(settings, max_new_tokens=40), is_checked=True)
-    runs = [each.submit(request) for each in (engine, place.model.engine)]
+    runs = [item.submit(request) for item in (engine, place.model.engine)]
     assert all(run.wait(60) for run in runs)
     ours, theirs = (timeless(run.events_since(0)) for run in runs)
     assert ours == theirs
@@ -81,8 +81,8 @@ def test_a_race_is_one_job_there(place: Place, engine: RemoteEngine) -> None:
     runs = engine.race([Request(place.ids(), CAREFUL), Request(place.ids(), AR)])
     assert all(run.wait(60) for run in runs)
     assert [run.events_since(0)[-1] for run in runs] == [End("eos"), End("eos")]
-    one, other = (folds.accepted_tokens(run.events_since(0)) for run in runs)
-    assert one == other
+    first, other = (folds.accepted_tokens(run.events_since(0)) for run in runs)
+    assert first == other
 
 
 def test_settings_and_pace_act_in_mid_run(narrow: tuple[Place, RemoteEngine]) -> None:
@@ -102,11 +102,11 @@ def test_settings_and_pace_act_in_mid_run(narrow: tuple[Place, RemoteEngine]) ->
 
 def test_stop_ends_one_lane_and_then_the_other(narrow: tuple[Place, RemoteEngine]) -> None:
     place, engine = narrow
-    one, other = engine.race([Request(place.ids(), CAREFUL), Request(place.ids(), AR)])
-    assert eventually(lambda: bool(steps(one) and steps(other)))
-    one.cancel()
-    assert one.wait(5)
-    assert one.events_since(0)[-1] == End("cancelled")
+    first, other = engine.race([Request(place.ids(), CAREFUL), Request(place.ids(), AR)])
+    assert eventually(lambda: bool(steps(first) and steps(other)))
+    first.cancel()
+    assert first.wait(5)
+    assert first.events_since(0)[-1] == End("cancelled")
     assert not other.is_finished
     other.cancel()
     assert other.wait(5)
@@ -211,8 +211,8 @@ LANE = {"prompt_ids": [1, 2], "max_new_tokens": 4, "method": "ar"}
 
 def begun(place: Place) -> tuple[str, Iterator[Any]]:
     """Return the name of an answer that has begun, and its further chunks."""
-    own = {"method": "mars", "tau": 1.0, "block_size": 4, "lossless": False}
-    chunks = iter(chat(place, stream=True, extra_body=own))
+    settings = {"method": "mars", "tau": 1.0, "block_size": 4, "lossless": False}
+    chunks = iter(chat(place, stream=True, extra_body=settings))
     return next(chunks).id, chunks
 
 
@@ -266,16 +266,16 @@ def test_an_answer_is_steered_and_stopped_by_its_id(few: Place, changes: Any, wo
     ],
 )
 def test_a_run_that_makes_no_sense_is_refused(place: Place, changes: Any, words: str) -> None:
-    asked = {"model": NAME, "lanes": [LANE], **changes}
-    refused = place.http.post("/v1/runs", json=asked)
+    body = {"model": NAME, "lanes": [LANE], **changes}
+    refused = place.http.post("/v1/runs", json=body)
     assert refused.status_code == 400, refused.text
     assert words in refused.json()["error"]["message"]
     assert place.is_idle(5)
 
 
 def test_a_run_streams_its_trace_lines(place: Place) -> None:
-    asked = {"model": NAME, "lanes": [LANE, {**LANE, "method": "mars"}]}
-    answer = place.http.post("/v1/runs", json=asked)
+    body = {"model": NAME, "lanes": [LANE, {**LANE, "method": "mars"}]}
+    answer = place.http.post("/v1/runs", json=body)
     assert answer.headers["x-run-id"].startswith("run-")
     names = [line[7:] for line in answer.text.splitlines() if line.startswith("event: ")]
     assert set(names) == {"0", "1", "state"}

@@ -127,8 +127,8 @@ def deployed(cluster: Cluster, plan: ServePlan = PLAN, **kinds: Any) -> Iterator
 @pytest.fixture
 def two(started: Cluster) -> Iterator[Cluster]:
     """Two replicas, two requests at once and two in line each; a forward takes 20 ms."""
-    with deployed(started) as found:
-        yield found
+    with deployed(started) as server:
+        yield server
 
 
 def test_the_same_endpoint_answers_as_without_ray(two: Cluster) -> None:
@@ -187,17 +187,17 @@ def test_a_killed_replica_costs_its_own_streams_a_sentence(two: Cluster, tmp_pat
 def test_health_answers_soon_with_every_replica_killed(two: Cluster) -> None:
     for pid in two.pids():
         os.kill(pid, signal.SIGKILL)
-    found = Counter[int]()
+    counts = Counter[int]()
 
     def has_seen_both() -> bool:
         began = time.monotonic()
         answer = httpx.get(f"{two.address}/health", timeout=SECONDS)
         assert time.monotonic() - began < 4
-        found[answer.status_code] += 1
-        return bool(found[503] and found[200])
+        counts[answer.status_code] += 1
+        return bool(counts[503] and counts[200])
 
     assert eventually(has_seen_both, SECONDS)
-    assert found.keys() == {200, 503}
+    assert counts.keys() == {200, 503}
     assert eventually(two.is_whole_again, SECONDS)
 
 
@@ -206,11 +206,11 @@ def test_a_request_without_any_answer_is_sent_to_another_replica(
 ) -> None:
     victim = next(iter(two.pids()))
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(two.whole, f"Whole {n}", max_tokens=200) for n in range(4)]
+        requests = [pool.submit(two.whole, f"Whole {n}", max_tokens=200) for n in range(4)]
         watched = Reader(two, "Watched", max_tokens=60)  # ends while the others are written
         assert eventually(lambda: len(watched.pieces) > 40, SECONDS)
         os.kill(victim, signal.SIGKILL)
-        answers = [each.result(SECONDS) for each in asked]
+        answers = [request.result(SECONDS) for request in requests]
     for number, answer in enumerate(answers):
         text = answer_to(f"Whole {number}", tmp_path)
         assert answer == f"{pid_of(answer)} {text}"[:200]
@@ -228,13 +228,13 @@ def test_a_burst_beyond_capacity_is_refused_in_sentences_and_passes(two: Cluster
 
     refused: list[httpx.Response] = []
     with ThreadPoolExecutor(40) as pool:
-        found = Counter(pool.map(attempt, range(40)))
+        counts = Counter(pool.map(attempt, range(40)))
     for response in refused:
         assert int(response.headers["retry-after"]) >= 1
         assert response.json()["error"]["message"].endswith(".")
-    assert found.keys() <= {200, 429, 503}
-    assert found[200] >= CAPACITY // 2
-    assert found[429] + found[503] > 0
+    assert counts.keys() <= {200, 429, 503}
+    assert counts[200] >= CAPACITY // 2
+    assert counts[429] + counts[503] > 0
     assert two.whole("After", max_tokens=12)
 
 
@@ -242,9 +242,9 @@ def test_runs_are_steered_and_stopped_on_the_replica_that_runs_them(two: Cluster
     careful = {"method": "mars", "tau": 1.0, "block_size": 4, "lossless": False}
     for number in range(4):
         headers = {"x-session-id": f"session {number}"}
-        asked = {"extra_headers": headers, "extra_body": careful, "max_tokens": 400}
-        chunks, others = (iter(two.ask(f"Steer {n}", stream=True, **asked)) for n in range(2))
-        url, other = (f"{two.address}/v1/runs/{next(each).id}" for each in (chunks, others))
+        body = {"extra_headers": headers, "extra_body": careful, "max_tokens": 400}
+        chunks, others = (iter(two.ask(f"Steer {n}", stream=True, **body)) for n in range(2))
+        url, other = (f"{two.address}/v1/runs/{next(item).id}" for item in (chunks, others))
         with httpx.Client(headers=headers, timeout=SECONDS) as http:
             assert http.post(f"{url}/settings", json={"tau": 2}).status_code == 400
             bold = {"tau": 0.0, "block_size": 8}

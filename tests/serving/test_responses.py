@@ -45,11 +45,11 @@ def test_a_response_is_valid_by_openai_s_own_types(place: Place) -> None:
     assert used.total_tokens == used.input_tokens + used.output_tokens
     assert response.mars["ended"] == "eos"
     assert response.metrics["speculative_decoding"]["num_spec_steps"] == 0  # verified: none here
-    asked = {"model": NAME, "input": QUESTION, "metadata": {"of": "me"}}
-    found = place.http.post("/v1/responses", json=asked).json()
-    Response.model_validate(found, strict=True)
-    assert found["metadata"] == {"of": "me"}
-    assert (found["store"], found["previous_response_id"]) == (False, None)
+    body = {"model": NAME, "input": QUESTION, "metadata": {"of": "me"}}
+    actual = place.http.post("/v1/responses", json=body).json()
+    Response.model_validate(actual, strict=True)
+    assert actual["metadata"] == {"of": "me"}
+    assert (actual["store"], actual["previous_response_id"]) == (False, None)
     with pytest.raises(openai.NotFoundError):
         place.client.responses.retrieve(response.id)
     with pytest.raises(openai.NotFoundError, match="Choose among"):
@@ -59,8 +59,8 @@ def test_a_response_is_valid_by_openai_s_own_types(place: Place) -> None:
 @pytest.mark.parametrize("own", [{"method": "ar"}, {"tau": 0.0, "lossless": False}])
 def test_a_stream_brings_the_same_in_valid_events(place: Place, own: dict[str, Any]) -> None:
     whole = respond(place, extra_body=own)
-    asked = {"model": NAME, "input": QUESTION, "stream": True, **own}
-    blocks = place.http.post("/v1/responses", json=asked).text.removesuffix("\n\n").split("\n\n")
+    body = {"model": NAME, "input": QUESTION, "stream": True, **own}
+    blocks = place.http.post("/v1/responses", json=body).text.removesuffix("\n\n").split("\n\n")
     types: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
     for number, block in enumerate(blocks):
         named, data = block.split("\n")
@@ -85,14 +85,14 @@ def test_the_stream_helper_of_the_sdk_finds_the_final_response(place: Place) -> 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_response_that_is_cut_is_incomplete(place: Place, is_stream: bool) -> None:
-    found = respond(place, max_output_tokens=5, stream=is_stream)
+    answer = respond(place, max_output_tokens=5, stream=is_stream)
     if is_stream:
-        last = list(found)[-1]
+        last = list(answer)[-1]
         assert last.type == "response.incomplete"
-        found = last.response
-    assert (found.status, found.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    assert found.output_text == place.text_for()[:5]
-    assert (found.usage.output_tokens, found.max_output_tokens) == (5, 5)
+        answer = last.response
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert answer.output_text == place.text_for()[:5]
+    assert (answer.usage.output_tokens, answer.max_output_tokens) == (5, 5)
 
 
 def test_a_conversation_continues_from_the_output_of_the_turn_before(place: Place) -> None:
@@ -111,8 +111,11 @@ def test_a_conversation_continues_from_the_output_of_the_turn_before(place: Plac
 
 
 def test_settings_and_a_stop_string_are_sent_along(place: Place) -> None:
-    own = {"tau": 0.0, "lossless": False, "block_size": 4, "stop": [" and"]}
-    response, text = respond(place, temperature=0.5, top_p=0.9, extra_body=own), place.text_for()
+    settings = {"tau": 0.0, "lossless": False, "block_size": 4, "stop": [" and"]}
+    response, text = (
+        respond(place, temperature=0.5, top_p=0.9, extra_body=settings),
+        place.text_for(),
+    )
     assert response.output_text == text[: text.index(" and")]
     assert (response.temperature, response.top_p) == (0.5, 0.9)
     assert response.mars["tokens_per_forward"] > 3

@@ -47,14 +47,14 @@ def test_what_the_commands_refuse_before_anything_starts(
 
 
 def test_a_replica_is_given_its_cores_its_line_and_time_to_finish() -> None:
-    found = replicas.options(ServePlan("x", max_runs=3, max_waiting=5, threads=2, max_replicas=4))
-    assert found["ray_actor_options"] == {"num_cpus": 2}
-    scaling = found["autoscaling_config"]
+    actual = replicas.options(ServePlan("x", max_runs=3, max_waiting=5, threads=2, max_replicas=4))
+    assert actual["ray_actor_options"] == {"num_cpus": 2}
+    scaling = actual["autoscaling_config"]
     assert (scaling["min_replicas"], scaling["max_replicas"]) == (1, 4)
     assert scaling["target_ongoing_requests"] == 3
-    assert found["max_ongoing_requests"] > 8  # room for changes of settings
-    assert found["backpressure_config"]["status_code"] == 429
-    assert found["graceful_shutdown_timeout_s"] > 300
+    assert actual["max_ongoing_requests"] > 8  # room for changes of settings
+    assert actual["backpressure_config"]["status_code"] == 429
+    assert actual["graceful_shutdown_timeout_s"] > 300
     fixed = replicas.options(ServePlan("x", min_replicas=2, max_replicas=2))
     assert fixed["num_replicas"] == 2
     assert "autoscaling_config" not in fixed
@@ -140,19 +140,19 @@ def asked(*replicas: Application, path: str = "/v1/completions") -> tuple[int, A
 ANSWER = replica(start(200, JSON), part(b'{"a":', True), part(b"1}", False))
 
 
-def assert_refused(found: tuple[int, Any, bytes], status: int, sentence: str = "") -> None:
-    assert found[0] == status
-    assert int(found[1][b"retry-after"]) >= 1
-    assert found[1][b"content-length"] == str(len(found[2])).encode()
-    message = json.loads(found[2])["error"]["message"]
+def assert_refused(actual: tuple[int, Any, bytes], status: int, sentence: str = "") -> None:
+    assert actual[0] == status
+    assert int(actual[1][b"retry-after"]) >= 1
+    assert actual[1][b"content-length"] == str(len(actual[2])).encode()
+    message = json.loads(actual[2])["error"]["message"]
     assert message.endswith(".")
     assert message == sentence or not sentence
 
 
 def test_an_answer_and_our_own_refusals_pass_unchanged() -> None:
     assert asked(ANSWER) == (200, dict(JSON), b'{"a":1}')
-    own = replica(start(429, JSON), part(b'{"error":{}}', False))
-    assert asked(own)[::2] == (429, b'{"error":{}}')
+    refusal = replica(start(429, JSON), part(b'{"error":{}}', False))
+    assert asked(refusal)[::2] == (429, b'{"error":{}}')
     theirs = replica(start(500, TEXT), part(b"as it is", False))
     assert asked(theirs, path="/-/healthz")[::2] == (500, b"as it is")
 

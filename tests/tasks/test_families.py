@@ -177,9 +177,9 @@ def test_every_equation_of_a_reference_is_true(family: str) -> None:
     "family", ["word_problems", "formats", "symbolic", "multiple_choice", "reading"]
 )
 def test_kept_back_names_are_never_trained(family: str) -> None:
-    kept = {person.name for person in EVAL_PEOPLE}
+    remaining = {person.name for person in EVAL_PEOPLE}
     for task in generate(family, "train", seed=8, count=1000):
-        assert not kept & set(re.findall(r"\w+", f"{task.prompt} {task.answer}")), task
+        assert not remaining & set(re.findall(r"\w+", f"{task.prompt} {task.answer}")), task
 
 
 def test_pools_are_wide_and_their_words_do_not_clash() -> None:
@@ -191,14 +191,14 @@ def test_pools_are_wide_and_their_words_do_not_clash() -> None:
     assert len(TRAIN_PEOPLE) >= 300
     for pool in (names, THINGS, *pools):
         assert len(set(pool)) == len(pool) >= 25
-    for one, other in (
+    for first, other in (
         (homes, spots + times),
         (animals, heroes + finds + gifts),
         (finds, [*gifts, *COLOURS]),
         (gifts, COLOURS),
         (CONTAINERS, tuple(pair[1] for pair in THINGS)),
     ):
-        assert not set(one) & set(other)
+        assert not set(first) & set(other)
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,11 @@ def test_every_text_is_used_first_once() -> None:
 
 def test_exercises_can_be_solved() -> None:
     for prompt in prompts_of("maths"):
-        if found := re.match(r"\w+ buys (\d+) \w+ at (\d+) euros each .* of (\d+) euros", prompt):
-            count, price, note = map(int, found.groups())
+        if match := re.match(r"\w+ buys (\d+) \w+ at (\d+) euros each .* of (\d+) euros", prompt):
+            count, price, note = map(int, match.groups())
             assert count * price <= note, prompt
-        if found := re.search(r"share (\d+) stickers so that \w+ gets (\d+) more", prompt):
-            total, more = map(int, found.groups())
+        if match := re.search(r"share (\d+) stickers so that \w+ gets (\d+) more", prompt):
+            total, more = map(int, match.groups())
             assert total > more, prompt
             assert (total - more) % 2 == 0, prompt
 
@@ -120,10 +120,10 @@ def test_shared_runs_would_be_found() -> None:
 
 @pytest.mark.parametrize("kind", SHIFTED)
 def test_prompts_are_different_and_the_same_each_time(kind: str) -> None:
-    found = generate(kind, "eval", 0, 8)
-    assert len({task.prompt for task in found}) == 8
-    assert found == generate(kind, "eval", 0, 8)
-    assert found[:3] == generate(kind, "eval", 0, 3)
+    actual = generate(kind, "eval", 0, 8)
+    assert len({task.prompt for task in actual}) == 8
+    assert actual == generate(kind, "eval", 0, 8)
+    assert actual[:3] == generate(kind, "eval", 0, 3)
     assert tasks.is_open(kind)
 
 
@@ -144,11 +144,11 @@ def test_a_right_answer_holds_one_of_its_words() -> None:
 
 
 def test_long_prompts_hold_the_answer_and_grow() -> None:
-    found = generate("long", "eval", 0, 8)
-    for task in found:
+    actual = generate("long", "eval", 0, 8)
+    for task in actual:
         assert check(task, task.prompt)
         assert not any(
             word in task.prompt.rpartition("\n\n")[2] for word in json.loads(task.expected)
         )
-    lengths = [len(task.prompt) for task in found]
+    lengths = [len(task.prompt) for task in actual]
     assert lengths[-1] > 3 * lengths[0]

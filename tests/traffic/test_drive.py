@@ -87,14 +87,14 @@ def test_a_request_stays_in_its_bounds_and_a_higher_level_drafts_less_and_lowers
     taus, sizes = [], []
     for level in sorted((one, other)):
         decision = Decision(0.0, 0, level, frozenset({7} if late else ()))
-        found = steered(exact, bounds, decision, 7)
-        assert bounds.least <= found.num_proposals <= bounds.most
-        assert (found.lossless, found.tau) == (True, tau)
-        sizes.append(found.num_proposals)
-        found = steered(free, bounds, decision, 7)
-        assert bounds.low <= found.tau <= bounds.high
-        assert found.block_size == free.block_size
-        taus.append(found.tau)
+        actual = steered(exact, bounds, decision, 7)
+        assert bounds.least <= actual.num_proposals <= bounds.most
+        assert (actual.lossless, actual.tau) == (True, tau)
+        sizes.append(actual.num_proposals)
+        actual = steered(free, bounds, decision, 7)
+        assert bounds.low <= actual.tau <= bounds.high
+        assert actual.block_size == free.block_size
+        taus.append(actual.tau)
     assert taus == sorted(taus, reverse=True)
     assert sizes == sorted(sizes, reverse=True)
 
@@ -151,17 +151,17 @@ def load(count: int, arrivals=None, way: str = FIXED, **more) -> Workload:
 
 def test_every_request_is_served_at_its_time_and_in_order() -> None:
     with Engine(Script(), max_runs=2) as engine:
-        found = Drive(engine, load(5, (0.0, 0.0, 0.01, 0.05, 0.06), places=2)).run()
-    assert found.is_over
-    assert [record.number for record in found.records] == list(range(5))
-    assert [record.arrived for record in found.records] == [0.0, 0.0, 0.01, 0.05, 0.06]
-    for record in found.records:
+        actual = Drive(engine, load(5, (0.0, 0.0, 0.01, 0.05, 0.06), places=2)).run()
+    assert actual.is_over
+    assert [record.number for record in actual.records] == list(range(5))
+    assert [record.arrived for record in actual.records] == [0.0, 0.0, 0.01, 0.05, 0.06]
+    for record in actual.records:
         assert record.state == "done"
         assert record.tokens == (record.number + 1,) * 4
         assert record.num_forwards == 4
         assert record.arrived <= record.admitted <= record.first <= record.ended
-    assert [record.admitted for record in found.records] == sorted(
-        record.admitted for record in found.records
+    assert [record.admitted for record in actual.records] == sorted(
+        record.admitted for record in actual.records
     )
 
 
@@ -192,8 +192,8 @@ def test_no_more_are_with_the_engine_than_there_are_places_so_others_find_one() 
 
 def test_a_full_line_refuses_and_what_cannot_be_served_is_refused() -> None:
     class Choosy(Script):
-        def check(self, asked: Request) -> None:
-            if asked.prompt_ids == (2,):
+        def check(self, request: Request) -> None:
+            if request.prompt_ids == (2,):
                 raise RequestError("Too long.")
 
     with Engine(Choosy(), max_runs=1) as engine:
@@ -225,9 +225,9 @@ def test_stop_ends_every_request_and_none_is_lost() -> None:
 
 def test_what_goes_on_at_the_time_limit_is_cut() -> None:
     with Engine(Script(seconds={1: 0.01}), max_runs=1) as engine:
-        found = Drive(engine, load(1, num_tokens=4096, max_seconds=0.1)).run()
-    assert [record.state for record in found.records] == ["cut"]
-    assert found.now < 5
+        actual = Drive(engine, load(1, num_tokens=4096, max_seconds=0.1)).run()
+    assert [record.state for record in actual.records] == ["cut"]
+    assert actual.now < 5
 
 
 def test_a_closed_engine_is_an_error() -> None:
@@ -252,8 +252,8 @@ def followed(script: Script, max_runs: int, workload: Workload) -> tuple[Any, li
 
 def test_the_controller_follows_the_queue_within_bounds() -> None:
     script = Script(seconds=dict.fromkeys(range(1, 30), 0.002))
-    found, taus = followed(script, 2, load(16, way=FOLLOW, places=2, num_tokens=12))
-    levels = [decision.level for decision in found.decisions]
+    actual, taus = followed(script, 2, load(16, way=FOLLOW, places=2, num_tokens=12))
+    levels = [decision.level for decision in actual.decisions]
     assert (levels[0], levels[-1]) == (LEVELS, 0)
     assert levels == sorted(levels, reverse=True)  # the queue only falls
     assert (min(taus), max(taus)) == (0.4, 0.9)
@@ -261,8 +261,8 @@ def test_the_controller_follows_the_queue_within_bounds() -> None:
 
 def test_a_late_request_gets_the_lowest_tau_of_its_bounds() -> None:
     workload = load(1, way=FOLLOW, num_tokens=40, budget=0.2)
-    found, taus = followed(Script(seconds={1: 0.01}), 1, workload)
-    assert found.decisions[-1].late == {0}
+    actual, taus = followed(Script(seconds={1: 0.01}), 1, workload)
+    assert actual.decisions[-1].late == {0}
     assert (taus[0], taus[-1]) == (0.9, 0.4)
 
 
@@ -278,12 +278,12 @@ def test_lossless_text_is_ars_for_any_decision_of_the_controller(tiny) -> None:
     arrivals = (0.0,) * 6 + (0.2, 0.3)
     with Engine(tiny, max_runs=3) as engine:
         engine.costs()
-        found = {
+        actual = {
             name: Drive(engine, Workload(arrivals, wanted, WAYS[name], 3)).run()
             for name in (AR, FOLLOW_LOSSLESS)
         }
-    assert len({decision.level for decision in found[FOLLOW_LOSSLESS].decisions}) > 1
-    texts_found = [texts_of(each.records) for each in found.values()]
+    assert len({decision.level for decision in actual[FOLLOW_LOSSLESS].decisions}) > 1
+    texts_found = [texts_of(item.records) for item in actual.values()]
     assert texts_found[0] == texts_found[1]
     assert len(texts_found[0]) == len(texts)
 

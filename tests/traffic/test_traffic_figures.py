@@ -38,10 +38,10 @@ def test_arrivals_are_in_order_within_their_time_and_the_same_for_a_seed(
     rate: float, seconds: float, seed: int
 ) -> None:
     for kind in (poisson, bursts):
-        found = kind(rate, seconds, seed)
-        assert list(found) == sorted(found)
-        assert all(0 <= moment < seconds for moment in found)
-        assert found == kind(rate, seconds, seed)
+        actual = kind(rate, seconds, seed)
+        assert list(actual) == sorted(actual)
+        assert all(0 <= moment < seconds for moment in actual)
+        assert actual == kind(rate, seconds, seed)
 
 
 def test_the_rate_is_kept_gaps_of_poisson_are_exponential_and_bursts_come_together() -> None:
@@ -77,8 +77,8 @@ def step(*tokens: int) -> Step:
     return Step((RowStep(0, 0, 0, 1, 1, (), tokens, 0, DecodeSettings(), "block"),), 0.01)
 
 
-def told(record: RequestRecord, *told: tuple[float, Event]) -> RequestRecord:
-    for at, event in told:
+def told(record: RequestRecord, *values: tuple[float, Event]) -> RequestRecord:
+    for at, event in values:
         record = record.after(event, at)
     return record
 
@@ -122,17 +122,17 @@ def test_figures_of_three_requests() -> None:
         RequestRecord(2, 2.0).over("refused", 2.0),
         RequestRecord(3, 3.5),
     ]
-    found = figures_of(served, now=4.0)
-    assert (found.num_arrived, found.num_done, found.num_refused) == (4, 2, 1)
-    assert (found.queue, found.rows) == (1, 0)
-    assert found.tokens_per_second == 8 / 4
-    assert found.requests_per_second == 2 / 4
-    assert found.tpf == 8 / 4
-    assert found.ttft is not None
-    assert (found.ttft.p50, found.ttft.p99) == (0.75, pytest.approx(0.995))
-    assert found.tpot is not None
-    assert found.tpot.p50 == 0.25
-    assert found.in_time is None
+    figures = figures_of(served, now=4.0)
+    assert (figures.num_arrived, figures.num_done, figures.num_refused) == (4, 2, 1)
+    assert (figures.queue, figures.rows) == (1, 0)
+    assert figures.tokens_per_second == 8 / 4
+    assert figures.requests_per_second == 2 / 4
+    assert figures.tpf == 8 / 4
+    assert figures.ttft is not None
+    assert (figures.ttft.p50, figures.ttft.p99) == (0.75, pytest.approx(0.995))
+    assert figures.tpot is not None
+    assert figures.tpot.p50 == 0.25
+    assert figures.in_time is None
     assert figures_of([], 4.0).latency is spread([None, None]) is None
     found_spread = spread([None, 1.0, 3.0])
     assert found_spread is not None
@@ -142,9 +142,11 @@ def test_figures_of_three_requests() -> None:
 
 
 def test_the_share_of_budgets_that_were_kept() -> None:
-    kept = told(RequestRecord(0, 0.0, 4, 1.0), (0.5, step(1)), (0.9, End("eos")))
+    in_time = told(RequestRecord(0, 0.0, 4, 1.0), (0.5, step(1)), (0.9, End("eos")))
     broken = told(RequestRecord(1, 0.0, 4, 1.0), (0.5, step(1)), (1.2, End("eos")))
-    assert figures_of([kept, broken, broken, RequestRecord(2, 0.0, 4, 1.0)], 2.0).in_time == 1 / 3
+    assert (
+        figures_of([in_time, broken, broken, RequestRecord(2, 0.0, 4, 1.0)], 2.0).in_time == 1 / 3
+    )
 
 
 def test_agreement_is_the_share_of_tokens_in_the_same_order() -> None:

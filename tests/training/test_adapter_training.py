@@ -117,11 +117,11 @@ def test_masks_see_the_clean_text_before_them_and_their_own_group(base: Path) ->
     batch = AnchoredBatch.of([TEXT, Text("a", tuple(range(30, 42)), 3)], 10, random.Random(0))
     embedding, update = parameters.embedding(3), parameters.update(torch.float32)
     with torch.no_grad():
-        found = read_masks(model, read_clean(model, batch.ids), batch, embedding, update)
+        actual = read_masks(model, read_clean(model, batch.ids), batch, embedding, update)
         for row, column in ((0, 0), (0, 6), (1, 2)):
             anchor = int(batch.anchors[row, column])
             slow = _slow_group(model, parameters, batch.ids[row, : anchor + 1])
-            torch.testing.assert_close(found[row, column], slow, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(actual[row, column], slow, atol=1e-4, rtol=1e-4)
 
 
 def _slow_group(model: Backbone, parameters: Parameters, ids: torch.Tensor) -> torch.Tensor:
@@ -232,8 +232,8 @@ def test_a_run_begins_with_an_adapter_that_was_saved(
     trainer = AdapterTrainer(recipe, str(base), answers, tmp_path / "run")
     trainer.start_from(tmp_path)
     for name, weight in saved.state_dict().items():
-        found = trainer.parameters.state_dict()[name]
-        torch.testing.assert_close(found, weight, atol=0, rtol=2**-8)
+        actual = trainer.parameters.state_dict()[name]
+        torch.testing.assert_close(actual, weight, atol=0, rtol=2**-8)
 
 
 @pytest.mark.parametrize(
@@ -279,10 +279,10 @@ def test_right_masks_are_those_that_agree_with_the_text(base: Path) -> None:
             parameters.embedding(2),
             parameters.update(torch.float32),
         )
-        found = propose(model, parameters.sampler, x.flatten(0, 2), torch.empty(0)).view(-1, 2)
+        actual = propose(model, parameters.sampler, x.flatten(0, 2), torch.empty(0)).view(-1, 2)
     ids = list(TEXT.ids)
     for column, anchor in enumerate(TEXT.anchors):
-        ids[anchor + 2] = int(found[column, 0])  # make every first mask right
+        ids[anchor + 2] = int(actual[column, 0])  # make every first mask right
         break
     text = dataclasses.replace(TEXT, ids=tuple(ids))
     assert (
@@ -383,8 +383,8 @@ def test_a_forward_commits_one_to_b_tokens(right: list[int], block_size: int) ->
 
 def test_tokens_per_forward_and_positions() -> None:
     texts = [[1, 1, 1, 1], [0, 0]]
-    one, every = tokens_per_forward(texts, 2)
-    assert one == pytest.approx(6 / 5)
+    last, every = tokens_per_forward(texts, 2)
+    assert last == pytest.approx(6 / 5)
     assert every == pytest.approx(6 / 4)
     assert right_by_position(texts, 2) == [pytest.approx(4 / 6), 0.0]
 

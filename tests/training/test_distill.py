@@ -36,10 +36,10 @@ FOURTEEN = "one two three four five six seven eight nine ten eleven twelve thirt
 
 
 def test_a_shared_run_of_thirteen_words_is_found_and_twelve_are_not() -> None:
-    found = runs(FOURTEEN)
-    assert found & runs("So: ONE, two, three " + FOURTEEN[14:])
+    actual = runs(FOURTEEN)
+    assert actual & runs("So: ONE, two, three " + FOURTEEN[14:])
     twelve = " ".join(FOURTEEN.split()[:12])
-    assert not found & runs(f"{twelve} and something else altogether")
+    assert not actual & runs(f"{twelve} and something else altogether")
 
 
 def test_benchmarks_are_read_from_nested_json_lines(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_a_repeated_conversation_comes_once() -> None:
 
 
 def test_about_one_prompt_in_fifty_is_held_out_and_always_the_same() -> None:
-    kept = [Prompt("a", (f"prompt {i}",)).is_held_out for i in range(5000)]
-    assert 60 <= sum(kept) <= 140
-    assert kept == [Prompt("b", (f"prompt {i}",)).is_held_out for i in range(5000)]
+    remaining = [Prompt("a", (f"prompt {i}",)).is_held_out for i in range(5000)]
+    assert 60 <= sum(remaining) <= 140
+    assert remaining == [Prompt("b", (f"prompt {i}",)).is_held_out for i in range(5000)]
 
 
 @pytest.mark.parametrize("drawn", [requests.code_requests, requests.chat_requests])
@@ -112,10 +112,10 @@ def test_the_mixture_leaves_benchmark_texts_out(tmp_path: Path) -> None:
     )
     (tmp_path / "childrens_classics.txt").write_text(f"<<<BOOK a/b>>>\n{passage}\n\nshort\n")
     prompts = mixture(tmp_path, ["Own prompt."], runs(FOURTEEN), 1, 200)
-    asked = {prompt.turns[0] for prompt in prompts}
+    body = {prompt.turns[0] for prompt in prompts}
     assert len(prompts) == 200
-    assert {"Tell me a joke.", "Own prompt."} <= asked
-    assert FOURTEEN not in asked
+    assert {"Tell me a joke.", "Own prompt."} <= body
+    assert FOURTEEN not in body
     assert {prompt.kind for prompt in prompts} <= SHARES.keys()
 
 
@@ -125,15 +125,15 @@ def test_half_of_the_chat_is_asked_by_the_base_itself(tmp_path: Path) -> None:
     for name in ("gsm8k_train", "fairytale_sections_train", "fairytale_questions_train"):
         (tmp_path / f"{name}.jsonl").write_text("")
     (tmp_path / "childrens_classics.txt").write_text("")
-    own = {f"Own question number {i}?" for i in range(60)}
-    asked = [
+    settings = {f"Own question number {i}?" for i in range(60)}
+    requests = [
         prompt.turns[0]
-        for prompt in mixture(tmp_path, sorted(own), frozenset(), 1, 400)
+        for prompt in mixture(tmp_path, sorted(settings), frozenset(), 1, 400)
         if prompt.kind == "chat"
     ]
-    assert sum(text in own for text in asked[:80]) == 40
-    assert own <= set(asked)
-    assert {f"Collected question number {i}?" for i in range(40)} <= set(asked)
+    assert sum(text in settings for text in requests[:80]) == 40
+    assert settings <= set(requests)
+    assert {f"Collected question number {i}?" for i in range(40)} <= set(requests)
 
 
 RECORD = store.DistillRecord("k", "chat", False, (1, 2), (3, 4), "eos")
@@ -205,26 +205,26 @@ def test_answers_are_the_greedy_ones_of_each_prompt_alone(
     prompts = _prompts(23)
     settings = DecodeSettings("ar", 1.0, 1, max_new_tokens=45, stop_loops=True)
     forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model)
-    found = {one.index: one for one in generate(checkpoint, prompts, settings, rows=5)}
-    assert sorted(found) == list(range(23))
+    actual = {item.index: item for item in generate(checkpoint, prompts, settings, rows=5)}
+    assert sorted(actual) == list(range(23))
     for index, prompt in enumerate(prompts):
         ids = list(prompt)
         with torch.no_grad():
-            for _ in found[index].ids:
+            for _ in actual[index].ids:
                 hidden = read_clean(model, torch.tensor([ids])).hidden[:, -1]
                 logits = model.head(model.normed(hidden)).index_fill(-1, forbidden, -torch.inf)
                 ids.append(int(logits.argmax()))
-        assert tuple(ids[len(prompt) :]) == found[index].ids
-        is_eos = found[index].ids[-1] in checkpoint.tokenizer.eos_ids
-        assert (found[index].end == "eos") == is_eos
-        assert found[index].end == "loop" or is_eos or len(found[index].ids) == 45
+        assert tuple(ids[len(prompt) :]) == actual[index].ids
+        is_eos = actual[index].ids[-1] in checkpoint.tokenizer.eos_ids
+        assert (actual[index].end == "eos") == is_eos
+        assert actual[index].end == "loop" or is_eos or len(actual[index].ids) == 45
 
 
 def test_sampled_prompts_differ_and_are_repeatable(checkpoint: Checkpoint) -> None:
     settings = DecodeSettings("ar", 1.0, 1, max_new_tokens=8, temperature=1.0, seed=5)
     first, again = (list(generate(checkpoint, [[5, 6, 7]] * 4, settings, 2)) for _ in range(2))
     assert first == again
-    assert len({one.ids for one in first}) > 1
+    assert len({item.ids for item in first}) > 1
 
 
 def test_greedy_compares_near_ties_in_float32(model: Backbone) -> None:

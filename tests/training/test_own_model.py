@@ -53,13 +53,13 @@ def documented(base: str, data: Path) -> dict[str, list[str]]:
     text = (ROOT / "docs" / "train.md").read_text("utf-8")
     (block,) = re.findall(r"```bash\n(python -m mars_runtime fetch.*?)```", text, re.DOTALL)
     lines = block.replace("BASE", base).replace("DATA", str(data)).splitlines()
-    found = [shlex.split(line)[3:] for line in lines]
-    assert [words[0] for words in found] == ["fetch", "distill", "train", "evaluate", "serve"]
-    for words in found:
+    actual = [shlex.split(line)[3:] for line in lines]
+    assert [words[0] for words in actual] == ["fetch", "distill", "train", "evaluate", "serve"]
+    for words in actual:
         for option, value in SMALL.items():
             if option in words:
                 words[words.index(option) + 1] = value
-    return {words[0]: words for words in found}
+    return {words[0]: words for words in actual}
 
 
 @pytest.mark.slow
@@ -103,11 +103,11 @@ def served(command: list[str], folder: Path) -> dict[str, dict[str, int]]:
     ):
         try:
             wait_until_it_serves(client, process, log)
-            (name,) = (each["id"] for each in client.get("/v1/models").json()["data"])
-            asked = {"model": name, "prompt": "Once", "max_tokens": 4}
-            answer = client.post("/v1/completions", json=asked)
+            (name,) = (item["id"] for item in client.get("/v1/models").json()["data"])
+            body = {"model": name, "prompt": "Once", "max_tokens": 4}
+            answer = client.post("/v1/completions", json=body)
             assert answer.status_code == 200, answer.text
-            found: dict[str, dict[str, int]] = answer.json()
-            return found
+            actual: dict[str, dict[str, int]] = answer.json()
+            return actual
         finally:
             process.kill()

@@ -136,7 +136,7 @@ def test_the_noisy_stream_may_hold_a_share_of_the_blocks_each_as_in_the_whole():
     """Left-out blocks move no other's slots, and over draws every block is asked."""
     model, start, block_size = tiny_model(), 4, 3
     ids = [10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, EOS]
-    asked = set()
+    requests = set()
     for seed in range(12):
         whole = streams_of(ids, start, block_size, seed)
         rng = random.Random(seed)
@@ -152,8 +152,8 @@ def test_the_noisy_stream_may_hold_a_share_of_the_blocks_each_as_in_the_whole():
         noisy_targets = whole.targets[0, whole.num_clean :]
         assert part.targets[0, part.num_clean :][is_real].tolist() == noisy_targets[places].tolist()
         assert torch.equal(part.targets[0, : part.num_clean], whole.targets[0, : whole.num_clean])
-        asked |= set(places.tolist())
-    assert asked >= set(range(len(ids) - 1 - start))
+        requests |= set(places.tolist())
+    assert requests >= set(range(len(ids) - 1 - start))
 
 
 # A prompt of one token, a response of three and its end; blocks of 2, the first one whole.
@@ -187,18 +187,18 @@ def streams_of_noise(noise: Noise, block_size: int = 2) -> TwoStreams:
     return TwoStreams.of([TEXT], block_size, MASK, EOS, Rng(), 1.0, noise)
 
 
-def picture(found: TwoStreams, clean: int, noisy: int) -> str:
+def picture(actual: TwoStreams, clean: int, noisy: int) -> str:
     """Who sees whom among the first columns of both streams: a row is a query."""
-    kept = [*range(clean), *range(found.num_clean, found.num_clean + noisy)]
-    sees = found.mask[0, 0][kept][:, kept].tolist()
-    rows = ["".join("x" if one else "." for one in row) for row in sees]
+    remaining = [*range(clean), *range(actual.num_clean, actual.num_clean + noisy)]
+    sees = actual.mask[0, 0][remaining][:, remaining].tolist()
+    rows = ["".join("x" if item else "." for item in row) for row in sees]
     return "\n".join(f"    {row[:clean]}|{row[clean:]}" for row in rows)
 
 
-def noisy_part(found: TwoStreams, count: int) -> tuple[list[int], list[int], list[int]]:
+def noisy_part(actual: TwoStreams, count: int) -> tuple[list[int], list[int], list[int]]:
     """Positions, ids and targets of the noisy stream."""
-    part = slice(found.num_clean, found.num_clean + count)
-    return tuple(one[0, part].tolist() for one in (found.positions, found.ids, found.targets))
+    part = slice(actual.num_clean, actual.num_clean + count)
+    return tuple(item[0, part].tolist() for item in (actual.positions, actual.ids, actual.targets))
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,10 @@ def test_who_sees_whom(noise, below):
 
 
 def test_without_a_clean_stream_a_text_ends_with_one_block_of_masks():
-    found = streams_of_noise(Noise(has_clean_stream=False))
-    assert noisy_part(found, 3) == ([3, 4, 5], [MASK, MASK, MASK], [EOS, -100, -100])
+    actual = streams_of_noise(Noise(has_clean_stream=False))
+    assert noisy_part(actual, 3) == ([3, 4, 5], [MASK, MASK, MASK], [EOS, -100, -100])
     assert (
-        picture(found, 3, 2)
+        picture(actual, 3, 2)
         == """
     x..|..
     xx.|..
@@ -251,7 +251,7 @@ def test_without_a_clean_stream_a_text_ends_with_one_block_of_masks():
 """.strip("\n")
     )
     # The clean targets end with the last token before the masks; its slot predicts their first.
-    assert found.targets[0, : found.num_clean].tolist()[:4] == [20, 21, 22, -100]
+    assert actual.targets[0, : actual.num_clean].tolist()[:4] == [20, 21, 22, -100]
 
 
 def test_a_mask_asks_for_the_token_after_it_or_for_its_own():
@@ -272,10 +272,10 @@ def test_padding_of_a_row_is_seen_by_no_position_and_has_no_target():
     )  # no EOS: a block of 2 that is whole, and one of 1 in the other
     longer = TrainingExample((10, 20, 21, 22), 1)
     for noise in (Noise(is_causal=False), BLOCK_DIFFUSION_NOISE):
-        found = TwoStreams.of([cut, longer], 2, MASK, EOS, Rng(), 1.0, noise)
-        filling = found.num_clean + 2
-        assert not found.mask[0, 0, :filling, filling:].any()
-        assert (found.targets[0, filling:] == -100).all()
+        actual = TwoStreams.of([cut, longer], 2, MASK, EOS, Rng(), 1.0, noise)
+        filling = actual.num_clean + 2
+        assert not actual.mask[0, 0, :filling, filling:].any()
+        assert (actual.targets[0, filling:] == -100).all()
 
 
 def test_losses_are_means_over_what_is_asked():

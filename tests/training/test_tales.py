@@ -78,6 +78,6 @@ def test_stripped_quotes_are_given_back() -> None:
 def test_sentences_and_passages_lose_no_words() -> None:
     text = "".join(TALE.format(i=i) for i in range(200))
     assert " ".join(sentences(text)).split() == text.split()
-    found = passages(clean(text))
-    joined = " ".join(opening + " " + body for opening, body in found).split()
+    actual = passages(clean(text))
+    joined = " ".join(opening + " " + body for opening, body in actual).split()
     assert joined == text.split()[: len(joined)]

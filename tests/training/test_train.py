@@ -190,9 +190,9 @@ def test_a_killed_run_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
     second.resume()
     assert second.progressed.step == 5
     second.run()
-    one, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, killed))
-    assert one["progressed"] == two["progressed"]
-    for name, weight in one["model"].items():
+    item, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, killed))
+    assert item["progressed"] == two["progressed"]
+    for name, weight in item["model"].items():
         torch.testing.assert_close(two["model"][name], weight)
 
 
@@ -232,9 +232,9 @@ def test_ctrl_c_saves_and_the_run_resumes_to_the_same_weights(data, tmp_path, mo
     assert saved["progressed"].step == 4
     monkeypatch.setattr(train.Trainer, "step", step)
     assert cli.run(arguments(*words, stopped, "--resume")) == 0
-    one, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, stopped))
-    assert one["progressed"] == two["progressed"]
-    for name, weight in one["model"].items():
+    first, two = (torch.load(out / "resume.pt", weights_only=False) for out in (whole, stopped))
+    assert first["progressed"] == two["progressed"]
+    for name, weight in first["model"].items():
         torch.testing.assert_close(two["model"][name], weight)
 
 

@@ -27,12 +27,12 @@ def small(promise: str, folder: Path, out: Path) -> argparse.Namespace:
 def test_lossless_is_held_in_every_way(foreseeing_folder: Path, tmp_path: Path):
     out = tmp_path / "deep" / "lossless.json"
     assert cli.run(small("lossless", foreseeing_folder, out)) == 0
-    found = json.loads(out.read_text())
-    assert {"date", "commit", "hardware", "versions"} <= set(found)
-    assert (found["num_prompts"], found["num_mismatches"]) == (6, 0)
-    assert len(found["ways"]) == 1 + 2 * len(laws.ways(6))
-    assert {one["batch_size"] for one in found["ways"]} == {1, 4}
-    assert found["num_answers"] == 6 * len(found["ways"])
+    document = json.loads(out.read_text())
+    assert {"date", "commit", "hardware", "versions"} <= set(document)
+    assert (document["num_prompts"], document["num_mismatches"]) == (6, 0)
+    assert len(document["ways"]) == 1 + 2 * len(laws.ways(6))
+    assert {way["batch_size"] for way in document["ways"]} == {1, 4}
+    assert document["num_answers"] == 6 * len(document["ways"])
     assert str(tmp_path) not in out.read_text()
 
 
@@ -53,11 +53,11 @@ def test_a_broken_promise_is_an_exit_code(
 def test_logits_and_greedy_text_are_transformers(foreseeing_folder: Path, tmp_path: Path):
     out = tmp_path / "logits.json"
     assert cli.run(small("logits", foreseeing_folder, out)) == 0
-    found = json.loads(out.read_text())
-    assert found["logits"]["max_difference"] < 1e-3
-    assert found["logits"]["top_agreement"] == 1.0
-    assert found["greedy_fp32"]["mismatches"] == []
-    assert found["greedy_fp32"]["num_tokens"] > 6
+    document = json.loads(out.read_text())
+    assert document["logits"]["max_difference"] < 1e-3
+    assert document["logits"]["top_agreement"] == 1.0
+    assert document["greedy_fp32"]["mismatches"] == []
+    assert document["greedy_fp32"]["num_tokens"] > 6
 
 
 def test_draws_are_ar_s_and_follow_its_probabilities(
@@ -67,10 +67,10 @@ def test_draws_are_ar_s_and_follow_its_probabilities(
     monkeypatch.setattr(laws, "ROUNDS", 100)
     out = tmp_path / "sampling.json"
     assert cli.run(small("sampling", foreseeing_folder, out)) == 0
-    found = json.loads(out.read_text())
-    assert found["num_mismatches"] == 0
-    for warmth in found["warmths"]:
-        assert [one["place"] for one in warmth["places"]] == list(range(6))
+    document = json.loads(out.read_text())
+    assert document["num_mismatches"] == 0
+    for warmth in document["warmths"]:
+        assert [place["place"] for place in warmth["places"]] == list(range(6))
         assert warmth["places"][0]["num_draws"] == 6 * 20
 
 

@@ -68,11 +68,11 @@ def test_a_text_that_ends_early_parts_at_its_end():
 
 
 def test_ways_are_many_different_and_lossless():
-    found = ways(24)
-    assert len(set(found)) == len(found) >= 3
-    assert all(way.lossless and way.max_new_tokens == 24 for way in found)
-    assert len({way.block_size for way in found}) >= 3
-    assert len({way.tau for way in found}) >= 3
+    actual = ways(24)
+    assert len(set(actual)) == len(actual) >= 3
+    assert all(way.lossless and way.max_new_tokens == 24 for way in actual)
+    assert len({way.block_size for way in actual}) >= 3
+    assert len({way.tau for way in actual}) >= 3
 
 
 HALVES = torch.tensor([[0.5, 0.5, 0.0]] * 4)
@@ -111,24 +111,24 @@ def logits(*rows: list[float]) -> Tensor:
 
 
 def test_equal_logits_do_not_differ():
-    one = logits([0.0, 1.0], [3.0, -2.0])
-    assert agreement(one, one) == LogitAgreement(2, 0.0, 0.0, 1.0, 0.0, 0.0)
+    ours = logits([0.0, 1.0], [3.0, -2.0])
+    assert agreement(ours, ours) == LogitAgreement(2, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 def test_differences_by_hand():
     # Halves against a quarter and three quarters: KL = log(1/2) + log(4/3) ... = log(2/sqrt(3)).
     theirs, ours = logits([0.0, 0.0]), logits([0.0, math.log(3.0)])
-    found = agreement(ours, theirs)
-    assert found.max_difference == pytest.approx(math.log(3.0))
-    assert found.mean_difference == pytest.approx(math.log(3.0) / 2)
-    assert found.mean_divergence == pytest.approx(math.log(2 / math.sqrt(3)))
-    assert found.top_agreement == 0.0
+    actual = agreement(ours, theirs)
+    assert actual.max_difference == pytest.approx(math.log(3.0))
+    assert actual.mean_difference == pytest.approx(math.log(3.0) / 2)
+    assert actual.mean_divergence == pytest.approx(math.log(2 / math.sqrt(3)))
+    assert actual.top_agreement == 0.0
 
 
 def test_a_shift_of_all_logits_is_no_divergence():
-    found = agreement(logits([1.0, 2.0]), logits([4.0, 5.0]))
-    assert found.max_difference == pytest.approx(3.0)
-    assert found.mean_divergence == pytest.approx(0.0, abs=1e-12)
+    actual = agreement(logits([1.0, 2.0]), logits([4.0, 5.0]))
+    assert actual.max_difference == pytest.approx(3.0)
+    assert actual.mean_divergence == pytest.approx(0.0, abs=1e-12)
 
 
 def test_other_shapes_are_refused():
@@ -150,10 +150,10 @@ def test_pooling_is_comparing_at_once():
 
 
 def test_greedy_text_parts_where_another_token_is_likelier():
-    found = logits([0.0, 2.0, 1.0], [3.0, 2.0, 1.0], [0.0, 0.0, 9.0])
-    assert greedy_difference(4, found, [1, 0, 2], []) is None
-    assert greedy_difference(4, found, [1, 2, 2], []) == Mismatch(4, 1, 0, 2)
-    assert greedy_difference(4, found, [1, 1, 2], [0]) is None
+    actual = logits([0.0, 2.0, 1.0], [3.0, 2.0, 1.0], [0.0, 0.0, 9.0])
+    assert greedy_difference(4, actual, [1, 0, 2], []) is None
+    assert greedy_difference(4, actual, [1, 2, 2], []) == Mismatch(4, 1, 0, 2)
+    assert greedy_difference(4, actual, [1, 1, 2], [0]) is None
 
 
 def test_logits_of_a_checkpoint_are_transformers(

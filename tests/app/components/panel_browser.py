@@ -45,7 +45,7 @@ def still_page(plotly: Path | None = None) -> Iterator[playwright.Page]:
 
 def recording(name: str) -> recordings.Recording:
     """A recorded race by its name."""
-    return next(each for each in recordings.load() if each.name == name)
+    return next(recording for recording in recordings.load() if recording.name == name)
 
 
 def put(page: playwright.Page, value: str) -> None:

@@ -25,9 +25,9 @@ class Picture:
 
     def __init__(self, page: playwright.Page, element: playwright.Locator) -> None:
         png = base64.b64encode(element.screenshot(animations="disabled")).decode()
-        found: list[Any] = page.evaluate(READ, png)
-        self.width: int = found[0]
-        self.colours: list[int] = found[1]
+        drawn: list[Any] = page.evaluate(READ, png)
+        self.width: int = drawn[0]
+        self.colours: list[int] = drawn[1]
 
     def at(self, x: float, y: float) -> int:
         """The colour there, in pixels from the element's corner."""

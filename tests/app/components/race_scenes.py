@@ -96,7 +96,7 @@ def running(script: samples.Script, steps: int) -> Scene:
 
     def play() -> Iterator[str]:
         lines = samples.lanes(replace(script, end=None))
-        cut = {name: each[: steps + 2] for name, each in lines.items()}
+        cut = {name: line[: steps + 2] for name, line in lines.items()}
         first = head(f"running-{id(script)}", BOTH, pace=20)
         yield from streamed(first, interleaved(cut), 6, 0.02)
 

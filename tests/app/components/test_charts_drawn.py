@@ -102,10 +102,10 @@ def zoom(page: playwright.Page) -> None:
 def drawn(page: playwright.Page) -> list[dict[str, object]]:
     """Return what is in each chart, without the ids that plotly assigns per page."""
     page.wait_for_function(QUIET)
-    found = page.evaluate(DRAWN, ROOT)
-    for chart in found:
+    drawn = page.evaluate(DRAWN, ROOT)
+    for chart in drawn:
         chart["marks"] = [re.sub(r"clip[0-9a-f]+xy", "clip", mark) for mark in chart["marks"]]
-    return found
+    return drawn
 
 
 @pytest.fixture(scope="module")
@@ -275,8 +275,8 @@ def test_ticks_means_legend_and_captions(race: playwright.Page) -> None:
     for lane in ("mars", "ar"):
         mean = statistics.mean(1000 * step.seconds for step in steps(lane))
         assert any(text == f"{mean:.2f} ms" for text in texts), (mean, texts)
-    told = race.locator(f"{ROOT} .rv-figure[data-key=forward] .rv-value").inner_text()
-    assert told == f"{statistics.mean(1000 * step.seconds for step in steps('mars')):.2f}ms"
+    label = race.locator(f"{ROOT} .rv-figure[data-key=forward] .rv-value").inner_text()
+    assert label == f"{statistics.mean(1000 * step.seconds for step in steps('mars')):.2f}ms"
     legend = race.locator(f"{ROOT} .rv-run").all_inner_texts()
     assert [text.split()[0] for text in legend] == ["MARS", "plain"]
     assert "τ 0.95" in legend[0]

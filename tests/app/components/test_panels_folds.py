@@ -36,10 +36,12 @@ def test_counts_are_those_of_the_runtime(page: playwright.Page, script: samples.
         "const { steps } = laneOf(given[0]); return [m.acceptance(steps), m.forwardCounts(steps)];",
         samples.trace_lines(trace),
     )
-    assert [each["share"] for each in positions] == trace_folds.acceptance_by_position(trace.events)
-    filled = {each["count"]: each["forwards"] for each in counts if each["forwards"]}
+    assert [position["share"] for position in positions] == trace_folds.acceptance_by_position(
+        trace.events
+    )
+    filled = {count["count"]: count["forwards"] for count in counts if count["forwards"]}
     assert filled == trace_folds.tokens_per_forward_counts(trace.events)
-    assert [each["count"] for each in counts] == list(range(1, len(counts) + 1))
+    assert [item["count"] for item in counts] == list(range(1, len(counts) + 1))
 
 
 def tokens(*forwards: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -58,14 +60,14 @@ def tokens(*forwards: tuple[str, ...]) -> list[dict[str, Any]]:
 def test_a_token_carries_its_share_of_a_forward(page: playwright.Page) -> None:
     given = tokens(("The", " sum"), (" is",), (" ", "4", "2", "."), ("\n", "END"))
     kinds = evaluate(page, "folds/statistics.js", "return m.byKind(given[0]);", given)
-    found = {each["kind"]: each for each in kinds}
-    assert (found["words"]["tokens"], found["words"]["forwards"]) == (3, 2.0)
-    assert found["words"]["tpf"] == 1.5
-    assert found["numbers"]["tpf"] == 4.0
-    assert found["punctuation"]["tpf"] == 4.0
-    assert (found["white space"]["tokens"], found["white space"]["forwards"]) == (2, 0.75)
-    assert found["code"]["tokens"] == 0
-    assert found["end mark"]["tokens"] == 1
+    actual = {kind["kind"]: kind for kind in kinds}
+    assert (actual["words"]["tokens"], actual["words"]["forwards"]) == (3, 2.0)
+    assert actual["words"]["tpf"] == 1.5
+    assert actual["numbers"]["tpf"] == 4.0
+    assert actual["punctuation"]["tpf"] == 4.0
+    assert (actual["white space"]["tokens"], actual["white space"]["forwards"]) == (2, 0.75)
+    assert actual["code"]["tokens"] == 0
+    assert actual["end mark"]["tokens"] == 1
     assert sum(each["tokens"] for each in kinds) == len(given)
     assert sum(each["forwards"] for each in kinds) == 4
 
@@ -138,12 +140,12 @@ return { isWhole: String(mine) === String(first) && String(theirs) === String(se
 
 @pytest.mark.parametrize("variety", [2000, 40, 2])
 def test_long_texts_are_aligned_in_bounded_time(page: playwright.Page, variety: int) -> None:
-    found = evaluate(page, "folds/diff.js", LONG, 7, variety)
-    assert found["isWhole"]
-    assert found["isTrue"]
+    result = evaluate(page, "folds/diff.js", LONG, 7, variety)
+    assert result["isWhole"]
+    assert result["isTrue"]
     if variety > 2:
-        assert found["share"] > 0.85
-    assert found["took"] < 1500  # seconds if it were the whole table; a busy machine is slow
+        assert result["share"] > 0.85
+    assert result["took"] < 1500  # seconds if it were the whole table; a busy machine is slow
 
 
 JUDGED = """
@@ -163,11 +165,11 @@ def test_tokens_are_judged_by_the_next_forward(page: playwright.Page) -> None:
         for row in rows
         for i, (token, _) in enumerate(row.checks)
     ]
-    found = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], lines["ar"])
-    assert (found["source"], found["judged"]) == ("checks", checks)
-    assert found["own"] == len(rows)
-    assert found["open"] == len(rows[-1].accepted) - 1
-    assert found["agreed"] == sum(agrees for _, _, agrees in checks) < len(checks)
+    result = evaluate(page, "folds/statistics.js", JUDGED, lines["mars"], lines["ar"])
+    assert (result["source"], result["judged"]) == ("checks", checks)
+    assert result["own"] == len(rows)
+    assert result["open"] == len(rows[-1].accepted) - 1
+    assert result["agreed"] == sum(agrees for _, _, agrees in checks) < len(checks)
 
 
 def test_a_check_is_not_known_before_the_forward_that_tells_it(page: playwright.Page) -> None:
@@ -199,8 +201,8 @@ def test_without_checks_the_lane_of_ar_judges_up_to_where_the_texts_part(
 def test_lossless_tokens_are_ars_own_and_its_drafts_are_judged(page: playwright.Page) -> None:
     trace = samples.run(LOSSLESS)
     lines = samples.trace_lines(trace)
-    found = evaluate(page, "folds/statistics.js", JUDGED, lines, None)
-    assert (found["own"], found["open"]) == (folds.num_tokens(trace.events), 0)
+    result = evaluate(page, "folds/statistics.js", JUDGED, lines, None)
+    assert (result["own"], result["open"]) == (folds.num_tokens(trace.events), 0)
     rows = [row for row, _ in folds.row_steps(trace.events)]
     expected = []
     for before, row in pairwise(rows):
@@ -227,7 +229,7 @@ def test_bins_count_and_average(page: playwright.Page) -> None:
         "return m.calibration(given[0].map(([confidence, agrees]) => ({ confidence, agrees })));",
         pairs,
     )
-    assert [each["num"] for each in bins] == [1, 0, 0, 0, 0, 0, 2, 2]
+    assert [item["num"] for item in bins] == [1, 0, 0, 0, 0, 0, 2, 2]
     assert [bins[i]["agreed"] for i in (0, 6, 7)] == [0, 1, 2]
     assert bins[6]["mean"] == pytest.approx(0.955)
     assert bins[7]["share"] == 1.0
@@ -269,8 +271,8 @@ def said(page: playwright.Page, body: str, *given: object) -> dict[str, Any]:
     """What ``m.laneSpeedup`` finds, with its words."""
     whole = f"const found = {body}; return {{ ...found, text: m.speedupText(found), "
     remark = "range: m.speedupRange(found), remark: m.speedupRemark(found) };"
-    found: dict[str, Any] = evaluate(page, "core/speedup.js", whole + remark, *given)
-    return found
+    result: dict[str, Any] = evaluate(page, "core/speedup.js", whole + remark, *given)
+    return result
 
 
 def lanes(page: playwright.Page, mars: list[str], plain: list[str]) -> dict[str, Any]:
@@ -279,21 +281,21 @@ def lanes(page: playwright.Page, mars: list[str], plain: list[str]) -> dict[str,
 
 def test_of_a_race_it_is_the_ratio_of_the_runtime(page: playwright.Page) -> None:
     mars, plain = samples.lanes(race_scenes.PROSE).values()
-    found = lanes(page, mars, plain)
+    actual = lanes(page, mars, plain)
     events = [samples.read(lines).events for lines in (mars, plain)]
-    assert found["kind"] == "faster"
-    assert found["ratio"] == pytest.approx(run_speedup(*events).ratio)
+    assert actual["kind"] == "faster"
+    assert actual["ratio"] == pytest.approx(run_speedup(*events).ratio)
 
 
 def test_more_than_the_forwards_saved_can_bring_is_a_disturbance(page: playwright.Page) -> None:
     """One token per forward cannot be 1.3 times as fast, however steady the clocks were."""
-    one = DecodeSettings(tau=1.0, block_size=1)
-    mars = samples.trace_lines(samples.run(samples.Script(samples.PROSE, one)))
-    slow = samples.Script(samples.PROSE, one, forward_seconds=0.0066)
+    first_settings = DecodeSettings(tau=1.0, block_size=1)
+    mars = samples.trace_lines(samples.run(samples.Script(samples.PROSE, first_settings)))
+    slow = samples.Script(samples.PROSE, first_settings, forward_seconds=0.0066)
     plain = samples.lanes(slow)["ar"]
-    found = lanes(page, mars, plain)
-    assert (found["kind"], found["text"]) == ("busy", "not measured")
-    assert (found["range"], found["remark"]) == ("", NOTES["busy"])
+    actual = lanes(page, mars, plain)
+    assert (actual["kind"], actual["text"]) == ("busy", "not measured")
+    assert (actual["range"], actual["remark"]) == ("", NOTES["busy"])
 
 
 def test_reading_the_prompt_does_not_count(page: playwright.Page) -> None:
@@ -322,10 +324,10 @@ def test_one_forward_back_moves_mars_and_forward_comes_back(page: playwright.Pag
   const isOver = playhead.isFollowing;
   while (playhead.time > 0) playhead.previous();
   return { places, isOver, first: playhead.shown(run.lanes[0]) };"""
-    found = evaluate(page, "core/playhead.js", body, mars, plain)
+    result = evaluate(page, "core/playhead.js", body, mars, plain)
     num = folds.num_forwards(samples.read(mars).events)
-    at = [place for place, _ in found["places"]]
+    at = [place for place, _ in result["places"]]
     assert at == [num - 1 - i for i in range(6)] + [num - 5 + i for i in range(6)]
-    others = [place for _, place in found["places"]]
+    others = [place for _, place in result["places"]]
     assert others[:6] == sorted(others[:6], reverse=True)
-    assert (found["isOver"], found["first"]) == (True, 0)
+    assert (result["isOver"], result["first"]) == (True, 0)

@@ -56,9 +56,11 @@ def cells(panel: playwright.Locator) -> list[tuple[str, str]]:
 
 def cells_judged(steps: list[RowStep], tau: float) -> list[tuple[str, str]]:
     """What the cells should show, by the runtime's rule."""
-    counts = [accept_prefix([each.confidence for each in step.proposals], tau) for step in steps]
-    pairs = [(len(step.accepted), now) for step, now in zip(steps, counts, strict=True)]
-    return [(str(then), "" if now == then else str(now)) for then, now in pairs]
+    counts = [
+        accept_prefix([proposal.confidence for proposal in step.proposals], tau) for step in steps
+    ]
+    pairs = [(len(step.accepted), count) for step, count in zip(steps, counts, strict=True)]
+    return [(str(then), "" if pair == then else str(pair)) for then, pair in pairs]
 
 
 def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> None:
@@ -69,9 +71,9 @@ def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> 
     set_tau(page, 0.8)
     steps = forwards(made)
     expected = cells_judged(steps, 0.8)
-    found = cells(panel)
-    assert found[:-1] == expected[:-1]  # the last one also ends at the end of the text
-    first = next(i for i, (_, now) in enumerate(expected) if now)
+    actual = cells(panel)
+    assert actual[:-1] == expected[:-1]  # the last one also ends at the end of the text
+    first = next(i for i, (_, current) in enumerate(expected) if current)
     marked = panel.locator(".rv-wi-strip .rv-wi-first")
     assert marked.count() == 1
     assert (
@@ -83,9 +85,9 @@ def test_a_recorded_run_is_judged_forward_by_forward(still: playwright.Page) -> 
     assert f"First difference at pass {first + 1}" in text
     exact = panel.locator(".rv-wi-table tbody tr").first
     num = sum(len(step.accepted) for step in steps[:first])
-    now = (num + int(expected[first][1])) / (first + 1)
+    settings = (num + int(expected[first][1])) / (first + 1)
     assert "exact" in exact.inner_text()
-    assert exact.locator("td").last.inner_text() == f"{now:.2f}"
+    assert exact.locator("td").last.inner_text() == f"{settings:.2f}"
     assert "≈" in panel.locator(".rv-wi-table tbody tr").nth(1).inner_text()
     assert panel.locator(".rv-wi-run").is_hidden()  # this page has no server
 
@@ -97,7 +99,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     made = recording("sorting")
     put(page, made.value)
     expected = cells_judged(forwards(made), 0.8)
-    first = next(i for i, (_, now) in enumerate(expected) if now)
+    first = next(i for i, (_, current) in enumerate(expected) if current)
     set_tau(page, 0.95)
     assert "an identical run" in panel.inner_text()
     assert not any(now for _, now in cells(panel))
@@ -260,7 +262,9 @@ def judged_again(trace: Trace, tau: float) -> list[int]:
 
 def recorded(name: str) -> Trace:
     """The MARS lane of a recording."""
-    return next(each for each in recordings.load() if each.name == name).traces()["mars"]
+    return next(recording for recording in recordings.load() if recording.name == name).traces()[
+        "mars"
+    ]
 
 
 @pytest.mark.parametrize("tau", TAUS)
@@ -268,27 +272,27 @@ def test_every_forward_is_judged_as_the_runtime_would(page: playwright.Page, tau
     traces = [samples.run(PROSE), samples.run(CODE)]
     traces += [recorded(name) for name in ("lossless", "word-problem", "tau-moved", "tale")]
     for trace in traces:
-        found = what_if(page, samples.trace_lines(trace), tau)
-        assert [cell["now"] for cell in found["cells"]] == judged_again(trace, tau)
+        actual = what_if(page, samples.trace_lines(trace), tau)
+        assert [cell["now"] for cell in actual["cells"]] == judged_again(trace, tau)
 
 
 def test_under_its_own_threshold_a_run_is_itself(page: playwright.Page) -> None:
     for name in ("lossless", "word-problem"):
         trace = recorded(name)
         steps = [step for step, _ in folds.row_steps(trace.events)]
-        found = what_if(page, samples.trace_lines(trace), steps[0].settings.tau)
-        assert found["first"] == -1
+        actual_steps = what_if(page, samples.trace_lines(trace), steps[0].settings.tau)
+        assert actual_steps["first"] == -1
         num = folds.num_tokens(trace.events)
-        assert found["whole"] == {"forwards": len(steps), "then": num, "now": num}
-        assert found["exact"] == found["whole"]
+        assert actual_steps["whole"] == {"forwards": len(steps), "then": num, "now": num}
+        assert actual_steps["exact"] == actual_steps["whole"]
 
 
 def test_acceptance_is_that_of_the_runtime(page: playwright.Page) -> None:
     rows = [[], [0.1], [0.1, 0.9, 0.9], [0.9, 0.8, 0.8], [0.5, 0.79, 0.99], [1.0, 1.0, 1.0]]
-    found = evaluate(
+    result = evaluate(
         page, "folds/whatif.js", "return given[0].map((r) => m.acceptPrefix(r, 0.8));", rows
     )
-    assert found == [accept_prefix(row, 0.8) for row in rows] == [0, 1, 3, 3, 1, 3]
+    assert result == [accept_prefix(row, 0.8) for row in rows] == [0, 1, 3, 3, 1, 3]
     never = evaluate(page, "folds/whatif.js", "return m.acceptPrefix([NaN, NaN, 1], 0);")
     assert never == accept_prefix([float("nan"), float("nan"), 1.0], 0.0) == 1
 
@@ -314,15 +318,15 @@ def test_a_run_by_hand(
     taken: tuple[int, int, int, int],
     left: int,
 ) -> None:
-    found = what_if(page, PLAIN_RUN, tau)
-    assert [cell["now"] for cell in found["cells"]] == now
-    assert [cell["then"] for cell in found["cells"]] == [2, 1, 2, 2]
-    assert found["first"] == first
-    assert tuple(found["exact"].values()) == exact
-    assert found["whole"] == {"forwards": 4, "then": 7, "now": whole}
-    assert tuple(found["taken"][key] for key in ("num", "same", "other", "unknown")) == taken
-    assert found["left"]["num"] == left
-    assert found["drafts"] is None
+    actual = what_if(page, PLAIN_RUN, tau)
+    assert [cell["now"] for cell in actual["cells"]] == now
+    assert [cell["then"] for cell in actual["cells"]] == [2, 1, 2, 2]
+    assert actual["first"] == first
+    assert tuple(actual["exact"].values()) == exact
+    assert actual["whole"] == {"forwards": 4, "then": 7, "now": whole}
+    assert tuple(actual["taken"][key] for key in ("num", "same", "other", "unknown")) == taken
+    assert actual["left"]["num"] == left
+    assert actual["drafts"] is None
 
 
 def test_a_lossless_run_by_hand_drafts_more_or_less(page: playwright.Page) -> None:

@@ -43,9 +43,9 @@ def test_a_live_run_is_followed_and_held_under_the_hand(show: Show) -> None:
     assert "pass 30 of 30" in panel.inner_text()
     trace = samples.run(race_scenes.PROSE)
     step = [step for step, _ in folds.row_steps(trace.events)][29]
-    found = rows(panel)
-    assert len(found) == len(step.proposals)
-    assert {row["later"] for row in found[len(step.accepted) :]} == {"not written yet"}
+    actual = rows(panel)
+    assert len(actual) == len(step.proposals)
+    assert {row["later"] for row in actual[len(step.accepted) :]} == {"not written yet"}
     assert panel.locator(".rv-wh-hint").is_hidden()  # this page has no server
     assert panel.locator("tbody button").count() == 0
     panel.scroll_into_view_if_needed()  # out of sight it is drawn once the run is over
@@ -75,20 +75,22 @@ def test_a_recorded_run_says_what_became_of_every_proposal(still: playwright.Pag
     page.keyboard.press("Enter")
     settle(page)
     step = forwards(made)[index]
-    found = rows(panel)
+    actual = rows(panel)
     count = len(step.accepted)
-    fates = ["own", *["taken"] * (count - 1), "refused", *["unseen"] * (len(found) - count - 1)]
-    assert [row["what"] for row in found] == fates
-    assert [row["place"] for row in found] == [str(step.start + i + 1) for i in range(len(found))]
+    fates = ["own", *["taken"] * (count - 1), "refused", *["unseen"] * (len(actual) - count - 1)]
+    assert [row["what"] for row in actual] == fates
+    assert [row["place"] for row in actual] == [str(step.start + i + 1) for i in range(len(actual))]
     widths = panel.locator(".rv-wh-track i").evaluate_all(
         "l => l.map((i) => parseFloat(i.style.width))"
     )
-    assert widths == pytest.approx([100 * each.confidence for each in step.proposals], abs=0.01)
+    assert widths == pytest.approx(
+        [100 * proposal.confidence for proposal in step.proposals], abs=0.01
+    )
     assert panel.locator("table").evaluate("t => t.style.getPropertyValue('--tau')") == "0.95"
     sentence = panel.locator(".rv-wh-say").inner_text()
     assert "was below τ" in sentence
     assert "proposals were right" in sentence
-    assert found[count]["later"] == f"✓ same token, pass {index + 2}"
+    assert actual[count]["later"] == f"✓ same token, pass {index + 2}"
     assert f"pass {index + 1} of" in panel.locator(".rv-wh-where").inner_text()
     page.keyboard.press("Escape")
     settle(page)

@@ -72,14 +72,14 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2, steps=5)
     page.mouse.up()
     page.wait_for_function(f"{VIEW}.at > 20 && !{VIEW}.frame")
-    now = page.evaluate(f"{VIEW}.playhead.time")
+    settings = page.evaluate(f"{VIEW}.playhead.time")
     for lane, pane in (("mars", MARS), ("ar", AR)):
-        num = bisect_right(clocks(lane), now + 1e-9)
+        num = bisect_right(clocks(lane), settings + 1e-9)
         assert page.get_attribute(pane, "data-shown") == str(num)
     later = page.locator("[data-chart=time] .rv-later").bounding_box()
     axis = "document.querySelector('[data-chart=time] .rv-plot')._fullLayout.xaxis"
     left = page.locator("[data-chart=time] .rv-plot").bounding_box()["x"]
-    assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p({now})")) < 2
+    assert abs(later["x"] - left - page.evaluate(f"{axis}._offset + {axis}.l2p({settings})")) < 2
     press(page, "end")
     wait_at(page, NUM)
     assert page.get_attribute(AR, "data-shown") == str(len(clocks("ar")))
@@ -392,7 +392,7 @@ def test_a_speed_that_cannot_be_is_not_shown_and_can_be_measured_again(show: Sho
     assert NOTES["busy"] in said
     assert "times as fast" not in said
     again.click()
-    asked = page.evaluate("window.asked")
-    assert (asked["kind"], asked["settings"]["lossless"]) == ("way", True)
+    request = page.evaluate("window.asked")
+    assert (request["kind"], request["settings"]["lossless"]) == ("way", True)
     page.evaluate("delete window.mars.start")
     set_clock(page, "Seconds")

@@ -67,8 +67,8 @@ def recorded_text(name: str, lane: str) -> str:
 def test_the_space_bar_drives_the_tour_to_its_end_offline(tour: Open, width: int) -> None:
     page = tour(width=width)
     passes = [folds.num_forwards(RACE[lane].events) for lane in ("mars", "ar")]
-    told = page.locator(".pr-count").all_inner_texts()
-    counts = [int(*re.findall(r"^(\d+) pass", each)) for each in told]
+    text = page.locator(".pr-count").all_inner_texts()
+    counts = [int(*re.findall(r"^(\d+) pass", item)) for item in text]
     assert counts == [min(max(counts), num) for num in passes]  # as many passes of each
     said = page.inner_text(".pr-says")
     assert "A token is a word or a part of one" in said
@@ -120,12 +120,12 @@ def test_the_big_figure_is_passes_folded_from_the_run_that_was_shown(tour: Open)
     assert page.inner_text(".pr-figure").split() == f"{mars} passes instead of {ar}".split()
     num_tokens = folds.num_tokens(RACE["mars"].events)
     assert page.inner_text(".pr-passes") == f"for the same {num_tokens} tokens."
-    found = run_speedup(*(trace.events for trace in RACE.values()))
+    result = run_speedup(*(trace.events for trace in RACE.values()))
     seconds = page.locator(".pr-figureline", has_text="On this machine")
-    assert seconds.count() == (found.kind == "faster")
+    assert seconds.count() == (result.kind == "faster")
     if seconds.count():
         (number,) = re.findall(r"machine: ([\d.]+) times", seconds.inner_text())
-        assert float(number) == pytest.approx(found.reported, rel=0.05)
+        assert float(number) == pytest.approx(result.reported, rel=0.05)
     assert "Recorded 2" in page.inner_text(".pr-stage")
     page.keyboard.press("PageUp")
     lanes = f"document.querySelector('{DIALOG}').presenter.scene.columns"

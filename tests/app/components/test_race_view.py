@@ -118,22 +118,22 @@ def test_compact_text_shows_more_and_stays_chosen(show: Show) -> None:
 def test_a_run_that_repeats_itself_says_so_and_is_not_praised_for_it(show: Show) -> None:
     page = show("looping")
     trace = samples.run(race_scenes.LOOPING)
-    kept = folds.loops_at(trace.events)
-    assert kept is not None
+    loop = folds.loops_at(trace.events)
+    assert loop is not None
     whole = folds.num_tokens(trace.events) / folds.num_forwards(trace.events)
     assert abs(folds.tpf(trace.events) - whole) > 0.05
     assert texts()["ENDS"]["repeats"]["all"] in page.inner_text(f"{ROOT} .rv-status")
     figure = page.inner_text(f"{ROOT} .rv-figure[data-key=perForward]")
     assert f"{folds.tpf(trace.events):.2f}" in figure
-    assert f"until the text starts to loop at token {kept}" in figure
+    assert f"until the text starts to loop at token {loop}" in figure
     num = folds.num_forwards(folds.up_to_loop(trace.events))
-    assert f"{kept - num} of {kept}" in page.inner_text(f"{ROOT} .rv-small")
+    assert f"{loop - num} of {loop}" in page.inner_text(f"{ROOT} .rv-small")
     speed = page.inner_text(f"{ROOT} .rv-figure[data-key=perSecond]")
     assert f"{folds.tokens_per_second(trace.events):.0f}" in speed
     set_clock(page, "Passes")
     said = page.inner_text(f"{ROOT} .rv-saying")
-    assert said.startswith(f"The text repeats itself after token {kept}. Up to there: {num} passes")
-    assert page.inner_text(f"{ROOT} .rv-because").startswith(f"{kept - num} passes saved")
+    assert said.startswith(f"The text repeats itself after token {loop}. Up to there: {num} passes")
+    assert page.inner_text(f"{ROOT} .rv-because").startswith(f"{loop - num} passes saved")
     set_clock(page, "Seconds")
 
 
@@ -288,8 +288,10 @@ def test_charts_keep_node_and_zoom_and_follow_text_and_theme(show: Show) -> None
     run.send(80)
     page.wait_for_selector(f"{MARS}[data-steps='38']")
     wait_for_charts(page)
-    kept = "[...document.querySelectorAll('.rv-plot')].every((n, i) => n === window.kept[i])"
-    assert page.evaluate(kept)
+    nodes_remain = (
+        "[...document.querySelectorAll('.rv-plot')].every((n, i) => n === window.kept[i])"
+    )
+    assert page.evaluate(nodes_remain)
     plot = page.locator("[data-chart=time] .rv-plot")
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()

@@ -101,8 +101,8 @@ def test_markdown_is_rendered_where_a_visitor_asks_for_it(page: playwright.Page)
 
 
 def test_a_page_of_html_runs_and_loads_nothing(page: playwright.Page) -> None:
-    asked: list[playwright.Request] = []
-    page.on("request", lambda request: asked.append(request))
+    requests: list[playwright.Request] = []
+    page.on("request", lambda request: requests.append(request))
     show(page, PAGE)
     page.click(TOGGLE)
     frame = page.locator(f"{MARS} .rv-md-frame")
@@ -112,7 +112,7 @@ def test_a_page_of_html_runs_and_loads_nothing(page: playwright.Page) -> None:
     inner.locator("link").wait_for(state="attached")  # all of it has been read
     assert inner.locator("h1").inner_text() == "Hi"
     assert page.evaluate("[window.hit, top.hit]") == [None, None]
-    assert [url for url in sent(asked) if "evil" in url] == []
+    assert [url for url in sent(requests) if "evil" in url] == []
     page.click(TOGGLE)
 
 

@@ -39,9 +39,9 @@ FIRST = """nodes => nodes.map((node) => { const { left, top, bottom } = node.get
 
 def colour(css: str) -> str:
     """#rrggbb of the first rgb(...) in it."""
-    found = re.search(r"rgb\((\d+), (\d+), (\d+)\)", css)
-    assert found, css
-    return "#" + "".join(f"{int(part):02x}" for part in found.groups())
+    match = re.search(r"rgb\((\d+), (\d+), (\d+)\)", css)
+    assert match, css
+    return "#" + "".join(f"{int(part):02x}" for part in match.groups())
 
 
 def test_groups_of_the_same_size_have_a_gap_between_them(still: playwright.Page) -> None:
@@ -119,9 +119,9 @@ def test_a_count_of_two_digits_stays_on_one_line_wherever_its_group_ends() -> No
 def test_nothing_moves_when_tokens_arrive(still: playwright.Page) -> None:
     seen: list[list[int]] = []
     for _ in stream(still, race_scenes.PROSE):
-        now = still.evaluate(PLACES)[:40]
-        assert now[: len(seen)] == seen
-        seen = now
+        settings = still.evaluate(PLACES)[:40]
+        assert settings[: len(seen)] == seen
+        seen = settings
     assert len(seen) == 40
 
 
@@ -182,17 +182,19 @@ def test_a_paragraph_at_rest_is_drawn_as_it_was_and_keeps_its_height(
     assert places[-1] > 100
 
     def pictures() -> list[Picture]:
-        found = []
+        collected = []
         for top in places:
             text.evaluate("(n, top) => { n.scrollTop = top; }", top)
-            found.append(Picture(still, text))
-        return found
+            collected.append(Picture(still, text))
+        return collected
 
     resting = pictures()
     still.eval_on_selector_all(
         f"{TEXT} .rv-laid", "all => all.forEach((n) => n.classList.remove('rv-laid'))"
     )
-    assert [one.changed(other) for one, other in zip(resting, pictures(), strict=True)] == [[]] * 2
+    assert [first.changed(other) for first, other in zip(resting, pictures(), strict=True)] == [
+        []
+    ] * 2
     corners.evaluate("n => n.remove()")
 
 
@@ -242,7 +244,7 @@ def test_group_sizes_and_sources_show_in_fill_and_pattern(
     still.evaluate(toggle, False)
     for card in cards:
         assert all(contrast(card, fill) >= 1.5 for fill in fills)
-    assert all(contrast(one, other) >= 1.5 for one, other in pairwise(fills))
+    assert all(contrast(first, other) >= 1.5 for first, other in pairwise(fills))
     assert all(contrast(ink, fill) >= 4.5 for ink, fill in zip(inks, fills, strict=True))
     by = {name: [image for who, image, _ in looks if who == name] for name, _, _ in looks}
     assert set(by) == {"", "rv-by-masks", "rv-by-lookup"}
@@ -255,6 +257,11 @@ def test_group_sizes_and_sources_show_in_fill_and_pattern(
         if who == "":
             assert contrast(cards[0], colour(ink)) >= 4.5
     events = made.traces()["mars"].events
-    told = [one for each in folds.sources(events) if len(each) > 1 for one in each]
+    sources = [
+        token_source
+        for source in folds.sources(events)
+        if len(source) > 1
+        for token_source in source
+    ]
     names = {"ar": "", "masks": "rv-by-masks", "look-up": "rv-by-lookup"}
-    assert [who for who, _, _ in looks] == [names[one] for one in told]
+    assert [who for who, _, _ in looks] == [names[item] for item in sources]
