@@ -236,8 +236,8 @@ def result(name: str) -> Any:
 def lossless_answers() -> tuple[str, str]:
     """How many there are, plain AR left out, and their tokens."""
     ways = [way for way in result("lossless.json")["ways"] if way["settings"]["lossless"]]
-    assert not any(one["mismatches"] for one in ways)
-    answers, tokens = (sum(one[key] for one in ways) for key in ("num_prompts", "num_tokens"))
+    assert not any(way["mismatches"] for way in ways)
+    answers, tokens = (sum(way[key] for way in ways) for key in ("num_prompts", "num_tokens"))
     return f"{answers:,}", f"{tokens:,}"
 
 

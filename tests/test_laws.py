@@ -450,7 +450,7 @@ def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way:
                 collected.append(fed(steps_of(decode(*shared, [prompt], settings, costs))))
                 costs.took(1, 0, 0.2)  # another process takes the machine
                 costs.took(9, 4, 0.9)
-        assert all(each == collected[0] for each in collected)
+        assert all(item == collected[0] for item in collected)
         timed = partial(replace, ADAPTIVE[way], auto_objective="time")
         events = [decode(*shared, [prompt], timed, costs_of(price)) for price in PRICES]
         by_time.append({str(fed(steps_of(event))) for event in events})

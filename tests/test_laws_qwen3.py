@@ -95,5 +95,7 @@ def test_few_bits_are_computed_by_the_native_forward(folder: Path, exact: Checkp
         few = load_checkpoint(str(folder), device="cpu", dtype=dtype)
         assert isinstance(few.model, NativeModel)
         written = [plain(few, [prompt], 12)[0] for prompt in prompts]
-        num_same = sum(one[:6] == other[:6] for one, other in zip(wanted, written, strict=True))
+        num_same = sum(
+            expected[:6] == actual[:6] for expected, actual in zip(wanted, written, strict=True)
+        )
         assert num_same > least * len(prompts)

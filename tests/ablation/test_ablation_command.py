@@ -101,7 +101,9 @@ def test_every_kind_of_variant_is_trained_measured_and_gathered(data, tmp_path):
         assert len(run["ways"]) == (1 if variant.stage == "ar" else len(WAYS))
         for families in run["ways"].values():
             assert len(families) == 6
-            assert all(one["num_tokens"] >= one["num_forwards"] > 0 for one in families.values())
+            assert all(
+                family["num_tokens"] >= family["num_forwards"] > 0 for family in families.values()
+            )
 
 
 def test_what_is_finished_is_passed_over(data, tmp_path, capsys):

@@ -173,7 +173,7 @@ def test_texts_are_judged_where_that_can_be(page) -> None:
     *_, last = grid.run("visitor", controls(prompt=grid.examples.text(0, "scripted"), taus=[0.5]))
     judged = of_tag(last, "verdict")
     assert [item["cell"] for item in judged] == ["ar", "r0c0", "r0c1", "r1c0", "r1c1"]
-    assert not any(each["right"] for each in judged)
+    assert not any(item["right"] for item in judged)
     *_, last = grid.run("visitor", controls(taus=[0.5]))
     assert of_tag(last, "verdict") == []
 

@@ -143,17 +143,17 @@ def under(url: str, attack: Attack) -> None:
         threading.Thread(target=attack, args=(url, address, stop), daemon=True)
         for address in ATTACKERS
     ]
-    for each in attackers:
-        each.start()
+    for attacker in attackers:
+        attacker.start()
     try:
         end = time.monotonic() + ATTACK_SECONDS
         while time.monotonic() < end:
             assert_served(url)
     finally:
         stop.set()
-        for each in attackers:
-            each.join(120)
-    assert not any(each.is_alive() for each in attackers)
+        for attacker in attackers:
+            attacker.join(120)
+    assert not any(attacker.is_alive() for attacker in attackers)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -205,7 +205,7 @@ def test_requests_are_measured_one_at_a_time_and_transformers_ways_once(
         "transformers generate": 3 * 2,
         "transformers prompt lookup": 3 * 2,
     }
-    against = next(one for one in document["comparisons"] if one["baseline"] != "AR")
+    against = next(item for item in document["comparisons"] if item["baseline"] != "AR")
     assert set(against["by_family"]) == {"chat", "maths", "code"}
     assert None not in against["by_family"].values()
     markdown = out.with_suffix(".md").read_text(encoding="utf-8")
@@ -226,7 +226,7 @@ def test_busy_processes_end_with_the_measurement(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(run, "BUSY_SETTLING_SECONDS", 0.0)
     with run.busy_processes(2) as started:
         assert [item.poll() for item in started] == [None, None]
-    assert all(one.poll() is not None for one in started)
+    assert all(item.poll() is not None for item in started)
 
 
 def test_acceptance_is_given_or_recorded(tmp_path: Path):

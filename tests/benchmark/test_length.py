@@ -43,8 +43,8 @@ def test_the_command_fills_the_text_and_says_where(tmp_path: Path) -> None:
     assert document["fingerprint"] == shipped("mars-tiny")
     stretches = document["stretches"]
     assert {(stretch["way"], stretch["end"]) for stretch in stretches} >= {("AR", 100), ("AR", 300)}
-    assert all(one["tpf"] == 1.0 for one in stretches if one["way"] == "AR")
-    assert all(one["tpf"] >= 1.0 and one["ms_per_token"] > 0 for one in stretches)
+    assert all(stretch["tpf"] == 1.0 for stretch in stretches if stretch["way"] == "AR")
+    assert all(stretch["tpf"] >= 1.0 and stretch["ms_per_token"] > 0 for stretch in stretches)
 
 
 @pytest.mark.parametrize(

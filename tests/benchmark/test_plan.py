@@ -44,7 +44,7 @@ def test_batches_mix_families_and_keep_natural_text_apart(batch_size: int):
     assert len(questions) == len(mixed) + 1
     assert {prompt[0] for value in mixed for prompt in value.prompts} == {1, 2}
     many = plan.questions(PROMPTS, batch_size, 18, seed=0)
-    assert len([one for one in many if one.family == plan.MIXED]) == 6
+    assert len([item for item in many if item.family == plan.MIXED]) == 6
     assert {prompt[0] for first in questions if first not in mixed for prompt in first.prompts} == {
         3
     }

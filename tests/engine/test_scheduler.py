@@ -162,8 +162,8 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
 ) -> None:
     scheduler: Scheduler[Lane] = Scheduler(max_active, max_waiting=100)
     jobs = [job(*item) for item in asked]
-    for each in jobs:
-        scheduler.add(each)
+    for job in jobs:
+        scheduler.add(job)
     for _ in range(min(num_served, len(jobs) // 2)):
         if any(not value.is_finished for value in jobs):
             finish_next(scheduler, jobs)
@@ -173,7 +173,7 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
     before: list[Job[Lane]] = []
     while not newcomer.is_finished:
         before += finish_next(scheduler, [*jobs, newcomer])
-    most = {owner: sum(each.owner == owner for each in before) for owner in active}
+    most = {owner: sum(item.owner == owner for item in before) for owner in active}
     assert all(count <= max_active for count in most.values())
 
 

@@ -319,8 +319,10 @@ def test_lossless_gives_the_tokens_of_ar_in_fewer_forwards(
     ar = decode_in_batches(model.decode, prompts, AR, 4)
     lossless = decode_in_batches(model.decode, prompts, LOSSLESS, 4)
     assert [item.tokens for item in lossless] == [entry.tokens for entry in ar]
-    assert all(one.num_forwards == len(one.tokens) for one in ar)
-    assert sum(one.num_forwards for one in lossless) < sum(one.num_forwards for one in ar)
+    assert all(item.num_forwards == len(item.tokens) for item in ar)
+    assert sum(answer.num_forwards for answer in lossless) < sum(
+        answer.num_forwards for answer in ar
+    )
 
 
 @pytest.mark.parametrize("settings", [AR, LOSSLESS, DecodeSettings(max_new_tokens=LIMIT)])

@@ -148,7 +148,7 @@ def test_groups_and_lookup_are_measured_where_they_are_asked():
         "lossless τ=0 B=4 groups + lookup",
         "lossless τ=0 B=2 groups + lookup",
     ]
-    assert all(one.lossless for one in list(grid.settings())[1:])
+    assert all(item.lossless for item in list(grid.settings())[1:])
 
 
 OUTCOMES = (
@@ -245,7 +245,7 @@ def test_averages_count_families_alike_and_compare_with_ar_prompt_by_prompt():
 
 def test_another_checkpoint_is_never_the_measure():
     results = {cell("reading", MARS, "other"): RESULTS[cell("reading", MARS)], **RESULTS}
-    other = next(one for one in average(results) if one.checkpoint == "other")
+    other = next(item for item in average(results) if item.checkpoint == "other")
     assert other.accuracy_change is None
     assert other.agreement is None
 

@@ -83,22 +83,22 @@ def _taken(x: Tensor, index: Any) -> Tensor:
     tensors: list[Tensor | None] = []
     dim = 0
     parts = index if isinstance(index, tuple) else (index,)
-    for place, each in enumerate(parts):
-        if each is Ellipsis:
+    for place, part in enumerate(parts):
+        if part is Ellipsis:
             skipped = x.dim() - dim - sum(part is not None for part in parts[place + 1 :])
             tensors += [None] * skipped
             dim += skipped
             continue
-        if isinstance(each, int):
-            x = x.select(dim, each)
+        if isinstance(part, int):
+            x = x.select(dim, part)
             continue
-        if each is None:
+        if part is None:
             x = x.unsqueeze(dim)
-        elif isinstance(each, slice):
-            x = torch.ops.aten.slice.Tensor(x, dim, each.start, each.stop, each.step or 1)
-        tensors.append(each if isinstance(each, Tensor) else None)
+        elif isinstance(part, slice):
+            x = torch.ops.aten.slice.Tensor(x, dim, part.start, part.stop, part.step or 1)
+        tensors.append(part if isinstance(part, Tensor) else None)
         dim += 1
-    is_plain = all(each is None for each in tensors)
+    is_plain = all(tensor is None for tensor in tensors)
     return x if is_plain else torch.ops.aten.index.Tensor(x, tensors)
 
 

@@ -96,7 +96,7 @@ def test_figures_are_those_of_the_exported_table(review: ReviewSet) -> None:
         assert estimate.value == pytest.approx(votes.count(way) / 20)
         assert estimate.low <= estimate.value <= estimate.high
     ratings = [int(line["left_rating"]) for line in table]
-    bold = next(each for each in said(review, rows) if each.way == "tau=0")
+    bold = next(item for item in said(review, rows) if item.way == "tau=0")
     assert bold.rating
     assert bold.rating.value == pytest.approx(np.mean(ratings))
     assert bold.tags["cut off"].value == pytest.approx(0.5)
@@ -117,7 +117,7 @@ def test_few_judgements_are_called_few() -> None:
 
 def test_marks_are_counted_apart_from_judgements(review: ReviewSet) -> None:
     marks = study(review)["marks"]
-    whole = next(each for each in marks if (each["way"], each["category"]) == ("tau=0", ""))
+    whole = next(mark for mark in marks if (mark["way"], mark["category"]) == ("tau=0", ""))
     assert (whole["num_answers"], whole["num_same"], whole["num_checked"]) == (12, 2, 0)
     assert whole["first_word"] == 5.0
 

@@ -52,7 +52,7 @@ def test_text_and_tokens_are_the_same(
     assert "".join(piece.text for piece in pieces) == text
     assert answer.num_tokens == num_tokens == folds.num_tokens(answer.events)
     assert answer.finish_reason == "stop"
-    assert bytes(one.token for piece in pieces for one in piece.tokens) == text.encode()
+    assert bytes(item.token for piece in pieces for item in piece.tokens) == text.encode()
 
 
 def test_an_answer_that_ends_inside_a_character_ends_with_a_sign(tmp_path: Path) -> None:

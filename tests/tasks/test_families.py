@@ -231,6 +231,6 @@ def test_list_items_follow_one_fixed_order() -> None:
     for task in generate("formats", "train", seed=10, count=300):
         if task.kind == "semicolons":
             items = task.answer.split("; ")
-            drops = sum(one > other for one, other in pairwise(items))
+            drops = sum(left > right for left, right in pairwise(items))
             assert drops <= 1
             assert len(set(items)) == len(items)

@@ -68,8 +68,8 @@ def test_a_token_carries_its_share_of_a_forward(page: playwright.Page) -> None:
     assert (actual["white space"]["tokens"], actual["white space"]["forwards"]) == (2, 0.75)
     assert actual["code"]["tokens"] == 0
     assert actual["end mark"]["tokens"] == 1
-    assert sum(each["tokens"] for each in kinds) == len(given)
-    assert sum(each["forwards"] for each in kinds) == 4
+    assert sum(kind["tokens"] for kind in kinds) == len(given)
+    assert sum(kind["forwards"] for kind in kinds) == 4
 
 
 def test_code_is_fences_and_blocks_and_nothing_behind_them(page: playwright.Page) -> None:

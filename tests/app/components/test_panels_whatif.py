@@ -102,7 +102,7 @@ def test_the_same_threshold_changes_nothing_and_another_can_be_run(still: playwr
     first = next(i for i, (_, current) in enumerate(expected) if current)
     set_tau(page, 0.95)
     assert "an identical run" in panel.inner_text()
-    assert not any(now for _, now in cells(panel))
+    assert not any(is_other for _, is_other in cells(panel))
     slider = panel.locator(".rv-wi-knob input")
     slider.focus()
     for _ in range(15):

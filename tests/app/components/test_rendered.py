@@ -86,7 +86,7 @@ def test_markdown_is_rendered_where_a_visitor_asks_for_it(page: playwright.Page)
         f"{lane}.tokens.filter((t) => t.step.index === {step}).map((t) => t.text).join('')"
     )
     assert lit
-    assert all(each in text for each in lit)
+    assert all(item in text for item in lit)
     span.click()
     settle(page)
     assert page.evaluate(f"{VIEW}.selected.step") == step
