@@ -162,8 +162,8 @@ def test_a_newcomer_waits_for_no_more_jobs_of_anybody_than_there_are_places(
 ) -> None:
     scheduler: Scheduler[Lane] = Scheduler(max_active, max_waiting=100)
     jobs = [job(*item) for item in asked]
-    for job in jobs:
-        scheduler.add(job)
+    for item in jobs:
+        scheduler.add(item)
     for _ in range(min(num_served, len(jobs) // 2)):
         if any(not value.is_finished for value in jobs):
             finish_next(scheduler, jobs)
