@@ -148,7 +148,7 @@ def test_a_run_prints_where_it_ran_and_tables(done: Done):
 
 
 def test_figures_are_kept_with_their_origin(done: Done):
-    actual = done.found
+    actual = done.result
     assert {"date", "commit", "hardware", "versions", "asked", "machine", "rho"} <= set(actual)
     assert actual["subject"]["dtype"] == "float32"
     assert "out" not in actual["asked"]
