@@ -26,7 +26,7 @@ test("an edited question is a branch beside the first, and what followed either 
   const three = tree.add(two, "three", "c");
   const other = tree.add(one, "other", "d");
   assert.deepEqual(tree.path, [one, other]);
-  assert.deepEqual(tree.besides(two), [two, other]);
+  assert.deepEqual(tree.siblings(two), [two, other]);
   assert.deepEqual(upTo(three), [one, two, three]);
   tree.choose(two);
   assert.deepEqual(tree.path, [one, two, three]);
@@ -100,7 +100,7 @@ test("what is told of a run: ids without the one that ends it, texts, the room t
 
 test("a conversation that is nearly full says so before anything is left out", () => {
   const of = (used) => roomText({ used, room: 2000, most: 100 });
-  assert.equal(of(1868), "Room for 132 more tokens of 2,000.");
+  assert.equal(of(1868), "132 tokens of 2,000 left.");
   const nearly = "and an answer may need 100. The next question drops the oldest turns.";
   assert.equal(of(1869), `Nearly full: 131 tokens of 2,000 left, ${nearly}`);
   assert.equal(of(2001), `Nearly full: all 2,000 tokens used, ${nearly}`);
@@ -138,7 +138,7 @@ test("a conversation comes back from its text with its branches, what goes on as
     back.path.map((turn) => turn.prompt),
     ["one", "two"],
   );
-  assert.deepEqual(back.besides(back.turns[1]), back.turns.slice(1));
+  assert.deepEqual(back.siblings(back.turns[1]), back.turns.slice(1));
   assert.deepEqual(back.turns[2].told, told([2, 3]));
   assert.equal(written(back), written(tree));
 });
@@ -163,13 +163,13 @@ test("what branched from an answer is a tree, over a reload too", () => {
   const other = tree.add(null, "other", "d");
   /** @type {(tried: object[]) => unknown} */
   const named = (tried) => tried.map(({ turn, branches }) => [turn.run, named(branches)]);
-  assert.deepEqual(named(triedIn(tree.besides(first), again)), [["a", [["b", []]]], ["c", []]]); // prettier-ignore
-  assert.deepEqual(triedIn(tree.besides(first), other), []);
+  assert.deepEqual(named(triedIn(tree.siblings(first), again)), [["a", [["b", []]]], ["c", []]]); // prettier-ignore
+  assert.deepEqual(triedIn(tree.siblings(first), other), []);
   const twig = tree.add(null, "one", "e", { ...fork, of: branch });
   const found = [["a", [["b", [["e", []]]]]], ["c", []]]; // prettier-ignore
-  assert.deepEqual(named(triedIn(tree.besides(first), twig)), found);
+  assert.deepEqual(named(triedIn(tree.siblings(first), twig)), found);
   const read = readTree(written(tree));
-  assert.deepEqual(named(triedIn(read.besides(read.turns[0]), read.turns[0])), found);
+  assert.deepEqual(named(triedIn(read.siblings(read.turns[0]), read.turns[0])), found);
   assert.deepEqual([read.turns[1].fork.taken, read.turns[1].fork.of], ["x", read.turns[0]]);
   tree.remove(first);
   assert.equal(branch.fork, null);

@@ -124,7 +124,7 @@ interface TurnState {
   isEdited: boolean;
   isBusy: boolean;
   isOwn: boolean;
-  besides: Turn[];
+  siblings: Turn[];
 }
 
 interface TurnActions {

@@ -1,5 +1,5 @@
-// The fold of a batch's trace lines into rows: the result of each forward for each row, its cache, its text. No DOM and
-// no time of its own.
+// Builds the rows of a batch from its trace lines: for each row, the result of each pass, its KV cache and its text. No
+// DOM and no timers.
 
 import { bytesOf, shown } from "../../core/bytes.js";
 import { FINAL } from "../../core/folds.js";
@@ -21,13 +21,13 @@ export class Row {
     this.prompt = shown(prompt);
     this.tokens = 0;
     /** @type {number[]} */
-    this.ids = []; // of its tokens
+    this.ids = []; // ids of the row's tokens
     this.idle = 0;
     this.end = "";
     this.decoder = new TextDecoder("utf-8");
   }
 
-  // Prompt tokens: the input of the row's first prediction.
+  // The number of prompt tokens, which are the input of the row's first prediction.
   get promptTokens() {
     const [first] = this.cells;
     return first ? first.committed + first.filling : 0;
@@ -41,7 +41,7 @@ export class Row {
 
 export class Side {
   /** @type {number[]} */
-  seconds = []; // of each forward
+  seconds = []; // duration of each pass
   /** @type {HeaderEvent | null} */
   header = null;
   /** @type {BatchTotals | null} */
@@ -110,7 +110,8 @@ export class Side {
 }
 
 /**
- * Whether a row wrote the same as AR for the same prompt, as far as both have come; empty while unknown.
+ * Compares a row's text with AR's for the same prompt. text: the result in words, "" while no difference has been found
+ * and not both texts have ended.
  * @param {Pick<Row, "ids" | "end">} row
  * @param {Pick<Row, "ids" | "end">} ar
  * @returns {{ text: string, differs: boolean }}
@@ -122,7 +123,7 @@ export function besideAr(row, ar) {
   return { text: isWhole ? SAME : "", differs: false };
 }
 
-const STEADY = 2; // highest over lowest ratio of the rounds
+const STEADY = 2; // ratio of the fastest to the slowest round above which no speed is reported
 
 /** @param {RoundsLine | null} rounds */
 const spreadOf = (rounds) => (rounds?.low && rounds.high ? rounds.high / rounds.low : 1);
@@ -131,14 +132,16 @@ const spreadOf = (rounds) => (rounds?.low && rounds.high ? rounds.high / rounds.
 export const isUnsteady = (rounds) => spreadOf(rounds) > STEADY;
 
 /**
- * Returns the comparison over rounds; one whose rounds differ too much counts as not measured, for the machine was busy.
+ * Returns the speed comparison over the rounds. If the rounds differ too much, the machine was busy and no ratio is
+ * returned.
  * @param {RoundsLine} rounds
  * @returns {Speedup}
  */
 export const steady = (rounds) => (isUnsteady(rounds) ? { ...UNKNOWN, kind: "busy", isBusy: true } : ofRounds(rounds));
 
 /**
- * ", 1.4 times as fast", or why no speed is reported; "" before a round has ended.
+ * Returns the end of the result's sentence: ", 1.4 times as fast", or why no speed is reported; "" before a round has
+ * ended.
  * @param {RoundsLine | null} rounds
  */
 function speedText(rounds) {
@@ -183,21 +186,21 @@ const WAITS = {
 };
 
 /**
- * Describes one forward of a row.
+ * Describes one pass of a row.
  * @param {Side} side
  * @param {Row} row
  * @param {RowCell} cell
  */
 export function cellText(side, row, cell) {
-  const what = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
+  const result = cell.wait ? `idle: ${WAITS[cell.wait]}` : counted(cell.count, "token");
   const commit = cell.isCommit ? ", the pass that stores the full block" : "";
-  const parts = [`Row ${row.number + 1}, pass ${cell.forward + 1}: ${what}${commit}`, cacheText(side, cell)];
+  const parts = [`Row ${row.number + 1}, pass ${cell.forward + 1}: ${result}${commit}`, cacheText(side, cell)];
   if (cell.end) parts.push(ENDS[cell.end]);
   return parts.filter(Boolean).join(" · ");
 }
 
 /**
- * Describes a row's KV cache in a pass, in the words of the legend.
+ * Describes a row's KV cache during a pass, with the words of the legend.
  * @param {Side} side
  * @param {RowCell} cell
  */

@@ -1,5 +1,5 @@
-// The figures of a batch: the first method large, the second below; hardware and legend. The server folded every number
-// from the events.
+// The figures of a batch (those of the first method are large, those of the second below them), the line about
+// hardware, and the legend. The server computed all numbers from the trace.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { coloursOf } from "../../core/colours.js";
@@ -72,7 +72,7 @@ export class Totals {
         first ? rateText(sides[0]) : "–",
         second ? `${brief(sides[1])}: ${rateText(sides[1])}` : "",
       );
-    const isHidden = isUnsteady(sides[0].rounds) && this.root.dataset.recordedRun === "true"; // Run measures them
+    const isHidden = isUnsteady(sides[0].rounds) && this.root.dataset.recordedRun === "true"; // unusable in a recorded run
     for (const key of ["speedup", "perSecond"]) if (this.big[key]) this.big[key].list.hidden = isHidden;
     this.big.perSecond.list.title = sides.map(spreadText).filter(Boolean).join("; ");
     show("tpf", (totals) => figure(totals.effective_tpf) + loopText(totals));
@@ -100,7 +100,7 @@ export class Totals {
 }
 
 /**
- * Joins a figure of both methods; equal ones are named once.
+ * Joins the figures of both methods; equal figures are shown once.
  * @param {string[]} texts
  */
 const bothText = (texts) => [...new Set(texts)].join(" and ") || "–";
@@ -109,7 +109,7 @@ const bothText = (texts) => [...new Set(texts)].join(" and ") || "–";
 const loopText = ({ num_looped: num = 0 }) => (num ? ` without the loops of ${counted(num, "row")}` : "");
 
 /**
- * Returns tokens per second: the median once there are rounds.
+ * Returns tokens per second: the median of the rounds, or the value so far before a round has ended.
  * @param {Side} side
  */
 const rateText = ({ rounds, totals }) => figure(rounds ? rounds.rate[0] : (totals?.tokens_per_second ?? NaN));
@@ -128,13 +128,13 @@ const brief = (side) => side.title.replace("MARS, ", "");
 const percent = (share) => (share ? figure(100 * share) : "0");
 
 /**
- * Whether rows wait for each other with this method.
+ * Returns whether rows wait for each other with this method.
  * @param {string} method
  */
 const isIdling = (method) => method === "block" || method === "uncached";
 
 /**
- * The legend of the lanes' colours and marks: those that these methods draw.
+ * Builds the legend of the colours and marks that these methods draw.
  * @param {HTMLElement} element
  * @param {string[]} methods
  * @param {boolean} isWhole whether whole texts are shown
@@ -180,7 +180,8 @@ const KEYS = [
   ["bar-1", "below: finished rows, waiting"],
 ];
 
-// The two figures, made by the server (app/batch_charts.py): here they get their colours and a node.
+// The two charts of a batch. The server builds them (app/batch_charts.py); this class adds the page's colours and draws
+// them.
 export class BatchPlots extends Plots {
   /** @type {Record<string, Figure> | null} */
   figures = null;
@@ -212,7 +213,7 @@ export class BatchPlots extends Plots {
 }
 
 /**
- * Returns a figure of the server in the view's colours.
+ * Returns a chart from the server in the view's colours.
  * @param {Figure} figure
  * @param {HTMLElement} root
  * @returns {Figure}
@@ -227,7 +228,7 @@ function themed(figure, root) {
 }
 
 /**
- * Replaces every text "@name" by the value of the style sheet's variable of that name.
+ * Replaces every text "@name" by the value of the style sheet variable --rv-name.
  * @param {any} value
  * @param {CSSStyleDeclaration} style
  * @returns {any}
@@ -235,8 +236,8 @@ function themed(figure, root) {
 function coloured(value, style) {
   if (typeof value === "string")
     return value.startsWith("@") ? style.getPropertyValue(`--rv-${value.slice(1)}`).trim() || value : value;
-  if (Array.isArray(value)) return value.map((each) => coloured(each, style));
+  if (Array.isArray(value)) return value.map((item) => coloured(item, style));
   if (value && typeof value === "object")
-    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, coloured(each, style)]));
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, coloured(item, style)]));
   return value;
 }

@@ -1,4 +1,4 @@
-// The batch view: passes the feed to sides, lanes, totals and figures; draws once a frame.
+// The batch view: passes the received lines to the sides, lanes, totals and charts, and draws at most once per frame.
 
 import { find, group, make, put, targetOf } from "../../core/dom.js";
 import { lastOf } from "../../core/folds.js";
@@ -7,8 +7,8 @@ import { counted, verdictText, whole } from "../../core/words.js";
 import { Side, batchFinding, besideAr, cacheText, cellText } from "./side.js";
 import { BatchPlots, Totals, buildLegend } from "./totals.js";
 
-const SCALE_STEP = 16; // strips change their scale in steps, not with every forward
-const BUDGET = 8; // milliseconds of drawing lanes per frame, for a recorded result, which arrives at once
+const SCALE_STEP = 16; // passes by which the scale of the strips grows, so that it does not change with every pass
+const BUDGET = 8; // milliseconds per frame for drawing lanes; a recorded result arrives all at once
 
 class BatchView extends PhaseView {
   static what = "This batch";
@@ -59,10 +59,10 @@ class BatchView extends PhaseView {
    * @param {any} data
    */
   line(target, data) {
-    const side = this.sides.find((each) => each.name === (data.side || target));
+    const side = this.sides.find(({ name }) => name === (data.side || target));
     if (target === "status") this.say(data);
     else if (target === "figures") this.plots.renew(data, this.methods);
-    else if (!side) throw new Error(`No side is called ${target}.`);
+    else if (!side) throw new Error(`The batch has no side ${target}.`);
     else if (target === "totals") side.totals = data;
     else if (target === "rounds") side.rounds = data;
     else if (target === "verdict") side.rows[data.row].verdict = data.right;
@@ -95,14 +95,14 @@ class BatchView extends PhaseView {
     if (!isWhole) this.schedule();
   }
 
-  // Number of sides next to each other: one if they are stacked.
+  // The number of sides that are next to each other; 1 if they are stacked.
   shownBeside() {
     const [first, second] = this.lanes.map((lanes) => lanes.element.offsetTop);
     return second !== undefined && first === second ? 2 : 1;
   }
 
   /**
-   * Positions of a full block: the input of a forward of the block method, except its first one.
+   * Returns the number of positions in a full block: the input of the block method's second pass.
    * @param {Side} side
    */
   cacheBlock(side) {
@@ -150,11 +150,11 @@ function laneOf(row) {
 
 const HINT = "Point at a pass, or focus the lanes and use the arrow keys.";
 
-// One method's lanes: for each row a strip of forwards, the state of its cache, its text. One tab stop per side; arrow
-// keys move between forwards and rows.
+// The lanes of one method: for each row a strip of passes, the state of its KV cache, and its text. The lanes are a
+// single tab stop; arrow keys move between passes and rows.
 class Lanes {
   /** @type {{ row: Row, forward: number } | null} */
-  at = null; // the row and forward that are pointed at
+  at = null; // the row and pass that the visitor points at
   /** @type {(Element | null)[]} */
   marked;
 
@@ -181,12 +181,12 @@ class Lanes {
   }
 
   /**
-   * Draws what is new; false if the time of this frame ended before all of it was drawn. scale: forwards for a strip's
-   * full width, the same for both sides.
+   * Draws new passes. Returns false if the frame's time was used up before all of them were drawn. scale: number of
+   * passes that fill the width of a strip; it is the same for both sides.
    * @param {number} scale
    * @param {number} cacheBlock
    * @param {number} limit
-   * @param {{ until: number, isUsed: boolean }} turn isUsed: whether a lane was drawn in this frame, so that each has one
+   * @param {{ until: number, isUsed: boolean }} turn isUsed: whether a lane was already drawn in this frame; at least one is drawn in each frame
    */
   draw(scale, cacheBlock, limit, turn) {
     const { side } = this;
@@ -206,7 +206,7 @@ class Lanes {
   }
 
   /**
-   * Shows for each row whether it equals AR's.
+   * Shows for each row whether its text equals AR's.
    * @param {Side} ar
    */
   compare(ar) {
@@ -258,7 +258,7 @@ class Lanes {
   }
 
   /**
-   * Draws the cache of a row as a bar: the prompt as a stub, then the positions of the answer.
+   * Draws a row's KV cache as a bar: a stub of fixed width for the prompt, then the positions of the answer.
    * @param {RowLane} lane
    * @param {RowCell | undefined} cell
    * @param {number} limit
@@ -310,8 +310,8 @@ class Lanes {
     const number = this.at ? Math.min(rows.length - 1, Math.max(0, this.at.row.number + move[0])) : 0;
     const row = rows[number];
     if (!row.cells.length) return;
-    const wanted = this.at ? this.at.forward + move[1] : row.cells[0].forward;
-    this.point(row, Math.min(lastOf(row.cells).forward, Math.max(row.cells[0].forward, wanted)), true);
+    const target = this.at ? this.at.forward + move[1] : row.cells[0].forward;
+    this.point(row, Math.min(lastOf(row.cells).forward, Math.max(row.cells[0].forward, target)), true);
   }
 
   /**

@@ -1,4 +1,4 @@
-// The comparison of the ticked runs: figures in a table, aligned texts, overlaid charts.
+// The comparison of the ticked runs: a table of figures, aligned texts, and charts with one line per run.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, endLabel, layout } from "../../charts/specs.js";
@@ -11,7 +11,7 @@ import { Card } from "../../text/card.js";
 import { FACTS, FIGURES, LETTERS, best, comparisonFinding, isOneMachine, isReadAlike, remarks } from "./figures.js";
 import { Texts } from "./texts.js";
 
-const PANE = 640; // width of a text in an exported picture
+const PANE = 640; // width in pixels of a text in an exported picture
 
 export class Comparison {
   /** @type {Pin[]} */
@@ -38,14 +38,14 @@ export class Comparison {
   }
 
   /**
-   * Does nothing if the same runs are already shown. isNamed: only a name has changed.
+   * Shows the comparison of these runs. Does nothing if they are already shown, unless a name has changed (isNamed).
    * @param {Pin[]} pins
    * @param {boolean} [isNamed]
    */
   show(pins, isNamed = false) {
     const isSame = pins.length === this.pins.length && pins.every((pin, i) => pin === this.pins[i]);
     if (isSame && !isNamed) return;
-    const kept = this.pins[this.chooser.selectedIndex];
+    const reference = this.pins[this.chooser.selectedIndex];
     this.pins = pins;
     this.card.hide();
     this.element.hidden = pins.length < 2;
@@ -53,7 +53,7 @@ export class Comparison {
     if (pins.length < 2) return;
     drawTable(this.table, pins);
     this.chooser.replaceChildren(...pins.map((pin, i) => make("option", "", `${LETTERS[i]} · ${pin.name}`)));
-    this.chooser.selectedIndex = Math.max(0, pins.indexOf(kept));
+    this.chooser.selectedIndex = Math.max(0, pins.indexOf(reference));
     this.texts.show(pins, this.chooser.selectedIndex);
     this.plots.show();
   }
@@ -67,15 +67,15 @@ export class Comparison {
   }
 
   offers() {
-    /** @param {string} what */
-    const name = (what) => `compared-${this.pins.length}-runs-${what}`;
+    /** @param {string} content */
+    const name = (content) => `compared-${this.pins.length}-runs-${content}`;
     const texts = fileOf("PNG", "picture of the aligned texts", `${name("texts")}.png`, () => this.textsPng());
     const figures = () =>
       PLOTS.map(([key, title]) => ({ title, spec: overlayFigure(key, this.lanes, coloursOf(this.root)) }));
     return [{ label: "Texts", files: [texts] }, picturesOffer(name("charts"), this.root, this.lanes, figures)];
   }
 
-  // New panes with the whole texts, including the marks on the page.
+  // Draws the whole texts in new panes, with the same marks as on the page, and returns them as a PNG file.
   textsPng() {
     const panes = this.texts.panes.map((shown, i) => {
       const { element, view } = paneOf(shown.lane, `${LETTERS[i]} · ${this.pins[i].name}`);
@@ -101,7 +101,7 @@ function drawTable(element, pins) {
     ),
   );
   const table = make("table", "cv-table rv-num", head(pins), ...figureRows(lanes), ...facts);
-  const scroll = group("cv-scroll", "Figures of the compared runs", table); // wider than a phone, so it can be scrolled by keyboard
+  const scroll = group("cv-scroll", "Figures of the compared runs", table); // wider than a phone's screen, so it must be scrollable by keyboard
   element.replaceChildren(scroll, ...remarks(lanes).map((sentence) => make("p", "cv-remark", sentence)));
 }
 
@@ -141,15 +141,15 @@ function figureRows(lanes) {
 const row = (name, cells) =>
   make("tr", "", make("th", { scope: "row" }, name), ...cells.map((parts) => make("td", "", ...parts)));
 
-// Runs are distinguished by letter and line style; each has the same colour as everywhere.
+// The charts. Runs are distinguished by letter and line style, and have the same colours as in other views.
 const PLOTS = [
   ["time", "Tokens by measured time, each run on its own clock"],
   ["forwards", "Tokens by forward pass"],
 ];
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-const POINTS = 400; // maximum forwards of a line
-const NEAR = 0.06; // of the height: closer labels are placed one above the other
+const POINTS = 400; // maximum number of passes that a line draws
+const NEAR = 0.06; // share of a chart's height and width; labels that are closer are placed one above the other
 
 /** @type {Record<string, { title: string, of: (step: Step) => number, unit: string }>} */
 const AXES = {
@@ -165,13 +165,13 @@ const AXES = {
 function overlayFigure(key, lanes, c) {
   const { title, of, unit } = AXES[key];
   const data = lanes.map((lane, i) => {
-    const kept = thinned(lane.steps, POINTS);
+    const drawn = thinned(lane.steps, POINTS);
     return {
       type: "scatter",
       mode: "lines",
       name: LETTERS[i],
-      x: [0, ...kept.map(of)],
-      y: [0, ...kept.map((step) => step.first + step.count)],
+      x: [0, ...drawn.map(of)],
+      y: [0, ...drawn.map((step) => step.first + step.count)],
       line: { shape: "hv", width: 2, dash: DASHES[i], color: c.runs[runColours.placeOf(lane)] },
       hovertemplate: `${LETTERS[i]}: %{y} tokens after %{x:${key === "time" ? ".3f" : "d"}} ${unit}<extra></extra>`,
     };

@@ -1,5 +1,5 @@
-// Compared figures of several lanes: their values, the best ones, and reasons why they are not comparable. Pure: lanes
-// in, numbers and sentences out.
+// Compares the figures of several lanes: their values, the best values, and reasons why figures are not comparable.
+// Pure; no DOM.
 
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
 import { isDone, parting } from "../../folds/grid.js";
@@ -8,7 +8,8 @@ import { laneText } from "../../text/card.js";
 
 export const LETTERS = ["A", "B", "C", "D", "E", "F"];
 
-// better: 1 if more is better, -1 if less is, 0 for neither. isTimed: whether it depends on the machine.
+// better: 1 if a higher value is better, -1 if a lower one is, 0 if neither. isTimed: whether the value depends on the
+// machine.
 /** @type {{ name: string, unit: string, of: (lane: Lane) => number, show: (value: number) => string, better: number, isTimed?: boolean }[]} */
 export const FIGURES = [
   { name: "tokens per pass", unit: "", of: folds.perForward, show: figure, better: 1 },
@@ -49,8 +50,9 @@ export const FACTS = [
 ];
 
 /**
- * Returns the result of a comparison in one sentence: which run wrote plain AR's text, or else the first run's, in the
- * fewest passes, and where the others differ from it. "" for runs of different prompts.
+ * Returns the result of a comparison in one sentence: which run wrote the baseline's text in the fewest passes, and
+ * where the other runs differ from it. The baseline is plain AR or, without AR, the first run. Returns "" for runs with
+ * different prompts or runs that have not ended.
  * @param {Lane[]} lanes
  */
 export function comparisonFinding(lanes) {
@@ -62,19 +64,19 @@ export function comparisonFinding(lanes) {
   const prompts = new Set(lanes.map((lane) => String(headerOf(lane).prompt_ids)));
   if (lanes.length < 2 || prompts.size > 1 || !lanes.every(isDone)) return "";
   const others = lanes.map((lane, i) => ({ lane, letter: LETTERS[i] })).filter(({ lane }) => lane !== baseline);
-  const apart = others.map((each) => ({ ...each, ...parting(each.lane, baseline) }));
-  const [best] = apart.filter(({ isSame }) => isSame).sort((a, b) => folds.forwards(a.lane) - folds.forwards(b.lane));
+  const judged = others.map((other) => ({ ...other, ...parting(other.lane, baseline) }));
+  const [best] = judged.filter(({ isSame }) => isSame).sort((a, b) => folds.forwards(a.lane) - folds.forwards(b.lane));
   const same = best
     ? [`${best.letter} wrote ${LETTERS[at]}'s text ${passesText(folds.forwards(best.lane), folds.forwards(baseline))}`]
     : [];
-  const differs = apart
+  const differs = judged
     .filter(({ place }) => place >= 0)
     .map(({ letter, place }) => `${letter} differs from ${LETTERS[at]} at token ${place + 1}`);
   return `${[...same, ...differs].join("; ")}.`;
 }
 
 /**
- * Returns the indices of the best values: none if all are equal or fewer than two are known.
+ * Returns the indices of the best values; [] if all known values are equal or fewer than two are known.
  * @param {number[]} values
  * @param {number} better
  */
@@ -89,12 +91,13 @@ export function best(values, better) {
 /** @param {Lane[]} lanes */
 export const isOneMachine = (lanes) => new Set(lanes.map((lane) => headerOf(lane).hardware || "")).size === 1;
 
-// Whether all computed equally much of their prompts, on which the time to the first token depends.
+// Returns whether all lanes took the same number of prompt tokens from the KV cache. Otherwise their times to the first
+// token are not comparable.
 /** @param {Lane[]} lanes */
 export const isReadAlike = (lanes) => new Set(lanes.map((lane) => lane.reused)).size === 1;
 
 /**
- * Returns what a reader has to know before comparing, one sentence each.
+ * Returns the reasons why these lanes are not fully comparable, one sentence each.
  * @param {Lane[]} lanes
  */
 export function remarks(lanes) {

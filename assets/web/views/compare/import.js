@@ -1,22 +1,22 @@
-// Files into the tray: a file is read as text and cut into runs, and the server validates each. Either all runs of a
-// file are added or none, and a rejected file gets one sentence.
+// Imports files into the tray. A file is read as text and split into runs, and the server validates each run. Either
+// all runs of a file are added or none; for a rejected file, one sentence says why.
 
 import { textOf } from "../../core/files.js";
 import { lastOf } from "../../core/folds.js";
 import { traceText } from "../../export/files.js";
 
-const MOST_BYTES = 64_000_000; // of one file
+const MOST_BYTES = 64_000_000; // maximum size of a file
 const UNREAD = "this file could not be read; it may be gone, or the server did not answer.";
 const START = /^\s*\{\s*"type"\s*:\s*"(header|pin)"/;
 
 /**
- * Returns the runs of a text: a run begins with its header, or with its owner's notes.
+ * Splits a text into runs. A run begins with its header, or with a "pin" line of its owner's notes before the header.
  * @param {string} text
  */
 export function runsOf(text) {
   /** @type {string[][]} */
   const runs = [];
-  let isFresh = false; // so far only the owner's notes
+  let isFresh = false; // whether the current run has only its "pin" line so far
   for (const line of text.split(/\r?\n/)) {
     if (!line.trim()) continue;
     const [, kind] = START.exec(line) || [];
@@ -28,7 +28,7 @@ export function runsOf(text) {
 }
 
 /**
- * Returns the whole tray as a file: before each trace a line with its owner's notes.
+ * Returns the whole tray as the text of a file. Each trace follows a "pin" line with its owner's notes.
  * @param {Pin[]} pins
  */
 export const trayText = (pins) =>
@@ -40,7 +40,8 @@ export const trayText = (pins) =>
   );
 
 /**
- * judge(text) -> {lines, pin} or {error}. Returns {added, sentences}.
+ * Imports files into the tray. judge: sends a run to the server, which returns its lines and pin, or an error. Returns
+ * the number of added runs and a sentence for each problem.
  * @param {File[]} files
  * @param {Judge} judge
  * @param {Tray} tray
@@ -73,17 +74,17 @@ export async function importFiles(files, judge, tray, mostChars) {
  */
 async function judged(file, judge, mostChars) {
   if (file.size > MOST_BYTES)
-    throw refused(`this file has ${megabytes(file.size)}; the limit is ${megabytes(MOST_BYTES)}.`);
+    throw rejection(`this file has ${megabytes(file.size)}; the limit is ${megabytes(MOST_BYTES)}.`);
   const texts = runsOf(await textOf(file));
-  if (!texts.length) throw refused("this file is empty.");
+  if (!texts.length) throw rejection("this file is empty.");
   /** @type {{ lines: string[], pin?: Partial<PinRecord> }[]} */
   const runs = [];
   for (const [i, text] of texts.entries()) {
     const which = texts.length > 1 ? `run ${i + 1}: ` : "";
     const long = `this run has ${megabytes(text.length)}; the limit is ${megabytes(mostChars)}.`;
-    if (text.length > mostChars) throw refused(which + long);
+    if (text.length > mostChars) throw rejection(which + long);
     const { lines, pin, error } = (await judge(text)) || {};
-    if (!Array.isArray(lines)) throw refused(which + (error || "the server rejected it."));
+    if (!Array.isArray(lines)) throw rejection(which + (error || "the server rejected it."));
     runs.push({ lines, pin });
   }
   return runs;
@@ -93,4 +94,4 @@ async function judged(file, judge, mostChars) {
 const megabytes = (bytes) => `${Number((bytes / 1e6).toPrecision(2))} MB`;
 
 /** @param {string} sentence */
-const refused = (sentence) => Object.assign(new Error(sentence), { sentence });
+const rejection = (sentence) => Object.assign(new Error(sentence), { sentence });

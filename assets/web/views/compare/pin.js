@@ -1,5 +1,5 @@
-// Pins a lane of a race view into the tray, opens a pinned run in the race view of the view Compare, and handles the
-// requests "pin" and "open". Only a page with that view supports them (views/page/page.js).
+// Pins lanes of a race view in the tray, opens pinned runs in the race view of the Compare view, and handles the
+// requests "pin" and "open". Only a page with a Compare view supports these requests (views/page/page.js).
 
 import { attribute, button, put } from "../../core/dom.js";
 import { openView } from "../../core/tabs.js";
@@ -10,24 +10,25 @@ import { remember, tray } from "./tray.js";
 export const PINS = ["pin", "open"]; // the requests handled here
 
 /**
- * Returns a button for a pane's head that shows whether the lane, in its present state, is in the tray.
+ * Returns the button that pins a lane in its current state and then shows that it is pinned.
  * @param {View} view
  * @param {Lane} lane
  */
 export function pinButton(view, lane) {
-  const given = { class: "rv-pin", title: "Keep this run to compare it in Review", "aria-label": `Pin ${lane.title}` };
+  const given = { class: "rv-pin", title: "Save this run to compare it in Review", "aria-label": `Pin ${lane.title}` };
   const node = button(given, "Pin", () => view.ask("pin", { lane, report }));
   /** @param {string} sentence */
   const report = (sentence) => {
     put(node, sentence ? "Pinned for now" : "Pinned");
-    node.title = sentence || "Kept in Review";
+    node.title = sentence || "Saved in Review";
     attribute(node, { "aria-label": `${lane.title} is pinned. ${sentence}`.trim() });
   };
   return node;
 }
 
 /**
- * lane: any lane of trace lines. report(sentence): called when it is in the tray; "" if there is no problem.
+ * Adds a lane to the tray. report: called when the lane is in the tray, with a sentence if it could not be stored, else
+ * with "".
  * @param {{ lane: Lane, report?: (sentence: string) => void }} given
  */
 async function pin({ lane, report = () => {} }) {
@@ -46,13 +47,13 @@ export function mountPins() {
 }
 
 const VIEW = "#opened .mars-race";
-const PATIENCE = 5000; // milliseconds to wait for the tab
+const PATIENCE = 5000; // maximum milliseconds to wait until the view is mounted
 
 /** @type {string | null} */
-let shown = null; // the pin of the opened run
+let shown = null; // id of the pin that is open
 
 /**
- * Returns a pinned run as the race view's value.
+ * Returns a pinned run as a value for the race view.
  * @param {Pin} given
  */
 export function pinnedRun({ id, lane, name }) {
@@ -73,11 +74,11 @@ export async function openRun({ value, pin = null }) {
     await new Promise((resolve) => {
       setTimeout(resolve, 50);
     });
-  const found = view();
-  if (!found) return;
+  const race = view();
+  if (!race) return;
   shown = pin;
-  found.read(value);
-  requestAnimationFrame(() => found.root?.scrollIntoView({ block: "start" }));
+  race.read(value);
+  requestAnimationFrame(() => race.root?.scrollIntoView({ block: "start" }));
 }
 
 export function closeRun() {

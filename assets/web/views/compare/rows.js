@@ -1,5 +1,5 @@
-// One pinned run in the tray: its editable name, rating and note, its figures and its actions. Names and notes are
-// values of inputs, never markup. Changes are passed to `report`.
+// The row of a pinned run in the tray: its editable name, rating and note, its figures and its actions. Names and notes
+// are only used as values of inputs, never as markup.
 
 import { attribute, button, fill, find, make, put } from "../../core/dom.js";
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
@@ -18,7 +18,7 @@ const methodText = (lane) => [lane.facts.title, laneText(lane)].join(" · ");
 
 export class Row {
   /**
-   * report: {change(pin, changes), tick(pin, isOn), open(pin), remove(pin)}
+   * report: called when the visitor changes, ticks, opens or deletes the run.
    * @param {Pin} pin
    * @param {HTMLElement} root
    * @param {RowReport} report
@@ -32,7 +32,7 @@ export class Row {
     this.figures = make("p", "cv-figures rv-num");
     this.box = tickBox((isOn) => report.tick(pin, isOn));
     const name = { class: "cv-name", maxlength: LIMITS.pin.name, "aria-label": "Name of this run" };
-    this.name = this.kept(make("input", name), "name");
+    this.name = this.stored(make("input", name), "name");
     const note = {
       class: "cv-note",
       rows: 1,
@@ -40,7 +40,7 @@ export class Row {
       placeholder: "Note",
       "aria-label": "Note on this run",
     };
-    this.note = this.kept(make("textarea", note), "note");
+    this.note = this.stored(make("textarea", note), "note");
     this.opener = button("", "Open", () => report.open(pin));
     this.element = make(
       "li",
@@ -60,7 +60,7 @@ export class Row {
     );
   }
 
-  // Shows changes of another window, except in the field that has the focus.
+  // Shows changes that another window made, except in the field that has the focus.
   renew() {
     const { name, note, rating } = this.pin.record;
     if (document.activeElement !== this.name) this.name.value = name;
@@ -68,7 +68,7 @@ export class Row {
     /** @type {HTMLInputElement} */ (find(this.element, `.cv-rating input[value="${rating}"]`)).checked = true;
   }
 
-  // 1 to 5, or none: radio buttons, so that arrow keys choose.
+  // Builds the rating, 1 to 5 or none, as radio buttons, so that arrow keys change it.
   rating() {
     const labels = Array.from({ length: LIMITS.pin.rating + 1 }, (_, rating) => {
       const label = rating ? `${rating} of ${LIMITS.pin.rating}` : "no rating";
@@ -81,23 +81,24 @@ export class Row {
   }
 
   /**
-   * A field of the record: typed text is stored shortly after the last key press, and at once when the field is left.
+   * Makes an input store its text in a field of the record: shortly after the last key press, and at once when the
+   * input loses the focus. Returns the input.
    * @template {HTMLInputElement | HTMLTextAreaElement} I
    * @param {I} input
    * @param {"name" | "note"} field
    */
-  kept(input, field) {
+  stored(input, field) {
     input.value = this.pin.record[field];
     let timer = 0;
-    const now = () => {
+    const save = () => {
       clearTimeout(timer);
       if (this.pin.record[field] !== input.value) this.report.change(this.pin, { [field]: input.value });
     };
     input.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(now, PAUSE);
+      timer = setTimeout(save, PAUSE);
     });
-    input.addEventListener("change", now);
+    input.addEventListener("change", save);
     return input;
   }
 
@@ -106,7 +107,8 @@ export class Row {
     return [laneOffer(lane, this.pin.name, this.root), chartsOffer(lane, [lane], this.root)];
   }
 
-  // Draws the trace's figures. Folding a long trace takes a moment, so the view calls this for one row at a time.
+  // Shows the settings and figures of the run. This parses the whole trace, which can take a moment, so the view calls
+  // it for one row at a time.
   describe() {
     const { lane } = this.pin;
     const header = headerOf(lane);
@@ -135,7 +137,7 @@ function tickBox(tick) {
 }
 
 /**
- * Groups pins in their order; those with the same text are at the place of the first.
+ * Groups pins with the same text. The groups are in the order of their first pins.
  * @param {Pin[]} pins
  */
 export function groupsOf(pins) {
@@ -148,8 +150,8 @@ export function groupsOf(pins) {
   return groups;
 }
 
-// Runs of the tray with the same text, as one row: their number, the settings of each, one tick for all. Opened, it
-// shows the rows themselves.
+// One row for several runs with the same text: their number, the settings of each, and one box that ticks all of them.
+// Its button expands the rows of the runs.
 export class Fold {
   /** @param {(pin: Pin, isOn: boolean) => void} tick */
   constructor(tick) {
@@ -157,11 +159,11 @@ export class Fold {
     this.pins = [];
     this.box = tickBox((isOn) => this.pins.forEach((pin) => tick(pin, isOn)));
     this.button = button("cv-foldbutton", "", () => this.open(Boolean(this.rows.hidden)));
-    this.what = make("span", { class: "cv-foldprompt", dir: "auto" });
+    this.prompt = make("span", { class: "cv-foldprompt", dir: "auto" });
     this.settings = make("ul", "cv-foldruns rv-num");
     this.rows = make("ul", "cv-foldrows");
     const compare = make("label", "cv-tick", this.box, "compare all");
-    const head = make("div", "cv-foldhead", compare, this.button, this.what, this.settings);
+    const head = make("div", "cv-foldhead", compare, this.button, this.prompt, this.settings);
     this.element = make("li", "cv-fold", head, this.rows);
     this.open(false);
   }
@@ -179,7 +181,7 @@ export class Fold {
   show(pins, rows) {
     this.pins = pins;
     put(this.button, `${pins.length} runs wrote the same text`);
-    put(this.what, headerOf(pins[0].lane).prompt || "");
+    put(this.prompt, headerOf(pins[0].lane).prompt || "");
     this.settings.replaceChildren(...pins.map(settingsOf));
     fill(this.rows, rows);
   }

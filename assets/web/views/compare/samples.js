@@ -1,4 +1,4 @@
-// The runs that are compared while nothing is pinned: one recorded prompt with three methods.
+// The recorded runs that the Compare view shows while nothing is pinned: one prompt with three methods.
 
 import { runColours } from "../../core/colours.js";
 import { recording } from "../../explain/explain.js";
@@ -12,12 +12,12 @@ const SHOWN = [
 ];
 
 /** @type {Pin[] | null} */
-let made = null;
+let pins = null;
 
-// The recorded runs as pins that are in no tray; none if the recordings did not come with the page.
-export const samples = () => (made ??= SHOWN.flatMap(([name, lane, title], i) => sampleOf(name, lane, title, i + 1)));
+// Returns the recorded runs as pins, which are not in the tray; [] if the page does not contain the recordings.
+export const samples = () => (pins ??= SHOWN.flatMap(([name, lane, title], i) => sampleOf(name, lane, title, i + 1)));
 
-// Describes when and on what they were recorded, and their prompt; "" if there are none.
+// Describes when and on which machine the runs were recorded, and their prompt; "" if there are no recordings.
 export function samplesText() {
   const { note, prompt } = recording(SHOWN[0][0]) ?? {};
   return note ? `Recorded ${note}: “${prompt}”` : "";
@@ -30,7 +30,7 @@ export function samplesText() {
  * @param {number} number
  */
 function sampleOf(name, lane, title, number) {
-  const lines = recording(name)?.lanes.find((each) => each.name === lane)?.lines;
+  const lines = recording(name)?.lanes.find((recorded) => recorded.name === lane)?.lines;
   if (!lines) return [];
   const words = { name: title, note: "", rating: 0, verdict: null };
   const pin = new Pin({ id: `recorded-${number}`, pinned: 0, ...words, isImported: false, number, lines });

@@ -1,5 +1,5 @@
-// The compared texts side by side, tokens grouped by forward, each aligned with the reference. Differences are marked,
-// a token that is pointed at is outlined in the other texts, and the texts scroll together.
+// The compared texts side by side, each grouped by pass and aligned with the reference text. Differences are marked.
+// Pointing at a token outlines the matching tokens in the other texts. The texts scroll together.
 
 import { find, make, placeIn, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
@@ -18,7 +18,7 @@ export class Texts {
   frame;
 
   /**
-   * report: {token(lane, index, anchor), leave()}
+   * report: called when the visitor points at a token, and when the pointer leaves the text.
    * @param {HTMLElement} element
    * @param {{ token(lane: Lane, index: number, anchor: Element): void, leave(): void }} report
    */
@@ -50,11 +50,11 @@ export class Texts {
       leave: () => this.left(),
       choose() {},
     };
-    const made = new Pane(lane, false, report);
-    find(made.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
-    made.draw(lane);
-    const text = made.view.element;
-    const { element, parts, view } = made;
+    const drawn = new Pane(lane, false, report);
+    find(drawn.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
+    drawn.draw(lane);
+    const text = drawn.view.element;
+    const { element, parts, view } = drawn;
     /** @type {TextPane} */
     const pane = { lane, element, parts, view, text, marked: [], lit: null, ...identity(0) };
     const lead = () => void (this.leader = pane);
@@ -65,7 +65,8 @@ export class Texts {
   }
 
   /**
-   * Marks in every text what the reference lacks, and in the reference what any text lacks.
+   * Aligns all texts with a reference. Marks the tokens of each text that the reference does not have, and the tokens
+   * of the reference that another text does not have.
    * @param {number} reference
    */
   align(reference) {
@@ -102,8 +103,7 @@ export class Texts {
    */
   pointed(pane, index, anchor) {
     this.light(-1);
-    const place = pane.toBase[index];
-    this.light(place, pane);
+    this.light(pane.toBase[index], pane);
     this.report.token(pane.lane, index, anchor);
   }
 
@@ -113,20 +113,20 @@ export class Texts {
   }
 
   /**
-   * Outlines the place of a reference's token in the other texts.
-   * @param {number} place
+   * Outlines a token of the reference in all texts except `from`; -1 removes the outlines.
+   * @param {number} index index of the token in the reference
    * @param {TextPane} [from]
    */
-  light(place, from) {
+  light(index, from) {
     for (const pane of this.panes) {
       if (pane.lit) pane.lit.classList.remove("cv-here");
-      pane.lit = place >= 0 && pane !== from ? pane.view.tokens[pane.fromBase[place]] : null;
+      pane.lit = index >= 0 && pane !== from ? pane.view.tokens[pane.fromBase[index]] : null;
       if (pane.lit) pane.lit.classList.add("cv-here");
     }
   }
 
   /**
-   * The text that the visitor scrolls leads; the others follow to the same place.
+   * Scrolls the other texts to the position of the text that the visitor scrolls.
    * @param {TextPane} pane
    */
   scrolled(pane) {
@@ -146,7 +146,8 @@ export class Texts {
 }
 
 /**
- * Returns tokens as their text, given ones first, so that runs of different vocabularies can be aligned too.
+ * Returns the tokens of a lane, including its given ones, as text. Unlike ids, these can be compared between runs with
+ * different vocabularies.
  * @param {Lane} lane
  */
 const keys = (lane) => [
@@ -155,8 +156,8 @@ const keys = (lane) => [
 ];
 
 /**
- * Aligns two lanes including their given tokens, which a branch shares with its parent. whole: with the given tokens.
- * pairs: of what each generated, which is what is drawn.
+ * Aligns two lanes including their given tokens, because a branch shares those with its parent. whole: the alignment
+ * with the given tokens. pairs: the same alignment for the generated tokens only, which are the ones that are drawn.
  * @param {Lane} base
  * @param {Lane} lane
  */
@@ -184,8 +185,12 @@ const identity = (length) => {
 };
 
 /**
- * own: places that the reference lacks. missing: places of the reference that this text lacks. toBase: the same token
- * in the reference, or -1. near, fromBase: the same or the place before, in either direction.
+ * Aligns the tokens of a text with those of the reference (base).
+ * - own: indices of tokens that only this text has
+ * - missing: indices in the reference of tokens that only the reference has
+ * - toBase: for each token, the index of the matching token in the reference, or -1
+ * - near: for each token, the index of the matching token in the reference, or of the reference's next token
+ * - fromBase: for each token of the reference, the index in this text of the matching token, or of the next one
  * @param {string[]} base
  * @param {string[]} words
  * @returns {Alignment}
@@ -237,7 +242,7 @@ export function differenceText({ own, missing, toBase }, letter) {
 }
 
 /**
- * Returns the first token below the upper edge.
+ * Returns the index of the first token below the upper edge of a scrolled text; -1 if the text is empty.
  * @param {TextPane} given
  */
 function firstInSight({ text, view }) {

@@ -1,5 +1,5 @@
-// The pinned runs of this visitor and their changes. A pin is one lane, so one trace. The lines of a pin are the
-// trace's own and never change. No DOM.
+// The tray: the visitor's pinned runs, which are stored in the browser. A pin contains one lane with the unchanged
+// lines of its trace. No DOM.
 
 import { hash, identityOf, runColours } from "../../core/colours.js";
 import { headerOf } from "../../core/folds.js";
@@ -10,7 +10,7 @@ import { forkText } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
 import { Store } from "../../core/records.js";
 
-const PROMPT = 48; // characters of the prompt in a name
+const PROMPT = 48; // maximum characters of the prompt in a run's default name
 
 export class Pin {
   /** @type {Lane | null} */
@@ -38,19 +38,20 @@ export class Pin {
     return this.record.lines;
   }
 
-  // Whether the run was pinned before lines had derived fields (mars_runtime/derived.py).
+  // Whether the run was pinned by an earlier version, whose lines did not have derived fields
+  // (mars_runtime/derived.py).
   get isUnderived() {
     const steps = this.lines.filter((line) => line.startsWith('{"type":"step"'));
     return steps.length > 1 && !steps.some((line) => line.includes('"spread":'));
   }
 
-  // The name for other runs, whatever its owner's.
+  // The short name by which other runs refer to this one, such as "Run 3".
   get label() {
     return `Run ${this.record.number}`;
   }
 
   /**
-   * Takes notes that were changed in another window; the lines are the same.
+   * Applies changes of name, note and rating that were made in another window.
    * @param {PinRecord} given
    */
   renew({ name, note, rating }) {
@@ -58,7 +59,7 @@ export class Pin {
     return this;
   }
 
-  // The whole lane, folded once.
+  // The lane, built from the lines when it is first needed.
   get lane() {
     if (!this.folded) {
       this.folded = Lane.of(this.lines, { lane: this.method, title: this.name });
@@ -67,7 +68,7 @@ export class Pin {
     return this.folded;
   }
 
-  // A key that runs with the same text and prompt share; "" before the lane was folded.
+  // A key that is equal for runs with the same prompt and text; "" before the lane was built.
   get textKey() {
     if (!this.folded) return "";
     const { header, ids } = this.folded;
@@ -77,13 +78,13 @@ export class Pin {
 }
 
 /**
- * Returns the default name of a run.
+ * Returns the default name of a run: its method, settings and prompt.
  * @param {Lane} lane
  */
 function nameOf(lane) {
-  const how = lane.isAr ? lane.facts.title : `${lane.facts.title} ${laneText(lane)}`;
+  const method = lane.isAr ? lane.facts.title : `${lane.facts.title} ${laneText(lane)}`;
   const prompt = (headerOf(lane).prompt || "").replace(/\s+/g, " ").trim();
-  return `${how} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, LIMITS.pin.name);
+  return `${method} · ${prompt.length > PROMPT ? `${prompt.slice(0, PROMPT - 1)}…` : prompt}`.slice(0, LIMITS.pin.name);
 }
 
 /** @type {(a: string[], b: string[]) => boolean} */
@@ -106,7 +107,8 @@ export class Tray {
     return (this.loading ||= this.load());
   }
 
-  // Newest first. Known pins keep their objects, so that typed text is not lost.
+  // Loads the pins from the browser's storage, newest first. Pins that are already loaded keep their objects, so that
+  // text being typed is not lost.
   async load() {
     const records = await this.store.all();
     const known = new Map(this.pins.map((pin) => [pin.id, pin]));
@@ -117,7 +119,7 @@ export class Tray {
     this.tell();
   }
 
-  // A run keeps its number and its colour.
+  // Gives a run a number and a colour if it has none yet.
   /** @param {Pin} pin */
   complete({ record, header, method, identity }) {
     record.number ??= 1 + Math.max(0, ...this.pins.map((pin) => pin.record.number ?? 0));
@@ -126,8 +128,8 @@ export class Tray {
   }
 
   /**
-   * Adds a run to the tray, with `words` (name, note, rating, verdict) and isImported if known. Returns {pin, isNew,
-   * sentence}; the sentence names a problem.
+   * Adds a run to the tray. words: its name, note, rating, verdict and isImported, where known. Returns the pin,
+   * whether it is new, and a sentence if it could not be stored.
    * @param {string[]} lines
    * @param {Partial<PinRecord>} [words]
    */
@@ -154,7 +156,7 @@ export class Tray {
     return { pin, isNew: true, sentence };
   }
 
-  // A branch is named after its parent, any other run after its method and settings.
+  // Returns the default name of a run: a branch is named after its parent, other runs after their method and settings.
   /** @param {Lane} lane */
   nameOf(lane) {
     const branch = headerOf(lane).num_given ? branchOf(lane, this.pins.map((pin) => pin.lane)) : null; // prettier-ignore
@@ -172,20 +174,20 @@ export class Tray {
   }
 
   /**
-   * Replaces the lines of a run by those that the server wrote of it.
+   * Replaces the lines of a run by the lines that the server derived from them.
    * @param {Pin} pin
    * @param {string[]} lines
    */
   async rewrite(pin, lines) {
     const fresh = new Pin({ ...pin.record, lines });
-    this.pins = this.pins.map((each) => (each === pin ? fresh : each));
+    this.pins = this.pins.map((known) => (known === pin ? fresh : known));
     this.tell();
     return this.store.put(fresh.record);
   }
 
   /** @param {Pin} pin */
   async remove(pin) {
-    this.pins = this.pins.filter((each) => each !== pin);
+    this.pins = this.pins.filter((known) => known !== pin);
     this.tell();
     await this.store.remove(pin.id);
   }
@@ -211,26 +213,28 @@ export class Tray {
 }
 
 /** @type {Tray | null} */
-let kept = null;
+let pageTray = null;
 
-// The tray of this page.
-export const tray = () => (kept ||= new Tray());
+// Returns the tray of this page, which is created on first use.
+export const tray = () => (pageTray ||= new Tray());
 
 const MOST = 6; // number of remembered lanes
 
 /** @type {Lane[]} */
 let remembered = [];
 
-// A branch is a run that continues from a token of another. The page's latest branched lanes are remembered, since they
-// need not be pinned.
-//
-/** @param {Lane[]} lanes */
+/**
+ * Remembers lanes from which the visitor branched, so that a branch can be named after its parent even if the parent is
+ * not pinned.
+ * @param {Lane[]} lanes
+ */
 export function remember(lanes) {
   remembered = [...lanes, ...remembered.filter((lane) => !lanes.includes(lane))].slice(0, MOST);
 }
 
 /**
- * Returns the parent; null if the run is not a branch, or its parent is neither on the page nor in `lanes`.
+ * Describes a branch, a run that continues another run (its parent) from a different token. Returns null if the run is
+ * no branch, or if its parent is neither remembered nor in `lanes`.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  * @returns {Branch | null}
@@ -238,20 +242,20 @@ export function remember(lanes) {
 export function branchOf(lane, lanes) {
   const { num_given: numGiven, prompt_ids: ids } = headerOf(lane);
   if (!numGiven) return null;
-  const parents = [...remembered, ...lanes].filter((each) => isParent(each, ids));
-  const parent = parents.find((each) => each.isAr === lane.isAr) || parents[0];
+  const parents = [...remembered, ...lanes].filter((candidate) => isParent(candidate, ids));
+  const parent = parents.find((candidate) => candidate.isAr === lane.isAr) || parents[0];
   if (!parent) return null;
-  const place = ids.length - 1 - headerOf(parent).prompt_ids.length;
+  const index = ids.length - 1 - headerOf(parent).prompt_ids.length;
   return {
     parent: identityOf(headerOf(parent)),
-    token: place + 1,
+    token: index + 1,
     taken: lane.tokenName(ids[ids.length - 1]),
-    instead: parent.tokenName(parent.tokens[place].id),
+    instead: parent.tokenName(parent.tokens[index].id),
   };
 }
 
 /**
- * Whether a run has `ids` up to their last one, and a different token there.
+ * Returns whether a run's prompt and text begin with `ids`, except that the last of `ids` differs.
  * @param {Lane} lane
  * @param {number[]} ids
  */
@@ -267,6 +271,6 @@ function isParent(lane, ids) {
  * @param {Pin | undefined} parent
  */
 export function branchName({ token, taken, instead }, parent) {
-  const of = parent ? parent.label : "a run that is not pinned";
-  return `Branch of ${of} at ${forkText({ token, taken, instead })}`;
+  const parentName = parent ? parent.label : "a run that is not pinned";
+  return `Branch of ${parentName} at ${forkText({ token, taken, instead })}`;
 }

@@ -1,4 +1,4 @@
-// The Compare tab: the tray, the comparison, and import and export of files.
+// The Compare view: the tray of pinned runs, the comparison of the ticked ones, and import and export of files.
 
 import { fill, find, make, put, watchTheme } from "../../core/dom.js";
 import { textBlob } from "../../core/files.js";
@@ -15,12 +15,12 @@ import { tray } from "./tray.js";
 const TOO_MANY = `At most ${LETTERS.length} runs can be compared at a time. Untick one first.`;
 const HOW = "To compare your own runs, press Pin above a text in Live, or drop trace files (.jsonl) here.";
 
-// What is compared while nothing is pinned, and how to pin.
+// Returns the text for an empty tray: which recorded runs are compared instead, and how to pin runs.
 const emptyText = () => `${samplesText()} ${HOW}`.trim();
 
 export class CompareView {
   /** @type {PinRow[]} */
-  bare = []; // rows without their figures so far
+  bare = []; // rows whose figures have not been drawn yet
   /** @type {Map<Pin, PinRow>} */
   rows = new Map();
   /** @type {Set<Pin>} */
@@ -31,7 +31,7 @@ export class CompareView {
   timer;
 
   /**
-   * judge(text): the server's answer to an imported trace
+   * judge: sends an imported trace to the server and returns its answer.
    * @param {HTMLElement} root
    * @param {Judge} judge
    */
@@ -53,10 +53,10 @@ export class CompareView {
     void this.derive();
   }
 
-  // The server writes the lines of runs from earlier versions again, with the fields that the page draws.
+  // Lets the server add the fields that the page draws to runs that were pinned by earlier versions.
   async derive() {
     await tray().begin();
-    for (const pin of tray().pins.filter((each) => each.isUnderived)) {
+    for (const pin of tray().pins.filter(({ isUnderived }) => isUnderived)) {
       const { lines } = (await this.judge(pin.lines.join("\n")).catch(() => null)) || {};
       if (lines) await tray().rewrite(pin, lines);
     }
@@ -87,11 +87,11 @@ export class CompareView {
     this.drawTicks();
   }
 
-  // Rows in order; those of runs with the same text are folded into one.
+  // Arranges the rows in the order of the tray. Runs with the same text share one row.
   arrange() {
     const before = this.folds;
     this.folds = new Map();
-    const pins = tray().pins.filter((pin) => this.rows.has(pin)); // a pin that is still being stored has no row yet
+    const pins = tray().pins.filter((pin) => this.rows.has(pin)); // a pin has no row while it is being stored
     const nodes = [...groupsOf(pins)].map(([key, group]) => {
       const rows = group.map((pin) => this.rowOf(pin).element);
       if (group.length < 2) return rows[0];
@@ -111,7 +111,8 @@ export class CompareView {
     return /** @type {PinRow} */ (this.rows.get(pin));
   }
 
-  // Folding a long trace takes a moment: one row at a time, so that the page stays responsive.
+  // Draws the figures of new rows, one row per timer call: parsing a long trace takes a moment, and the page should
+  // stay responsive.
   describe() {
     if (this.timer || !this.bare.length) return;
     this.timer = setTimeout(() => {
@@ -166,13 +167,13 @@ export class CompareView {
 
   /** @param {Pin} pin */
   async remove(pin) {
-    const place = tray().pins.indexOf(pin);
+    const index = tray().pins.indexOf(pin);
     if (openedPin() === pin.id) closeRun();
     this.removed = pin;
     put(find(this.undo, "span"), `“${pin.name}” was deleted.`);
     this.undo.hidden = false;
     await tray().remove(pin);
-    const next = tray().pins[Math.min(place, tray().pins.length - 1)];
+    const next = tray().pins[Math.min(index, tray().pins.length - 1)];
     ((next && this.rows.get(next)?.name) || find(this.undo, "button")).focus();
   }
 
@@ -236,7 +237,7 @@ export class CompareView {
 }
 
 /**
- * Called by the component's js_on_load; `server.judge` is CompareView.judge in Python.
+ * Mounts the view; called by the component's js_on_load. `server.judge` is CompareView.judge in Python.
  * @param {HTMLElement} element
  * @param {{ judge: Judge }} server
  */

@@ -1,5 +1,5 @@
-// The turns of a conversation as a tree: an edited question or another answer becomes a sibling branch; the turns after
-// each stay. Pure; no page.
+// The turns of a conversation as a tree: an edited question or another answer becomes a sibling of its turn, and each
+// sibling keeps the turns that follow it. Pure; no DOM.
 
 import { divergence, folds, headerOf, isFirst, mainLane } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
@@ -8,20 +8,20 @@ import { LIMITS } from "../../core/table.js";
 import { valueOf } from "../../core/wire.js";
 import { counted, whole } from "../../core/words.js";
 
-const MOST_BYTES = 0.75 * LIMITS.body; // earlier turns; the rest of a request is for the prompt and settings
-const MOST_KEPT = 60; // runs that can be displayed again
-const QUESTION = 32; // estimated tokens of a question
+const MOST_BYTES = 0.75 * LIMITS.body; // maximum size of the earlier turns in a request
+const MOST_KEPT = 60; // maximum number of runs that can be displayed again
+const QUESTION = 32; // estimated number of tokens in a question
 
 export class Tree {
   constructor() {
     /** @type {Turn[]} */
-    this.turns = []; // in the order of the questions
+    this.turns = []; // all turns, in the order in which they were asked
     /** @type {Turn | null} */
     this.first = null; // first turn of the current branch
   }
 
   /**
-   * Adds another answer after `parent` (null for a first question) and makes its branch current.
+   * Adds a turn after `parent` (null for a first question) and makes its branch current.
    * @param {Turn | null} parent
    * @param {string} prompt
    * @param {string} run
@@ -32,28 +32,28 @@ export class Tree {
     const turn = { parent, next: null, prompt, run, isOver: false, value: "", told: null, fork };
     this.turns.push(turn);
     this.choose(turn);
-    for (const old of this.turns.filter((each) => each.value).slice(0, -MOST_KEPT)) old.value = "";
+    for (const old of this.turns.filter(({ value }) => value).slice(0, -MOST_KEPT)) old.value = "";
     return turn;
   }
 
   /**
-   * Removes a turn without an answer.
+   * Removes a turn that has no answer.
    * @param {Turn} turn
    */
   remove(turn) {
-    this.turns = this.turns.filter((each) => each !== turn);
-    for (const each of this.turns) if (each.fork?.of === turn) each.fork = null;
-    const other = this.besides(turn).at(-1) || null;
+    this.turns = this.turns.filter((known) => known !== turn);
+    for (const known of this.turns) if (known.fork?.of === turn) known.fork = null;
+    const other = this.siblings(turn).at(-1) || null;
     if (turn.parent) turn.parent.next = other;
     else this.first = other;
   }
 
   /**
-   * Returns the siblings of a turn, including itself, in the order of the questions.
+   * Returns the siblings of a turn, including the turn itself, in the order in which they were asked.
    * @param {Turn} turn
    */
-  besides(turn) {
-    return this.turns.filter((each) => each.parent === turn.parent);
+  siblings(turn) {
+    return this.turns.filter(({ parent }) => parent === turn.parent);
   }
 
   /**
@@ -69,9 +69,9 @@ export class Tree {
 
   // The current branch, oldest turn first.
   get path() {
-    const found = [];
-    for (let turn = this.first; turn; turn = turn.next) found.push(turn);
-    return found;
+    const path = [];
+    for (let turn = this.first; turn; turn = turn.next) path.push(turn);
+    return path;
   }
 
   get last() {
@@ -80,29 +80,30 @@ export class Tree {
 }
 
 /**
- * Returns the runs tried in place of a turn as trees: runs of the same question, each with its branches. Empty if there
- * are no branches.
- * @param {Turn[]} besides
+ * Returns the runs of a turn's question as trees, each run with the branches from its tokens. Returns [] if no run has
+ * a branch.
+ * @param {Turn[]} siblings
  * @param {Turn} turn
  * @returns {Tried[]}
  */
-export function triedIn(besides, turn) {
-  const same = besides.filter(({ prompt }) => prompt === turn.prompt);
+export function triedIn(siblings, turn) {
+  const same = siblings.filter(({ prompt }) => prompt === turn.prompt);
   /** @type {(of: Turn | null) => Tried[]} */
   const from = (of) =>
-    same.filter(({ fork }) => (fork?.of ?? null) === of).map((each) => ({ turn: each, branches: from(each) }));
+    same.filter(({ fork }) => (fork?.of ?? null) === of).map((tried) => ({ turn: tried, branches: from(tried) }));
   return same.some(({ fork }) => fork) ? from(null) : [];
 }
 
 /**
- * Returns a turn and those before it, oldest first.
+ * Returns a turn and the turns before it, oldest first.
  * @param {Turn | null} turn
  * @returns {Turn[]}
  */
 export const upTo = (turn) => (turn ? [...upTo(turn.parent), turn] : []);
 
 /**
- * Returns what later turns need from a run: ids and text of the answer by lane, including a given beginning.
+ * Returns what the conversation stores about a run: each lane's answer as ids and text, including its given beginning,
+ * and the figures that the turn's row shows.
  * @param {Run} run
  * @returns {Told}
  */
@@ -136,7 +137,7 @@ export function toldOf(run) {
 }
 
 /**
- * Returns the value with which a race view can display the run again.
+ * Returns a run as a value, with which a race view can display it again.
  * @param {Run} run
  */
 export const valueOfRun = (run) => valueOf({ ...run.head, from: 0 }, run.lanes);
@@ -144,20 +145,20 @@ export const valueOfRun = (run) => valueOf({ ...run.head, from: 0 }, run.lanes);
 /**
  * Returns the answer from which the conversation continues.
  * @param {Told} told
- * @param {boolean} isOwn whether each lane continues from its own; otherwise both continue from AR's, if it ran
+ * @param {boolean} isOwn whether each lane continues from its own answer; otherwise all continue from AR's, if AR ran
  */
 export const answerOf = ({ texts }, isOwn) =>
   (isOwn ? (texts.mars ?? texts.ar) : (texts.ar ?? texts.mars)) ?? Object.values(texts)[0];
 
 /**
- * Returns the size of earlier turns in a request, which has them as JSON inside JSON.
+ * Returns the size in bytes of earlier turns in a request, which contains them as JSON within JSON.
  * @param {{ prompt: string, tokens: number[] }[]} turns
  */
 const bytesOfPosted = (turns) => new TextEncoder().encode(JSON.stringify(JSON.stringify(turns))).length;
 
 /**
- * Returns the earlier turns to post: one list for all lanes, or one by lane. Turns without an answer are left out, and
- * the oldest ones if a request would be too large.
+ * Returns the earlier turns to send with a request: one list for all lanes or, if isOwn, one list per lane. Leaves out
+ * turns without an answer, and the oldest turns if the request would be too large.
  * @param {Turn[]} turns
  * @param {boolean} isOwn
  */
@@ -171,49 +172,48 @@ export function historyOf(turns, isOwn) {
     });
   /** @param {{ prompt: string, tokens: number[] }[]} all */
   const cut = (all) => {
-    let kept = all.slice(-LIMITS.turns);
-    while (bytesOfPosted(kept) > MOST_BYTES / (isOwn ? lanes.length : 1)) kept = kept.slice(1);
-    return kept;
+    let latest = all.slice(-LIMITS.turns);
+    while (bytesOfPosted(latest) > MOST_BYTES / (isOwn ? lanes.length : 1)) latest = latest.slice(1);
+    return latest;
   };
   return isOwn ? Object.fromEntries(lanes.map((lane) => [lane, cut(of(lane))])) : cut(of("ar"));
 }
 
 /**
- * Describes how many tokens are left for the next question.
- * @param {Told | null} told the last turn's
+ * Describes how many tokens the context has left for further turns; "" if that is unknown.
+ * @param {Told | null} told what is stored about the last turn
  */
 export function roomText(told) {
   if (!told?.room) return "";
   const left = Math.max(0, told.room - told.used);
-  if (left >= told.most + QUESTION) return `Room for ${counted(left, "more token")} of ${whole(told.room)}.`;
-  const rest = left ? `${counted(left, "token")} of ${whole(told.room)} left` : `all ${whole(told.room)} tokens used`;
-  return `Nearly full: ${rest}, and an answer may need ${whole(told.most)}. The next question drops the oldest turns.`;
+  if (left >= told.most + QUESTION) return `${counted(left, "token")} of ${whole(told.room)} left.`;
+  const state = left ? `${counted(left, "token")} of ${whole(told.room)} left` : `all ${whole(told.room)} tokens used`;
+  return `Nearly full: ${state}, and an answer may need ${whole(told.most)}. The next question drops the oldest turns.`;
 }
 
 const KEY = "mars-conversation";
-const MOST_STORED = 2_000_000; // characters of runs that can be displayed again; a tab can store some five million
+const MOST_STORED = 2_000_000; // maximum characters of stored runs; browsers store about five million per tab
 
-// Stores the conversation over a reload: written when the page is left, read when the same tab returns. A page that is
-// opened by a link starts without it.
-//
 /**
- * Returns the tree as text. A running answer is stored as it is now; of the runs to display again, the latest that fit.
+ * Returns the tree as text, which is stored when the visitor leaves the page and read when the same tab reloads it. A
+ * running answer is stored in its current state. Of the runs that can be displayed again, the latest that fit are
+ * stored.
  * @param {Tree} tree
  */
 export function written(tree) {
   const placeOf = (/** @type {Turn | null} */ turn) => (turn ? tree.turns.indexOf(turn) : -1);
   let left = MOST_STORED;
   const values = tree.turns.map((turn) => turn.value).reverse();
-  const kept = values.map((value) => ((left -= value.length) >= 0 ? value : "")).reverse();
+  const stored = values.map((value) => ((left -= value.length) >= 0 ? value : "")).reverse();
   const turns = tree.turns.map(({ parent, next, prompt, run, told, fork }, i) => ({
-    ...{ prompt, run, told, value: kept[i] },
+    ...{ prompt, run, told, value: stored[i] },
     ...{ parent: placeOf(parent), next: placeOf(next), fork: fork && { ...fork, of: placeOf(fork.of) } },
   }));
   return JSON.stringify({ first: placeOf(tree.first), turns });
 }
 
 /**
- * Parses that text; returns a tree without turns if it is invalid.
+ * Parses the text of a stored tree; returns a tree without turns if the text is invalid.
  * @param {string} text
  */
 export function readTree(text) {
@@ -237,7 +237,7 @@ export function readTree(text) {
   }
 }
 
-// The tree of this tab before its reload.
+// Returns the tree that this browser tab had before the page was reloaded.
 export const restored = () => readTree(storedBeforeReload(KEY));
 
 /** @param {Tree} tree */

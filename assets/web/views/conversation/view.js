@@ -1,6 +1,6 @@
-// The conversation on the page: its turns and the box for the next question, below the answers of the race view. The
-// prompt's box starts a new conversation. It is stored only in the page, and survives a reload. The server checks
-// whether it fits.
+// The conversation: its turns and the box for the next question, below the answers of the race view. The page's prompt
+// box starts a new conversation. The conversation is stored only in the browser tab, where it survives a reload. The
+// server checks whether it fits the model's context.
 
 import { shown } from "../../core/bytes.js";
 import { attribute, button, find, make, placeIn, put, whenThere } from "../../core/dom.js";
@@ -27,13 +27,13 @@ class ConversationView {
   constructor(root) {
     this.root = root;
     /** @type {string | null} */
-    this.holder = null; // the checkpoint of the conversation; "" if it cannot have one
+    this.holder = null; // checkpoint of the conversation; "" if the selected checkpoint cannot have conversations
     this.tree = restored();
     /** @type {{ parent: Turn | null, prompt?: string } | null} */
-    this.wanted = null; // the turn that the next press of Run starts, if not the prompt box's
-    this.before = ""; // text of the prompt's box when the latest turn began
+    this.wanted = null; // the turn that the next press of Run starts, unless it starts with the prompt box
+    this.before = ""; // text of the prompt box when the latest turn began
     /** @type {Expected | null} */
-    this.expected = null; // the turn of the run that will begin
+    this.expected = null; // the turn to add when the requested run begins
     /** @type {Going | null} */
     this.going = null;
     /** @type {Turn | null} */
@@ -63,15 +63,15 @@ class ConversationView {
 
   /** @param {string} holder */
   hold(holder) {
-    if (this.holder === "" && holder) this.tree = new Tree(); // drop the runs of a single-task model
+    if (this.holder === "" && holder) this.tree = new Tree(); // drop runs of a checkpoint without conversations
     this.holder = holder;
     this.draw();
   }
 
-  // The race view's attributes show which run it displays, and its progress.
+  // Watches the attributes of the race view that tell which run it displays and how far the run is.
   watch() {
     const attributeFilter = ["data-run", "data-state"];
-    const observer = new MutationObserver(() => this.look());
+    const observer = new MutationObserver(() => this.followRun());
     whenThere(race, ({ root }) => {
       root.querySelector(".rv-follow")?.append(this.root);
       observer.observe(root, { attributes: true, attributeFilter });
@@ -79,12 +79,12 @@ class ConversationView {
       if (last) this.show(last);
     });
     window.addEventListener("pagehide", () => {
-      this.tell();
+      this.saveProgress();
       storeTree(this.holder ? this.tree : new Tree());
     });
   }
 
-  look() {
+  followRun() {
     const run = race()?.run || null;
     if (this.expected && run?.lanes.length && !run.recorded && run.id !== this.expected.before)
       this.begin(run, this.expected);
@@ -107,8 +107,8 @@ class ConversationView {
     showAnswer();
   }
 
-  // A question that is sent while a run is in progress continues from what the run has written so far.
-  tell() {
+  // Stores the text that the current run has written so far, from which the next question continues.
+  saveProgress() {
     const { turn, run } = this.going || {};
     if (turn && !turn.next && run?.lanes.some((lane) => lane.header)) turn.told = toldOf(run);
   }
@@ -127,7 +127,7 @@ class ConversationView {
   }
 
   /**
-   * Returns the values that Run posts, with the earlier turns of the turn that it begins.
+   * Returns the values of the controls that Run sends, with the prompt and the earlier turns of the turn that begins.
    * @param {string[]} names
    * @param {unknown[]} values
    */
@@ -137,7 +137,7 @@ class ConversationView {
     const again = typed || !this.holder ? null : this.shown;
     const wanted = this.wanted || { parent: again?.parent ?? null, prompt: again?.prompt };
     this.wanted = null;
-    this.tell();
+    this.saveProgress();
     const isHeld = Boolean(this.holder) && of.checkpoint === this.holder;
     const parent = isHeld && wanted.parent?.told?.checkpoint === of.checkpoint ? wanted.parent : null;
     const prompt = wanted.prompt ?? typed;
@@ -147,14 +147,13 @@ class ConversationView {
   }
 
   /**
-   * Prepares the turn of a run that a view starts: another run of the displayed one, or a branch from one of its
-   * tokens. It becomes a sibling of that turn. A branch of a run without a turn, such as a recording, adds
-   * one for it first.
+   * Prepares the turn of a run that a view starts: a repeated run or a branch from a token. The new turn becomes a
+   * sibling of the original run's turn. If the original run has no turn, as a recording, a turn is first added for it.
    * @param {Run} run
    * @param {ForkPlace | null} fork
    */
   branch(run, fork) {
-    const of = this.tree.turns.find((each) => each.run === run.id) || (fork && this.adopt(run));
+    const of = this.tree.turns.find((turn) => turn.run === run.id) || (fork && this.adopt(run));
     if (!of) this.expected = null;
     else {
       const { parent, prompt } = of;
@@ -170,7 +169,7 @@ class ConversationView {
 
   /**
    * @param {Turn | null} parent
-   * @param {string} [prompt] if it is not the box's
+   * @param {string} [prompt] the question, if it differs from the text of the prompt box
    */
   run(parent, prompt) {
     this.wanted = { parent, prompt };
@@ -184,7 +183,7 @@ class ConversationView {
   }
 
   /**
-   * Enter sends; Shift+Enter starts a new line, as in every chat.
+   * Sends the question when Enter is pressed; Shift+Enter starts a new line.
    * @param {KeyboardEvent} event
    */
   typed(event) {
@@ -202,7 +201,7 @@ class ConversationView {
   /** @param {Turn | null} turn */
   edit(turn) {
     this.edited = turn;
-    this.turns.replaceChildren(); // drop a draft of another turn
+    this.turns.replaceChildren(); // drops unsaved changes to another turn
     this.draw();
     this.turns.querySelector("textarea")?.focus();
   }
@@ -227,7 +226,7 @@ class ConversationView {
     this.root.dataset.turns = String(path.length);
     this.ask.placeholder = path.length ? FOLLOW_UP : FIRST;
     const wanted = wantedOf(box()?.value ?? "");
-    if (path.length && race()?.wanted !== wanted) race()?.want(wanted); // set by the last draw, which triggers this method
+    if (path.length && race()?.wanted !== wanted) race()?.want(wanted); // only if it changed, because this redraws the view and so triggers this method
     this.rememberKey();
     const { shown, isOwn, edited } = this;
     const isBusy = Boolean(this.going);
@@ -239,8 +238,8 @@ class ConversationView {
       send: (wanted, prompt) => this.run(wanted.parent, prompt),
     };
     const rows = path.map((turn, i) => {
-      const besides = this.tree.besides(turn);
-      const state = { isShown: turn === shown, isEdited: turn === edited, isBusy, isOwn, besides };
+      const siblings = this.tree.siblings(turn);
+      const state = { isShown: turn === shown, isEdited: turn === edited, isBusy, isOwn, siblings };
       return new TurnRow(turn, i + 1, state, act).element;
     });
     const draft = this.turns.querySelector("textarea")?.value;
@@ -250,15 +249,15 @@ class ConversationView {
     put(this.room, roomText(path.at(-1)?.told || null));
     this.room.dataset.full = String(this.room.textContent?.startsWith("Nearly"));
     const keyed = /** @type {NodeListOf<HTMLElement>} */ (this.turns.querySelectorAll("[data-key]"));
-    [...keyed].find((each) => each.dataset.key === this.key)?.focus({ preventScroll: true });
+    [...keyed].find(({ dataset }) => dataset.key === this.key)?.focus({ preventScroll: true });
     const row = shown && rows[path.indexOf(shown)];
     if (row) this.turns.scrollTop = placeIn(this.turns, row) - this.turns.clientHeight / 2;
   }
 
-  // Lists the runs tried in place of the displayed turn, below the turns. Pressing one shows it.
+  // Lists the runs of the displayed turn's question below the turns. Pressing a run shows it.
   drawTried() {
     const { shown } = this;
-    const trees = shown ? triedIn(this.tree.besides(shown), shown) : [];
+    const trees = shown ? triedIn(this.tree.siblings(shown), shown) : [];
     this.tried.hidden = !trees.length;
     const state = [this.going?.turn.run, shown?.run, ...this.tree.turns.map(({ run, isOver }) => `${run}${isOver}`)];
     if (state.join() === this.triedState) return;
@@ -284,7 +283,7 @@ class ConversationView {
     return node;
   }
 
-  // Remembers the focused element: the rows are rebuilt, and their buttons are disabled during a run.
+  // Remembers which element has the focus, because the rows are rebuilt and their buttons are disabled during a run.
   rememberKey() {
     const active = /** @type {HTMLElement} */ (document.activeElement);
     if (this.turns.contains(active)) this.key = active.dataset.key;
@@ -305,21 +304,22 @@ export function mountConversationView(element, props, watch) {
 }
 
 /**
- * Called by Run. Returns the values that it sends.
+ * Returns the values of the controls that Run sends; called when Run is pressed.
  * @param {string[]} names
  * @param {unknown[]} values
  */
 export const turn = (names, values) => (current ? current.turn(names, values) : values);
 
-// Runs the prompt in the box as the first question of a new conversation.
+// Starts a new conversation with the prompt box's text as its first question.
 export const runFirst = () => (current ? current.run(null) : press("run"));
 
 /** @type {(run: Run, fork: ForkPlace | null) => void} */
 export const branch = (run, fork) => current?.branch(run, fork);
 
 /**
- * Returns the prompt that the displayed answers should belong to; null while a conversation's question replaces it.
- * @param {string} prompt text of the box
+ * Returns the prompt that the displayed answers should belong to; null if they belong to a question of the conversation
+ * and the prompt box has not been changed since.
+ * @param {string} prompt text of the prompt box
  */
 export function wantedOf(prompt) {
   const path = current?.holder ? current.tree.path : [];
@@ -329,7 +329,7 @@ export function wantedOf(prompt) {
 
 export const questionOnShow = () => current?.shown?.prompt || "";
 
-// Scrolls to the answer if its upper edge is above the window, as after writing a follow-up below it.
+// Scrolls to the answer if its top is above the window, as after typing a follow-up question below it.
 function showAnswer() {
   const root = race()?.root;
   if (root && find(root, ".rv-panes").getBoundingClientRect().top < 0) root.scrollIntoView({ block: "start" });
@@ -356,7 +356,7 @@ class TurnRow {
   }
 
   /**
-   * @param {string} key the same at every draw, so that the focus can be restored
+   * @param {string} key identifies the button after the rows were rebuilt, so that the focus can be restored
    * @param {string} text
    * @param {string} label
    * @param {() => void} pressed
@@ -364,12 +364,12 @@ class TurnRow {
    */
   button(key, text, label, pressed, isOff = false) {
     const given = { title: label, "data-key": `${key} ${this.number}`, "aria-label": label };
-    const made = button(given, text, pressed);
-    made.disabled = isOff;
-    return made;
+    const node = button(given, text, pressed);
+    node.disabled = isOff;
+    return node;
   }
 
-  // Draws the question and its answer; pressing them shows the run.
+  // Builds the question with its answer as a button that shows the run.
   shower() {
     const { turn, number, act } = this;
     const { isOwn, isBusy, isShown } = this.state;
@@ -383,14 +383,14 @@ class TurnRow {
         shown(answer).trim() || (turn.isOver ? "(empty answer)" : "Writing…"),
       ),
     ];
-    const made = button({ class: "ct-show", "data-key": `show ${number}`, title }, parts, () => act.show(turn));
-    made.disabled = isBusy || !turn.value;
-    return made;
+    const node = button({ class: "ct-show", "data-key": `show ${number}`, title }, parts, () => act.show(turn));
+    node.disabled = isBusy || !turn.value;
+    return node;
   }
 
   side() {
     const { turn, number, act } = this;
-    const { besides, isBusy, isOwn } = this.state;
+    const { siblings, isBusy, isOwn } = this.state;
     const told = turn.isOver ? turn.told : null;
     const perForward =
       told && Number.isFinite(told.perForward) ? `${loopWords(told)}${figure(told.perForward)} tokens per pass` : "";
@@ -400,7 +400,7 @@ class TurnRow {
       "ct-side rv-num",
       make("span", "ct-figure", perForward),
       ...(told?.differs && !isOwn ? [make("span", "ct-differs", "MARS wrote another answer")] : []),
-      ...(besides.length > 1 ? [this.branches()] : []),
+      ...(siblings.length > 1 ? [this.branches()] : []),
       this.button("edit", "Edit", `Edit question ${number} and send it again`, () => act.edit(turn), isBusy),
       this.button("again", "Again", again, () => act.again(turn), isBusy),
     );
@@ -408,19 +408,19 @@ class TurnRow {
 
   branches() {
     const { turn, number, act } = this;
-    const { besides, isBusy } = this.state;
-    const at = besides.indexOf(turn);
+    const { siblings, isBusy } = this.state;
+    const at = siblings.indexOf(turn);
     /** @type {(text: string, label: string, to: number) => HTMLElement} */
     const step = (text, label, to) => {
-      const show = () => act.show(besides[to]);
-      return this.button(text, text, `${label} of question ${number}`, show, isBusy || !besides[to]?.value);
+      const show = () => act.show(siblings[to]);
+      return this.button(text, text, `${label} of question ${number}`, show, isBusy || !siblings[to]?.value);
     };
-    const title = `${counted(besides.length, "version")} of this turn`;
+    const title = `${counted(siblings.length, "version")} of this turn`;
     return make(
       "span",
       "ct-branches",
       step("‹", "Previous version", at - 1),
-      make("span", { title }, `${at + 1} of ${besides.length}`),
+      make("span", { title }, `${at + 1} of ${siblings.length}`),
       step("›", "Next version", at + 1),
     );
   }
@@ -445,7 +445,7 @@ class TurnRow {
 }
 
 /**
- * Prefix of an answer's figures if its text repeats itself.
+ * Returns the beginning of an answer's figures: where its text repeats itself, or "".
  * @param {Told} told
  */
 const loopWords = ({ loop }) => (loop ? `${loop}. Up to there: ` : "");

@@ -1,4 +1,5 @@
-// The Frontier tab: the choice of results, their chart and table, and the actions of both.
+// The Frontier view: the choice between sets of results, the chart and the table of a set, and running a measured
+// method.
 
 import { button, find, make, put } from "../../core/dom.js";
 import {
@@ -19,7 +20,7 @@ const WORDS = {
   agreement: { axis: "answers identical to AR, %", column: "identical to AR", about: "Answers identical to AR" },
 };
 const ACROSS = { tpf: "tokens per forward pass", speed: "speed, times plain AR" };
-const FAILED = "The results could not be read. Reload the page.";
+const FAILED = "The results could not be loaded. Reload the page.";
 const HINTS = {
   tpf: "Right: fewer passes. Up: closer to AR's text. Dashed: Pareto frontier.",
   speed: "Right: faster. Up: closer to AR's text. Dashed: Pareto frontier.",
@@ -32,7 +33,7 @@ class FrontierView {
   paper = null;
 
   /**
-   * told(): everything to draw, as JSON
+   * told: requests everything to draw from the server, as JSON.
    * @param {HTMLElement} root
    * @param {() => Promise<string>} told
    */
@@ -57,7 +58,8 @@ class FrontierView {
     new ResizeObserver(() => this.shown()).observe(find(root, ".fv-chart"));
   }
 
-  // A hidden tab has no width: results are requested when it first has one.
+  // Called when the size of the chart changes. Requests the results when the chart is first visible; a hidden tab has
+  // no width.
   async shown() {
     if (!this.chart.element.clientWidth) return;
     if (this.isAsked) return this.draw();
@@ -116,7 +118,7 @@ class FrontierView {
     put(find(this.root, ".rv-finding"), frontierFinding(set));
     this.root.dataset.points = String(marks.length);
     this.root.dataset.own = String(Boolean(own));
-    const shown = measure === "tpf" ? own : null; // the run's speed was measured on another machine
+    const shown = measure === "tpf" ? own : null; // the speeds of the set were measured on another machine
     this.chart.draw({ marks, own: shown, curves, axis: WORDS[set.quality].axis, across: ACROSS[measure] });
     find(this.root, ".fv-table").replaceChildren(this.table(marks, set));
     const { checkpoint = "" } = this.header || {};
@@ -126,7 +128,7 @@ class FrontierView {
     this.pointed(null);
   }
 
-  // The points of the chosen results.
+  // Returns the points of the chosen set as a table, for the CSV file.
   rows() {
     const { set } = this;
     if (!set) return [];
@@ -196,7 +198,8 @@ class FrontierView {
       : own;
   }
 
-  // Uses the prompt of the visitor's run on the same checkpoint, otherwise the set's own.
+  // Runs a point's method, with the prompt of the visitor's run if that has the same checkpoint, else with the set's
+  // prompt.
   /** @param {FrontierPoint} point */
   open(point) {
     const { set, run, header } = this;
@@ -213,7 +216,8 @@ class FrontierView {
 }
 
 /**
- * Called by the component's js_on_load; `server.told` is the function given to FrontierView in Python.
+ * Mounts the view; called by the component's js_on_load. `server.told` is the function passed to FrontierView in
+ * Python.
  * @param {HTMLElement} element
  * @param {{ told(nothing: string): Promise<string> }} server
  */

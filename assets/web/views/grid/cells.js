@@ -1,5 +1,6 @@
-// The heat map: one row per threshold, one column per B, plain AR above them. One tab stop: the arrow keys move between
-// cells, Enter opens one. Every cell shows its numbers; the colour repeats the chosen one.
+// The heat map: one row per threshold, one column per B, and plain AR above them. Every cell shows its numbers; its
+// colour shows the number that the visitor chose. The heat map is a single tab stop: arrow keys move between cells,
+// Enter opens a cell.
 
 import { attribute, isModified, make, put, targetOf } from "../../core/dom.js";
 import { verdictText } from "../../core/words.js";
@@ -26,7 +27,7 @@ export class Cells {
   }
 
   /**
-   * rows: of cells, the reference first: [[ar], [cell, cell], ...]
+   * Builds the heat map. rows: the cells by row, plain AR's cell first: [[ar], [cell, cell], ...].
    * @param {Cell[][]} rows
    * @param {number[]} columns
    * @param {string} prompt
@@ -131,7 +132,7 @@ export class Cells {
   }
 
   /**
-   * Outlines a cell that is pointed at elsewhere.
+   * Outlines the cell that the visitor points at in the chart; null removes the outline.
    * @param {Cell | null} pointed
    */
   point(pointed) {
@@ -175,14 +176,15 @@ export class Cells {
   }
 
   /**
-   * Keys stop at the ends of a row; the column is kept when passing the reference.
+   * Moves the focus to a cell. A column beyond the end of the row is limited to its last cell. The column is remembered
+   * while plain AR's single cell has the focus.
    * @param {[number, number]} given
    */
   go([row, column]) {
     if (row < 0 || row >= this.rows.length) return;
     const cells = this.rows[row];
-    const place = Math.max(0, Math.min(cells.length - 1, column));
-    this.partsOf(cells[place]).node.focus();
+    const index = Math.max(0, Math.min(cells.length - 1, column));
+    this.partsOf(cells[index]).node.focus();
     if (!row) this.at = [row, Math.max(0, column === Infinity ? 0 : column)];
   }
 

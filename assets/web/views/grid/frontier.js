@@ -1,5 +1,6 @@
-// The chart next to the heat map: every cell as a point, agreement with AR against tokens per forward, and the line
-// through those that no other cell dominates. One tab stop: arrow keys move along the tokens, Enter opens a run.
+// The chart next to the heat map: agreement with AR by tokens per pass, with a point for every cell and a line through
+// the points that no other point dominates. The chart is a single tab stop: arrow keys move between points in the order
+// of their tokens per pass, Enter opens a cell as a run.
 
 import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { svgSaves } from "../../charts/saves.js";
@@ -7,7 +8,7 @@ import { isModified, indexForKey, make, put, shape, targetOf } from "../../core/
 import { short } from "../../core/words.js";
 import { MEASURES, cellLabel, cellName, frontier } from "../../folds/grid.js";
 
-const WIDEST = 560;
+const WIDEST = 560; // maximum width of the chart in pixels
 const HINT = "Right: fewer passes. Up: closer to AR's text. Click a point to open it as a run.";
 
 export class Frontier {
@@ -19,7 +20,7 @@ export class Frontier {
   drawn;
 
   /**
-   * open(cell): shows it as a run. point(cell): it is pointed at, null for none.
+   * report.open: shows a cell as a run. report.point: called with the cell that the visitor points at, null for none.
    * @param {HTMLElement} element
    * @param {{ open(cell: Cell): void, point(cell: Cell | null): void }} report
    */
@@ -47,7 +48,7 @@ export class Frontier {
     this.build([]);
   }
 
-  // The shown cells as a table.
+  // Returns the displayed points as a table, for the CSV file.
   rows() {
     const cells = this.points.map(({ cell, x, y }) => [cellName(cell), x, y]);
     return [["cell", "tokens per pass", "agreement with AR"], ...cells];
@@ -103,7 +104,7 @@ export class Frontier {
       const node = this.nodeOf(cell);
       node.removeAttribute("display");
       node.setAttribute("transform", `translate(${scale.x(x)} ${scale.y(y)})`);
-      node.dataset.best = String(best.some((each) => each.cell === cell));
+      node.dataset.best = String(best.some((point) => point.cell === cell));
     }
     if (this.points.length && !this.marks.querySelector("[tabindex='0']"))
       this.nodeOf(this.points[0].cell).tabIndex = 0;
@@ -120,7 +121,7 @@ export class Frontier {
   /** @param {EventTarget | null} target */
   cellOf(target) {
     const node = target instanceof Element && target.closest(".gv-point");
-    return [...this.nodes].find(([, each]) => each === node)?.[0] || null;
+    return [...this.nodes].find(([, point]) => point === node)?.[0] || null;
   }
 
   /** @param {Cell | null} cell */
@@ -161,7 +162,8 @@ const HEIGHT = 340;
 const MARGIN = { left: 46, right: 18, top: 28, bottom: 42 };
 
 /**
- * Ranges: tokens per forward from AR's one to the largest; agreement from the quarter below the lowest up to all.
+ * Returns the scales of the chart. Tokens per pass range from plain AR's 1 to the largest value; agreement ranges from
+ * the multiple of 25 % below the lowest value to 100 %.
  * @param {GridPoint[]} points
  * @param {number} width
  */
@@ -178,12 +180,12 @@ export function scaleOf(points, width) {
       short(unit * value, unit === 1 ? 2 : 0),
     ]);
   const picture = { width, height: HEIGHT, margin: MARGIN };
-  const told = { ticks: values(1, end, step, 1), shares: values(low, 1, share, 100) };
-  return { ...picture, ...told, ...planeScale(picture, [0.9, end], [low, 1]) };
+  const labels = { ticks: values(1, end, step, 1), shares: values(low, 1, share, 100) };
+  return { ...picture, ...labels, ...planeScale(picture, [0.9, end], [low, 1]) };
 }
 
 /**
- * A point is hidden until it has a position.
+ * Creates the node of a cell's point, which is hidden until it has a position.
  * @param {Cell} cell
  */
 function pointOf({ name, row }) {
@@ -201,10 +203,10 @@ const PLACES = [
   { across: 4, down: -11 },
   { across: 11, down: 5 },
   { across: 4, down: 21 },
-]; // of a label, relative to its point, in the order in which they are tried
+]; // possible positions of a label, relative to its point, in the order in which they are tried
 
 /**
- * Names the points on the frontier where neither a mark nor another name is in the way.
+ * Creates labels for the points on the frontier. A point for whose label there is no free position gets none.
  * @param {GridPoint[]} best
  * @param {GridPoint[]} all
  * @param {GridScale} scale

@@ -1,5 +1,5 @@
-// The grid view: passes the feed to the heat map and its chart, names the best cells, and opens a cell as a run in the
-// race view below.
+// The grid view: passes the received lines to the cells of the heat map and its chart, names the best cells, and opens
+// a cell as a run in the race view below.
 
 import { runColours } from "../../core/colours.js";
 import { find, make, put } from "../../core/dom.js";
@@ -88,7 +88,7 @@ class GridView extends PhaseView {
     this.rows = head.rows.map((row, r) => head.columns.map((b, c) => cell(`r${r}c${c}`, row, b)));
     this.cells.build([[this.reference], ...this.rows], head.columns, head.prompt);
     const all = [this.reference, ...this.rows.flat()];
-    this.named = new Map(all.map((each) => [each.name, each]));
+    this.named = new Map(all.map((known) => [known.name, known]));
     this.frontier.build(all);
     this.say({ text: "", kind: "waiting" });
     this.schedule();
@@ -102,7 +102,7 @@ class GridView extends PhaseView {
   line(target, data, text) {
     const cell = this.named.get(data.cell || target);
     if (target === "status") this.say(data);
-    else if (!cell) throw new Error(`No cell is called ${target}.`);
+    else if (!cell) throw new Error(`The grid has no cell ${target}.`);
     else if (target === "verdict") cell.lane.verdict = data.right;
     else if (target === "rounds") cell.rounds = data;
     else cell.lane.push(data, text);
@@ -133,7 +133,8 @@ class GridView extends PhaseView {
     this.schedule();
   }
 
-  // Returns the style of every cell; a run that is also shown elsewhere has its colour.
+  // Returns the style of every cell. The opened cell and pinned runs also have the colour that they have in other
+  // views.
   looks() {
     const { measure, opened, reference } = this;
     const cells = this.rows.flat();
@@ -150,7 +151,7 @@ class GridView extends PhaseView {
     return new Map([look(reference, NaN), ...cells.map((cell, i) => look(cell, values[i]))]);
   }
 
-  // Marks the best of a row once the row has ended, and the best of all at the end.
+  // Returns the marks of the best cells: the best of each row that has ended and, when all have ended, the best of all.
   marks() {
     const marks = new Map();
     for (const cells of this.rows) {
@@ -190,7 +191,7 @@ class GridView extends PhaseView {
     document.querySelector(RACE)?.lineView?.read("");
   }
 
-  // Returns the opened cell as a race's value; a running one grows there too.
+  // Shows the opened cell and plain AR in the race view, and passes on new lines while the cell is running.
   show() {
     const { opened, reference } = this;
     const race = document.querySelector(RACE)?.lineView;
@@ -204,7 +205,7 @@ class GridView extends PhaseView {
       lanes: cells.map(({ lane }) => ({ lane: lane.name, title: lane.title })),
       pace: 0,
     };
-    const order = cells.map(({ lane }) => lane).reverse(); // the reference ran first, so the value only grows
+    const order = cells.map(({ lane }) => lane).reverse(); // plain AR ran first, so new lines are only added at the end
     race.read(valueOf(head, order));
   }
 }
@@ -227,7 +228,7 @@ const WORDS = {
 const SHOWN = { tpf: figure, agreement: (value) => `${percent(value)} %`, speed: (value) => `${figure(value)}×` };
 
 /**
- * Radio buttons, so that the arrow keys choose.
+ * Builds the choice of the number that colours the cells, as radio buttons, so that arrow keys change it.
  * @param {HTMLElement} element
  * @param {(measure: Measure) => void} choose
  */
@@ -253,7 +254,7 @@ class Legend {
   }
 
   /**
-   * The legend: each colour with its lower bound.
+   * Draws each colour of the ramp with the lowest value that it stands for.
    * @param {Measure} measure
    * @param {[low: number, high: number]} range
    */

@@ -1,4 +1,4 @@
-// The charts of a load: Plotly on nodes that live as long as the view, redrawn with react.
+// The charts of a load test. Their nodes stay in the page as long as the view; Plotly.react updates them.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
@@ -42,7 +42,7 @@ export class LoadPlots extends Plots {
   }
 }
 
-const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // by a method's index in LOAD_ORDER
+const DASHES = ["solid", "solid", "dash", "dot", "dashdot", "longdash"]; // line styles, by method index in LOAD_ORDER
 
 /** @type {[key: string, question: string, title: string][]} */
 export const CHARTS = [
@@ -55,7 +55,7 @@ export const CHARTS = [
 ];
 
 /**
- * Whether a chart has data.
+ * Returns whether a chart has data: it belongs to the test's question or to a controller that was measured.
  * @param {LoadModel} model
  * @param {string} question
  */
@@ -63,7 +63,7 @@ export const isFor = ({ head, ways }, question) =>
   question === head.question || (head.question === "compare" && ways.some(({ name }) => name === question));
 
 /**
- * Whether a chart is shown: those of a controller only with all figures.
+ * Returns whether a chart is shown. Charts of a controller are shown only together with all figures.
  * @param {LoadModel} model
  * @param {string} question
  * @param {boolean} isFull
@@ -114,7 +114,7 @@ function figureOf(model, c, title, of, shape, end = endOf(model)) {
 }
 
 /**
- * A line of decisions shows the observed queue at each of them.
+ * Adds to a line of decisions a marker for each decision, whose label shows the queue that the controller observed.
  * @param {Json} line
  * @param {LoadDecision[]} decisions
  */
@@ -148,7 +148,7 @@ function curveFigure(key, model, c) {
 }
 
 /**
- * The line where all offered requests are answered.
+ * Returns the diagonal on which all offered requests are answered.
  * @param {number} most
  * @param {Colours} c
  */
@@ -178,6 +178,6 @@ function trace(way, points, c, shape) {
 
 /** @type {(name: string, c: Colours) => { colour: string, dash: string }} */
 export const lineOf = (name, c) => {
-  const place = Math.max(0, LOAD_ORDER.indexOf(name));
-  return { colour: c.runs[place], dash: DASHES[place] };
+  const index = Math.max(0, LOAD_ORDER.indexOf(name));
+  return { colour: c.runs[index], dash: DASHES[index] };
 };

@@ -1,4 +1,4 @@
-// The load view: passes the feed to the table and the charts; draws once a frame.
+// The load view: passes the received lines to the table and the charts, and draws at most once per frame.
 
 import { fill, find, make, put, shape, toggle } from "../../core/dom.js";
 import { PhaseView, mountOf } from "../../core/line_view.js";
@@ -82,7 +82,7 @@ class LoadView extends PhaseView {
     this.plots.renew(model, this.isFull);
   }
 
-  // Describes the arrivals, and how many requests are answered at once.
+  // Describes the arrivals, and how many requests are answered at the same time.
   asked() {
     const { about, head } = this.model;
     const places = about ? `At most ${whole(about.places)} are answered at once, the others wait for a slot.` : "";
@@ -142,11 +142,11 @@ const COLUMNS = [
 /** @param {LoadColumn} column */
 const kindOf = ({ isMore }) => (isMore ? "lv-more" : "");
 
-/** @param {LoadAgreement | null} found */
-function agreed(found) {
-  if (!found || found.share === null) return "–";
-  const percent = found.share === 1 ? "100" : short(Math.floor(1000 * found.share) / 10, 1);
-  return found.sampled ? `${percent} of ${found.num_requests}` : percent;
+/** @param {LoadAgreement | null} agreement */
+function agreed(agreement) {
+  if (!agreement || agreement.share === null) return "–";
+  const percent = agreement.share === 1 ? "100" : short(Math.floor(1000 * agreement.share) / 10, 1);
+  return agreement.sampled ? `${percent} of ${agreement.num_requests}` : percent;
 }
 
 class Table {
@@ -189,8 +189,8 @@ class Table {
 
 /** @param {LoadWay} way */
 function rowOf(way) {
-  const place = LOAD_ORDER.indexOf(way.name);
-  const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": place };
+  const index = LOAD_ORDER.indexOf(way.name);
+  const given = { class: "lv-key", viewBox: "0 0 28 8", "aria-hidden": true, "data-place": index };
   const key = shape("svg", given, shape("path", { d: "M0 4H28" }));
   const cells = COLUMNS.map((column) => {
     const given = { class: `rv-num ${kindOf(column)}`, "data-column": `${column.name}, ${column.unit}` };

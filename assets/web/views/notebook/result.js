@@ -1,5 +1,5 @@
-// A finished run or race in the output of a notebook's cell: the headline, and of each lane its text in groups and its
-// passes.
+// A finished run or race in the output of a notebook cell: the headline and, for each lane, its text grouped by pass
+// and a bar for each pass.
 
 import { fitFrame, isDarkAround, watchAround } from "../../core/around.js";
 import { attribute, find, make } from "../../core/dom.js";
@@ -20,8 +20,8 @@ export function mountResult() {
   const lanes = lanesOf(pageData().value);
   const main = mainLane({ lanes });
   const others = lanes.filter((lane) => lane !== main);
-  const found = others.length === 1 ? compared(lanes, divergence(main, others[0], 0)) : null;
-  new Headline(find(root, ".rv-headline")).draw(main, others, found);
+  const comparison = others.length === 1 ? compared(lanes, divergence(main, others[0], 0)) : null;
+  new Headline(find(root, ".rv-headline")).draw(main, others, comparison);
   const panes = lanes.map((lane) => new Pane(lane, false, NO_REPORT));
   const element = find(root, ".rv-panes");
   element.classList.add("rv-counts");
@@ -32,13 +32,13 @@ export function mountResult() {
     const label = `Tokens of each forward pass: ${counts.join(", ")}`;
     find(element, ".rv-body").append(make("div", { role: "img", "aria-label": label }, bars(counts)));
   }
-  draw(panes, found);
+  draw(panes, comparison);
   attribute(root, { "data-state": "done", "data-lanes": lanes.length });
   fitFrame();
 }
 
 /**
- * Returns the lanes of a race view's value.
+ * Parses the lanes from the value of a race view.
  * @param {string} value
  */
 function lanesOf(value) {
@@ -52,14 +52,14 @@ function lanesOf(value) {
 }
 
 /**
- * Draws the panes; a long text takes some frames.
+ * Draws the panes. A long text is drawn over several frames.
  * @param {Pane[]} panes
- * @param {Compared | null} found
+ * @param {Compared | null} comparison
  */
-function draw(panes, found) {
+function draw(panes, comparison) {
   for (const pane of panes) {
     pane.draw(pane.lane);
-    if (found) pane.compared(found);
+    if (comparison) pane.compared(comparison);
   }
-  if (panes.some(({ view }) => !view.isWhole)) requestAnimationFrame(() => draw(panes, found));
+  if (panes.some(({ view }) => !view.isWhole)) requestAnimationFrame(() => draw(panes, comparison));
 }

@@ -1,10 +1,11 @@
-// The number boxes of sliders. Gradio takes a cleared box as its minimum, and a number box passes over a comma, so that
-// "0,8" would become 8 and then the maximum. Here a cleared box keeps the value it had, and a comma is a decimal point.
+// Corrects how the number boxes of sliders handle typing. Gradio treats an empty box as the minimum, and browsers
+// ignore a comma in a number box, so "0,8" would become 8, which is then limited to the maximum. Here, an empty box
+// gets its last value back when it loses the focus, and a comma becomes a decimal point.
 
 const BOX = "input[type=number]";
 
 export function mountBoxes() {
-  let before = ""; // the value of the focused box that was last a number
+  let before = ""; // the last valid value of the focused box
   document.addEventListener(
     "focusin",
     ({ target }) => {
@@ -18,7 +19,7 @@ export function mountBoxes() {
     (event) => {
       if (!isBox(event.target)) return;
       if (event.target.value) before = event.target.value;
-      else event.stopPropagation(); // Gradio does not see it: the visitor is still typing
+      else event.stopPropagation(); // hides the empty value from Gradio, because the visitor is still typing
     },
     true,
   );

@@ -1,6 +1,7 @@
-// Runs before Gradio's scripts, which store requestAnimationFrame when they load. The clock of Gradio's "Loading…" keeps
-// running while the page is open, although that sign is gone: it requests every frame, which takes 7 % of a core. No clock
-// of Gradio's is shown on this page, so none of them gets a frame. Part of app/gradio_compat.py.
+// Stops the timer of Gradio's "Loading…" indicator. The timer keeps running after the indicator has disappeared and
+// requests every animation frame, which takes 7 % of a core. This script recognises its callback and gives it no
+// frames; the page shows no other timer of Gradio. It has to run before Gradio's scripts, which store
+// requestAnimationFrame when they load. Part of app/gradio_compat.py.
 
 (() => {
   const CLOCK = /^\(\)\s*=>\s*\{\s*[\w$]+\([\w$]+,\s*\(performance\.now\(\)\s*-/;

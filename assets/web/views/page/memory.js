@@ -1,21 +1,21 @@
-// State of a browser tab that survives a reload: the controls and the displayed run of each of the page's tabs. Gradio
-// reloads the page after a lost connection; without this the visitor would lose prompt and answer. A page that is opened
-// by its address starts fresh.
+// Stores the controls and the displayed run of each view in the browser tab and restores them after a reload. Gradio
+// reloads the page after a lost connection, and the visitor would otherwise lose the prompt and the answer. A page that
+// is opened by a link or its address starts with the defaults.
 
 import { withCurrentNames } from "../../core/former.js";
 import { store, storedBeforeReload } from "../../core/storage.js";
 import { viewAt } from "../../core/tabs.js";
 
 const [CONTROLS, RUN] = ["mars-controls", "mars-run"];
-const PLACES = ["race", "batch", "grid", "load", "stability"]; // ids of the views with remembered runs
-const POLL = 1000; // milliseconds between two requests for a run that the server still decodes
+const PLACES = ["race", "batch", "grid", "load", "stability"]; // element ids of the views whose runs are stored
+const POLL = 1000; // milliseconds between two requests for a run that is still in progress
 const GONE = "The server was restarted or no longer has this run. Press Run to start it again.";
 
 /** @type {Set<string>} */
-const restored = new Set(); // until then the controls of a tab have the page's defaults, which must not be stored
+const restored = new Set(); // tabs whose controls were restored; others still have the defaults, which must not be stored
 
 /**
- * Stores the controls of a tab. Called with each change of one; names and values in the same order.
+ * Stores the values of a tab's controls; called whenever a control changes. names and values are in the same order.
  * @param {string} place
  * @param {string[]} names
  * @param {unknown[]} values
@@ -27,21 +27,21 @@ export function remember(place, names, values) {
 }
 
 /**
- * Returns the values of a tab's controls before the reload; the given ones on a fresh page. Works without the server, so
- * that a late answer cannot replace what the visitor types.
+ * Returns the values that a tab's controls had before the reload, or `values` if the page was not reloaded. Does not
+ * ask the server, whose answer could arrive late and replace what the visitor is typing.
  * @param {string} place
  * @param {string[]} names
  * @param {unknown[]} values
  */
 export function restore(place, names, values) {
   const before = controlsBefore(place);
-  const found = names.map((name, i) => before[name] ?? values[i]);
+  const current = names.map((name, i) => before[name] ?? values[i]);
   restored.add(place);
-  remember(place, names, found);
-  return found;
+  remember(place, names, current);
+  return current;
 }
 
-// The checkpoint that was selected before the reload; "" for a fresh page.
+// Returns the checkpoint that was selected before the reload; "" if the page was not reloaded.
 export const checkpointBefore = () => String(controlsBefore("live").checkpoint ?? "");
 
 /**
@@ -50,7 +50,8 @@ export const checkpointBefore = () => String(controlsBefore("live").checkpoint ?
  */
 const controlsBefore = (place) => withCurrentNames(JSON.parse(storedBeforeReload(`${CONTROLS}-${place}`) || "{}"));
 
-// Remembers the run of each view, and shows it again after a reload. A view mounts when its tab is first opened.
+// Stores the run that each view displays and shows it again after a reload, when the view is mounted. A view is mounted
+// when its tab is first opened.
 export function mountMemory() {
   for (const place of PLACES) store("sessionStorage", `${RUN}-${place}`, storedBeforeReload(`${RUN}-${place}`));
   document.addEventListener("mars-mount", ({ target }) => {
@@ -75,7 +76,7 @@ function mountRun(view, key) {
 }
 
 /**
- * Shows the run from before the reload and follows it to its end if the server is still decoding it.
+ * Shows the run from before the reload. If it is still in progress, requests it again until it has ended.
  * @param {NonNullable<Element["lineView"]>} view
  * @param {string} id
  */

@@ -1,5 +1,5 @@
-// Page-level behaviour that no single component has: requests from views, links and keyboard shortcuts. Ctrl or Cmd
-// with Enter in a prompt runs; Escape anywhere stops. On a phone, running scrolls to the results.
+// Behaviour of the page as a whole: requests from views, links, and keyboard shortcuts. Ctrl+Enter or Cmd+Enter in a
+// prompt starts a run; Escape stops it. On a phone, starting a run scrolls to the results.
 
 import { NO_COPY, attribute, button, copied, find, targetOf, whenThere } from "../../core/dom.js";
 import { headerOf, isFirst, mainLane } from "../../core/folds.js";
@@ -21,7 +21,7 @@ const RUNS = {
   "grid-run": "grid-stage",
   "load-run": "load-stage",
   "stability-run": "stability-stage",
-}; // button -> the stage of its results
+}; // id of a Run button -> id of the stage with its results
 /** @type {Record<string, string>} */
 const PROMPTS = {
   prompt: "run",
@@ -30,7 +30,8 @@ const PROMPTS = {
   "stability-prompt": "stability-run",
 };
 
-// Called in the document's head. The functions that the page's own scripts call become part of `mars`.
+// Mounts the page's behaviour; called in the document's head. Functions that other scripts of the page call are added
+// to window.mars.
 export function mountPage() {
   mountApi();
   mountAsks();
@@ -63,16 +64,17 @@ export function mountPage() {
   });
 }
 
-const SETTLES = 10_000; // milliseconds until what is above a stage has folded, including a server response
+const SETTLES = 10_000; // milliseconds after which the controls above a stage have collapsed, even on a slow server
 const ACTS = ["wheel", "touchstart", "pointerdown", "keydown"];
 
-// Keeps a stage at the upper edge of the window while what is above it folds, until the visitor does something.
+// Keeps a stage at the top of the window while the controls above it collapse, until the visitor scrolls, types or
+// presses something.
 /** @param {Element} stage */
 function bringIntoSight(stage) {
-  const place = () => stage.scrollIntoView();
-  const timer = setInterval(place, 200);
+  const scroll = () => stage.scrollIntoView();
+  const timer = setInterval(scroll, 200);
   const stop = () => clearInterval(timer);
-  place();
+  scroll();
   setTimeout(stop, SETTLES);
   for (const act of ACTS) addEventListener(act, stop, { once: true, passive: true });
 }
@@ -84,14 +86,14 @@ function mountKeys() {
   const around = (event, ids) =>
     Object.keys(ids).find((id) => event.target instanceof Element && targetOf(event).closest(`#${id}`));
 
-  // Running scrolls to the lanes if they are below the controls.
+  // On narrow pages, where the results are below the controls, starting a run scrolls to the results.
   document.addEventListener("click", (event) => {
     const pressed = around(event, RUNS);
     const stage = pressed && document.getElementById(RUNS[pressed]);
     if (stage && window.innerWidth < 900) bringIntoSight(stage);
   });
 
-  // On a phone the prompt's box shows one line, the first, while it does not have the focus.
+  // On a phone, a prompt box without the focus shows a single line: scroll to the first one.
   document.addEventListener("focusout", ({ target }) => {
     if (target instanceof HTMLTextAreaElement && target.closest("#bar")) target.scrollTop = 0;
   });
@@ -103,7 +105,7 @@ function mountKeys() {
       press(PROMPTS[prompt]);
     }
     const isListOpen = event.target instanceof Element && targetOf(event).getAttribute("aria-expanded") === "true";
-    // Gradio leaves a list open after Tab, on top of what follows; Escape closes it.
+    // Gradio leaves a dropdown list open after Tab, where it covers other controls; Escape closes the list.
     if (event.key === "Tab" && isListOpen)
       targetOf(event).dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
     if (event.key === "Escape" && !event.defaultPrevented && !isListOpen)
@@ -111,41 +113,45 @@ function mountKeys() {
   });
 }
 
-const MOST_CHARACTERS = 8000; // maximum length of a URL that all servers on the way accept
+const MOST_CHARACTERS = 8000; // maximum length of a URL that common servers and proxies accept
 
 /**
- * Returns the link. base: the page without a query, "" for this one. Names and values of controls in the same order.
+ * Returns a link that contains the values of the controls. base: address of the page without a query, "" for this page.
+ * names and values are in the same order.
  * @param {string} base
  * @param {string[]} names
  * @param {unknown[]} values
  */
 function linkFor(base, names, values) {
-  const place = names.indexOf("prompt");
-  const chosen = values.map((value, i) => (i === place ? value || questionOnShow() : value)); // in a conversation the box is empty
+  const promptAt = names.indexOf("prompt");
+  // In a conversation the prompt box may be empty; the link then contains the displayed question.
+  const chosen = values.map((value, i) => (i === promptAt ? value || questionOnShow() : value));
   return `${base || location.origin + location.pathname}?${queryOf(names, chosen)}`;
 }
 
 /** @type {((sentence: string) => void) | null} */
-let toldOfSetup = null;
+let resolveSetup = null;
 
-// Copies a link to the controls' values; returns what to tell the visitor. The values come from the page's hidden button.
+// Copies a link that contains the values of the controls. Returns a promise of a sentence for the visitor. Gradio
+// passes the values to `share` when the hidden button "share" is clicked.
 function shareSetup() {
   return new Promise((resolve) => {
-    toldOfSetup = resolve;
+    resolveSetup = resolve;
     document.getElementById("share")?.click();
   });
 }
 
 /**
- * Called by the button. Returns no remark: the menu shows what happened.
+ * Copies the link and resolves the promise of shareSetup. Called by the hidden button. Returns "" because the Share
+ * menu, not the button, shows the result.
  * @param {string} base
  * @param {string[]} names
  * @param {unknown[]} values
  */
 async function share(base, names, values) {
   const sentence = await copiedSetup(base, names, values);
-  toldOfSetup?.(sentence);
-  toldOfSetup = null;
+  resolveSetup?.(sentence);
+  resolveSetup = null;
   return "";
 }
 
@@ -165,14 +171,13 @@ async function copiedSetup(base, names, values) {
 const VIEWS = { live: "#race .mars-race", grid: "#grid .mars-grid", stability: "#stability .mars-stability" };
 const DESK = "#desk"; // the controls next to the race view
 
-// Returns the function that the page calls whenever a prompt's box changes. Informs the views with results what the box
-// contains, so that they can show when it is another prompt; and that a control was used, so that they remove an old
-// error message.
+// Returns the function that the page calls whenever a prompt box changes. It passes the text to the view, which shows
+// if its results belong to another prompt. Also makes the race view remove an old error message when a control is used.
 function mountPrompt() {
   /** @type {Record<string, string>} */
   const wanted = {};
   /** @param {string} place */
-  const tell = (place) =>
+  const informView = (place) =>
     whenThere(
       () => document.querySelector(VIEWS[place])?.lineView,
       (view) => view.want(place === "live" ? wantedOf(wanted[place]) : wanted[place]),
@@ -188,7 +193,7 @@ function mountPrompt() {
    */
   return (place, prompt) => {
     wanted[place] = prompt;
-    tell(place);
+    informView(place);
   };
 }
 
@@ -201,11 +206,12 @@ const FOLDS = {
       { text: "Settings", label: "Settings", controls: `${place}desk` },
     ]),
   ),
-}; // by the prefix of a tab's element ids
+}; // the button that shows a tab's controls on a phone, by the prefix of the tab's element ids
 
 /**
- * On a phone the controls are in a bar at the bottom edge, folded except Run and Stop. A button opens the rest, and
- * running folds it again. Wider pages show everything and have no such button (page.css).
+ * Adds the button that shows and hides the controls on a phone. There, the controls are in a bar at the bottom edge, of
+ * which only Run, Stop and this button are visible; starting a run hides the other controls again. Wider pages show all
+ * controls and hide the button (page.css).
  * @param {HTMLElement} row
  * @param {string} place
  */
@@ -226,7 +232,7 @@ function fold(row, place) {
   row.append(opener);
 }
 
-// Selectors of running views, by the row with their Run and Stop.
+// Selector of each view while it is running, by the id of the row with its Run and Stop buttons.
 const RUNNING = {
   go: "#race .mars-race:is([data-state=running], [data-state=slow], [data-state=waiting])",
   "batch-go": "#batch .mars-batch:is([data-phase=running], [data-phase=waiting])",
@@ -235,37 +241,37 @@ const RUNNING = {
   "stability-go": "#stability .mars-stability:is([data-phase=running], [data-phase=waiting])",
 };
 
-// Writes the views' state as data attributes for the style sheet: what is running.
+// Writes whether each view is running to a data attribute of its row, for the style sheet.
 function mountStates() {
   /** @type {(id: string, name: string, selector: string) => void} */
   const mark = (id, name, selector) => {
     const [element, state] = [document.getElementById(id), String(Boolean(document.querySelector(selector)))];
     if (element && element.dataset[name] !== state) element.dataset[name] = state;
   };
-  const look = () => {
+  const update = () => {
     for (const [id, selector] of Object.entries(RUNNING)) mark(id, "running", selector);
   };
-  look();
-  const told = ["data-state", "data-phase"];
-  new MutationObserver(look).observe(document.body, { subtree: true, attributeFilter: told });
+  update();
+  const attributeFilter = ["data-state", "data-phase"];
+  new MutationObserver(update).observe(document.body, { subtree: true, attributeFilter });
 }
 
 const PLACES = ["tau", "block_size", "auto_objective", "lossless", "pace", "presets"]; // ids of controls with a help button
 
-// Adds a help button ⓘ to each control. Gradio builds its controls late and rebuilds some (B, when the checkpoint
-// changes), so this checks the controls again at each change.
+// Adds a help button to each of these controls. Gradio builds its controls late and rebuilds some of them (B, when the
+// checkpoint changes), so the controls are checked after each change of the page.
 function mountHelp() {
   whenThere(
     () => document.querySelector(DESK),
     (desk) => {
-      place(desk);
-      new MutationObserver(() => place(desk)).observe(desk, { childList: true, subtree: true });
+      addHelp(desk);
+      new MutationObserver(() => addHelp(desk)).observe(desk, { childList: true, subtree: true });
     },
   );
 }
 
 /** @param {Element} desk */
-function place(desk) {
+function addHelp(desk) {
   for (const name of PLACES) {
     const control = desk.querySelector(`#${name}`);
     if (!control || control.querySelector(".help")) continue;
@@ -275,7 +281,7 @@ function place(desk) {
   }
 }
 
-// Shows the run that the page's link contains, as soon as the view exists.
+// Shows the run in the page's link, if it contains one, as soon as the race view exists.
 function mountLink() {
   if (!location.hash) return;
   const { hash } = location;
@@ -285,7 +291,7 @@ function mountLink() {
   );
 }
 
-// The τ slider of the Live tab also sets the race view's lens, which applies while no run is in progress.
+// Makes the τ slider of the Live tab also set the race view's lens, which has an effect while no run is in progress.
 function mountLens() {
   document.addEventListener("input", (event) => {
     if (!(event.target instanceof HTMLInputElement) || !targetOf(event).closest("#tau")) return;
@@ -294,45 +300,45 @@ function mountLens() {
   });
 }
 
-// Opens the API page if the address has ?view=api. Gradio 6 then treats that page as open, but only loads it when the
-// footer button is pressed: the first press closes it, the second opens it.
+// Opens the API page if the address has ?view=api. Gradio 6 then regards the API page as open, but loads it only when
+// the footer button is pressed. The first press therefore closes the API page, and the second one opens it.
 function mountApi() {
   if (new URLSearchParams(location.search).get("view") !== "api") return;
-  const look = () => /** @type {HTMLElement | null} */ (document.querySelector("footer button.show-api"));
-  whenThere(look, (opener) => {
+  const query = () => /** @type {HTMLElement | null} */ (document.querySelector("footer button.show-api"));
+  whenThere(query, (opener) => {
     opener.click();
     opener.click();
   });
 }
 
-// Requests from a view: another run of what it shows, or a branch from one of its tokens. The server validates the
-// settings.
-//
+// Requests from a view that this page supports: to repeat the displayed run, or to branch from one of its tokens. The
+// server validates the settings.
 const ANSWERED = ["run", "branch"];
 const CHOSEN = /** @type {(keyof Settings)[]} */ (Object.keys(SETTINGS)).filter(
   (name) => SETTINGS[name].label && name !== "max_new_tokens",
 );
-const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // they apply to all methods
+const COMMON = CHOSEN.filter((name) => SETTINGS[name].isCommon); // settings that act on all methods
 
 /** @type {Order | null} */
 let ordered = null;
 
 /**
- * Returns the requested run: prompt, checkpoint and given tokens of the displayed run, settings, lanes.
+ * Returns the run that a view requests: prompt, checkpoint and given tokens of the displayed run, with settings and
+ * lanes.
  * @param {AskDetail} given
  * @param {Run} run
  */
 function orderOf({ kind, lane, token, id, settings }, run) {
   const main = mainLane(run);
   const from = kind === "branch" ? laneOf(run, lane) : main;
-  const behind = kind === "branch" ? [...from.tokens.slice(0, token).map((each) => each.id), id] : [];
+  const continued = kind === "branch" ? [...from.tokens.slice(0, token).map((emitted) => emitted.id), id] : [];
   const { checkpoint, prompt, system } = headerOf(from);
-  const names = run.lanes.map((each) => each.name).filter((name) => name in METHODS);
+  const names = run.lanes.map(({ name }) => name).filter((name) => name in METHODS);
   return {
     checkpoint,
     asked: JSON.stringify({
-      ...{ prompt, checkpoint, system, given: [...from.givenIds(), ...behind] },
-      history: Object.fromEntries(run.lanes.map((each) => [each.name, each.header?.history || []])),
+      ...{ prompt, checkpoint, system, given: [...from.givenIds(), ...continued] },
+      history: Object.fromEntries(run.lanes.map(({ name, header }) => [name, header?.history || []])),
       ...(kind === "branch" ? raced(from, main, token) : {}),
     }),
     settings: { ...(main.isAr ? {} : obeyed(main)), ...settings },
@@ -356,30 +362,31 @@ function forkOf(run, { lane, token, id }) {
 }
 
 /**
- * Returns the requested lane of a run, or its main one.
+ * Returns the lane of a run that a request names, or the run's main lane.
  * @param {Run} run
  * @param {AskDetail["lane"]} lane
  */
 function laneOf(run, lane) {
   const name = typeof lane === "string" ? lane : lane.name;
-  return run.lanes.find((each) => each.name === name) || mainLane(run);
+  return run.lanes.find((candidate) => candidate.name === name) || mainLane(run);
 }
 
 /**
- * A branch by the run's main method is compared with the token that it replaces, unless that token ended the text.
+ * Returns the part of a branch's request that adds a second lane: it continues with the token that the branch replaces,
+ * unless that token ended the text. Both lanes use the run's main method.
  * @param {Lane} from
  * @param {Lane} main
- * @param {number} place
+ * @param {number} index
  */
-function raced(from, main, place) {
-  const token = from.tokens[place];
+function raced(from, main, index) {
+  const token = from.tokens[index];
   const history = { [main.method]: from.header?.history || [] };
   const instead = token && !token.isEnd ? token.id : null;
   return { view: [main.method], history, instead };
 }
 
 /**
- * Returns the settings that the lane's method uses; the other controls of the page do not change.
+ * Returns a lane's settings that act on its method. The page's controls for other settings do not change.
  * @param {Lane} lane
  */
 function obeyed({ settings, facts }) {
@@ -388,7 +395,7 @@ function obeyed({ settings, facts }) {
 }
 
 /**
- * Returns the run of a method that was measured elsewhere: it has its own prompt and checkpoint.
+ * Returns the run of a request for a method with given settings, prompt and checkpoint, as from the Frontier view.
  * @param {WayDetail} given
  * @returns {Order}
  */
@@ -401,22 +408,23 @@ const wayOrder = ({ prompt, checkpoint, settings, limit, isKept }) => ({
 });
 
 /**
- * Returns the new values of the page's controls, in the order of their names; the others stay as they are.
+ * Returns the values of the page's controls for a requested run, in the order of their names. Controls that the run
+ * does not set keep their current values.
  * @param {Order} given
  * @param {string[]} names
- * @param {unknown[]} now
+ * @param {unknown[]} values
  */
-function filled({ checkpoint, settings, view }, names, now) {
+function filled({ checkpoint, settings, view }, names, values) {
   /** @type {Record<string, unknown>} */
   const chosen = { checkpoint, ...(view ? { view } : {}) };
   for (const name of CHOSEN) if (name in settings) chosen[name] = settings[name];
   if ("block_size" in chosen) chosen.auto = chosen.block_size === "auto";
   if (chosen.auto) delete chosen.block_size;
-  return names.map((name, i) => (name in chosen ? chosen[name] : now[i]));
+  return names.map((name, i) => (name in chosen ? chosen[name] : values[i]));
 }
 
 /**
- * Shows the race view, which is in the first tab.
+ * Opens the Live tab if the target is outside it, and scrolls up to the race view.
  * @param {Element} target
  */
 function showLive(target) {
@@ -427,27 +435,28 @@ function showLive(target) {
 }
 
 /**
- * Called when the race view triggers its event. Returns the request and the values of the controls.
+ * Returns the request of the run to start, and the values of the controls for it. Called when the event of the race
+ * view is triggered. Without a request ("") it restores the controls that the tour changed.
  * @param {string[]} names
- * @param {unknown[]} now
+ * @param {unknown[]} values
  */
-function asked(names, now) {
+function asked(names, values) {
   if (!ordered) {
-    const values = kept || now;
-    kept = null;
-    return ["", ...values];
+    const restored = valuesBefore || values;
+    valuesBefore = null;
+    return ["", ...restored];
   }
-  if (ordered.isKept) kept ??= now;
-  return [ordered.asked, ...filled(ordered, names, now)];
+  if (ordered.isKept) valuesBefore ??= values;
+  return [ordered.asked, ...filled(ordered, names, values)];
 }
 
 /** @type {unknown[] | null} */
-let kept = null; // the controls before the tour changed them
+let valuesBefore = null; // values of the controls before the tour changed them
 
-// Sets the controls back to these values, without running anything. The prompt's box shows the prompt of the run that
-// stays on the page.
+// Restores the values that the controls had before the tour, without starting a run. The prompt box shows the prompt of
+// the run that stays on the page.
 function giveBack() {
-  if (!kept) return;
+  if (!valuesBefore) return;
   ordered = null;
   start();
   const { run } = document.querySelector(VIEWS.live)?.lineView ?? {};
@@ -492,8 +501,8 @@ function fillPrompt(prompt) {
 }
 
 /**
- * Sets the prompt's box and the controls to a run, so that Run repeats it, once the view has read the run's header; not
- * if the view shows something else by then.
+ * Sets the prompt box and the controls to those of a run, so that pressing Run repeats it. Waits until the view has
+ * read the run's header, and does nothing if the view shows another run by then.
  * @param {NonNullable<Element["lineView"]>} view
  * @param {string} value
  */
@@ -523,5 +532,5 @@ function ask(order, target) {
   start();
 }
 
-// Triggers the event of the page's race view (app/ui/views.py), which sets the controls and runs the request.
+// Triggers the event of the race view (app/ui/views.py), which calls `asked`, sets the controls and starts the run.
 const start = () => /** @type {(() => void) | undefined} */ (window.mars.start)?.();

@@ -1,5 +1,5 @@
-// The row of figures, the line about hardware, the status sentence, the legend. Text only; every number is a fold of
-// the lanes.
+// The race view's row of figures, line about hardware, status sentence, legend, and announcements for screen readers.
+// All numbers are computed from the lanes.
 
 import { find, make, put, toggle } from "../../core/dom.js";
 import { folds, loopRemark } from "../../core/folds.js";
@@ -21,7 +21,7 @@ const SMALL = [
 ];
 
 /**
- * A large number with its name above, its unit, and a remark below.
+ * Creates a large number with its name above it, its unit, and a remark below it.
  * @param {string} key
  * @param {string} name
  * @param {string} unit
@@ -40,20 +40,20 @@ export function bigFigure(key, name, unit) {
 }
 
 /**
- * Draws a speedup as a large number, with its range and a recommendation below.
+ * Draws a speed comparison as a large number, with its range and a remark below it.
  * @param {ReturnType<typeof bigFigure>} cell
- * @param {Speedup} found
+ * @param {Speedup} speedup
  * @param {string} name
  */
-export function drawSpeedup({ list, title, number, unit, sub }, found, name) {
-  const [value, words] = speedupParts(found);
-  list.dataset.kind = found.kind;
+export function drawSpeedup({ list, title, number, unit, sub }, speedup, name) {
+  const [value, words] = speedupParts(speedup);
+  list.dataset.kind = speedup.kind;
   put(title, name);
   put(number, value);
   put(unit, words);
-  const said = [speedupRange(found), speedupRemark(found)].filter(Boolean).join("; ");
-  put(sub, said);
-  sub.title = said; // narrow pages truncate it
+  const remark = [speedupRange(speedup), speedupRemark(speedup)].filter(Boolean).join("; ");
+  put(sub, remark);
+  sub.title = remark; // narrow pages truncate the text
 }
 
 export class Figures {
@@ -86,7 +86,7 @@ export class Figures {
   update(main, other) {
     const speed = folds.perSecond(main);
     const base = other ? folds.perSecond(other) : NaN;
-    const beside = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
+    const baseline = Number.isFinite(speed) && Number.isFinite(base) ? other : undefined;
     const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
     if (other) drawSpeedup(this.big.speedup, laneSpeedup(main, other), `speed over ${other.title}`);
     this.set(
@@ -94,13 +94,13 @@ export class Figures {
       figure(folds.perForward(main)),
       loopRemark(main) || (forwards ? `${whole(num)} in ${counted(forwards, "pass", "passes")}` : ""),
     );
-    this.set("perSecond", figure(speed), beside ? `${beside.title} ${figure(base)}` : "");
+    this.set("perSecond", figure(speed), baseline ? `${baseline.title} ${figure(base)}` : "");
     this.set(
       "forward",
       milliseconds(folds.secondsPerForward(main)),
-      beside ? `${beside.title} ${milliseconds(folds.secondsPerForward(beside))} ms` : "",
+      baseline ? `${baseline.title} ${milliseconds(folds.secondsPerForward(baseline))} ms` : "",
     );
-    put(this.small.first, forwards ? firstText(main, beside) : "–");
+    put(this.small.first, forwards ? firstText(main, baseline) : "–");
     put(this.small.saved, forwards ? `${whole(num - forwards)} of ${whole(num)}` : "–");
     put(this.env, environment(main.header));
   }
@@ -119,19 +119,19 @@ export class Figures {
 }
 
 /**
- * Describes how soon the first token came, and how much of the prompt came from the KV cache.
+ * Describes the time to the first token, and how many prompt tokens were reused from the KV cache.
  * @param {Lane} main
- * @param {Lane | undefined} beside
+ * @param {Lane | undefined} baseline
  */
-export function firstText(main, beside) {
-  const said = [`${milliseconds(folds.toFirst(main))} ms`];
-  if (beside) said.push(`${beside.title} ${milliseconds(folds.toFirst(beside))} ms`);
-  if (main.reused) said.push(`${counted(main.reused, "prompt token")} reused`);
-  return said.join(" · ");
+export function firstText(main, baseline) {
+  const parts = [`${milliseconds(folds.toFirst(main))} ms`];
+  if (baseline) parts.push(`${baseline.title} ${milliseconds(folds.toFirst(baseline))} ms`);
+  if (main.reused) parts.push(`${counted(main.reused, "prompt token")} reused`);
+  return parts.join(" · ");
 }
 
 /**
- * Returns [state, sentence] of the whole run; states are the values of the root's data-state.
+ * Returns the state of a run, as in the view's data-state attribute, and a sentence that describes it.
  * @param {Run | null} run
  * @param {Playhead} playhead position in the run
  * @returns {[state: string, sentence: string]}
@@ -150,7 +150,7 @@ export function statusOf(run, playhead) {
   if (!lanes.some((lane) => lane.steps.length))
     return ["waiting", (note.kind === "waiting" && note.text) || STATUS.waiting];
   if (run.pace > 0) {
-    const times = short(run.pace + 1, 1); // a pause of N forwards after each makes it N + 1 times slower
+    const times = short(run.pace + 1, 1); // a pause as long as N passes after each pass makes the run N + 1 times slower
     return ["slow", `Slow motion (${times}×): the model pauses between passes; pauses are not timed.`];
   }
   return ["running", lanes.length > 1 ? STATUS.turns : STATUS.alone];
@@ -169,15 +169,15 @@ function finished(run) {
   if (isStopped) return ["stopped", message || `Stopped at ${length}.`];
   if (message) return ["finished", message];
   const reasons = lanes.map((lane) => lane.end?.reason || "");
-  const what =
+  const text =
     lanes.length > 1 && new Set(reasons).size === 1
       ? `${lanes.length === 2 ? "Both" : "All"} ${ENDS[reasons[0]].all}`
       : lanes.map(({ title }, i) => `${capital(title)}: ${ENDS[reasons[i]]?.one || reasons[i]}`).join("; ");
-  return ["finished", `${what}.`];
+  return ["finished", `${text}.`];
 }
 
 /**
- * Builds the legend: the marks of most texts, and the others on demand.
+ * Builds the legend of the marks in a text. Rare marks are shown on demand.
  * @param {HTMLElement} element
  * @param {(isOn: boolean) => void} onCounts
  * @param {boolean} isOn
@@ -210,7 +210,7 @@ export function buildLegend(element, onCounts, isOn) {
 
 const PAUSE = 1000; // milliseconds
 
-// Messages of a race for screen readers: at most one polite sentence per second.
+// Announces the progress and the end of a run to screen readers, at most once per second during the run.
 export class Voice {
   /** @param {HTMLElement} element */
   constructor(element) {

@@ -1,5 +1,5 @@
-// The result of a race in passes, in one sentence, with who saved the passes and the result in seconds below. Words
-// only; every number is a fold of the lanes in their displayed state.
+// The headline of a race: its result in passes, and below it which drafters saved the passes and the result in seconds.
+// All numbers are computed from the lanes in their displayed state.
 
 import { button, make, put } from "../../core/dom.js";
 import { folds, headerOf } from "../../core/folds.js";
@@ -16,63 +16,64 @@ const passes = (number) => counted(number, "pass", "passes");
 const titled = ({ title }) => capital(title);
 
 /**
- * Returns the main lane's result, then that of the others, or their state while they run. Passes for the same text are
- * compared as totals, otherwise per token. If a text repeats itself, that comes first, and all figures count up to
- * there.
+ * Returns the sentence of the headline in two parts: the main lane's result in passes, and the results of the other
+ * lanes, or their progress while they run. If all texts are the same, total passes are compared, otherwise tokens per
+ * pass. If a text repeats itself, the sentence starts with that, and all figures count only the text before.
  * @param {Lane} main
  * @param {Lane[]} others
- * @param {Compared | null} found comparison of the texts, if there are two
+ * @param {Compared | null} comparison comparison of the texts, if there are two
  * @returns {[first: string, rest: string]}
  */
-export function headlineOf(main, others, found) {
+export function headlineOf(main, others, comparison) {
   const [num, forwards] = [folds.tokens(main), folds.forwards(main)];
   if (!forwards) return ["", ""];
   const loop = loopText([main, ...others]);
-  /** @type {(own: string, more: string) => [first: string, rest: string]} */
-  const said = (own, more) => (loop ? [`${loop}.`, ` Up to there: ${own}${more}`] : [own, more]);
+  /** @type {(result: string, more: string) => [first: string, rest: string]} */
+  const parts = (result, more) => (loop ? [`${loop}.`, ` Up to there: ${result}${more}`] : [result, more]);
   if (!main.end) {
     /** @param {Lane} lane */
     const inPasses = (lane) => (folds.forwards(lane) === forwards ? "" : ` in ${whole(folds.forwards(lane))}`);
-    const rest = others.map((lane) => ` ${titled(lane)}: ${whole(folds.tokens(lane))}${inPasses(lane)}.`);
-    const sentence = `${counted(num, "token")} in ${passes(forwards)}.${rest.join("")}`;
-    return loop ? said(sentence, "") : ["", sentence];
+    const progress = others.map((lane) => ` ${titled(lane)}: ${whole(folds.tokens(lane))}${inPasses(lane)}.`);
+    const sentence = `${counted(num, "token")} in ${passes(forwards)}.${progress.join("")}`;
+    return loop ? parts(sentence, "") : ["", sentence];
   }
   const isSame = others.every((lane) => !lane.end || isSameText(main, lane));
-  const own = passesText(main, isSame);
-  if (others.length === 1 && others[0].end) return said(...pairOf(own, main, others[0], found));
-  const told = others.map((lane) =>
+  const result = passesText(main, isSame);
+  if (others.length === 1 && others[0].end) return parts(...pairOf(result, main, others[0], comparison));
+  const results = others.map((lane) =>
     lane.end
       ? `${titled(lane)}: ${isSame ? whole(folds.forwards(lane)) : figure(folds.perForward(lane))}.`
       : `${titled(lane)} is at token ${whole(lane.tokens.length)}.`,
   );
-  if (!others.length) told.push(`${counted(num, "token")}.`);
-  return said(
-    loop && isSame && others.length ? `${own} for ${counted(num, "token")}.` : `${own}.`,
-    ` ${told.join(" ")}`,
+  if (!others.length) results.push(`${counted(num, "token")}.`);
+  return parts(
+    loop && isSame && others.length ? `${result} for ${counted(num, "token")}.` : `${result}.`,
+    ` ${results.join(" ")}`,
   );
 }
 
 /**
- * Returns the result of a race between two lanes, of which both have ended: passes, text, speed.
- * @param {string} own
+ * Returns the headline of a finished race between two lanes: passes, comparison of the texts, speed.
+ * @param {string} result the main lane's result in passes
  * @param {Lane} main
  * @param {Lane} other
- * @param {Compared | null} found
+ * @param {Compared | null} comparison
  * @returns {[first: string, rest: string]}
  */
-function pairOf(own, main, other, found) {
+function pairOf(result, main, other, comparison) {
   const isSame = isSameText(main, other);
   const speed = laneSpeedup(main, other);
-  const same = found?.isSame ? " for the same text" : "";
+  const same = comparison?.isSame ? " for the same text" : "";
   const faster = isTimed(speed) ? `, ${speedupText(speed)}` : "";
-  const differ = found?.isShown && !found.isSame ? ` The texts diverge at token ${whole(found.place + 1)}.` : "";
+  const differ =
+    comparison?.isShown && !comparison.isSame ? ` The texts diverge at token ${whole(comparison.place + 1)}.` : "";
   const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
-  return [`${own} instead of ${instead}`, `${same}${faster}.${differ}`];
+  return [`${result} instead of ${instead}`, `${same}${faster}.${differ}`];
 }
 
 /**
- * Whether the page can run the lane again: it has a form, and neither a conversation nor given text preceded the
- * prompt.
+ * Returns whether the page can run the lane again: it has controls for that, and the lane had neither earlier turns nor
+ * a given beginning of its answer.
  * @param {Lane} main
  */
 const canRepeat = ({ end, header }) =>
@@ -103,10 +104,10 @@ export class Headline {
   /**
    * @param {Lane} main
    * @param {Lane[]} others
-   * @param {Compared | null} found
+   * @param {Compared | null} comparison
    */
-  draw(main, others, found) {
-    const [first, rest] = headlineOf(main, others, found);
+  draw(main, others, comparison) {
+    const [first, rest] = headlineOf(main, others, comparison);
     put(this.first, first);
     put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];

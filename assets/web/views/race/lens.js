@@ -1,6 +1,6 @@
-// τ as a lens: while no run is in progress, shows the finished text in the groups that another threshold would have
-// made. Recolours the MARS text and explains in a caption which part is exact. During a run τ steers instead, and the
-// lens is off.
+// The lens: while no run is in progress, moving τ shows the finished text in the groups of tokens that another
+// threshold would have accepted. The lens recolours MARS's text, and its caption explains which part is exact. During a
+// run, τ changes the run instead and the lens is off.
 
 import { button, make, put } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -21,7 +21,7 @@ export class Lens {
   constructor(element, view) {
     this.element = element;
     this.view = view;
-    this.tau = NaN; // no lens
+    this.tau = NaN; // threshold of the lens; NaN if the lens is off
     this.drawn = NaN;
     this.caption = make("p", { class: "rv-lens-say", "aria-live": "polite" });
     const back = button("", "Back to the actual run", () => this.set(NaN));
@@ -32,7 +32,7 @@ export class Lens {
     return !Number.isNaN(this.tau);
   }
 
-  /** @param {number} tau NaN takes the lens away */
+  /** @param {number} tau NaN turns the lens off */
   set(tau) {
     const { run } = this.view;
     const isOver = run && run.lanes.length && run.lanes.every((lane) => lane.end && lane.steps.length);
@@ -59,36 +59,36 @@ export class Lens {
     const { run } = this.view;
     const lane = mainLane(run);
     const ends = endIds(run.lanes);
-    const found = whatIf(lane, this.tau, ends);
+    const result = whatIf(lane, this.tau, ends);
     this.text ||= new LensText(this.view.paneOf(lane).view);
-    this.text.draw(regrouped(lane, found, this.tau));
-    put(this.caption, lensWords(lane, found, this.tau, ends));
+    this.text.draw(regrouped(lane, result, this.tau));
+    put(this.caption, lensWords(lane, result, this.tau, ends));
   }
 }
 
-// Shows a text in other groups than it was written in: only classes of tokens change, so nothing moves.
+// Shows a text in other groups than it was written in. Only the classes of the tokens change, so that no token moves.
 class LensText {
   /** @param {TokenView} view */
   constructor(view) {
     this.view = view;
     /** @type {string[]} */
-    this.drawn = []; // class of each token, so that dragging changes only what is different
+    this.drawn = []; // class and count of each token, so that dragging τ updates only the tokens that change
   }
 
   /** @param {LensGroup[]} groups */
   draw(groups) {
     const { element, lane, tokens } = this.view;
     element.classList.add("rv-lens");
-    let before = -1; // the latest token with a count below it
+    let before = -1; // index of the latest token with a count below it
     for (const { first, count, isGuess, isFirst } of groups) {
       const fill = count > 1 ? `rv-l${Math.min(count, 5)}` : "";
-      const place = count > 1 ? countPlace(lane.tokens, first, count, before) : -1;
-      if (place >= 0) before = place;
+      const countAt = count > 1 ? countPlace(lane.tokens, first, count, before) : -1;
+      if (countAt >= 0) before = countAt;
       const gap = beginsWithSpace(lane.tokens[first]) ? "rv-begin" : "rv-mid";
       for (let i = first; i < first + count; i += 1) {
         const drawn = lane.tokens[i].isEnd ? "" : fill;
         const kind = [drawn, drawn && isGuess && "rv-guess", i === first && gap, isFirst && i === first && "rv-parts"];
-        this.dress(i, tokens[i], kind.filter(Boolean).join(" "), i === place ? String(count) : "");
+        this.dress(i, tokens[i], kind.filter(Boolean).join(" "), i === countAt ? String(count) : "");
       }
     }
   }
@@ -120,21 +120,21 @@ const DRAFTS = " Lossless: τ does not change the text, only how many tokens are
 
 /**
  * @param {Lane} lane
- * @param {WhatIf} found
+ * @param {WhatIf} result
  * @param {number} tau
  * @param {Set<number>} ends
  */
 function lensWords(lane, { first, exact, drafts, cells }, tau, ends) {
-  const seen = `Shown with τ\u00a0=\u00a0${short(tau)}.${drafts ? DRAFTS : ""}`;
-  if (first < 0) return `${seen} No group changes: exact.`;
+  const shown = `Shown with τ\u00a0=\u00a0${short(tau)}.${drafts ? DRAFTS : ""}`;
+  if (first < 0) return `${shown} No group changes: exact.`;
   const cell = cells[first];
   const rows = proposalRows(lane, first, ends).slice(cell.isLossless ? lane.steps[first].count : 0);
-  const rest = drafts
+  const reason = drafts
     ? "later passes would have started at other tokens"
     : "the text itself might have continued differently";
-  const what = cellText(lane, cell, rows, tau).replace("Pass", "pass");
+  const change = cellText(lane, cell, rows, tau).replace("Pass", "pass");
   return (
-    `${seen} Exact up to pass ${whole(exact.forwards)}, at the orange line: ${what} ` +
-    `Hatched after it: an estimate, because ${rest}.`
+    `${shown} Exact up to pass ${whole(exact.forwards)}, at the orange line: ${change} ` +
+    `The hatched part after it is an estimate, because ${reason}.`
   );
 }

@@ -1,5 +1,5 @@
-// The panels below the charts: tabs of which one is open. Decides when a panel has to redraw. A panel is a class of
-// assets/web/panels/: static id, static title, constructor(element, view), draw().
+// The panels below the charts, as tabs of which one is open. Decides when the open panel is redrawn. A panel is a class
+// in assets/web/panels/ with static id, static title, constructor(element, view) and draw().
 
 import { attribute, button, isModified, make, watchSight } from "../../core/dom.js";
 import { AgainstArPanel } from "../../panels/against_ar.js";
@@ -12,8 +12,8 @@ import { WhyPanel } from "../../panels/why.js";
 const PANELS = [WhyPanel, WhatIfPanel, StatisticsPanel, AgainstArPanel, CachePanel, LayersPanel];
 /** @type {Record<string, number>} */
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-let opened = ""; // the tab chosen last, for all views until the page is closed
-let counted = 0;
+let opened = ""; // id of the panel that the visitor opened last, in any view of the page
+let numCreated = 0; // makes the ids of elements unique
 
 export class Panels {
   /** @type {Tab | undefined} */
@@ -30,7 +30,7 @@ export class Panels {
     this.drawn = "";
     /** @type {number | null} */
     this.timer = null;
-    counted += 1;
+    numCreated += 1;
     this.tabs = kinds.map((Kind) => this.tab(Kind));
     const given = { class: "rv-tabs", role: "tablist", "aria-label": "About this run" };
     const list = make("div", given, ...this.tabs.map((tab) => tab.button));
@@ -47,7 +47,7 @@ export class Panels {
 
   /** @param {PanelKind} Kind */
   tab(Kind) {
-    const id = `rv-${counted}-${Kind.id}`;
+    const id = `rv-${numCreated}-${Kind.id}`;
     const head = { class: "rv-tab", id: `${id}-tab`, role: "tab", "aria-controls": id };
     const body = { class: "rv-panel", id, tabindex: 0, role: "tabpanel", "aria-labelledby": head.id };
     /** @type {Tab} */
@@ -65,10 +65,10 @@ export class Panels {
    * @param {boolean} isChosen
    */
   open(tab, isChosen) {
-    for (const each of this.tabs) {
-      const isOpen = each === tab;
-      each.element.hidden = !isOpen;
-      attribute(each.button, { "aria-selected": isOpen, tabindex: isOpen ? 0 : -1 });
+    for (const listed of this.tabs) {
+      const isOpen = listed === tab;
+      listed.element.hidden = !isOpen;
+      attribute(listed.button, { "aria-selected": isOpen, tabindex: isOpen ? 0 : -1 });
     }
     this.current = tab;
     this.drawn = "";
@@ -88,7 +88,7 @@ export class Panels {
     tab.button.focus();
   }
 
-  // Draws after the frame that requested it: drawing text and panel together would block the page noticeably.
+  // Draws the panel after the current frame. Drawing text and panel in the same frame would block the page noticeably.
   later() {
     this.timer ??= setTimeout(() => {
       this.timer = null;
@@ -96,8 +96,8 @@ export class Panels {
     });
   }
 
-  // Redraws the open panel if its data may have changed; while it is not visible, only at the start and the end of a
-  // run.
+  // Redraws the open panel if its data may have changed. While it is not visible, it is drawn only at the start and the
+  // end of a run.
   draw() {
     const { view, current } = this;
     if (!current || !view.run || !view.run.lanes.length) return;

@@ -1,7 +1,7 @@
-// The player's bar: play and pause, single steps, first and last position, a scrubber (with the skyline if the clock is
-// passes), and the speed: passes per second, or a factor of the measured clock. It changes one number (playhead.js). It
-// calls `moved` when the reader or a replay changed it, and `landed`, within a frame, when the next position has to be
-// drawn.
+// The player's bar: play and pause, single steps, start and end, a scrubber (with the skyline on the clock "passes"),
+// and the speed of a replay: passes per second, or a factor of the measured speed. The player only changes the position
+// in the run (playhead.js). It calls `moved` when the visitor or a replay has changed the position, and `landed`,
+// within an animation frame, when the new position has to be drawn.
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
@@ -16,7 +16,7 @@ const ICONS = {
   forward: "M6.5 3v10L13 8z M3 3h2v10H3z",
   end: "M11 3h2v10h-2z M3 3v10l7-5z",
 };
-const SLOWEST = 0.05; // factor of the measured speed: slow enough to see each forward of a small model
+const SLOWEST = 0.05; // factor of the measured speed at which each pass of a small model can be seen
 /** @type {Record<"passes" | "seconds", [name: string, speed: number, title: string][]>} */
 const SPEEDS = {
   passes: [
@@ -33,18 +33,19 @@ const SPEEDS = {
     ["2×", 2, "twice the measured speed"],
   ],
 };
-const CATCH_UP = 2; // passes per second for each waiting pass: a live run is at most half a second behind
-const RUSH = 3; // speed-up in passes after the main lane has ended
-const HURRY = 20; // passes per second above which single ones cannot be seen
-const FRAME = 45; // minimum milliseconds between two drawn passes: the same machine also decodes
-const AHEAD = 10; // milliseconds before a pass is due to request its frame
-const REST = 0.7; // seconds that a forward is shown when stepping automatically
-const LONGEST = 0.25; // maximum seconds that a frame may count, so that a hidden page does not jump
+const CATCH_UP = 2; // passes shown per second for each waiting pass, so that a live run is about half a second behind
+const RUSH = 3; // factor of the speed on the clock "passes" after the main lane has ended
+const HURRY = 20; // passes per second above which single passes cannot be seen
+const FRAME = 45; // minimum milliseconds between two drawn passes, since the same machine may also be decoding
+const AHEAD = 10; // how many milliseconds before the next pass its frame is requested
+const REST = 0.7; // seconds for which each pass is shown at the speed "step by step"
+const LONGEST = 0.25; // maximum seconds that a frame advances the replay, so that it does not jump after a hidden page
+// Elements that handle the space bar themselves.
 const FREE = "input, textarea, select, button, a, summary, [contenteditable], [role=tab], [role=slider]";
 
 export class Player {
   /** @type {Playhead} */
-  playhead; // the bar is shown only while there is one
+  playhead; // undefined before the first run; the bar is hidden until then
   /** @type {number} */
   frame;
   /** @type {number} */
@@ -64,8 +65,8 @@ export class Player {
     this.landed = landed;
     this.isPlaying = false;
     this.isShown = false;
-    this.rate = 0; // recent passes per second, 0 when stepping
-    this.drawnAt = -1; // the position drawn last
+    this.rate = 0; // passes per second in the latest frame, 0 when stepping
+    this.drawnAt = -1; // the position that was drawn last
     this.speeds = { passes: 8, seconds: 1 };
     this.skyline = new Skyline();
     attribute(element, { role: "group", "aria-label": "Replay" });
@@ -115,7 +116,7 @@ export class Player {
   }
 
   /**
-   * Marks a span of time on the scrubber: the zoom, the chosen forward, or where the faster lane ended.
+   * Marks a span of time on the scrubber: the zoom, the chosen pass, or where the faster lane ended.
    * @param {string} kind
    * @param {Span | null | undefined} span
    */
@@ -148,19 +149,19 @@ export class Player {
     this.speeds[this.playhead.clock.name] = speed;
   }
 
-  // The end of the scrubber.
+  // The position at the end of the scrubber.
   get extent() {
     const { clock, length } = this.playhead;
     return clock.name === "passes" && length ? Math.max(length, this.skyline.columns) : length;
   }
 
-  // Whether the run moves by itself: it is played, or followed while more of it arrives.
+  // Whether the displayed position advances by itself: the run is replayed, or it is followed while passes arrive.
   get isMoving() {
     const { isAtEnd, isFollowing, isLive } = this.playhead;
     return this.isPlaying || (isFollowing && (isLive || !isAtEnd));
   }
 
-  // A followed run is shown pass by pass, however many arrived together.
+  // Starts to show a followed run pass by pass, even if several passes arrive together.
   land() {
     if (this.stillness.matches) return;
     this.playhead.drawn = 0;
@@ -197,12 +198,13 @@ export class Player {
     this.moved();
   }
 
-  // Whether passes are too fast to be seen one by one.
+  // Whether the passes are shown too fast to be seen one by one.
   get isHurried() {
     return this.rate > HURRY;
   }
 
-  // With the clock passes nothing changes between two passes, so no frame is requested before the next is due.
+  // Requests the next frame. On the clock "passes" nothing changes between two passes, so the frame is requested just
+  // before the next pass.
   nextTick() {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
@@ -223,32 +225,33 @@ export class Player {
     if (!(this.isPlaying || isLanding) || !this.element.isConnected) return;
     const passed = Math.min(LONGEST, Math.max(0, now - this.since) / 1000);
     this.since = now;
-    if (isLanding) this.comeOn(passed);
-    else this.playOn(passed);
+    if (isLanding) this.advanceFollowed(passed);
+    else this.advanceReplay(passed);
     const isLast = isLanding ? playhead.drawn === Infinity : !this.isPlaying;
-    if (isLast || this.place !== this.drawnAt || playhead.clock.name !== "passes") this.comeTo(isLanding);
+    if (isLast || this.place !== this.drawnAt || playhead.clock.name !== "passes") this.drawPosition(isLanding);
     this.nextTick();
   }
 
-  // The current pass, and a half more if all received passes are shown.
+  // The displayed pass. A half is added if all received passes are shown, so that reaching the end is drawn too.
   get place() {
     return Math.floor(this.playhead.now) + Number(this.playhead.isAtEnd) / 2;
   }
 
-  // A run that moves by itself does not change what the reader chose.
+  // Draws the new position. In a followed run (isLanding) the pass that the visitor chose stays chosen.
   /** @param {boolean} isLanding */
-  comeTo(isLanding) {
+  drawPosition(isLanding) {
     if (!isLanding) this.moved();
     this.landed();
   }
 
   /** @param {number} passed seconds */
-  playOn(passed) {
+  advanceReplay(passed) {
     const { playhead } = this;
     this.rested += passed;
     const main = mainLane(playhead.run);
-    const isLeft = playhead.clock.name === "passes" && main.end !== null && playhead.shown(main) === main.steps.length;
-    const speed = this.stillness.matches ? 0 : this.speed * (isLeft ? RUSH : 1);
+    const isMainOver =
+      playhead.clock.name === "passes" && main.end !== null && playhead.shown(main) === main.steps.length;
+    const speed = this.stillness.matches ? 0 : this.speed * (isMainOver ? RUSH : 1);
     this.rate = speed;
     if (speed) playhead.seek(playhead.time + passed * speed);
     else if (this.rested >= REST) {
@@ -259,7 +262,7 @@ export class Player {
   }
 
   /** @param {number} passed seconds */
-  comeOn(passed) {
+  advanceFollowed(passed) {
     const { playhead } = this;
     const waiting = playhead.length - playhead.drawn;
     this.rate = Math.max(this.speeds.passes || 1, CATCH_UP * waiting);
@@ -268,8 +271,8 @@ export class Player {
   }
 
   /**
-   * Space plays from anywhere in the view that does not use it; arrow keys, Home and End work while this bar has the
-   * focus.
+   * Handles keys: Space plays or pauses, from anywhere in the view except elements that use Space themselves. Arrow
+   * keys, Home and End move the position while this bar has the focus.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -302,28 +305,29 @@ export class Player {
     this.element.dataset.clock = clock.name;
     if (isByPass) this.skyline.draw(/** @type {Run} */ (playhead.run));
     const main = mainLane(playhead.run);
-    const place = `pass ${playhead.shown(main)} of ${main.steps.length}`;
-    put(this.position, isByPass ? `${clock.write(now)} of ${length}` : `${place} · ${clock.write(now)}`);
+    const passText = `pass ${playhead.shown(main)} of ${main.steps.length}`;
+    put(this.position, isByPass ? `${clock.write(now)} of ${length}` : `${passText} · ${clock.write(now)}`);
     scrubber.step = isByPass ? "1" : "any";
     scrubber.max = String(this.extent);
     const value = String(isByPass ? Math.floor(now) : now);
     if (scrubber.value !== value) scrubber.value = value;
-    this.describe(isByPass ? `pass ${value} of ${length}` : `${place}, ${now.toFixed(3)} seconds`);
+    this.describe(isByPass ? `pass ${value} of ${length}` : `${passText}, ${now.toFixed(3)} seconds`);
     track.style.setProperty("--pl-share", `${length ? (100 * Number(value)) / this.extent : 0}%`);
     dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause" : "Play");
     for (const node of [...this.controls, scrubber]) node.disabled = length === 0;
     this.live.hidden = !playhead.isLive || playhead.isFollowing;
     const isStill = this.stillness.matches;
-    const choices = this.choices.filter((each) => each.clock === clock.name);
-    if (this.tempo.firstChild !== choices[0].button) this.tempo.replaceChildren(...choices.map((each) => each.button));
-    for (const { button: each, speed } of choices) {
-      each.hidden = isStill && speed > 0;
-      attribute(each, { "aria-pressed": speed === (isStill ? 0 : this.speed) });
+    const choices = this.choices.filter((choice) => choice.clock === clock.name);
+    const nodes = choices.map((choice) => choice.button);
+    if (this.tempo.firstChild !== nodes[0]) this.tempo.replaceChildren(...nodes);
+    for (const { button: node, speed } of choices) {
+      node.hidden = isStill && speed > 0;
+      attribute(node, { "aria-pressed": speed === (isStill ? 0 : this.speed) });
     }
   }
 
   /**
-   * While the run moves by itself, screen readers are updated at most once a second.
+   * Updates the position for screen readers, at most once a second while the position advances by itself.
    * @param {string} text
    */
   describe(text) {

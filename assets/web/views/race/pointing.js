@@ -1,4 +1,5 @@
-// Actions when the reader points at a text or a chart: the card, the line in the charts, the highlighted forward.
+// What happens when the visitor points at a text or a chart: shows a card, a line in the charts, the highlighted pass,
+// and the proposals of its masks.
 
 import { make, put, targetOf } from "../../core/dom.js";
 import { endIds, proposalRows } from "../../folds/proposals.js";
@@ -15,14 +16,14 @@ export class Pointing {
     /** @type {TokenView | undefined} */
     this.lit = undefined;
     /** @type {TokenView | null} */
-    this.held = null; // the text of the pinned card
+    this.held = null; // the text whose token has the pinned card; null if no card is pinned
     view.root.ownerDocument.addEventListener("pointerdown", ({ target }) => {
       if (this.held && target instanceof Element && !view.card.element.contains(target)) this.leave();
     });
   }
 
   /**
-   * Shows a token's card, unless a card is pinned.
+   * Shows a token's card. While a card is pinned, the pointer does not open another one.
    * @param {TokenView} text
    * @param {number} index
    * @param {Element} anchor
@@ -36,7 +37,8 @@ export class Pointing {
   }
 
   /**
-   * Pins the card of a token; its runners-up become buttons. Another press releases it.
+   * Pins the card of a token and turns its runners-up into buttons that start a branch. A press outside the card closes
+   * it.
    * @param {TokenView} text
    * @param {number} index
    * @param {Element} anchor
@@ -51,7 +53,7 @@ export class Pointing {
   }
 
   /**
-   * Returns the runners-up of a token if the page supports branches.
+   * Returns the runners-up from which a branch can be started; null if there are none or the page supports no branches.
    * @param {Lane} lane
    * @param {number} index
    * @returns {Others | null}
@@ -76,14 +78,14 @@ export class Pointing {
   }
 
   /**
-   * Tab moves from a text into its pinned card and back; Escape releases the card.
+   * Handles keys while a card is pinned: Tab moves from the text into the card and back, Escape closes the card.
    * @param {KeyboardEvent} event
    */
   key(event) {
     const { held } = this;
     if (!held || !["Tab", "Escape"].includes(event.key)) return;
     const buttons = [...this.view.card.element.querySelectorAll("button")];
-    const at = buttons.findIndex((each) => each === targetOf(event));
+    const at = buttons.findIndex((node) => node === targetOf(event));
     if (at < 0 && targetOf(event) !== held.element) return;
     if (event.key === "Escape") this.leave();
     const next = event.key === "Escape" ? undefined : buttons[at + (event.shiftKey ? -1 : 1)];
@@ -129,7 +131,7 @@ export class Pointing {
   }
 
   /**
-   * Chooses a forward in a chart and focuses its text, so that the keyboard continues there.
+   * Chooses a pass in a chart and moves the focus to its text, where the arrow keys then work.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -149,17 +151,18 @@ export class Pointing {
 }
 
 const SPACE = "␣";
-const WIDEST = 140; // pixels of a line's last ghost
+const WIDEST = 140; // maximum width in pixels of the last ghost in a line
 
-// Shows the proposals of a forward's masks as ghosts below the tokens that were written at their places. The layer
-// covers the text and moves nothing.
+// Shows the proposals of a pass's masks in small grey text ("ghosts") below the tokens that were written at their
+// positions. They are drawn in a layer above the text, so that the text does not move.
 class Masks {
   constructor() {
     this.layer = make("div", { class: "rv-masks", "aria-hidden": true }); // the card and "Why here?" have the same content
   }
 
   /**
-   * Shows what forward `index` proposed without accepting it at once. Returns the lowest such line on the page, if any.
+   * Shows the proposals of pass `index` that it did not accept. Returns the y coordinate of the lowest ghost's lower
+   * edge, null if there are no ghosts.
    * @param {TokenView} view
    * @param {number} index
    * @param {Set<number>} ends
@@ -171,11 +174,11 @@ class Masks {
     const ghosts = rows.map((row, i) => {
       const ghost = make("span", "rv-mask", nameOf(lane, row));
       const [rect, next] = [rects[i], rects[i + 1]];
-      const room = next && next.top === rect.top ? next.left - rect.left - 2 : WIDEST;
+      const width = next && next.top === rect.top ? next.left - rect.left - 2 : WIDEST;
       ghost.dataset.verdict = row.verdict === "same" ? "same" : "other";
       ghost.style.left = `${rect.left - box.left + element.scrollLeft - element.clientLeft}px`;
       ghost.style.top = `${rect.bottom - box.top + element.scrollTop - element.clientTop}px`;
-      ghost.style.maxWidth = `${Math.max(10, room)}px`;
+      ghost.style.maxWidth = `${Math.max(10, width)}px`;
       return ghost;
     });
     this.layer.replaceChildren(...ghosts);
@@ -190,7 +193,7 @@ class Masks {
 }
 
 /**
- * Whether it was proposed and not accepted at once, or was a draft that AR replaced.
+ * Returns whether a proposal is shown as a ghost: it was not accepted by its own pass, or was a draft that AR replaced.
  * @param {ProposalRow} row
  */
 const isGhost = (row) => row.draft !== undefined || (row.verdict !== null && row.verdict !== "unwritten");

@@ -1,20 +1,21 @@
-// The skyline of passes: a column for each pass, MARS above the line and the other lanes below, a square for each token
-// in the colour and pattern of its proposer. It is behind the scrubber, at the same scale.
+// The skyline of a run: a column for each pass with a square for each token, in the colour and pattern of the token's
+// source. MARS is above the line, the other lanes are below it. The skyline is drawn behind the scrubber, at the same
+// scale.
 
 import { attribute, make, shape } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
 import { SOURCES } from "../../core/sources.js";
 
 const LEAST = 40; // minimum number of columns, for short runs
-const TALLEST = 6; // maximum squares of a lane below the line
-const GAP = 0.12; // of a square, on each side
-const FEW = 400; // columns above which gaps are not visible
-const DENSE = 120; // columns above which outlines are thin
+const TALLEST = 6; // maximum number of squares in a column below the line
+const GAP = 0.12; // gap on each side of a square, as a share of its side
+const FEW = 400; // number of columns above which gaps are not drawn, since they would not be visible
+const DENSE = 120; // number of columns above which outlines are thin
 const LINE = 0.7; // height of the line in squares
 const ROW = 13; // pixels of a square's height, if there is enough space
 
 /**
- * Returns the squares of each kind as an SVG path, in columns and rows: x to the right by passes, y down from the top.
+ * Returns the squares of each source as an SVG path. Units: x is the pass, y is the row from the top.
  * @param {Lane[]} lanes the main one first
  * @returns {{ columns: number, rows: number, line: number, paths: Record<string, string> }}
  */
@@ -29,9 +30,9 @@ export function skylineOf([main, ...others]) {
   /** @type {(lane: Lane, place: (i: number) => number, most: number) => void} */
   const add = (lane, place, most) => {
     for (const step of lane.steps) {
-      // AR's own token is nearest to the line, drafted ones follow outwards.
-      const own = [...step.sources].sort((a, b) => Number(b === "ar") - Number(a === "ar"));
-      own.slice(0, most).forEach((source, i) => {
+      // AR's own token is nearest to the line, followed by the drafted tokens.
+      const sources = [...step.sources].sort((a, b) => Number(b === "ar") - Number(a === "ar"));
+      sources.slice(0, most).forEach((source, i) => {
         const [x, y, side] = [step.index + gap, place(i) + gap, 1 - 2 * gap];
         const { mark } = SOURCES[source];
         paths[mark] = `${paths[mark] ?? ""}M${round(x)} ${round(y)}h${side}v${side}h-${side}z`;
@@ -76,6 +77,6 @@ export class Skyline {
     this.columns = columns;
   }
 
-  // Number of columns; the scrubber has the same range.
+  // The number of columns, which is also the range of the scrubber.
   columns = LEAST;
 }

@@ -1,5 +1,5 @@
-// The race view: passes the feed to lanes, panes, figures, charts, cards and panels; draws once a frame. One number is
-// the position in the run (playhead.js); everything is drawn for it.
+// The race view: passes the received lines to the lanes, and draws the panes, figures, charts, cards and panels at most
+// once per frame. Everything is drawn for one position in the run (playhead.js).
 
 import { Charts } from "../../charts/charts.js";
 import { CLOCKS } from "../../core/clocks.js";
@@ -24,7 +24,8 @@ import { Player } from "./player.js";
 import { Pointing } from "./pointing.js";
 
 /**
- * The race view's type for its parts, which are drawn only while there is a run.
+ * Returns the race view with the type View, in which `run` is never null: its parts are drawn only while there is a
+ * run.
  * @param {RaceView} view
  */
 const asView = (view) => /** @type {View} */ (/** @type {unknown} */ (view));
@@ -33,7 +34,7 @@ export class RaceView extends LineView {
   /** @type {Run | null} */
   run = null;
   /** @type {Focus | null} */
-  selected = null; // { lane, step }: the chosen forward, by its index
+  selected = null; // the pass that the visitor chose
   /** @type {Pane[]} */
   entries;
   /** @type {Playhead} */
@@ -67,11 +68,11 @@ export class RaceView extends LineView {
       () => this.moved(),
       () => this.drawFrame(),
     );
-    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // "passes" in a file, which opens no page
+    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // a separate page or file has no data-opens
     this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
     this.beat = new Beat(find(root, ".rv-beat"));
     this.headline = new Headline(find(root, ".rv-headline"));
-    this.isFresh = false; // nothing of the current run has been drawn yet
+    this.isFresh = false; // whether nothing of the current run has been drawn yet
     this.opening = new Opening(this);
     this.panels = new Panels(find(root, ".rv-panels"), asView(this));
     find(root, ".rv-top").append(densitySwitch(root), runMenu(asView(this)));
@@ -90,7 +91,7 @@ export class RaceView extends LineView {
     return !this.run || this.run.lanes.every((lane) => lane.end);
   }
 
-  // The current run; only called when there is one.
+  // The current run, for methods that are only called while there is one.
   get now() {
     return /** @type {Run} */ (this.run);
   }
@@ -144,7 +145,7 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Switches to the other clock, for this run and those that follow.
+   * Switches to another clock, for this run and later ones.
    * @param {Clock} clock
    */
   goBy(clock) {
@@ -156,20 +157,21 @@ export class RaceView extends LineView {
     return this.moved();
   }
 
-  // The number of displayed forwards of the main lane: all of them, or up to the position in a replay.
+  // The number of displayed passes of the main lane: all of them, or those up to the position in a replay.
   get at() {
     return this.run && this.run.lanes.length ? this.playhead.shown(mainLane(this.now)) : 0;
   }
 
   /**
-   * Returns a lane at its displayed state.
+   * Returns a lane in its displayed state.
    * @param {Lane} lane
    */
   shown(lane) {
     return lane.at(this.playhead.shown(lane));
   }
 
-  // The forward for panels: the chosen one, otherwise the last displayed one. `step` is its index, -1 before the first.
+  // The pass that the panels explain: the chosen one, otherwise the last displayed one. `step` is -1 before the first
+  // pass.
   get focus() {
     const { selected } = this;
     if (selected && selected.step < this.playhead.shown(selected.lane)) return selected;
@@ -178,35 +180,36 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Chooses a forward by its index, and moves a replay to it if necessary; null deselects.
+   * Chooses a pass by its index and moves the displayed position forward to it if necessary. lane null: deselects.
    * @param {Lane | null} lane
    * @param {number} [step]
    */
   choose(lane, step = -1) {
-    const found = lane && this.now.lanes.find((each) => each.name === lane.name);
-    this.selected = found && found.steps[step] ? { lane: found, step } : null;
-    for (const pane of this.entries) pane.view.choose(found === pane.lane ? step : -1);
-    if (found && this.selected && step >= this.playhead.shown(found))
-      this.playhead.seek(this.clock.end(found.steps[step]));
+    const complete = lane && this.now.lanes.find(({ name }) => name === lane.name); // `lane` may be cut
+    this.selected = complete && complete.steps[step] ? { lane: complete, step } : null;
+    for (const pane of this.entries) pane.view.choose(complete === pane.lane ? step : -1);
+    if (complete && this.selected && step >= this.playhead.shown(complete))
+      this.playhead.seek(this.clock.end(complete.steps[step]));
     this.schedule();
   }
 
   /**
-   * Shows the run as it was right after this forward.
+   * Shows the run as it was right after a pass.
    * @param {Lane} lane
    * @param {number} step
    */
   goTo(lane, step) {
-    const found = this.now.lanes.find((each) => each.name === lane.name) || lane;
-    const index = Math.min(step, found.steps.length - 1);
+    const complete = this.now.lanes.find(({ name }) => name === lane.name) || lane; // `lane` may be cut
+    const index = Math.min(step, complete.steps.length - 1);
     this.choose(null);
     this.player.isPlaying = false;
-    this.playhead.seek(index < 0 ? 0 : this.clock.end(found.steps[index]));
+    this.playhead.seek(index < 0 ? 0 : this.clock.end(complete.steps[index]));
     this.schedule();
   }
 
   /**
-   * Sends the page a request for what a trace cannot provide; returns whether the page supports it (`mars.answers`).
+   * Sends the page a request that the view cannot fulfil itself, such as a new run. Returns whether the page supports
+   * the request (`mars.answers`).
    * @param {string} kind
    * @param {object} data
    */
@@ -233,7 +236,7 @@ export class RaceView extends LineView {
     else {
       const isVerdict = target === "verdict";
       const lane = run.lanes.find((l) => l.name === (isVerdict ? data.lane : target));
-      if (!lane && !isVerdict) throw new Error(`No lane is called ${target}.`);
+      if (!lane && !isVerdict) throw new Error(`The run has no lane ${target}.`);
       if (isVerdict) Object.assign(lane || {}, { verdict: data.right });
       else lane?.push(data, text);
     }
@@ -245,7 +248,7 @@ export class RaceView extends LineView {
 
   draw() {
     const { root, run } = this;
-    this.opening.follow(); // may move the playhead, on which everything below depends
+    this.opening.follow(); // may change the position, on which everything below depends
     const [state, sentence] = statusOf(run, this.playhead);
     attribute(root, {
       "data-run": run ? run.id : "",
@@ -269,7 +272,7 @@ export class RaceView extends LineView {
     const isBeat = this.clock === CLOCKS.passes && isMoving && !isHurried && !stillness.matches;
     this.entries.forEach((pane) => pane.draw(this.shown(pane.lane), isBeat));
     this.lens.draw();
-    const found = this.compare();
+    const comparison = this.compare();
     const others = run.lanes.filter((lane) => lane !== main);
     const other = others.find((lane) => lane.isAr) || others[0];
     const shownMain = this.shown(main);
@@ -277,7 +280,7 @@ export class RaceView extends LineView {
     this.headline.draw(
       shownMain,
       others.map((lane) => this.shown(lane)),
-      found,
+      comparison,
     );
     if (this.clock === CLOCKS.passes) {
       this.beat.draw(Math.floor(this.playhead.now), run.lanes.length);
@@ -291,8 +294,8 @@ export class RaceView extends LineView {
     if (!isHeard && !this.opening.sentence) this.voice.say(state, sentence, this.shown(main), this.playhead);
   }
 
-  // Synchronises the time axis: a zoom or a chosen forward is shown in the charts, on the scrubber and in the text; the
-  // other lane's position when the faster one ended is marked. The charts store the zoom.
+  // Shows the zoom and the chosen pass in the charts, on the scrubber and in the texts. Also marks where the slower
+  // lane was when the faster one ended. The charts store the zoom.
   drawAxis() {
     const { charts, entries, now, player, selected } = this;
     const { zoom } = charts;
@@ -315,7 +318,7 @@ export class RaceView extends LineView {
     this.schedule();
   }
 
-  // Charts are redrawn for new forwards, not for another position.
+  // Redraws the charts if there are new passes. A change of position only moves their position marker.
   refreshCharts() {
     const state = this.now.lanes.map((lane) => `${lane.steps.length}${lane.end ? "." : ""}`).join(" ");
     if (state !== this.charted) this.charts.refresh();
@@ -323,8 +326,8 @@ export class RaceView extends LineView {
     this.charts.place(this.playhead);
   }
 
-  // Marks the first difference between two texts in both; with more lanes, that from plain AR or the first lane.
-  // Returns the comparison of two lanes, otherwise null.
+  // Marks the first difference in the texts. Two lanes are compared with each other; of more lanes, each is compared
+  // with plain AR or the first lane. Returns the comparison if there are two lanes, otherwise null.
   compare() {
     const run = this.now;
     if (run.lanes.length > 2) {
@@ -336,12 +339,12 @@ export class RaceView extends LineView {
     if (run.differs < 0) run.differs = divergence(run.lanes[0], run.lanes[1], run.checked);
     run.checked = Math.min(...run.lanes.map((lane) => lane.tokens.length));
     const shown = run.lanes.map((lane) => this.shown(lane));
-    const found = compared(shown, run.differs);
-    for (const pane of this.entries) pane.compared(found);
-    return found;
+    const comparison = compared(shown, run.differs);
+    for (const pane of this.entries) pane.compared(comparison);
+    return comparison;
   }
 
-  // The position was changed: deselects what was chosen or pointed at.
+  // Called when the position was changed: deselects the chosen pass and closes the card.
   moved() {
     if (this.selected) this.choose(null);
     this.pointing.leave();
@@ -349,7 +352,7 @@ export class RaceView extends LineView {
   }
 
   /**
-   * Escape first deselects the chosen forward.
+   * Handles keys: Escape first deselects the chosen pass; other keys go to the player.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -367,7 +370,7 @@ export class RaceView extends LineView {
 
 export const mountRaceView = mountOf(RaceView);
 
-// Two buttons that choose the clock by which lanes are drawn.
+// The two buttons that choose the clock (passes or seconds) by which the lanes are drawn.
 class ClockSwitch {
   /**
    * @param {HTMLElement} element
@@ -383,9 +386,9 @@ class ClockSwitch {
     element.after(helpFor("clock"));
   }
 
-  /** @param {Clock} now */
-  draw(now) {
-    for (const { clock, node } of this.buttons) attribute(node, { "aria-pressed": clock === now });
+  /** @param {Clock} current */
+  draw(current) {
+    for (const { clock, node } of this.buttons) attribute(node, { "aria-pressed": clock === current });
   }
 }
 
@@ -404,14 +407,15 @@ class Beat {
    * @param {number} numLanes
    */
   draw(pass, numLanes) {
-    this.dot.dataset.tick = String(pass % 2); // the same animation under two names, to restart it at each pass
+    this.dot.dataset.tick = String(pass % 2); // alternates between two equal animations, to restart it at each pass
     put(this.pass, `Pass ${pass}`);
     put(this.says, numLanes > 1 ? `each tick is one pass in ${numLanes > 2 ? "all" : "both"} lanes` : "");
   }
 }
 
-// The recording that a page opens with, and its label. It plays once, pass by pass, when it is loaded and visible, unless
-// the visitor has changed the prompt, run something or used the player.
+// Handles the recording that the page shows when it is opened, and the label of recorded runs. The recording is played
+// once, pass by pass, when it is loaded and visible, unless the visitor has changed the prompt, started a run or used
+// the player.
 class Opening {
   /** @param {RaceView} view */
   constructor(view) {
@@ -423,7 +427,7 @@ class Opening {
   }
 
   /**
-   * Called when a run is displayed. Only the first one opens the page, and it plays only if motion is allowed.
+   * Called when a run is displayed. Only the first run on the page is played, and only if the system allows animations.
    * @param {Run} run
    */
   meet({ recorded, lanes }) {
@@ -436,31 +440,31 @@ class Opening {
     root.dataset.opens = "";
     if (!this.isDue) return;
     playhead.hold();
-    new IntersectionObserver((seen, observer) => {
-      if (!seen.some((each) => each.isIntersecting)) return;
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
       observer.disconnect();
       this.isInSight = true;
       this.view.schedule();
     }).observe(panes);
   }
 
-  // The view's sentence during the opening.
+  // The status sentence while the recording is played; "" otherwise.
   get sentence() {
     return this.isDue ? OPENING : "";
   }
 
-  // Called at each draw.
+  // Called at each draw: starts the playback when it is due, and ends it when the visitor does something.
   follow() {
     const { run, player, playhead, wanted } = this.view;
-    if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // still running, or rejected
-    const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
+    if (!run?.lanes.length || !run.lanes.every((lane) => lane.header && lane.end)) return; // the run is in progress, or it was rejected
     if (!this.isDue) return;
-    const isLeft = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
+    const isWanted = wanted === null || wanted === headerOf(mainLane(run)).prompt;
+    const isInterrupted = this.isBegun ? !player.isPlaying : !playhead.isAtStart;
     if (!isWanted) {
       player.isPlaying = false;
       playhead.seek(Infinity);
     }
-    if (!isWanted || isLeft || playhead.clock !== CLOCKS.passes) this.isDue = false;
+    if (!isWanted || isInterrupted || playhead.clock !== CLOCKS.passes) this.isDue = false;
     else if (!this.isBegun && this.isInSight) this.begin();
   }
 
@@ -492,7 +496,7 @@ function densitySwitch(root) {
 }
 
 /**
- * Returns a run without lines.
+ * Returns a run that has not received any trace line yet.
  * @param {RaceHead} head
  * @returns {Run}
  */

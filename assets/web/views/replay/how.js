@@ -1,4 +1,4 @@
-// How it works as a separate page of a replay site, with the tour; how.html#present opens the tour.
+// Mounts "How it works" as a separate page of a replay site. how.html#present also opens the tour.
 
 import { find } from "../../core/dom.js";
 import { mountExplain } from "../../explain/explain.js";

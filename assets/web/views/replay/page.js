@@ -1,5 +1,5 @@
-// Separate pages with their data in the document: a race view, and the list of a replay site with a recording and its
-// figures per line. Nothing is fetched.
+// Pages of a replay site, which contain their data and fetch nothing: the page of one recording with a race view, and
+// the list of all recordings with their figures.
 
 import { fitFrame, isDarkAround, watchAround } from "../../core/around.js";
 import { find, make, put } from "../../core/dom.js";
@@ -18,7 +18,7 @@ export function mountReplay() {
 }
 
 /**
- * Parts of every page: its title, the link back to the list, the theme.
+ * Mounts what every page has: its title, the link back to the list, and the button for the theme.
  * @param {string} title
  * @param {boolean} isListed
  */
@@ -39,7 +39,8 @@ function show(element, text) {
 }
 
 /**
- * Light or dark as the page around it or the system, until the visitor chooses; then as chosen, also on the next page.
+ * Mounts the button that switches between light and dark. Until the visitor uses it, the theme follows the page around
+ * this one, or the system. The choice is stored for the other pages.
  * @param {HTMLElement} button
  */
 function switchTheme(button) {
@@ -68,7 +69,7 @@ export function mountSite() {
   const { title, recordings } = pageData();
   frame(title, false);
   const kinds = new Set(recordings.map((recording) => recording.circumstances));
-  const isCommon = kinds.size === 1; // shown once for all of them
+  const isCommon = kinds.size === 1; // all recordings have the same circumstances, which are shown once
   if (isCommon) find(document, ".rp-on").textContent = [...kinds][0];
   find(document, ".rp-list").append(...recordings.map((recording) => item(recording, isCommon)));
 }
@@ -86,6 +87,6 @@ function item(recording, isCommon) {
 /** @param {ListedRun} given */
 function facts({ settings, tpf, speedup, against, num_tokens: numTokens }) {
   const faster = speedup ? [" · ", make("b", "", `${figure(speedup)}×`), ` the speed of ${against}`] : [];
-  const rest = ` · ${settingsText(settings)} · ${counted(numTokens, "token")}`;
-  return make("p", "rp-facts", make("b", "", `${figure(tpf)} TPF`), ...faster, rest);
+  const details = ` · ${settingsText(settings)} · ${counted(numTokens, "token")}`;
+  return make("p", "rp-facts", make("b", "", `${figure(tpf)} TPF`), ...faster, details);
 }

@@ -1,14 +1,14 @@
-// Parts of documents without a server: their data, and the bars of a run.
+// Parts of pages that work without a server: reading the page's data, and drawing the passes of a run as bars.
 
 import { make } from "../../core/dom.js";
 
-const MOST = 8; // tokens per forward at a bar's full height
+const MOST = 8; // tokens in a pass at which its bar has the full height
 
-// The document's data as JSON.
+// Parses the JSON data in the page.
 export const pageData = () => JSON.parse(document.getElementById("data")?.textContent || "{}");
 
 /**
- * Draws the tokens of each forward, one bar per forward.
+ * Draws one bar for each pass, as high as its number of tokens.
  * @param {number[]} counts
  */
 export function bars(counts) {

@@ -1,4 +1,4 @@
-// The stability view: the answers to one prompt by seed, drawn as a tree of what they have in common.
+// The stability view: answers to one prompt with different seeds, drawn as a tree of the text that they share.
 
 import { shown } from "../../core/bytes.js";
 import { button, find, make, put } from "../../core/dom.js";
@@ -54,7 +54,7 @@ class StabilityView extends PhaseView {
     const lane = this.lanes.get(target);
     if (target === "status") this.say(data);
     else if (lane) lane.push(data, text);
-    else throw new Error(`No answer is called ${target}.`);
+    else throw new Error(`The result has no answer ${target}.`);
   }
 
   draw() {
@@ -130,7 +130,7 @@ function settingsText({ method, temperature, seeds }, header) {
 
 /**
  * @param {number} from
- * @param {number} to not included
+ * @param {number} to exclusive
  */
 function placesText(from, to) {
   if (to <= from) return "";
@@ -138,7 +138,7 @@ function placesText(from, to) {
 }
 
 /**
- * Returns a node's text, its first token marked where the answers above it diverge.
+ * Returns a node's text. Its first token, at which the answers diverge, is marked (except in the root).
  * @param {Lane} lane
  * @param {AnswerNode} node
  * @param {boolean} isRoot
