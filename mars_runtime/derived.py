@@ -1,7 +1,8 @@
-"""Derived fields of trace lines: what the page draws of a forward and would otherwise compute.
+"""Compute the derived fields of trace lines, which the page needs to draw a forward pass.
 
-``TraceWriter`` adds them to the row of each step. A line that was sent never changes, so each field
-covers the run up to its line only. Readers ignore the fields and derive them again when they write.
+``TraceWriter`` adds the fields to the row of each step, so the page does not have to compute them.
+Lines are never changed after they are sent, so each field covers the run up to its own line.
+Readers of traces ignore derived fields and compute them again when they write a trace.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from mars_runtime.loops import find_loop
 from mars_runtime.methods import Method
 
 Source = Literal["ar", "masks", "look-up", "draft model", "guesses"]
-"""The source of a token.
+"""What produced a token.
 
-``ar``: the slot that AR itself reads; ``masks``; ``look-up``: prompt lookup; ``draft model``; or
-``guesses``: those of Jacobi decoding.
+``ar``: the prediction at the position that AR reads. ``masks``: a mask. ``look-up``: prompt lookup.
+``draft model``: a draft model. ``guesses``: Jacobi decoding.
 """
 LETTERS: dict[Source, str] = {
     "ar": "a",
@@ -28,23 +29,24 @@ LETTERS: dict[Source, str] = {
     "draft model": "d",
     "guesses": "g",
 }
-"""Letters for sources in a trace line."""
+"""Source -> the letter for it in a trace line."""
 
 UNDRAFTED: frozenset[Method] = frozenset({"ar", "block_diffusion"})
-"""Methods without drafts: every token is the model's own."""
+"""Methods that never draft tokens."""
 
 PARTS = 8
-"""Number of parts of a run for the comparison of mean pass times."""
+"""Number of parts into which ``spread`` divides a run to compare their mean pass times."""
 STUDENT_T = (12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36)
 """Quantiles of Student's t at 95 %, for 1 to 7 degrees of freedom."""
 
 
 class Derived(TypedDict, total=False):
-    """Fields of a row in a step's line; each is written only if it is not empty.
+    """Derived fields of a row in the line of a step. Fields without a value are left out.
 
-    sources: a letter for each accepted token, absent if all are AR's own. loop: tokens before the
-    loop and tokens up to its evidence, once, in the step that completes the evidence. spread:
-    relative uncertainty of the mean pass time so far, from the second step on.
+    - sources: a letter per accepted token; left out if all tokens are AR's own.
+    - loop: the number of tokens before a repetition loop, and the number of tokens that proved the
+      loop. Written once, in the step that completes the proof.
+    - spread: relative uncertainty of the mean pass time so far, from the second step on.
     """
 
     sources: str
@@ -53,7 +55,7 @@ class Derived(TypedDict, total=False):
 
 
 class DerivedFold:
-    """Fold of one row's steps into the derived fields of their lines."""
+    """Computes the derived fields of one row, step by step."""
 
     def __init__(self) -> None:
         self._before: RowStep | None = None
@@ -62,7 +64,7 @@ class DerivedFold:
         self._has_loop = False
 
     def add(self, step: RowStep, seconds: float) -> Derived:
-        """Return the fields of the row's next step, which took ``seconds``."""
+        """Add the next step, which took ``seconds``, and return the derived fields of its line."""
         derived: Derived = {}
         sources = step_sources(step, self._before)
         if any(source != "ar" for source in sources):
@@ -81,7 +83,10 @@ class DerivedFold:
 
 
 def drafted(step: RowStep, waiting: int) -> int:
-    """Return how many drafts a forward judged, given how many awaited verification before it."""
+    """Return the number of drafts that a forward pass judged.
+
+    waiting: the number of drafts that awaited verification before the pass.
+    """
     if step.settings.method in UNDRAFTED:
         return 0
     if step.settings.is_verified:
@@ -90,10 +95,11 @@ def drafted(step: RowStep, waiting: int) -> int:
 
 
 def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
-    """Return the sources of the tokens of a forward. ``before``: the forward that drafted them.
+    """Return the source of each accepted token. before: the row's previous step, which drafted.
 
-    A verified token is a draft that AR confirmed, or AR's own. Without verification the first one
-    is AR's own. In block diffusion all are from masks.
+    With verification, a token is a draft that AR confirmed or AR's own token. Without verification,
+    the first token is AR's own and masks predicted the others. In block diffusion, masks predict
+    all tokens.
     """
     method, count = step.settings.method, len(step.accepted)
     masks: Source = "masks"
@@ -105,32 +111,32 @@ def step_sources(step: RowStep, before: RowStep | None) -> tuple[Source, ...]:
     drafts = before.drafts if before is not None else ()
     judged = drafts[: drafted(step, len(drafts))]
     sources: list[Source] = ["ar"] * count
-    for place, (token, draft) in enumerate(zip(step.accepted, judged, strict=False)):
+    for index, (token, draft) in enumerate(zip(step.accepted, judged, strict=False)):
         if token != draft or before is None:
             break
-        sources[place] = _drafter(before, place)
+        sources[index] = _draft_source(before, index)
     return tuple(sources)
 
 
-def _drafter(step: RowStep, place: int) -> Source:
-    """Return the source of the draft at ``place`` among those that await verification after a
-    step."""
+def _draft_source(step: RowStep, index: int) -> Source:
+    """Return the source of ``step.drafts[index]``."""
     if step.settings.method == "jacobi":
         return "guesses"
-    if place >= len(step.drafts) - len(step.guessed):
+    if index >= len(step.drafts) - len(step.guessed):
         return "draft model"
     return "look-up" if step.looked_up else "masks"
 
 
 def spread(clocks: Sequence[float]) -> float:
-    """Return the relative half width of the interval of the seconds per pass, to six decimals.
+    """Return half the width of the 95 % interval of the mean pass time, relative to the mean.
 
-    clocks: seconds from the first pass to the end of each. NaN for fewer than two passes.
+    clocks: the time at the end of each pass, in seconds since the start of the first pass. The
+    result is rounded to six decimals; it is NaN for fewer than two passes.
     """
     num = min(PARTS, len(clocks))
     if num < 2 or not clocks[-1]:
         return math.nan
-    ends = [place * len(clocks) // num for place in range(num + 1)]
+    ends = [part * len(clocks) // num for part in range(num + 1)]
     at = [0.0, *(clocks[end - 1] for end in ends[1:])]
     means = [
         (later - earlier) / (b - a)

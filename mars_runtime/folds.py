@@ -1,8 +1,9 @@
-"""Figures of a run as pure functions of its events; no figure is counted anywhere else.
+"""Compute the figures of a run as pure functions of its events.
 
-Seconds are device time: prefill is separate from decoding, and pauses of slow motion are excluded.
-A figure of a row without steps is 0. A row-forward is one row in one forward of a batch, whether it
-emitted tokens, was committed or was idle; rows that have left a batch are not counted.
+No other module counts figures. Seconds are device time: prefill is separate from decoding, and the
+pauses of slow motion are excluded. Every figure of a row without steps is 0. A row-forward is one
+row in one forward pass of a batch. Idle rows and commits count as row-forwards, rows that have left
+the batch do not.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from mars_runtime.text import Detokenizer
 from mars_runtime.trace import Trace
 
 MIN_TIMED_TOKENS = 20
-"""Minimum number of tokens of a run for comparing its speed with another run's."""
+"""Minimum number of tokens that each of two runs needs before their speeds are compared."""
 
 
 def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, float]]:
-    """Yield the steps of ``row``, each with the seconds of its forward."""
+    """Yield the steps of ``row``, each with the seconds of its forward pass."""
     for event in events:
         if isinstance(event, Step):
             for step in event.rows:
@@ -31,7 +32,7 @@ def row_steps(events: Iterable[Event], row: int = 0) -> Iterator[tuple[RowStep, 
 
 
 def rows(events: Iterable[Event]) -> tuple[int, ...]:
-    """Return the numbers of the rows that took part, in order."""
+    """Return the numbers of all rows that have steps, in ascending order."""
     return tuple(sorted({row.row for step in steps(events) for row in step.rows}))
 
 
@@ -46,26 +47,24 @@ def num_tokens(events: Iterable[Event], row: int = 0) -> int:
 
 
 def num_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Return the number of forwards of this row, without prefill."""
+    """Return the number of forward passes of this row, without prefill."""
     return sum(1 for _ in row_steps(events, row))
 
 
 def loops_at(events: Iterable[Event], row: int = 0) -> int | None:
-    """Return how many tokens the row had emitted when its text began to repeat itself, or None.
+    """Return the number of tokens before the text of this row began to repeat itself.
 
-    See ``loops.py``.
+    Returns None without a loop. ``loops.py`` defines loops.
     """
     loop = find_loop(accepted_tokens(events, row))
     return None if loop is None else loop.kept
 
 
 def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
-    """Return the part of a row's run that figures count: up to where its text begins to repeat
-    itself.
+    """Return the events of ``row`` up to its repetition loop, or all events without a loop.
 
-    A loop is easy to predict, so counting it would inflate the figures. The last forward is cut to
-    the tokens that count, and forwards of other rows only are left out. Without a loop the events
-    are returned unchanged.
+    Loops are easy to predict and would inflate the figures. The last step is cut to the tokens
+    before the loop. Steps that do not contain ``row`` are dropped.
     """
     num_counted = loops_at(events, row)
     if num_counted is None:
@@ -85,38 +84,37 @@ def up_to_loop(events: Sequence[Event], row: int = 0) -> Sequence[Event]:
 
 
 def tpf(events: Sequence[Event], row: int = 0) -> float:
-    """Return this row's tokens per forward, without prefill and without a loop at its end."""
+    """Return the tokens per forward pass of this row, without prefill and without its loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), num_forwards(counted, row))
 
 
 def prefill_seconds(events: Iterable[Event]) -> float:
-    """Return the seconds of prefill."""
     return sum(event.seconds for event in events if isinstance(event, Prefill))
 
 
 def decode_seconds(events: Iterable[Event], row: int = 0) -> float:
-    """Return the seconds of the forwards of this row, without prefill."""
+    """Return the seconds of the forward passes of this row, without prefill."""
     return sum(seconds for _, seconds in row_steps(events, row))
 
 
 def tokens_per_second(events: Sequence[Event], row: int = 0) -> float:
-    """Return the emitted tokens per second of decoding, up to a loop of the text."""
+    """Return the emitted tokens per second of decoding, without prefill and without a loop."""
     counted = up_to_loop(events, row)
     return _ratio(num_tokens(counted, row), decode_seconds(counted, row))
 
 
 def ms_per_forward(events: Sequence[Event], row: int = 0) -> float:
-    """Return the mean milliseconds per forward, without prefill, up to a loop of the text."""
+    """Return the mean milliseconds per forward pass, without prefill and without a loop."""
     counted = up_to_loop(events, row)
     return 1000 * _ratio(decode_seconds(counted, row), num_forwards(counted, row))
 
 
 def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield (drafted, accepted) for each forward that judged drafts of the row.
+    """Yield (drafts judged, drafts accepted) for each forward pass that judged drafts of the row.
 
-    Drafts are all proposals but the first. In lossless mode they are the fed tokens that were not
-    verified yet.
+    Without verification the drafts are all proposals except the first. In lossless mode they are
+    the fed tokens that were not verified yet.
     """
     waiting = 0
     for step, _ in row_steps(events, row):
@@ -127,7 +125,7 @@ def drafting(events: Iterable[Event], row: int = 0) -> Iterator[tuple[int, int]]
 
 
 def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...]]:
-    """Yield the sources of the tokens of each forward of the row."""
+    """Yield, for each step of the row, the source of each accepted token."""
     before = None
     for step, _ in row_steps(events, row):
         yield step_sources(step, before)
@@ -135,18 +133,23 @@ def sources(events: Iterable[Event], row: int = 0) -> Iterator[tuple[Source, ...
 
 
 def num_draft_forwards(events: Iterable[Event], row: int = 0) -> int:
-    """Return the forwards of a draft model for this row, which count in no other figure but
-    time."""
+    """Return the number of forward passes of a draft model for this row.
+
+    Other figures include their time but do not count them as forward passes.
+    """
     return sum(step.num_draft_forwards for step, _ in row_steps(events, row))
 
 
 def num_reused(events: Iterable[Event]) -> int:
-    """Return the tokens of the prompt that came from the prefix cache."""
+    """Return the number of prompt tokens whose keys and values came from the prefix cache."""
     return sum(event.num_reused for event in events if isinstance(event, Prefill))
 
 
 def ttft(events: Sequence[Event], row: int = 0) -> float | None:
-    """Return the seconds to the first tokens (prefill and the row's first step), or None."""
+    """Return the time to first token: the seconds of prefill and the row's first step.
+
+    Returns None if the row has no step yet.
+    """
     first = next(row_steps(events, row), None)
     return None if first is None else prefill_seconds(events) + first[1]
 
@@ -154,30 +157,33 @@ def ttft(events: Sequence[Event], row: int = 0) -> float | None:
 def first_divergence(first: Sequence[Event], second: Sequence[Event], row: int = 0) -> int | None:
     """Return the first position where two runs emitted different tokens, or None.
 
-    A run that ended with EOS also differs where the other one continues; a run that is still in
-    progress or was cut short does not.
+    If the shorter run ended with EOS, the runs differ at its length. If the shorter run is in
+    progress or was cut short, the missing tokens are not a difference.
     """
-    one, two = accepted_tokens(first, row), accepted_tokens(second, row)
-    for position, (a, b) in enumerate(zip(one, two, strict=False)):
-        if a != b:
+    a, b = accepted_tokens(first, row), accepted_tokens(second, row)
+    for position, (token, other) in enumerate(zip(a, b, strict=False)):
+        if token != other:
             return position
-    shorter = first if len(one) < len(two) else second
+    shorter = first if len(a) < len(b) else second
     has_ended = any(step.stop == "eos" for step, _ in row_steps(shorter, row))
-    return min(len(one), len(two)) if len(one) != len(two) and has_ended else None
+    return min(len(a), len(b)) if len(a) != len(b) and has_ended else None
 
 
 def text(trace: Trace, row: int = 0) -> str:
-    """Return the output: its given beginning and the emitted text, without EOS."""
+    """Return the output text: the beginning that the caller supplied and the emitted text.
+
+    EOS is left out.
+    """
     return given_text(trace) + "".join(text_pieces(trace, row))
 
 
 def given_text(trace: Trace) -> str:
-    """Return the given beginning of the output."""
+    """Return the beginning of the output that the caller supplied with the prompt."""
     return Detokenizer(trace.vocabulary.__getitem__).push(trace.header.given)
 
 
 def text_pieces(trace: Trace, row: int = 0) -> list[str]:
-    """Return the text that each forward completed, and a last piece with the rest."""
+    """Return the text that each step completed, and a last piece for incomplete characters."""
     detokenizer = Detokenizer(trace.vocabulary.__getitem__)
     detokenizer.push(trace.header.given)
     pieces = [detokenizer.push(visible_tokens(step)) for step, _ in row_steps(trace.events, row)]
@@ -190,22 +196,27 @@ def visible_tokens(step: RowStep) -> tuple[int, ...]:
 
 
 def end(events: Sequence[Event]) -> End | None:
-    """Return how the run ended, or None while it is in progress."""
+    """Return the End event of a run, or None while the run is in progress."""
     last = events[-1] if events else None
     return last if isinstance(last, End) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of a batch; each is 0 without data.
+    """Figures of a batch. Every figure is 0 if there is no data for it.
 
-    num_tokens: over all rows, EOS included. num_forwards: of the whole batch; num_commits of them
-    are commits. num_row_forwards: rows times forwards; num_idle of them are idle. seconds: of
-    decoding, without prefill_seconds. peak_cache_bytes: of the largest group. num_looped: rows with
-    texts that began to repeat themselves. From there on they took num_loop_tokens in
-    num_loop_forwards row-forwards, in num_loop_steps forwards without any other row, and
-    loop_seconds, their share of each forward's time. Loops are searched for when the run has ended,
-    and every rate excludes them.
+    - num_tokens: emitted tokens of all rows, EOS included.
+    - num_forwards: forward passes of the batch, without prefill.
+    - num_commits: the part of num_forwards that only committed pending tokens.
+    - num_row_forwards: row-forwards, as defined in the module docstring.
+    - num_idle: the part of num_row_forwards in which the row was idle.
+    - seconds: seconds of decoding, without prefill_seconds.
+    - peak_cache_bytes: bytes of keys and values of the largest group of rows.
+    - num_looped: rows with a repetition loop. Loops are detected only after the run has ended, and
+      every rate excludes them.
+    - num_loop_tokens, num_loop_forwards: tokens and row-forwards inside of loops.
+    - num_loop_steps: forward passes in which every active row was in its loop.
+    - loop_seconds: time of loops; each row counts for an equal share of a forward pass.
     """
 
     num_tokens: int
@@ -224,17 +235,17 @@ class Totals:
 
     @property
     def counted_tokens(self) -> int:
-        """Tokens of all rows, without loops."""
+        """Tokens of all rows, without those in loops."""
         return self.num_tokens - self.num_loop_tokens
 
     @property
     def counted_forwards(self) -> int:
-        """Forwards of the batch, without those in which every row was in a loop."""
+        """Forward passes of the batch, without those in which every active row was in its loop."""
         return self.num_forwards - self.num_loop_steps
 
     @property
     def counted_row_forwards(self) -> int:
-        """Row-forwards without loops; idle ones and commits are included."""
+        """Row-forwards outside of loops, including idle rows and commits."""
         return self.num_row_forwards - self.num_loop_forwards
 
     @property
@@ -249,17 +260,17 @@ class Totals:
 
     @property
     def idle_share(self) -> float:
-        """Return the share of (row, forward) pairs in which the row had already finished."""
+        """Share of row-forwards in which the row was idle: finished, or waiting for other rows."""
         return _ratio(self.num_idle, self.num_row_forwards)
 
 
 def steps(events: Iterable[Event]) -> list[Step]:
-    """Return the steps, without prefill."""
+    """Return the Step events, which exclude prefill."""
     return [event for event in events if isinstance(event, Step)]
 
 
 def totals(events: Sequence[Event]) -> Totals:
-    """Return all figures of the batch so far."""
+    """Compute all figures of a batch from its events so far."""
     forwards = steps(events)
     num_idle = sum(len(step.idle) for step in forwards)
     loops = _loops(events) if end(events) else {}
@@ -288,29 +299,31 @@ def totals(events: Sequence[Event]) -> Totals:
 
 
 def _loops(events: Sequence[Event]) -> dict[int, int]:
-    """Return row -> number of tokens before its loop, for rows with a text that repeats itself."""
+    """Map each row that has a loop to the number of its tokens before the loop."""
     by_row = {row: loops_at(events, row) for row in rows(events)}
     return {row: kept for row, kept in by_row.items() if kept is not None}
 
 
 def _num_in_loops(step: Step, loops: Mapping[int, int]) -> int:
-    """Return how many rows of a forward were already in their loops."""
+    """Return the number of rows of a forward pass that were already in their loops."""
     return sum(row.row in loops and row.start >= loops[row.row] for row in step.rows)
 
 
 def num_accepted(step: Step) -> int:
-    """Return the number of tokens that a forward emitted for all rows together."""
+    """Return the number of tokens that a forward pass emitted for all rows together."""
     return sum(len(row.accepted) for row in step.rows)
 
 
 def peak_cache_bytes(events: Iterable[Event]) -> int:
-    """Return the bytes of the largest group's keys and values; each group frees them before the
-    next."""
+    """Return the maximum bytes of keys and values in memory at one time.
+
+    Groups of rows are decoded one after another, and each frees its cache before the next starts.
+    """
     return max((event.cache_bytes for event in events if isinstance(event, Prefill)), default=0)
 
 
 def timeline(events: Sequence[Event]) -> list[tuple[float, int]]:
-    """Return (seconds of decoding, tokens of all rows), at the start and after each forward."""
+    """Return (seconds of decoding, tokens of all rows) at the start and after each forward pass."""
     forwards = steps(events)
     clocks = accumulate((step.seconds for step in forwards), initial=0.0)
     counts = accumulate(map(num_accepted, forwards), initial=0)

@@ -1,4 +1,4 @@
-"""Description of this machine and the installed versions, and folders for cached files."""
+"""Describe this machine: its devices, free memory, installed versions and cache folder."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ NO_MEMORY = re.compile(
     r"|failed to map segment",
     re.IGNORECASE,
 )
-"""How the system, torch and other libraries report that no memory is left."""
+"""Matches the messages with which the system, torch and other libraries report too little memory.
+"""
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "gradio")
 
 
 def is_memory_short(error: BaseException) -> bool:
-    """Return whether an error reports that no memory is left, in the words of any library."""
+    """Return whether an error of Python, torch or another library reports too little memory."""
     is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return is_named or NO_MEMORY.search(str(error)) is not None
 
 
 @cache
 def device_name(device: Any) -> str:
-    """Return the name of a GPU, or of the processor and the number of cores this process may use.
+    """Return the name of a GPU, or the processor's name and the number of usable cores.
 
     device: a torch.device.
     """
@@ -49,7 +50,7 @@ def device_name(device: Any) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of the project, Python and the packages that a figure depends on."""
+    """Return the versions of the project, of Python and of the installed PACKAGES."""
     versions = {"mars-live": _project_version(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -61,7 +62,6 @@ def versions() -> dict[str, str]:
 
 @cache
 def processor() -> str:
-    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not on Linux
@@ -74,14 +74,15 @@ def processor() -> str:
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be made or fetched again.
+    """Return the folder for files that can be created or downloaded again.
 
-    It is MARS_CACHE, else the platform's usual place, else a private folder among the temporary
-    files. Raises OSError if that one belongs to another user.
+    MARS_CACHE sets the folder. Otherwise it is in the platform's cache folder or, without a home
+    folder, in the folder for temporary files. Raises OSError if the folder for temporary files
+    already contains such a folder of another user.
     """
     chosen = os.environ.get("MARS_CACHE")
     if chosen:
-        return Path(os.path.expanduser(chosen))  # does not raise without a home
+        return Path(os.path.expanduser(chosen))  # unlike Path.expanduser, works without a home
     usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
     if usual:
         return Path(usual) / "mars-live"
@@ -94,29 +95,31 @@ def cache_folder() -> Path:
 
 
 def _private_folder(path: Path) -> Path:
-    """Make a folder that only this user can write to, since compiled code is loaded from it.
+    """Create a folder that only this user can write to, because compiled code is loaded from it.
 
-    Raises OSError if another user made it.
+    Raises PermissionError if another user owns the folder or can write to it.
     """
     path.mkdir(mode=0o700, exist_ok=True)
     if not is_private(path.lstat()):
-        raise PermissionError(errno.EPERM, "another user made it: set MARS_CACHE", str(path))
+        reason = "another user owns this folder or can write to it; set MARS_CACHE"
+        raise PermissionError(errno.EPERM, reason, str(path))
     return path
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Return whether this is a folder that only this user can write to.
+    """Return whether ``status`` describes a folder that only this user can write to.
 
-    Windows has no user ids, and its temporary folder is the user's own.
+    On Windows, which has no user ids, every folder counts as private: its folder for temporary
+    files belongs to one user.
     """
     is_open = hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022)
     return stat.S_ISDIR(status.st_mode) and not is_open
 
 
 def free_memory() -> int | None:
-    """Return the bytes that this process may still allocate, within its container's limit.
+    """Return the bytes that this process can still allocate within the limit of its container.
 
-    Returns None if the system does not report them.
+    Returns None if the system does not report free memory.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
@@ -134,10 +137,10 @@ def free_memory() -> int | None:
 
 
 def return_freed_memory() -> None:
-    """Return freed memory to the system.
+    """Make glibc return freed memory to the system; with another C library do nothing.
 
-    glibc keeps it otherwise: after a checkpoint is read and packed, that is more than the size of a
-    small model. Does nothing with another C library.
+    After a checkpoint is read and packed, glibc would otherwise hold more freed memory than a small
+    model needs.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -151,13 +154,12 @@ def num_cores() -> int:
 
 
 def _project_version() -> str:
-    """Return the installed version, or that in pyproject.toml (as text: Python 3.10 has no
-    tomllib)."""
+    """Return the version of the installed package, or the version in pyproject.toml."""
     try:
         return metadata.version("mars-live")
     except metadata.PackageNotFoundError:  # not installed, run from its folder
         pass
-    try:
+    try:  # searches the lines, because Python 3.10 has no tomllib
         text = (SOURCE / "pyproject.toml").read_text(encoding="utf-8")
     except OSError:
         return "unknown"

@@ -1,7 +1,8 @@
-"""Provenance of figures: machine, versions, commit, date and weights, and how idle the machine was.
+"""Record the provenance of figures: machine, versions, commit, date and weights.
 
-Three measurements show how idle it was: the load before the start, the share of this process's
-cores that other processes used while measuring (Linux only), and the spread of the repeats of AR.
+Three measurements show whether the machine was idle: the load before the start, the share of the
+cores that other processes used during the measurement (Linux only), and the spread of repeated AR
+runs.
 """
 
 from __future__ import annotations
@@ -20,32 +21,32 @@ from mars_runtime.model.fetch import SUMS, read_sums, sha256_of
 from mars_runtime.model.registry import REGISTRY, registry
 
 BUSY_LOAD = 0.3  # maximum load before the start, as a share of the cores
-BUSY_OTHERS = 0.1  # maximum share of the cores used by others while measuring
-BUSY_SPREAD = 0.15  # maximum ratio of the slowest to the fastest repeat of AR, minus 1
+BUSY_OTHERS = 0.1  # maximum share of the cores that other processes may use while measuring
+BUSY_SPREAD = 0.15  # maximum ratio of the slowest to the fastest AR run, minus 1
 
-_FIELDS = 8  # user, nice, system, idle, iowait, irq, softirq, steal
-_IDLE = (3, 4)
+_FIELDS = 8  # columns of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal
+_IDLE = (3, 4)  # indices of the columns idle and iowait
 
 
 def provenance(*checkpoints: str) -> dict[str, Any]:
     """Return the provenance of this run as JSON values.
 
-    checkpoints: names of checkpoints without fingerprints recorded elsewhere.
+    checkpoints: names of checkpoints whose fingerprints to include.
     """
     weights = [{"checkpoint": name, "fingerprint": shipped(name)} for name in checkpoints]
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
         "hardware": hardware(),
-        "versions": dict(versions()),  # callers that measure other programs add their versions
+        "versions": dict(versions()),  # a copy, to which callers add versions of other programs
         **({"weights": weights} if weights else {}),
     }
 
 
 def hardware() -> dict[str, Any]:
-    """Return the processor, the cores this process may use, memory in bytes, and GPU names.
+    """Return the processor, the cores that this process may use, the memory and the GPU names.
 
-    The memory is None on Windows.
+    memory_bytes is None on Windows.
     """
     import torch
 
@@ -62,9 +63,11 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of this source, with ``+changes`` if tracked files differ; None without
-    git."""
-    here = Path(__file__).resolve().parent  # folder of the runtime
+    """Return the git commit of this source, with ``+changes`` if tracked files were modified.
+
+    Returns None outside of a git repository.
+    """
+    here = Path(__file__).resolve().parent
     head = _git(here, "rev-parse", "HEAD")
     if head is None:
         return None
@@ -72,21 +75,20 @@ def commit() -> str | None:
 
 
 def fingerprint(weight_files: Iterable[Path]) -> str:
-    """Return a short hash of a checkpoint's weights, from the names and SHA-256 sums of its
-    files."""
+    """Return a short hash of weight files, computed from their names and SHA-256 sums."""
     return fingerprint_of_sums((path.name, sha256_of(path)) for path in weight_files)
 
 
 def fingerprint_of_sums(sums: Iterable[tuple[str, str]]) -> str:
-    """Return ``fingerprint`` of files with known names and SHA-256 sums."""
+    """Return the fingerprint of files, given as (name, SHA-256 in hex)."""
     lines = "".join(f"{digits}  {name}\n" for name, digits in sums)
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
 def shipped(name: str) -> str | None:
-    """Return the fingerprint of a bundled or pinned checkpoint, or None for any other.
+    """Return the fingerprint of a bundled or pinned checkpoint, or None for other checkpoints.
 
-    It is computed from the registry and the sums stored with the checkpoint, without its files.
+    The fingerprint is computed from the recorded SHA-256 sums, so no weights are read.
     """
     entry = registry().get(name)
     folder = REGISTRY.parent / ((entry.path or entry.adapter if entry else None) or name)
@@ -98,7 +100,7 @@ def shipped(name: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return the output of a git command, or None if it fails."""
+    """Return the output of a git command, or None if git fails or is missing."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -109,7 +111,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Measurements of how idle the machine was; shares from 0 to 1, None if unknown."""
+    """How idle the machine was during a measurement.
+
+    others: share of the cores that other processes used. ar_spread: slowest over fastest AR run,
+    minus 1. Both are None if unknown.
+    """
 
     cores: int
     load_before: float
@@ -118,7 +124,7 @@ class Quiet:
 
     @property
     def doubts(self) -> list[str]:
-        """A sentence for each reason to doubt the timings."""
+        """The reasons to doubt the timings, as clauses; empty if the machine was idle."""
         doubts = []
         if self.load_before > BUSY_LOAD * self.cores:
             doubts.append(f"the load before the start was {self.load_before:.1f} on {_of(self)}")
@@ -134,26 +140,29 @@ def _of(quiet: Quiet) -> str:
 
 
 class Others:
-    """Measures how much of this process's cores other processes use, from its creation on."""
+    """Measures the share of this process's cores that other processes use.
+
+    The measurement starts when the object is created.
+    """
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
         self._start = self._read()
-        self._own = _own_seconds()
+        self._start_cpu = _cpu_seconds()
 
     def share(self) -> float | None:
-        """Return the share of the cores' time that others used, or None if the system does not
-        report it.
+        """Return the share of the cores' time that other processes used since the start.
 
-        A child of this process counts as another process until it has ended.
+        A running child of this process counts as another process. Returns None if the system does
+        not report the times of cores.
         """
-        now = self._read()
-        if self._start is None or now is None:
+        current = self._read()
+        if self._start is None or current is None:
             return None
-        busy, total = now[0] - self._start[0], now[1] - self._start[1]
+        busy, total = current[0] - self._start[0], current[1] - self._start[1]
         if total <= 0:
             return None
-        return max(0.0, busy - (_own_seconds() - self._own)) / total
+        return max(0.0, busy - (_cpu_seconds() - self._start_cpu)) / total
 
     def _read(self) -> tuple[float, float] | None:
         """Return the busy and total seconds of the cores that this process may use."""
@@ -167,7 +176,10 @@ class Others:
 
 
 def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, float] | None:
-    """Return the busy and total seconds of ``cores`` from the lines of /proc/stat (man 5 proc)."""
+    """Return the busy and total seconds of ``cores``, or None if the lines do not contain them.
+
+    lines: the content of /proc/stat (see man 5 proc). ticks: clock ticks per second.
+    """
     rows = [line.split() for line in lines]
     counts = [
         [int(part) for part in parts[1 : 1 + _FIELDS]]
@@ -181,7 +193,10 @@ def core_seconds(lines: list[str], cores: set[str], ticks: int) -> tuple[float, 
     return (total - idle) / ticks, total / ticks
 
 
-def _own_seconds() -> float:
-    """Return the CPU seconds of this process and of its ended children (a peer may be one)."""
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its ended children.
+
+    Children count because some programs in a benchmark run as child processes.
+    """
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

@@ -1,14 +1,14 @@
-"""Speedup of one run over another, and whether it can be reported.
+"""Compute the speedup of one run over another, and decide whether it can be reported.
 
-It is the ratio of tokens per second of decoding, without prefill. A pass of MARS feeds what a pass
-of AR feeds and masks as well, so it takes at least as long. The passes saved are therefore an upper
-limit of the speedup. A ratio above the limit means that other work disturbed the machine: it is
-never reported, and the run has to be measured again.
+The speedup is the ratio of tokens per second of decoding, without prefill. A forward pass of MARS
+feeds the tokens of an AR pass and masks in addition, so it takes at least as long. The ratio of
+tokens per pass is therefore an upper limit of the speedup. A ratio above this limit means that
+other work disturbed the machine. Such a ratio is never reported; the run must be measured again.
 
-The browser chooses which two runs are compared, and at which forward. Therefore
-``assets/web/core/speedup.js`` applies ``speedup`` to the totals and the ``spread`` in trace lines
-(``derived.py``). It is tested on the cases in ``tests/web/speedups.json``; ``tools/wire_types.py``
-copies the constants.
+The browser chooses the two runs to compare and the pass up to which it compares them. Therefore
+``assets/web/core/speedup.js`` implements ``speedup`` again, on the totals and the ``spread`` in
+trace lines (``derived.py``). Both implementations are tested on ``tests/web/speedups.json``, and
+``tools/wire_types.py`` copies the constants.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from mars_runtime.events import Event
 from mars_runtime.folds import MIN_TIMED_TOKENS
 
 Kind = Literal["none", "short", "busy", "faster", "slower", "same"]
-"""``none``: nothing was measured; ``short``: too few tokens; ``busy``: the ratio exceeds the passes
-saved; ``faster``, ``slower``: the whole range is on that side of 1; ``same``: 1 is in the range."""
+"""The verdict on a comparison.
+
+``none``: nothing was measured. ``short``: a run has too few tokens. ``busy``: the ratio exceeds its
+limit. ``faster``, ``slower``: the whole range is above or below 1. ``same``: the range contains 1.
+"""
 
 APART = 0.06
-"""Relative difference of two runs on a quiet machine, however steady each of them was."""
+"""Minimum relative uncertainty of a ratio: equal runs on a quiet machine differ by this much."""
 NEAR = 1.1
-"""Ratios up to here, either way, are "about as fast" where the range holds 1."""
+"""Ratios between 1 / NEAR and NEAR are shown as "about as fast" if their range contains 1."""
 SLACK = 1.02
 """A ratio above the limit by at most this factor counts as rounding and is cut to the limit."""
 
@@ -40,11 +43,11 @@ NOTES = {
     "short": f"too short to time: at least {MIN_TIMED_TOKENS} tokens are needed",
     "busy": "the machine was busy; measure again",
 }
-"""Why a speedup is not reported, by its kind."""
+"""Kind of speedup -> the reason, for visitors, why no ratio is shown."""
 
 
 class Timed(NamedTuple):
-    """The tokens of a run, and the seconds of each of its passes."""
+    """The number of tokens of a run, and the seconds of each forward pass."""
 
     tokens: int
     seconds: Sequence[float]
@@ -62,15 +65,15 @@ class Timed(NamedTuple):
 
     @property
     def per_pass(self) -> float:
-        """Tokens per pass; 0 before the first one."""
+        """Tokens per forward pass; 0 before the first pass."""
         return self.tokens / len(self.seconds) if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Speedup:
-    """A ratio with its 95 % range and its upper limit, the passes saved.
+    """A ratio with its 95 % range, and the upper limit that the saved passes set.
 
-    ratio, low, high are NaN where nothing can be said (``none``, ``short``, ``busy``).
+    ratio, low and high are NaN if kind is ``none``, ``short`` or ``busy``.
     """
 
     kind: Kind
@@ -86,20 +89,23 @@ class Speedup:
 
     @property
     def note(self) -> str:
-        """Why there is no ratio; empty if there is one."""
+        """The reason why no ratio is shown; empty if the ratio is shown or nothing was measured."""
         return NOTES.get(self.kind, "")
 
 
-def speedup(one: Timed, other: Timed, limit: float = math.inf) -> Speedup:
-    """Compare two runs. limit: the ratio that the saved passes allow."""
-    ratio = one.rate / other.rate if one.rate and other.rate else math.nan
-    margin = math.hypot(one.spread, other.spread, APART)
-    is_short = min(one.tokens, other.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
+def speedup(run: Timed, baseline: Timed, limit: float = math.inf) -> Speedup:
+    """Compare a run with a baseline. limit: the largest ratio that the saved passes allow."""
+    ratio = run.rate / baseline.rate if run.rate and baseline.rate else math.nan
+    margin = math.hypot(run.spread, baseline.spread, APART)
+    is_short = min(run.tokens, baseline.tokens) < MIN_TIMED_TOKENS or math.isnan(margin)
     return judged(ratio, ratio * math.exp(-margin), ratio * math.exp(margin), limit, is_short)
 
 
 def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -> Speedup:
-    """Compare two methods by rounds of (ratio, limit): the median, and the spread as its range."""
+    """Combine repeated comparisons of two methods, each given as (ratio, limit).
+
+    The result has the median ratio; its range is the smallest and the largest ratio.
+    """
     ratios = [ratio for ratio, _ in rounds]
     if not ratios or not all(map(math.isfinite, ratios)):
         return judged(math.nan, math.nan, math.nan, math.inf, is_short)
@@ -108,7 +114,7 @@ def repeated(rounds: Sequence[tuple[float, float]], *, is_short: bool = False) -
 
 
 def judged(ratio: float, low: float, high: float, limit: float, is_short: bool = False) -> Speedup:
-    """Decide what may be reported of a measured ratio; a ratio above ``limit`` never is."""
+    """Classify a measured ratio. A ratio above ``limit`` is cut to the limit or not reported."""
     if not math.isfinite(ratio):
         return Speedup("none", math.nan, math.nan, math.nan, limit)
     if is_short:
@@ -122,7 +128,7 @@ def judged(ratio: float, low: float, high: float, limit: float, is_short: bool =
 
 
 class Rounds:
-    """Repetitions of a method, each paired with the repetition of another in the same turn."""
+    """Repeated runs of a method, each paired with a run of another method in the same round."""
 
     def __init__(self) -> None:
         self.rates: list[float] = []
@@ -130,25 +136,25 @@ class Rounds:
         self._is_short = False
 
     def add(self, events: Sequence[Event], other: Sequence[Event] | None) -> None:
-        """Add a repetition of any number of rows; ``other``: None without a comparison."""
-        one = folds.totals(events)
-        self.rates.append(one.tokens_per_second)
+        """Add a run with any number of rows, and the run to compare it with, if there is one."""
+        totals = folds.totals(events)
+        self.rates.append(totals.tokens_per_second)
         if other is None:
             return
-        two = folds.totals(other)
-        is_timed = one.tokens_per_second and two.tokens_per_second
-        ratio = one.tokens_per_second / two.tokens_per_second if is_timed else math.nan
-        self._pairs.append((ratio, _saved(one, two) if _is_ar(other) else math.inf))
-        self._is_short |= min(one.counted_tokens, two.counted_tokens) < MIN_TIMED_TOKENS
+        baseline = folds.totals(other)
+        is_timed = totals.tokens_per_second and baseline.tokens_per_second
+        ratio = totals.tokens_per_second / baseline.tokens_per_second if is_timed else math.nan
+        self._pairs.append((ratio, _limit(totals, baseline) if _is_ar(other) else math.inf))
+        self._is_short |= min(totals.counted_tokens, baseline.counted_tokens) < MIN_TIMED_TOKENS
 
     @property
-    def found(self) -> Speedup:
-        """The median of the rounds with their spread."""
+    def speedup(self) -> Speedup:
+        """The median speedup of all rounds, with their smallest and largest ratio as its range."""
         return repeated(self._pairs, is_short=self._is_short)
 
     def plain(self) -> dict[str, Any]:
-        """The speedup and the tokens per second as JSON, with null for NaN and infinity."""
-        speedup = self.found
+        """Return the speedup and the rates as JSON values; None replaces NaN and infinity."""
+        speedup = self.speedup
         numbers = {
             "ratio": speedup.ratio,
             "low": speedup.low,
@@ -164,15 +170,15 @@ class Rounds:
         }
 
 
-def _saved(one: folds.Totals, ar: folds.Totals) -> float:
-    """Upper limit of the speedup of a batch over AR.
+def _limit(batch: folds.Totals, ar: folds.Totals) -> float:
+    """Return the upper limit of the speedup of a batch over AR.
 
-    The cost of a pass lies between one that does not depend on its rows and one in proportion to
-    them, so the limit is the larger of the passes and the row-passes saved.
+    The cost of a pass is somewhere between constant and proportional to its number of rows. The
+    limit is therefore the larger of the ratios of tokens per pass and of tokens per row-forward.
     """
-    tokens = one.counted_tokens / ar.counted_tokens
-    passes = ar.counted_forwards / one.counted_forwards
-    return tokens * max(passes, ar.counted_row_forwards / one.counted_row_forwards)
+    tokens = batch.counted_tokens / ar.counted_tokens
+    passes = ar.counted_forwards / batch.counted_forwards
+    return tokens * max(passes, ar.counted_row_forwards / batch.counted_row_forwards)
 
 
 def _is_ar(events: Sequence[Event]) -> bool:
@@ -180,13 +186,13 @@ def _is_ar(events: Sequence[Event]) -> bool:
 
 
 def run_speedup(events: Sequence[Event], other: Sequence[Event]) -> Speedup:
-    """Compare two runs of one row each, up to loops of their texts.
+    """Compare two runs of one row each, without the loops at the end of their texts.
 
-    The passes saved limit the ratio if the other run is AR.
+    If ``other`` is an AR run, the saved passes limit the ratio.
     """
-    one, two = _timed(events), _timed(other)
-    saved = one.per_pass / two.per_pass if _is_ar(other) and two.per_pass else math.inf
-    return speedup(one, two, saved)
+    run, baseline = _timed(events), _timed(other)
+    has_limit = _is_ar(other) and baseline.per_pass
+    return speedup(run, baseline, run.per_pass / baseline.per_pass if has_limit else math.inf)
 
 
 def _timed(events: Sequence[Event]) -> Timed:

@@ -1,7 +1,6 @@
-"""Estimates with 95 % intervals: pure functions on plain numbers.
+"""Compute estimates with 95 % intervals, as pure functions of plain numbers.
 
-Every bootstrap is the percentile bootstrap with a fixed seed, so the same numbers always give the
-same interval.
+Every bootstrap is a percentile bootstrap with a fixed seed, so equal input gives equal intervals.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 Z95 = 1.959963984540054
 NUM_RESAMPLES = 2000
 _CHUNK = 250
-"""Number of resamples per chunk, which limits memory to ``_CHUNK`` times the number of values."""
+"""Number of resamples drawn at a time. Memory grows with ``_CHUNK`` times the number of values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +44,13 @@ class Spread:
 
 
 def wilson(num_right: int, num_all: int) -> Estimate:
-    """Return the share of successes with Wilson's score interval (Wilson 1927).
+    """Return ``num_right / num_all`` with Wilson's score interval (Wilson 1927).
 
-    Raises ValueError.
+    Raises ValueError if ``num_all`` is 0 or smaller than ``num_right``.
     """
     if num_all < 1 or not 0 <= num_right <= num_all:
         raise ValueError(
-            f"A share needs 0 <= right <= all and all >= 1, got {num_right}/{num_all}."
+            f"A share needs 0 <= num_right <= num_all and num_all >= 1, got {num_right}/{num_all}."
         )
     share = num_right / num_all
     spread = Z95**2 / num_all
@@ -63,14 +62,15 @@ def wilson(num_right: int, num_all: int) -> Estimate:
 
 
 def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
-    """Return the mean of independent shares (right, all), equally weighted.
+    """Return the mean of independent shares, each given as (number right, number of all).
 
-    Combines Wilson's limits of the shares by the method of variance estimates recovery (Zou and
-    Donner 2008): unlike a bootstrap it has a valid width if all answers are right or all are wrong.
+    All shares have equal weight. The interval combines the Wilson intervals of the shares by the
+    method of variance estimates recovery (Zou and Donner 2008). Unlike a bootstrap interval, it has
+    a valid width if all answers are right or all are wrong.
     """
     if not counts:
         raise ValueError("A mean of shares needs at least one share.")
-    shares = [wilson(right, every) for right, every in counts]
+    shares = [wilson(num_right, num_all) for num_right, num_all in counts]
     value = sum(share.value for share in shares) / len(shares)
     below = math.sqrt(sum((share.value - share.low) ** 2 for share in shares)) / len(shares)
     above = math.sqrt(sum((share.high - share.value) ** 2 for share in shares)) / len(shares)
@@ -78,12 +78,15 @@ def mean_of_shares(counts: Sequence[tuple[int, int]]) -> Estimate:
 
 
 def mean(values: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the mean of at least one value, bootstrapped over the values."""
+    """Return the mean of at least one value, with a bootstrap interval over the values."""
     return mean_of_means([values], seed)
 
 
 def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """Return the mean of the group means, equally weighted; values are resampled within groups."""
+    """Return the mean of the group means; all groups have equal weight.
+
+    The bootstrap resamples the values within each group.
+    """
     _check_groups(groups)
     rng = np.random.default_rng(seed)
     resampled = np.zeros(NUM_RESAMPLES)
@@ -95,17 +98,19 @@ def mean_of_means(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
 
 
 def ratio_of_sums(tops: Sequence[float], bottoms: Sequence[float], seed: int = 0) -> Estimate:
-    """Return sum(tops) / sum(bottoms), resampling pairs. Bottoms must be above 0."""
+    """Return sum(tops) / sum(bottoms); the bootstrap resamples pairs (top, bottom).
+
+    Raises ValueError if a bottom is not above 0 or the lengths differ.
+    """
     return ratios_of_sums([tops], bottoms, seed)[0]
 
 
 def ratios_of_sums(
     rows: Sequence[Sequence[float]], bottoms: Sequence[float], seed: int = 0
 ) -> list[Estimate]:
-    """Return sum(tops) / sum(bottoms) for each row of tops, with the same resamples of the
-    pairs."""
+    """Return ``ratio_of_sums`` for each row of tops; all rows share the same resamples."""
     if any(len(tops) != len(bottoms) for tops in rows):
-        raise ValueError("A ratio needs as many tops as bottoms.")
+        raise ValueError("Every row of tops must be as long as the bottoms.")
     _check_groups([bottoms, *rows])
     if min(bottoms) <= 0:
         raise ValueError("The bottoms of a ratio must be above 0.")
@@ -113,8 +118,8 @@ def ratios_of_sums(
     count = len(bottoms)
     sums = []
     for picked in _resamples(np.arange(count), np.random.default_rng(seed)):
-        places = picked + count * np.arange(len(picked))[:, None]
-        times = np.bincount(places.ravel(), minlength=places.size).reshape(-1, count)
+        bins = picked + count * np.arange(len(picked))[:, None]
+        times = np.bincount(bins.ravel(), minlength=bins.size).reshape(-1, count)
         sums.append(times @ values.T)
     totals = np.concatenate(sums)
     return [
@@ -124,12 +129,12 @@ def ratios_of_sums(
 
 
 def median(values: Sequence[float], seed: int = 0) -> Estimate:
-    """Return the median of at least one value, bootstrapped over the values."""
+    """Return the median of at least one value, with a bootstrap interval over the values."""
     return quantile(values, 50, seed)
 
 
 def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
-    """Return the ``percentile`` of at least one value, bootstrapped over the values."""
+    """Return ``percentile(values, share)`` with a bootstrap interval over the values."""
     _check_groups([values])
     array = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(seed)
@@ -139,10 +144,10 @@ def quantile(values: Sequence[float], share: float, seed: int = 0) -> Estimate:
 
 
 def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
-    """Return exp of the mean, over groups, of a group's median log-ratio.
+    """Return the geometric mean of the median ratios of all groups.
 
-    ``groups`` hold ratios above 0, one per prompt. Groups are equally weighted; prompts are
-    resampled within their group.
+    A group holds one ratio above 0 per prompt. All groups have equal weight, and the bootstrap
+    resamples the prompts within each group. Raises ValueError.
     """
     _check_groups(groups)
     if min(min(group) for group in groups) <= 0:
@@ -157,19 +162,19 @@ def median_ratio(groups: Sequence[Sequence[float]], seed: int = 0) -> Estimate:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that ``share`` of 100 are at or below, interpolated between neighbours."""
+    """Return the percentile ``share`` (0 to 100), interpolated between neighbouring values."""
     _check_groups([values])
     return float(np.percentile(np.asarray(values, dtype=np.float64), share))
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return the spread of the values that are not None, or None without any."""
+    """Return the spread of the values that are not None, or None if there are none."""
     known = [value for value in values if value is not None]
     return Spread(percentile(known, 50), percentile(known, 99)) if known else None
 
 
 def _resamples(values: NDArray[Number], rng: np.random.Generator) -> list[NDArray[Number]]:
-    """Return NUM_RESAMPLES draws with replacement along axis 0, in chunks [_CHUNK, n, ...]."""
+    """Draw NUM_RESAMPLES resamples of all ``n`` values, as chunks of shape [_CHUNK, n]."""
     count = len(values)
     return [
         values[rng.integers(0, count, size=(_CHUNK, count))] for _ in range(NUM_RESAMPLES // _CHUNK)

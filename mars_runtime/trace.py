@@ -1,16 +1,16 @@
-"""Traces: the header and the events of one run, as values and as JSON Lines.
+"""Write and read traces: the header and the events of one run, as JSON Lines.
 
-A trace file has one JSON object per line: the header, then one event per line, in order. Floats are
-written in full (the shortest text that parses to the same double): a rounded confidence could be on
-the other side of tau, and reading a written trace would not reproduce it. Lines are pure ASCII:
-token bytes are stored as latin-1 strings, control characters escaped.
+A trace file has one JSON object per line: the header, then the events in order. Floats are written
+in full (the shortest text that parses to the same double), because a rounded confidence could be on
+the other side of tau. Lines are pure ASCII. Token bytes are stored as latin-1 strings with control
+characters escaped.
 
-Files are read line by line, and invalid lines are rejected. A file may be broken, foreign or
-hostile: sizes are bounded, every value is validated, and any fault becomes a TraceError with the
-line number and one sentence. Unknown keys are ignored, so that later versions may add some.
+Files are untrusted. The reader bounds all sizes and validates every value; any fault raises a
+TraceError with the line number and one sentence. Unknown keys are ignored, so that later versions
+can add keys.
 
-Lines also hold what the page draws of each step (``derived.py``), in files as on the page. Readers
-ignore these fields, so files without them are read alike and get them when they are written again.
+Lines of steps also contain derived fields, which the page draws (``derived.py``). The reader
+ignores derived fields; the writer computes them again.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Turn
 
 VERSION = 1
-TOLD = ("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken")
-"""Fields of a row's step that are written only if they are not empty or 0."""
+OPTIONAL = ("block_size", "checks", "groups", "looked_up", "guessed", "num_draft_forwards", "taken")
+"""Fields of a RowStep that are left out of the trace if they are empty or 0."""
 MAX_LINE_CHARS = 2_000_000
 MAX_TOTAL_CHARS = 128_000_000
 MAX_EVENTS = 50_000
@@ -60,14 +60,14 @@ NEEDED = {
     "step": ("seconds",),
     "end": ("message",),
 }
-"""Fields that every line must have, although they have defaults in Python."""
-UNSPELLED = "it has a token that is not in the vocabulary"
+"""Type of a line -> fields that are required in a trace although they have defaults in Python."""
+UNKNOWN_TOKEN = "it has a token that is not in the vocabulary"
 T = TypeVar("T")
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class TraceError(MarsError, ValueError):
-    """A trace cannot be read; the message is one sentence with the place of the fault."""
+    """A trace cannot be read. The message is one sentence with the number of the invalid line."""
 
 
 def _versions(value: Any) -> dict[str, str]:
@@ -93,18 +93,23 @@ Costs = Annotated[Curves, PlainValidator(_costs, json_schema_input_type=Curves)]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Description of a run: what is needed to repeat it, and what its figures were measured on.
+    """What is needed to repeat a run, and the machine on which its figures were measured.
 
-    settings: at the start. date: ISO 8601 with time zone. threads: number of compute threads.
-    versions: program or library -> version. task: JSON values that a task needs to judge the text.
-    rho: number of rows -> times of forwards of 1, 2, 3 ... tokens per row relative to 1 token, on
-    this device. num_given: number of trailing ``prompt_ids`` that are the given beginning of the
-    output. slot_bytes: keys and values of one token in the cache, 0 if unknown. forward_seconds:
-    time of the shortest forward of ``rho``, 0 if unknown. is_bitwise: whether the result of a token
-    is bit for bit independent of the rest of the forward; if not, lossless equals AR up to near
-    ties. history, num_left_out, system: as in ``Context``; ``prompt_ids`` contain them before
-    ``prompt``. system is empty in traces that don't record it. room: maximum number of tokens of
-    prompt and answer together, 0 if unknown.
+    - settings: the settings at the start of the run.
+    - date: ISO 8601 with time zone.
+    - threads: number of compute threads.
+    - versions: program or library -> version.
+    - task: JSON values that the task's checker needs to judge the text.
+    - rho: number of rows -> relative times of forward passes of 1, 2, 3 ... tokens per row on this
+      device; the time for 1 token is 1.
+    - num_given: number of trailing ``prompt_ids`` that are the supplied beginning of the output.
+    - slot_bytes: bytes of keys and values per token in the KV cache, 0 if unknown.
+    - forward_seconds: time of the shortest forward pass in ``rho``, 0 if unknown.
+    - is_bitwise: whether the logits of a token do not depend on the other tokens in the forward
+      pass, bit for bit. If not, lossless text can differ from AR's at near ties.
+    - history, num_left_out, system: as in ``Context``. ``prompt_ids`` contain the system prompt and
+      the history before ``prompt``. system is empty in old traces.
+    - room: maximum number of tokens of prompt and answer together, 0 if unknown.
     """
 
     checkpoint: str
@@ -129,19 +134,19 @@ class Header:
     system: str = ""
 
     @property
-    def told(self) -> tuple[int, ...]:
-        """The tokens with bytes in the header: those of earlier answers, and the given ones."""
+    def spelled_ids(self) -> tuple[int, ...]:
+        """Token ids whose bytes are in the header: those of earlier answers and of ``given``."""
         return (*(token for turn in self.history for token in turn.tokens), *self.given)
 
     @property
     def given(self) -> tuple[int, ...]:
-        """The given tokens of the output."""
+        """Token ids of the supplied beginning of the output."""
         return self.prompt_ids[len(self.prompt_ids) - self.num_given :]
 
 
 @dataclass(slots=True)
 class Trace:
-    """A header, its events, and the bytes of every token in them."""
+    """The header and the events of a run, and the bytes of every token that occurs in them."""
 
     header: Header
     events: list[Event]
@@ -151,24 +156,25 @@ class Trace:
     def of(
         cls, header: Header, events: Iterable[Event], token_bytes: Callable[[int], bytes]
     ) -> Trace:
-        """Return the trace of ``events``; ``token_bytes`` as in ``Tokenizer``."""
+        """Build a trace from the events of a run. token_bytes: ``Tokenizer.token_bytes``."""
         all_events = list(events)
         steps = [step for step in all_events if isinstance(step, Step)]
         ids = {token for step in steps for row in step.rows for token in token_ids(row)}
         return cls(
-            header, all_events, {token: token_bytes(token) for token in ids.union(header.told)}
+            header,
+            all_events,
+            {token: token_bytes(token) for token in ids.union(header.spelled_ids)},
         )
 
     def lines(self) -> Iterator[str]:
-        """Yield the trace as JSON Lines, header first, without line ends."""
+        """Yield the lines of the trace file, header first, without line ends."""
         writer = TraceWriter(self.header, self.vocabulary.__getitem__)
         yield writer.header_line()
         yield from map(writer.line, self.events)
 
 
 def token_ids(row: RowStep) -> Iterator[int]:
-    """Yield every token id of a row's step: accepted, lookup, guessed, checks, proposals,
-    runners-up."""
+    """Yield every token id that occurs in a step of a row, with repetitions."""
     yield from row.accepted
     yield from row.looked_up
     yield from row.guessed
@@ -181,12 +187,12 @@ def token_ids(row: RowStep) -> Iterator[int]:
 
 
 class TraceWriter:
-    """Writes the lines of one trace, in the order of its events.
+    """Writes the lines of one trace. Events must be passed in order.
 
-    A row's settings are written with its first step and when they change. A token's bytes are
-    written when it first occurs (in the header for ``Header.told``). ``line`` takes 20 to 50
-    microseconds for a step, so that a page can follow a fast run. derives: whether steps get the
-    derived fields, which only the page of a single prompt draws.
+    A row's settings are written with its first step and whenever they change. The bytes of a token
+    are written where the token first occurs. ``line`` takes 20 to 50 microseconds per step, fast
+    enough to follow a run live. derives: whether to add the derived fields, which are drawn only
+    for single prompts.
     """
 
     def __init__(
@@ -194,22 +200,19 @@ class TraceWriter:
     ) -> None:
         self._header = header
         self._token_bytes = token_bytes
-        self._seen = set(header.told)
+        self._seen = set(header.spelled_ids)
         self._settings: dict[int, DecodeSettings] = {}
         self._derives = derives
         self._folds: defaultdict[int, DerivedFold] = defaultdict(DerivedFold)
 
     def header_line(self) -> str:
-        """Return the first line; repeated calls return the same line."""
+        """Return the first line of the trace. Calling this method has no side effect."""
         line = {"type": "header", "version": VERSION, **dataclasses.asdict(self._header)}
-        vocabulary = self._spelled(self._header.told)
+        vocabulary = self._spelled(self._header.spelled_ids)
         return _encode(line | ({"vocabulary": vocabulary} if vocabulary else {}))
 
     def line(self, event: Event) -> str:
-        """Return the line of one event.
-
-        Raises ValueError if it holds a number that is not finite.
-        """
+        """Return the line of the next event. Raises ValueError if a number is not finite."""
         if isinstance(event, Step):
             return self._step_line(event)
         if isinstance(event, Prefill):
@@ -242,7 +245,7 @@ class TraceWriter:
             "num_drafted": row.num_drafted,
             "stop": row.stop,
         }
-        for name in TOLD:
+        for name in OPTIONAL:
             if value := getattr(row, name):
                 fields[name] = value
         if row.threshold is not None:
@@ -270,9 +273,9 @@ _STEP, _END = TypeAdapter(Step), TypeAdapter(End)
 
 
 def read_trace(lines: Iterable[str | bytes]) -> Trace:
-    """Read a trace from JSON Lines; blank lines are skipped.
+    """Read a trace from JSON Lines. Blank lines are skipped.
 
-    Raises TraceError, one sentence, for anything that a TraceWriter would not have written.
+    Raises TraceError if a line is invalid or the header is missing.
     """
     reader = TraceReader()
     for line in lines:
@@ -281,7 +284,7 @@ def read_trace(lines: Iterable[str | bytes]) -> Trace:
 
 
 class TraceReader:
-    """Reads a trace line by line. Do not use a reader that has raised."""
+    """Reads a trace line by line. Do not continue to use a reader that has raised an error."""
 
     def __init__(self) -> None:
         self._header: Header | None = None
@@ -298,11 +301,11 @@ class TraceReader:
         self._num_chars += len(line)
         try:
             if len(line) > MAX_LINE_CHARS or self._num_chars > MAX_TOTAL_CHARS:
-                raise ValueError("it is too long for a trace")
+                raise ValueError("the line or the file is too long")
             if not line.strip():
                 return
-            value = json.loads(line, parse_constant=_refuse_constant)
-            self._take(as_mapping(value))
+            value = json.loads(line, parse_constant=_reject_constant)
+            self._add(as_mapping(value))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise TraceError(
                 f"Line {self._num_lines} cannot be read as part of a trace: {_reason(error)}."
@@ -311,25 +314,25 @@ class TraceReader:
     def trace(self) -> Trace:
         """Return the trace read so far. Raises TraceError if there was no header."""
         if self._header is None:
-            raise TraceError("This file is empty. Choose a trace.")
+            raise TraceError("This file is empty. Choose a trace file.")
         return Trace(self._header, self._events, self._vocabulary)
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _add(self, line: dict[str, Any]) -> None:
         kind = line.get("type")
         if self._header is None:
             if kind != "header" or line.get("version") != VERSION:
                 raise ValueError(f"the first line of a trace must be a header of version {VERSION}")
-            self._learn(line)
+            self._add_vocabulary(line)
             self._header = header = _checked(_HEADER, "header", line)
             if header.num_given > len(header.prompt_ids):
                 raise ValueError(NO_WHOLE)
-            if not self._vocabulary.keys() >= set(header.told):
-                raise ValueError(UNSPELLED)
+            if not self._vocabulary.keys() >= set(header.spelled_ids):
+                raise ValueError(UNKNOWN_TOKEN)
             return
         if self._events and isinstance(self._events[-1], End):
             raise ValueError("there are lines after the end")
         if len(self._events) >= MAX_EVENTS:
-            raise ValueError(f"a trace has {MAX_EVENTS:,} events at most")
+            raise ValueError(f"a trace can have at most {MAX_EVENTS:,} events")
         if kind == "step":
             self._events.append(self._step(line, self._header.settings))
         elif kind == "prefill":
@@ -342,7 +345,7 @@ class TraceReader:
         else:
             raise ValueError("its type must be header, prefill, step or end")
 
-    def _learn(self, line: Mapping[str, Any]) -> None:
+    def _add_vocabulary(self, line: Mapping[str, Any]) -> None:
         for token, spelled in as_mapping(line.get("vocabulary", {})).items():
             text = as_text(spelled)
             if not token.isdecimal() or len(text) > MAX_TOKEN_BYTES:
@@ -353,17 +356,17 @@ class TraceReader:
             self._vocabulary[number] = text.encode("latin-1")
 
     def _step(self, line: dict[str, Any], first: DecodeSettings) -> Step:
-        self._learn(line)
+        self._add_vocabulary(line)
         rows = [self._with_settings(row, first) for row in as_list(line["rows"])]
         step = _checked(_STEP, "step", {**line, "rows": rows})
         for row in step.rows:
             self._settings[row.row] = row.settings
             if not all(token in self._vocabulary for token in token_ids(row)):
-                raise ValueError(UNSPELLED)
+                raise ValueError(UNKNOWN_TOKEN)
             if len(row.checks) > row.start:
                 raise ValueError(NO_LIST)
             if row.start != self._num_emitted.get(row.row, 0):
-                raise ValueError("a step before it is missing")
+                raise ValueError("the step before this one is missing")
             self._num_emitted[row.row] = row.start + len(row.accepted)
         numbers = [row.row for row in step.rows] + [row.row for row in step.idle]
         if len(set(numbers)) != len(numbers):
@@ -371,8 +374,7 @@ class TraceReader:
         return step
 
     def _with_settings(self, line: Any, first: DecodeSettings) -> Any:
-        """Return a row's line with its current settings, which are written only when they
-        change."""
+        """Add the current settings to the fields of a row. A trace has them only on a change."""
         if not isinstance(line, dict) or "settings" in line:
             return line
         number = line.get("row")
@@ -381,13 +383,13 @@ class TraceReader:
 
 
 def _checked(kind: TypeAdapter[T], name: str, line: dict[str, Any]) -> T:
-    """Validate a line. Raises KeyError or ValidationError."""
+    """Validate the fields of a line. Raises KeyError or ValidationError."""
     for needed in NEEDED[name]:
         line[needed]
     return kind.validate_python(line)
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 

@@ -146,7 +146,7 @@ def test_only_a_gpu_may_be_waited_for(tmp_path: Path):
     results = tmp_path / "assets" / "results"
     results.mkdir(parents=True)
     (results / "gpu_x.json").write_text("{}")
-    with pytest.raises(DocumentError, match=r"gpu_x\.json has nothing that gpu_rates"):
+    with pytest.raises(DocumentError, match=r"view gpu_rates cannot show \S+gpu_x\.json"):
         written(text, tmp_path)
 
 
@@ -172,8 +172,8 @@ def test_a_figure_that_was_changed_is_written_again(tmp_path: Path):
     ("view", "file", "says"),
     [
         ("nonsense", "x.json", "There is no view 'nonsense'. Choose"),
-        ("families", "x.json", "x.json has nothing that families can show"),
-        ("held_out", "gone.json", "gone.json has nothing that held_out can show"),
+        ("families", "x.json", "The view families cannot show x.json"),
+        ("held_out", "gone.json", "The view held_out cannot show gone.json"),
     ],
 )
 def test_a_marker_that_is_wrong_gets_a_sentence(tmp_path: Path, view: str, file: str, says: str):

@@ -164,8 +164,8 @@ def test_a_loop_neither_makes_a_run_faster_nor_raises_its_limit() -> None:
     assert result.ratio == pytest.approx(25 / 13)
     rounds = Rounds()
     rounds.add(first_settings, other)
-    assert rounds.found.limit == pytest.approx(25 / 13)
-    assert rounds.found.ratio == pytest.approx(25 / 13)
+    assert rounds.speedup.limit == pytest.approx(25 / 13)
+    assert rounds.speedup.ratio == pytest.approx(25 / 13)
 
 
 if __name__ == "__main__":

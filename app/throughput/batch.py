@@ -181,7 +181,7 @@ class BatchRun(TabRun[BatchOrder]):
 
     def _cannot_pay(self) -> bool:
         """Whether MARS with the cursor cache was faster than AR in no round."""
-        return self.order.methods == ("cursor", "ar") and self._timed["a"].found.high < NEAR
+        return self.order.methods == ("cursor", "ar") and self._timed["a"].speedup.high < NEAR
 
 
 class BatchHandlers(TabHandlers[BatchRun]):

@@ -1,4 +1,4 @@
-"""Helpers of the lab's commands: validation of arguments and the report of user errors."""
+"""Validate the arguments of the lab's commands, and report user errors."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from mars_runtime.outputs import OutputError
 from mars_runtime.settings import SettingsError
 
 HIDDEN = {"command", "out", "restart", "llama_cpp", "openvino", "onnxruntime"}
-"""Arguments that are not stored with a result: they name paths of one machine."""
+"""Arguments that are not stored with a result, because they are paths on one machine."""
 
 
 class UsageError(ValueError):
-    """Invalid arguments of a command; the message is one sentence with the remedy."""
+    """Invalid arguments of a command. The message says what is wrong and what to do."""
 
 
 def run_or_report(work: Callable[[], int]) -> int:
-    """Return the exit code of ``work``. For a user error print its sentence on standard error and
-    return 2.
-    """
+    """Run ``work`` and return its exit code; on a user error print the message and return 2."""
     from mars_runtime.acceptance import DecodeError
     from mars_runtime.model.config import CheckpointError
 
@@ -33,7 +31,7 @@ def run_or_report(work: Callable[[], int]) -> int:
 
 
 def at_least_one(args: argparse.Namespace, *names: str) -> None:
-    """Raise UsageError if an argument is below 1, or has a value below 1."""
+    """Raise UsageError if one of the named arguments is below 1, or contains a number below 1."""
     for name in names:
         value = getattr(args, name)
         values = value if isinstance(value, list | tuple) else [value]
@@ -43,5 +41,5 @@ def at_least_one(args: argparse.Namespace, *names: str) -> None:
 
 
 def arguments_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the plain arguments that are stored with a result."""
+    """Return the arguments that are stored with a result."""
     return {k: v for k, v in vars(args).items() if k not in HIDDEN and not callable(v)}

@@ -1,20 +1,23 @@
-"""``python -m mars_runtime tables``: write the tables of the documents from result files.
+"""``python -m mars_runtime tables``: update the tables in the documents from the result files.
 
-Two comments surround a table; the first names its view and its file:
+In a document, two comments surround each table. The first comment names a view and a result file:
 
     <!-- python -m mars_runtime tables: chat_ratios of assets/results/chat_benchmark.json -->
     <!-- end -->
 
-Text outside of them does not change. ``documents.json`` describes each view:
+Only the text between the two comments is replaced. ``documents.json`` describes each view:
 
-- ``records``: names of lists in the result, or of functions in RECORDS, that hold the rows.
-- ``where``: values that a record must have; ``key``: fields that identify a row.
-- ``by``: a field whose values become columns. A row then has ``by``, from value to record; a record
-  without the field is at ``by[all]``.
-- ``rows``: label in the document -> key, in order; with ``partial`` some may be missing.
-- ``label``: the label, if all rows are shown.
-- ``paths``: label -> place in the result, instead of all of the above.
-- ``columns``: heading -> cell, a format string over the fields of a row (see ``Cells``).
+- ``records``: names of lists in the result file, or of functions in RECORDS. Their items are the
+  records.
+- ``where``: field -> required value. Other records are ignored.
+- ``key``: the fields that identify a row. Records with equal keys become one row.
+- ``by``: a field whose values distinguish the records of a row. Cells refer to the record with a
+  value as ``by[value]``, and to a record without the field as ``by[all]``.
+- ``rows``: row label -> key, in the order of the table. All rows must exist, unless ``partial`` is
+  true.
+- ``label``: format string for row labels, if ``rows`` is missing. The table then has all rows.
+- ``paths``: row label -> path in the result file, instead of all keys above.
+- ``columns``: column heading -> cell, a format string over the fields of a row (see ``Cells``).
 - ``corner``: heading of the first column.
 """
 
@@ -55,7 +58,10 @@ VIEWS: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
 )
 GPU_PREFIX = "gpu_"
-"""Results of ``tools/measure_gpu.py``; documents have their tables before the files exist."""
+"""Prefix of the result files of ``tools/measure_gpu.py``.
+
+Documents already contain tables for them. A table whose file does not exist yet shows ``PENDING``.
+"""
 PENDING = "Not measured yet."
 
 Content = Mapping[str, Any]
@@ -63,14 +69,15 @@ Record = Mapping[str, Any]
 
 
 class DocumentError(ValueError):
-    """A marker that names no view, or no result that the view can show; one sentence."""
+    """A comment in a document names an unknown view, or a result file that the view cannot show."""
 
 
 class Cells(string.Formatter):
-    """Format strings with the formats of the documents; None becomes a dash.
+    """Formatter of table cells. It adds format names such as ``ms``, and shows None as a dash.
 
-    An estimate is a number, or a dictionary with ``value`` and maybe ``low`` and ``high``. ``two``
-    shows it without its interval, ``interval`` with it, ``percent`` and ``points`` times 100.
+    Four formats accept estimates, which are dictionaries with ``value`` and optionally ``low`` and
+    ``high``: ``two`` (without the interval), ``interval``, ``percent`` and ``points`` (both
+    multiplied by 100).
     """
 
     def get_field(
@@ -110,7 +117,10 @@ def _estimate(value: Record, form: str, factor: float = 1.0) -> str:
 
 
 def render(view: str, content: Content) -> Table:
-    """Return the table of a view. Raises KeyError and others for a result without its fields."""
+    """Build the table of a view from the content of a result file.
+
+    Raises KeyError, ValueError, TypeError or IndexError if the content does not fit the view.
+    """
     spec = VIEWS[view]
     cells = Cells()
     if "paths" in spec:
@@ -152,7 +162,7 @@ def _rows(content: Content, spec: Mapping[str, Any]) -> list[tuple[str, dict[str
 
 
 def _with_method(record: Record) -> Record:
-    """Return a record with the fields of its ``cell``, and its method in words."""
+    """Merge the fields of a record's ``cell`` into it, and add a description of its method."""
     fields: dict[str, Any] = {**record, **record.get("cell", {})}
     if "settings" in fields and "way" not in fields:
         fields["way"] = describe(read_settings(fields["settings"]))
@@ -160,17 +170,21 @@ def _with_method(record: Record) -> Record:
 
 
 def _origin(content: Content) -> str:
-    """Return what was measured, on what, with what and when."""
+    """Describe a result: checkpoint and dtype, processor or GPU, torch version, date."""
     hardware = content["hardware"]
-    where = hardware["gpus"][0] if hardware["gpus"] else hardware["processor"]
+    device = hardware["gpus"][0] if hardware["gpus"] else hardware["processor"]
     subject = content.get("subject", {})
-    what = [subject[key] for key in ("name", "dtype") if key in subject]
-    return ", ".join([*what, where, f"torch {content['versions']['torch']}", content["date"][:10]])
+    names = [subject[key] for key in ("name", "dtype") if key in subject]
+    torch = f"torch {content['versions']['torch']}"
+    return ", ".join([*names, device, torch, content["date"][:10]])
 
 
 def peers(content: Content) -> list[Record]:
-    """Return the peers of a benchmark, AR with its share of the limit that reading its weights
-    sets."""
+    """Return a record for each peer and batch size of a benchmark.
+
+    For AR, ``limit`` is its speed as a share of the speed at which the weights and the KV cache can
+    be read from memory.
+    """
     load = content["load"]
     peer_rows: list[Record] = []
     for series in content["series"]:
@@ -187,7 +201,7 @@ def peers(content: Content) -> list[Record]:
 
 
 def comparisons_with_ar(content: Content) -> list[Record]:
-    """Return the comparisons of a benchmark, those of AR with others also inverted."""
+    """Return the comparisons of a benchmark, and the inverse of each comparison of AR."""
     compared = list(content["comparisons"])
     for comparison in content["comparisons"]:
         if comparison["peer"] == "AR" and (overall := comparison["overall"]):
@@ -204,7 +218,7 @@ def comparisons_with_ar(content: Content) -> list[Record]:
 
 
 def sample_rates(content: Content) -> list[Record]:
-    """Return the tokens per forward pass of each peer and family, one prompt at a time."""
+    """Return the mean tokens per forward pass of each peer and family, for single prompts."""
     groups: dict[tuple[str, str], list[float]] = {}
     for sample in content["series"][0]["samples"]:
         rate = sample["num_tokens"] / sample["num_forwards"]
@@ -216,7 +230,7 @@ def sample_rates(content: Content) -> list[Record]:
 
 
 def benchmarks(content: Content) -> list[Record]:
-    """Return the results of lm-eval and the paper's."""
+    """Return the results of lm-eval, followed by the results that the paper reports."""
     paper = json.loads(PAPER.read_text(encoding="utf-8"))["benchmarks"]
     return [
         *content["cells"],
@@ -235,7 +249,7 @@ def benchmarks(content: Content) -> list[Record]:
 
 
 def variants(content: Content) -> list[Record]:
-    """Return the figures of each variant of an ablation, as text."""
+    """Return the formatted figures of each variant of an ablation."""
     results = AblationResults(content)
     records: list[Record] = []
     for name, runs in results.runs.items():
@@ -272,17 +286,17 @@ RECORDS: dict[str, Callable[[Content], Sequence[Record]]] = {
         {**method, "name": name} for name, method in content["ways"].items()
     ],
 }
-"""Records that are computed from a result."""
+"""Name in ``documents.json`` -> a function that computes records from a result file."""
 
 
 def documents(root: Path = ROOT) -> list[Path]:
-    """Return all documents that may show results: README, docs, model cards."""
+    """Return all documents that can contain tables: README, docs and model cards."""
     cards = sorted((root / "checkpoints").rglob("README.md"))
     return [root / "README.md", *sorted((root / "docs").glob("*.md")), *cards]
 
 
 def written(text: str, root: Path = ROOT) -> str:
-    """Return a document with the tables of its result files. Raises DocumentError."""
+    """Return the text of a document with updated tables. Raises DocumentError."""
     return MARKED.sub(
         lambda match: (
             f"{match['begin']}{_markdown(match['view'], match['file'], root)}\n{match['end']}"
@@ -300,23 +314,23 @@ def _markdown(view: str, file: str, root: Path) -> str:
         content = json.loads((root / file).read_text(encoding="utf-8"))
         return render(view, content).rows_to_markdown()
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise DocumentError(f"{file} has nothing that {view} can show ({error!r}).") from error
+        raise DocumentError(f"The view {view} cannot show {file} ({error!r}).") from error
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``tables`` command."""
-    subparsers.add_parser("tables", help="write the tables of the documents from their results")
+    subparsers.add_parser("tables", help="update the tables in the documents from result files")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the documents that differ. Return the exit code."""
+    """Update all documents whose tables have changed. Return the exit code."""
     try:
         for path in documents():
             before = path.read_text(encoding="utf-8")
             after = written(before)
             if after != before:
                 write_text(path, after)
-                print(f"Written: {path.relative_to(ROOT)}")
+                print(f"Updated {path.relative_to(ROOT)}")
     except (DocumentError, OutputError) as error:
         print(error, file=sys.stderr)
         return 2

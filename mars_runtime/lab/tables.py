@@ -1,4 +1,4 @@
-"""Figures as text, and tables for a terminal (rich) or a document (Markdown)."""
+"""Format figures, and render tables for a terminal (rich) or a document (Markdown)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mars_runtime.statistics import Estimate
 
 Row = TypeVar("Row")
 NONE = "–"
-"""Shown where there is no figure."""
+"""The text of a cell without a figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title, column names and rows of cells, all plain text."""
+    """A table of plain text. lines: one tuple of cells per row."""
 
     title: str
     columns: tuple[str, ...]
@@ -30,16 +30,19 @@ class Table:
     def of(
         cls, title: str, records: Sequence[Row], columns: Mapping[str, Callable[[Row], str]]
     ) -> Table:
-        """Return a table with a row per record; ``columns`` maps names to cells of a record."""
+        """Build a table with one row per record.
+
+        columns: column name -> a function that returns the cell of a record.
+        """
         lines = tuple(tuple(cell(record) for cell in columns.values()) for record in records)
         return cls(title, tuple(columns), lines)
 
     def to_markdown(self) -> str:
-        """Return a GitHub-flavoured table below its title in bold."""
+        """Return the title in bold and the table in GitHub-flavoured Markdown."""
         return f"**{self.title}**\n\n{self.rows_to_markdown()}"
 
     def rows_to_markdown(self) -> str:
-        """Return the table without its title. All columns but the first hold figures."""
+        """Return the Markdown table without its title; all columns but the first align right."""
         marks = (":--", *["--:"] * (len(self.columns) - 1))
         rows = [
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
@@ -48,13 +51,13 @@ class Table:
         return "\n".join(rows)
 
     def to_rich(self) -> Group:
-        """Return the table for a terminal, with two lines per cell so that it fits 80 columns."""
+        """Return the table for a terminal, with intervals on a second line to save width."""
         table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for index, column in enumerate(self.columns):
             justify: Literal["left", "right"] = "left" if index == 0 else "right"
             header = column.replace("_", " ")
             parts = [part for line in self.lines for part in _parts(_in_two_lines(line[index]))]
-            # A table wider than the terminal is easier to read than one with broken figures.
+            # No figure may be wrapped, even if the table becomes wider than the terminal.
             width = max(map(len, [*header.split(), *parts]))
             table.add_column(header, justify=justify, min_width=width)
         for line in self.lines:
@@ -63,34 +66,34 @@ class Table:
 
 
 def percent(estimate: Estimate | None) -> str:
-    """Return ``93.1 [88.0, 96.2]``, or a dash."""
+    """Format a share as a percentage with its interval, such as ``93.1 [88.0, 96.2]``."""
     return _interval(estimate.scaled(100), ".1f") if estimate else NONE
 
 
 def points(estimate: Estimate | None) -> str:
-    """Return a signed difference of shares in points, or a dash."""
+    """Format a difference of shares in percentage points, such as ``+1.2 [-0.3, +2.7]``."""
     return _interval(estimate.scaled(100), "+.1f") if estimate else NONE
 
 
 def number(estimate: Estimate | None) -> str:
-    """Return ``1.93 [1.88, 1.99]``, or a dash."""
+    """Format a number with its interval, such as ``1.93 [1.88, 1.99]``."""
     return _interval(estimate, ".2f") if estimate else NONE
 
 
 def share(value: float | None) -> str:
-    """Return a percentage that is ``100 %`` or ``0 %`` only if it is exact, or a dash."""
+    """Format a share as a percentage; one decimal shows that it is not exactly 0 or 100 %."""
     if value is None:
         return NONE
     return f"{value * 100:.0f} %" if value in (0.0, 1.0) else f"{value * 100:.1f} %"
 
 
 def _in_two_lines(cell: str) -> str:
-    """Return a cell with the interval below its value and the method below its checkpoint."""
+    """Move the interval, or the method after a checkpoint, to a second line of the cell."""
     return cell.replace(" [", "\n[").replace(" · ", "\n").replace("_", " ")
 
 
 def _parts(cell: str) -> list[str]:
-    """Return what must not be broken: intervals and single words."""
+    """Return the parts of a cell that must not be wrapped: intervals and single words."""
     return [
         part
         for line in cell.split("\n")

@@ -171,7 +171,7 @@ def test_a_budget_of_seconds_ends_each_training_with_its_schedule(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--only", "mars-b9"], "no variant 'mars-b9'"),
+        (["--only", "mars-b9"], "'mars-b9' is unknown"),
         (["--minutes", 0], "--minutes must be above 0, got 0."),
         (["--budget-seconds", 0], "--budget-seconds must be"),
         (["--workers", 0], "--workers must be at least 1, got 0."),

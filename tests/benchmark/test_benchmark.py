@@ -91,7 +91,7 @@ def test_what_transformers_cannot_do_here_is_left_out_and_said():
     samples = played({plan.COMPILED: failing, "AR": faster_with(1, 1.0)}, [1])
     assert samples.peers == ["AR"]
     assert samples.left_out == (
-        "transformers static cache cannot run here (NotImplementedError: no such cache)",
+        "transformers static cache failed in the warm-up (NotImplementedError: no such cache)",
     )
 
 
@@ -219,7 +219,8 @@ def test_an_engine_needs_weights_that_it_reads(
     given = ["--checkpoint", str(random_folder), "--families", "chat", engine.option, "python3"]
     assert cli.run(arguments(*given, "--out", str(tmp_path / "b.json"))) == 2
     sentence = capsys.readouterr().err
-    assert sentence == (f"{engine.name} reads {READS[engine.reads]}: leave {engine.option} out.\n")
+    readable = READS[engine.reads]
+    assert sentence == f"{engine.name} can only read {readable}. Remove {engine.option}.\n"
 
 
 def test_busy_processes_end_with_the_measurement(monkeypatch: pytest.MonkeyPatch):
@@ -246,7 +247,7 @@ def test_acceptance_is_given_or_recorded(tmp_path: Path):
 def test_what_holds_no_acceptance_is_refused(text: str, tmp_path: Path):
     file = tmp_path / "other.json"
     file.write_text(text)
-    with pytest.raises(DecodeError, match="No acceptance is recorded"):
+    with pytest.raises(DecodeError, match="is not the result of a benchmark"):
         read_acceptance(str(file))
     with pytest.raises(DecodeError, match="add up to 1"):
         read_acceptance("0.5,0.4")

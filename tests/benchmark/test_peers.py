@@ -84,7 +84,7 @@ def test_a_peer_that_cannot_be_loaded_is_left_out_with_its_reason(target: Target
         measured, left_out = warmed_up(Series(1, asks, (PromptGroup("symbolic", (prompt,)),)), [1])
     assert "AR" in measured
     assert GENERATE not in measured
-    assert left_out == [f"{GENERATE} cannot run here (ImportError: no such package)"]
+    assert left_out == [f"{GENERATE} failed in the warm-up (ImportError: no such package)"]
 
 
 def test_other_caches_answer_as_the_cursor_does_where_one_token_leaves(
@@ -139,18 +139,18 @@ def test_times_are_those_of_the_child(child: ChildEngine):
     assert child.ask(PromptGroup("chat", ((7, 8, 9, 10),)), DECODING).rows[0].tokens == (7, 8, 9)
 
 
-@pytest.mark.parametrize(("prompt", "says"), [(13, r"llama\.cpp has stopped"), (14, "no memory")])
+@pytest.mark.parametrize(("prompt", "says"), [(13, r"llama\.cpp has ended"), (14, "no memory")])
 def test_a_child_that_failed_is_reported(child: ChildEngine, prompt: int, says: str):
     with pytest.raises(RuntimeError, match=says):
         child.ask(PromptGroup("chat", ((prompt,),)), DECODING)
-    with pytest.raises(RuntimeError, match=r"llama\.cpp has stopped"):
+    with pytest.raises(RuntimeError, match=r"llama\.cpp has ended"):
         child.ask(PromptGroup("chat", ((7,),)), DECODING)
 
 
 @each_engine
 @pytest.mark.parametrize(
     ("interpreter", "says"),
-    [("/nowhere/python", "can't be run"), (sys.executable, "it has no")],
+    [("/nowhere/python", "cannot be run"), (sys.executable, "it does not have")],
 )
 def test_an_interpreter_without_the_package_is_a_sentence(
     engine: OtherEngine, interpreter: str, says: str, script: Path

@@ -1,6 +1,7 @@
-"""``python -m mars_runtime ablate``: train variants of the method in a pool of workers.
+"""``python -m mars_runtime ablate``: train variants of MARS and compare them.
 
-Results are stored on disk; the next call with the same folder skips finished trainings.
+Worker processes train the variants in parallel and store the results in a folder. A later call with
+the same folder skips finished trainings.
 """
 
 from __future__ import annotations
@@ -39,20 +40,22 @@ Job = partial[Any]
 
 def add_parser(subparsers: Any) -> None:
     """Add the ``ablate`` command."""
-    parser = subparsers.add_parser("ablate", help="train variants of the method and compare them")
+    parser = subparsers.add_parser("ablate", help="train variants of MARS and compare them")
     parser.add_argument("--data", type=Path, required=True, help="folder with the training texts")
-    parser.add_argument("--out", type=path_of, required=True, help="folder of the results")
+    parser.add_argument("--out", type=path_of, required=True, help="folder for the results")
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
-    parser.add_argument("--workers", type=int, default=1, help="parallel trainings")
+    parser.add_argument("--workers", type=int, default=1, help="number of parallel trainings")
     parser.add_argument("--start", choices=STARTS, default=START, help="checkpoint to start from")
-    parser.add_argument("--budget-tokens", type=int, default=BUDGET_TOKENS, help="per training")
+    parser.add_argument(
+        "--budget-tokens", type=int, default=BUDGET_TOKENS, help="number of tokens per training"
+    )
     parser.add_argument(
         "--budget-seconds",
         type=float,
         default=math.inf,
         help="time limit of each training, in seconds",
     )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, help="number of trainings per variant")
     parser.add_argument(
         "--prompts", type=int, default=50, help="number of held-out prompts per family"
     )
@@ -64,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
         "--minutes",
         type=float,
         default=math.inf,
-        help="time after which unfinished trainings are abandoned",
+        help="time limit of the command, in minutes; unfinished trainings are then stopped",
     )
 
 
@@ -85,7 +88,7 @@ def _check(args: argparse.Namespace) -> None:
     """Raise UsageError for invalid arguments."""
     if not args.data.is_dir():
         raise UsageError(
-            f"There is no folder {args.data}. Give --data the folder with the training texts."
+            f"--data {args.data} is not a folder. Pass the folder with the training texts."
         )
     at_least_one(args, "workers", "budget_tokens", "seeds", "prompts", "shards")
     for name in ("minutes", "budget_seconds"):
@@ -93,7 +96,7 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value:g}.")
     unknown = [name for name in args.only or () if name not in NAMES]
     if unknown:
-        raise UsageError(f"There is no variant {unknown[0]!r}. Choose among {', '.join(NAMES)}.")
+        raise UsageError(f"--only {unknown[0]!r} is unknown. Choose among {', '.join(NAMES)}.")
 
 
 def _work(args: argparse.Namespace, until: float) -> int:
@@ -113,16 +116,16 @@ def _work(args: argparse.Namespace, until: float) -> int:
     plan.shards.mkdir(exist_ok=True)
     with _pool(args) as pool:
         writing = [Job(write_shard, plan, shard) for shard in range(args.shards)]
-        is_well = _finish(pool, writing) and _finish(pool, list(_jobs(args, plan)))
+        has_succeeded = _finish(pool, writing) and _finish(pool, list(_jobs(args, plan)))
     results = write_results(plan)
     if results.runs:
         Console().print(table_of(results).to_rich(), crop=False)
-    return 0 if is_well else 1
+    return 0 if has_succeeded else 1
 
 
 @contextmanager
 def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
-    """Start the workers; None if this process is the only worker."""
+    """Start the worker processes; yield None if this process does the work of a single worker."""
     from mars_runtime.lab.ablation.jobs import start_worker
 
     settings = (max(1, num_cores() // args.workers), args.device)
@@ -140,19 +143,19 @@ def _pool(args: argparse.Namespace) -> Iterator[ProcessPoolExecutor | None]:
 
 
 def _jobs(args: argparse.Namespace, plan: AblationPlan) -> Iterator[Job]:
-    """Yield the missing trainings, one seed of all variants after another."""
+    """Yield a job for each missing training: all variants with the first seed, then the next."""
     from mars_runtime.lab.ablation.jobs import train_variant
 
     for seed in range(args.seeds):
         for variant in VARIANTS:
-            is_due = variant.name in (args.only or NAMES) and (variant.is_trained or seed == 0)
-            if is_due and not plan.result(variant.name, seed).exists():
+            is_chosen = variant.name in (args.only or NAMES) and (variant.is_trained or seed == 0)
+            if is_chosen and not plan.result(variant.name, seed).exists():
                 yield Job(train_variant, plan, variant, seed)
 
 
 def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
     """Run all jobs and print their log lines; return whether all succeeded."""
-    is_well = True
+    has_succeeded = True
     for result in _done(pool, jobs):
         try:
             line = result()
@@ -160,17 +163,20 @@ def _finish(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> bool:
             print("A worker was killed. Run the command again to continue.", file=sys.stderr)
             return False
         except Exception as error:  # a failed training must not stop the others
-            what = in_words(error) if isinstance(error, OSError) else repr(error)
-            print(f"A training failed: {what}", file=sys.stderr, flush=True)
-            is_well = False
+            reason = in_words(error) if isinstance(error, OSError) else repr(error)
+            print(f"A training failed: {reason}", file=sys.stderr, flush=True)
+            has_succeeded = False
         else:
             if line:
                 print(line, flush=True)
-    return is_well
+    return has_succeeded
 
 
 def _done(pool: ProcessPoolExecutor | None, jobs: list[Job]) -> Iterator[Job]:
-    """Yield a function that returns the result of each job, in the order in which they end."""
+    """Yield callables that return the results of the jobs, in the order in which the jobs end.
+
+    Without a pool, the callable runs the job itself.
+    """
     if pool is None:
         yield from jobs
     else:

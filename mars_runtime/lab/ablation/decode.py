@@ -1,7 +1,8 @@
-"""Greedy decoding of many prompts at once by a transformers model, for every variant of masks.
+"""Decode many prompts at once with a transformers model, for all variants of an ablation.
 
-The decoders of the runtime support MARS only; here masks may also see each other or predict their
-own token. For MARS both give the same tokens in equally many forward passes, which a test checks.
+The decoders of the runtime support only MARS. In some variants masks also attend to each other, or
+predict their own token instead of the next one. For MARS, this module and the runtime emit the same
+tokens in the same number of forward passes; a test checks that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """mask, eos: token ids. forbidden: ids that are never emitted, [F] int64 on the device."""
+    """The ids of the tokens mask and EOS, and all ids that must never be emitted.
+
+    forbidden: [F] int64 on the model's device.
+    """
 
     mask: int
     eos: int
@@ -28,15 +32,17 @@ class SpecialIds:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """tokens: the decoded ids, including EOS if it was emitted."""
+    """A decoded answer. tokens: its token ids, including EOS if the model emitted it."""
 
     tokens: tuple[int, ...]
     num_forwards: int
 
 
 class PositionedKVCache:
-    """Keys and values of R rows by position, as a cache for transformers' attention. Each forward
-    pass sets where it writes and how far attention reads.
+    """KV cache of R rows that transformers' attention can use, addressed by position.
+
+    Before a forward pass, set ``at`` to the positions to write, [R, Q], and ``end`` to the number
+    of positions that attention reads.
     """
 
     def __init__(self, model: Any, rows: int, capacity: int, device: torch.device) -> None:
@@ -51,8 +57,9 @@ class PositionedKVCache:
     def update(
         self, keys: Tensor, values: Tensor, layer: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write keys and values [R, H, Q, D] of a layer; return those up to ``end``, [R, H, end,
-        D].
+        """Write the keys and values of a layer, both [R, H, Q, D], at the positions ``at``.
+
+        Return all keys and values of the layer up to ``end``, both [R, H, end, D].
         """
         self.keys[layer][self.rows, self.at] = keys.transpose(1, 2)
         self.values[layer][self.rows, self.at] = values.transpose(1, 2)
@@ -60,17 +67,16 @@ class PositionedKVCache:
         return read[0].transpose(1, 2), read[1].transpose(1, 2)
 
     def keep(self, rows: Tensor) -> None:
-        """Drop all rows except these."""
+        """Remove all rows except ``rows``."""
         self.keys, self.values = self.keys[:, rows], self.values[:, rows]
         self.rows = self.rows[: len(rows)]
 
 
 class GreedyBatch:
-    """Prompts that get at most ``limit`` tokens each with the method ``ar`` or ``mars``, lossless
-    or not, with a number as B.
+    """Decodes a batch of prompts with AR, MARS or lossless MARS, and a fixed B.
 
-    In an unfinished row, tokens before ``cursor`` have final keys and values; ``pending`` tokens
-    follow, and then masks.
+    Each row gets at most ``limit`` new tokens. The tokens before a row's ``cursor`` have final keys
+    and values. A forward pass feeds the ``pending`` tokens after the cursor, and then masks.
     """
 
     def __init__(
@@ -86,7 +92,7 @@ class GreedyBatch:
         self.tau, self.is_verified = settings.tau, settings.is_verified
         self.size = size = settings.num_proposals
         device = ids.forbidden.device
-        # If a mask predicts its own token, one is also needed in the place of AR's own proposal.
+        # If masks predict their own token, the position of the first proposal needs a mask too.
         self.num_masks = size - (1 if noise.is_shifted or size == 1 else 0)
         self.num_fed = size + self.num_masks
         lengths = [len(prompt) for prompt in prompts]
@@ -106,18 +112,19 @@ class GreedyBatch:
 
     @torch.inference_mode()
     def decoded(self) -> list[Decoded]:
-        """Return the tokens after each prompt, in the order of the prompts."""
+        """Decode all prompts to the end; return the answers in the order of the prompts."""
         width = int(self.begin.max())
         at = torch.arange(width, device=self.text.device).expand(len(self.text), -1)
         no_mask = torch.full_like(self.cursor, self.text.shape[1])
         self._hidden(self.text[:, :width], at, width, no_mask)
-        while self._is_going():
+        while self._drop_finished():
             self._step()
         return self.done
 
-    def _is_going(self) -> bool:
-        """Return whether a row is unfinished. Finished rows are dropped when half of the rows have
-        finished.
+    def _drop_finished(self) -> bool:
+        """Return whether a row is unfinished. Drop finished rows once they are half of the batch.
+
+        The answers of dropped rows are stored in ``done``.
         """
         num_live = int(self.is_live.sum())
         if num_live and num_live > len(self.is_live) // 2:
@@ -134,7 +141,7 @@ class GreedyBatch:
         return num_live > 0
 
     def _step(self) -> None:
-        """Run one forward pass of every row."""
+        """Run one forward pass for all rows and apply its predictions."""
         device = self.cursor.device
         fed_offset = torch.arange(self.num_fed, device=device)
         at = self.cursor[:, None] + fed_offset
@@ -148,7 +155,7 @@ class GreedyBatch:
         is_taken = (sureness >= self.tau) | (offset == 0)
         num_taken = is_taken.long().cumprod(1).sum(1)
         if self.is_verified:
-            self._settle_verified(hidden, proposals, num_taken)
+            self._apply_verified(hidden, proposals, num_taken)
         else:
             start = self.cursor + self.pending
             self._emit(proposals, num_taken, start)
@@ -156,24 +163,29 @@ class GreedyBatch:
         self.cursor = torch.where(self.is_live, self.cursor, before)
         self.pending = self.pending.where(self.is_live, 1)
 
-    def _settle_verified(self, hidden: Tensor, proposals: Tensor, num_taken: Tensor) -> None:
-        """Accept the drafts that AR confirms and AR's own token after them; draft again if all were
-        confirmed.
+    def _apply_verified(self, hidden: Tensor, proposals: Tensor, num_taken: Tensor) -> None:
+        """Emit the drafts that AR confirms, and AR's own token after them.
+
+        If AR confirmed all drafts of a row, the first ``num_taken`` proposals become pending: AR's
+        own token and new drafts.
         """
         offset = torch.arange(self.size, device=hidden.device)
         choices, _ = self._read(hidden, offset.expand(len(hidden), -1))
         drafts = self.text.gather(1, self.cursor[:, None] + 1 + offset)
         agrees = (choices == drafts) & (offset + 1 < self.pending[:, None])
         num_agreed = agrees.long().cumprod(1).sum(1)
-        is_whole = num_agreed == self.pending - 1
+        all_agree = num_agreed == self.pending - 1
         self._emit(choices, num_agreed + 1, self.cursor + 1)
         self.cursor = self.cursor + num_agreed + 1
-        self.pending = torch.where(is_whole, num_taken, 1)
-        # Predictions after the first pending token are only read up to the last pending token.
-        self._write(proposals, self.cursor, (offset > 0) & is_whole[:, None])
+        self.pending = torch.where(all_agree, num_taken, 1)
+        # Writing all proposals is safe: only the first ``pending`` tokens are fed.
+        self._write(proposals, self.cursor, (offset > 0) & all_agree[:, None])
 
     def _emit(self, tokens: Tensor, count: Tensor, start: Tensor) -> None:
-        """Emit the first tokens of each unfinished row, up to EOS or the limit."""
+        """Emit the first ``count`` of ``tokens`` [R, S] for each unfinished row.
+
+        Emission stops at EOS or at the limit. start: [R], position of the first emitted token.
+        """
         offset = torch.arange(tokens.shape[1], device=tokens.device)
         is_eos = (tokens == self.ids.eos).long()
         is_kept = (offset < count[:, None]) & self.is_live[:, None]
@@ -190,7 +202,10 @@ class GreedyBatch:
         self.text.scatter_(1, at, tokens.where(is_kept, self.text.gather(1, at)))
 
     def _read(self, hidden: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the best tokens and their probabilities at offsets [R, S] of the forward pass."""
+        """Return the most probable tokens and their probabilities, both [R, S].
+
+        at: [R, S], indices of the fed tokens whose predictions to read.
+        """
         chosen = hidden.gather(1, at[:, :, None].expand(-1, -1, hidden.shape[-1]))
         logits = self.model.lm_head(chosen).float()
         logits[..., self.ids.forbidden] = -torch.inf
@@ -198,7 +213,9 @@ class GreedyBatch:
         return best.indices, best.values
 
     def _hidden(self, fed: Tensor, at: Tensor, end: int, first_mask: Tensor) -> Tensor:
-        """Return the hidden states of one forward pass. first_mask: position of each row's first
+        """Run the model on ``fed`` [R, Q] at positions ``at``; return hidden states [R, Q, H].
+
+        end: number of positions that attention reads. first_mask: [R], position of each row's first
         mask.
         """
         self.cache.at, self.cache.end = at, end

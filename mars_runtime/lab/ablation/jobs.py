@@ -1,6 +1,6 @@
-"""The jobs of a worker process: write a shard of examples, train and measure a variant.
+"""The jobs of an ablation's worker processes: write a shard of examples, train a variant.
 
-Results are on disk when a job returns.
+Each job writes its results to disk before it returns.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ WAYS = {
     },
     **{f"lossless 0 B{size}": DecodeSettings("mars", 0.0, size, lossless=True) for size in (4, 8)},
 }
-"""Methods in which variants are compared, by their name in the results."""
+"""Name in the results -> settings of a method with which each variant is measured."""
 MAX_NEW_TOKENS = 160
 PROMPT_SEED = 3
 CPU_ROWS, GPU_ROWS = 64, 1024
 
 
 def start_worker(threads: int, device: str) -> None:
-    """Set up a worker process."""
+    """Set the device and the number of threads of a worker process."""
     if device == "cpu":
         os.environ["ACCELERATE_USE_CPU"] = "true"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -73,7 +73,7 @@ def _texts(data: Path, shard_examples: int) -> Corpus:
 
 
 def write_shard(plan: AblationPlan, shard: int) -> None:
-    """Write a shard of examples, unless it exists. The file is replaced atomically."""
+    """Write a shard of training examples, unless its file exists. The write is atomic."""
     path = plan.shard(shard)
     if path.exists():
         return
@@ -90,7 +90,10 @@ def write_shard(plan: AblationPlan, shard: int) -> None:
 
 
 def shards_from(plan: AblationPlan, first: int) -> Examples:
-    """Return a reader of the written shards, cyclic, starting at ``first``."""
+    """Return a function that reads shards from disk.
+
+    Its shard 0 is the shard ``first`` on disk; after the last shard it starts over.
+    """
 
     def read(shard: int) -> list[TrainingExample]:
         with np.load(plan.shard((first + shard) % plan.num_shards)) as stored:
@@ -102,7 +105,10 @@ def shards_from(plan: AblationPlan, first: int) -> Examples:
 
 
 def train_variant(plan: AblationPlan, variant: Variant, seed: int) -> str:
-    """Train and measure a variant; return a log line. An unfinished training stores nothing."""
+    """Train and measure a variant, write the result, and return a log line.
+
+    If the time limit of the plan stops the training, no result is written.
+    """
     name = f"{variant.name}, seed {seed}"
     if time.monotonic() > plan.until:
         return f"{name}: not started"
@@ -135,7 +141,7 @@ def train_variant(plan: AblationPlan, variant: Variant, seed: int) -> str:
 
 def _variant_trainer(plan: AblationPlan, variant: Variant, seed: int, out: Path) -> Trainer:
     recipe = variant.recipe(seed, plan.tokens if variant.is_trained else 0)
-    # Variants of one seed read the same texts, other seeds others.
+    # All variants of a seed train on the same texts; each seed starts at a different shard.
     first = seed * plan.num_shards // 4
     lora, start = variant.lora, start_folder(plan.start)
 
@@ -170,15 +176,21 @@ def prompt_sets(count: int) -> list[PromptSet]:
 
 @cache
 def _is_right(count: int, family: int, index: int, text: str) -> bool:
-    """Return whether a text is right. Cached: variants give equal texts, and code must be run."""
+    """Return whether a checker accepts a text.
+
+    Cached, because variants often give the same text and some checkers run code.
+    """
     return prompt_sets(count)[family].judge(index, text) is True
 
 
 def measure(
     model: Any, tokenizer: Tokenizer, noise: Noise, count: int, *, is_ar: bool
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Return counts by method and family: prompts, right answers, tokens, forward passes, and
-    answers equal to AR's. is_ar: whether to skip the methods that need masks."""
+    """Decode ``count`` prompts per family with each method; return counts by method and family.
+
+    The counts are prompts, right answers, tokens, forward passes, and answers equal to AR's.
+    is_ar: skip the methods that need masks.
+    """
     sets = prompt_sets(count)
     device = next(model.parameters()).device
     forbidden = {*tokenizer.forbidden_ids, *range(tokenizer.size, model.config.vocab_size)}
@@ -189,7 +201,7 @@ def measure(
     ]
     rows = GPU_ROWS if device.type == "cuda" else CPU_ROWS
     counts: dict[str, dict[str, dict[str, int]]] = {}
-    by_ar: list[Decoded] = []
+    ar_answers: list[Decoded] = []
     for name in ("ar",) if is_ar else WAYS:
         decoded: dict[int, Decoded] = {}
         for batch in by_length(prompts, rows):
@@ -197,8 +209,8 @@ def measure(
             answers = GreedyBatch(model, texts, WAYS[name], noise, ids, MAX_NEW_TOKENS)
             decoded.update(zip(batch, answers.decoded(), strict=True))
         in_order = [decoded[number] for number in range(len(prompts))]
-        by_ar = by_ar or in_order
-        pairs = iter(zip(in_order, by_ar, strict=True))
+        ar_answers = ar_answers or in_order
+        pairs = iter(zip(in_order, ar_answers, strict=True))
         counts[name] = {
             prompt_set.family: _counts(
                 [next(pairs) for _ in prompt_set.tasks], tokenizer, count, number

@@ -1,4 +1,4 @@
-"""Low-rank updates of a transformers model, and a trained embedding of the mask."""
+"""Add low-rank updates (LoRA) and a trainable mask embedding to a transformers model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 
 
 class MaskEmbedding(nn.Module):
-    """The base's embedding with a trained row for the mask; records where the masks are."""
+    """The embedding of the base model, with a trainable row for the mask.
+
+    ``is_mask`` records the positions of the masks in the last input.
+    """
 
     def __init__(self, base: nn.Embedding, mask_id: int) -> None:
         super().__init__()
@@ -29,17 +32,20 @@ class MaskEmbedding(nn.Module):
 
 
 class LoraLinear(nn.Module):
-    """A frozen projection with an update that starts at zero."""
+    """A frozen projection with a low-rank update, which is zero at first.
+
+    gate: the embedding that records masks, if the update acts only at masks.
+    """
 
     def __init__(self, base: nn.Linear, rank: int, gate: MaskEmbedding | None) -> None:
         super().__init__()
         self.base = base
         self.a = nn.Parameter(torch.randn(rank, base.in_features) * base.in_features**-0.5)
         self.b = nn.Parameter(torch.zeros(base.out_features, rank))
-        self._gate = [gate]  # in a list, so that it is not a submodule
+        self._gate = [gate]  # a list prevents torch from registering the gate as a submodule
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the projection with its update; with a gate only at masks."""
+        """Return the projection of ``x`` plus the update, which a gate restricts to masks."""
         update = ALPHA * (x @ self.a.t() @ self.b.t())
         gate = self._gate[0]
         y: Tensor = self.base(x)
@@ -47,7 +53,7 @@ class LoraLinear(nn.Module):
 
 
 def put_lora(model: Any, lora: Lora, mask_id: int, seed: int) -> None:
-    """Freeze the model and add updates to its projections."""
+    """Freeze all weights of ``model``, and add trainable updates to its projections."""
     torch.manual_seed(seed)
     for weight in model.parameters():
         weight.requires_grad_(False)

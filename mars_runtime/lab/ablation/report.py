@@ -1,7 +1,8 @@
-"""Figures of finished trainings: means over seeds with 95 % intervals.
+"""Report the finished trainings of an ablation: means over seeds with 95 % intervals.
 
-The interval over two or more seeds is Student's, for another seed on the same prompts. With one
-seed only the accuracy has an interval, over the prompts. Differences are taken seed by seed.
+With two or more seeds, a Student's t interval describes the variation between seeds on the same
+prompts. With one seed, only the accuracy has an interval, which describes the variation between
+prompts. Differences between variants are computed seed by seed.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from mars_runtime.statistics import mean_of_shares
 BASE, AR_ONLY = "mars-b8", "ar"
 AR, WAYS_SHOWN = "ar", ("mars 0.95 B4", "mars 0.95 B8")
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t for 95 % by degrees of freedom, from 1."""
+"""Two-sided 95 % quantiles of Student's t, for 1, 2, 3 ... degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A mean over seeds. half: half the interval, None if there is none."""
+    """A mean over seeds. half: half the width of its interval, or None without an interval."""
 
     value: float
     half: float | None
 
     def text(self, digits: int, *, sign: bool = False) -> str:
-        """Return ``78.1 ± 0.4``."""
+        """Format the mean and its interval, such as ``78.1 ± 0.4``."""
         shown = f"{self.value:+.{digits}f}" if sign else f"{self.value:.{digits}f}"
         return shown if self.half is None else f"{shown} ± {self.half:.{digits}f}"
 
 
 def mean_of_seeds(values: Sequence[float]) -> Figure:
-    """Return the mean of at least one value, with an interval for two or more."""
+    """Return the mean of at least one value. Two or more values also give an interval."""
     if len(values) < 2:
         return Figure(values[0], None)
     spread = stdev(values) / math.sqrt(len(values))
@@ -48,7 +49,7 @@ def mean_of_seeds(values: Sequence[float]) -> Figure:
 
 
 def accuracy(families: Mapping[str, Mapping[str, int]]) -> float:
-    """Return the percentage of right answers; families have equal weight."""
+    """Return the percentage of right answers. All families have equal weight."""
     return fmean(100 * family["num_right"] / family["num_prompts"] for family in families.values())
 
 
@@ -59,7 +60,7 @@ def _accuracy_of_one(families: Mapping[str, Mapping[str, int]]) -> Figure:
 
 
 def tokens_per_forward(families: Mapping[str, Mapping[str, int]]) -> float:
-    """Return tokens per forward pass; families have equal weight."""
+    """Return the tokens per forward pass. All families have equal weight."""
     return fmean(family["num_tokens"] / family["num_forwards"] for family in families.values())
 
 
@@ -67,7 +68,7 @@ FamilyMetric = Callable[[Mapping[str, Mapping[str, int]]], float]
 
 
 class AblationResults:
-    """The trainings of a result by variant, and their figures."""
+    """The content of an ablation's result file, with its figures. runs: variant -> seed -> run."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.content = content
@@ -77,24 +78,27 @@ class AblationResults:
 
     @property
     def variants(self) -> list[Variant]:
-        """The variants that have a run, in the order of VARIANTS."""
+        """The variants that have at least one run, in the order of VARIANTS."""
         return [variant for variant in VARIANTS if variant.name in self.runs]
 
     def figure(self, name: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """Return a figure of a variant with one method; None if it was not measured."""
+        """Return ``metric`` of the variant ``name`` with the method ``way``, or None."""
         ways = [run["ways"][way] for run in self.runs[name].values() if way in run["ways"]]
         if len(ways) == 1 and metric is accuracy:
             return _accuracy_of_one(ways[0])
         return mean_of_seeds([metric(families) for families in ways]) if ways else None
 
     def change(self, name: str, than: str, way: str, metric: FamilyMetric) -> Figure | None:
-        """Return the difference from the variant ``than``, seed by seed."""
-        base, own = self.runs.get(than, {}), self.runs[name]
-        seeds = sorted(set(base) & set(own))
+        """Return the mean difference between the variants ``name`` and ``than``, seed by seed.
+
+        Returns None if both are the same or have no seed in common.
+        """
+        base, runs = self.runs.get(than, {}), self.runs[name]
+        seeds = sorted(set(base) & set(runs))
         changes = [
-            metric(own[seed]["ways"][way]) - metric(base[seed]["ways"][way])
+            metric(runs[seed]["ways"][way]) - metric(base[seed]["ways"][way])
             for seed in seeds
-            if way in own[seed]["ways"]
+            if way in runs[seed]["ways"]
         ]
         return mean_of_seeds(changes) if changes and name != than else None
 
@@ -104,7 +108,7 @@ def _text(figure: Figure | None, digits: int, *, sign: bool = False) -> str:
 
 
 def write_results(plan: AblationPlan) -> AblationResults:
-    """Write all finished trainings to ``ablations.json``, with provenance; return them."""
+    """Write all finished trainings and their provenance to ``ablations.json``, and return them."""
     document = {
         **provenance(plan.start),
         "start": plan.start,
@@ -125,7 +129,10 @@ def _read(path: Path) -> Any:
 
 
 def _curve(path: Path) -> list[tuple[int, float, float | None]]:
-    """Return the smoothed losses: tokens, clean, noisy (None in stage ``ar``)."""
+    """Read a training log as points (tokens, clean loss, noisy loss).
+
+    The losses are smoothed. The noisy loss is None in the stage ``ar``.
+    """
     points = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
         (
@@ -138,18 +145,18 @@ def _curve(path: Path) -> list[tuple[int, float, float | None]]:
 
 
 def _json(document: Mapping[str, Any]) -> str:
-    """Return JSON with one line per run and per curve."""
+    """Format the document as JSON with one line per run and one line per curve."""
     runs = ",\n".join(json.dumps(run) for run in document["runs"])
     curves = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(curve)}" for name, curve in document["curves"].items()
     )
-    rest = json.dumps({**document, "runs": [], "curves": {}}, indent=1)
-    whole = rest.replace('"runs": []', f'"runs": [\n{runs}\n]')
-    return whole.replace('"curves": {}', f'"curves": {{\n{curves}\n}}') + "\n"
+    text = json.dumps({**document, "runs": [], "curves": {}}, indent=1)
+    text = text.replace('"runs": []', f'"runs": [\n{runs}\n]')
+    return text.replace('"curves": {}', f'"curves": {{\n{curves}\n}}') + "\n"
 
 
 def table_of(results: AblationResults) -> Table:
-    """Return accuracy, TPF and the change of AR accuracy of each variant."""
+    """Return a table with accuracy, TPF and the change in AR accuracy of each variant."""
     columns = (
         *("variant", "change", "seeds", "AR %", "against ar", "against mars-b8"),
         *("τ 0.95 B=4 %", "TPF", "τ 0.95 B=8 %", "TPF", "lossless B=4 TPF", "B=8 TPF"),

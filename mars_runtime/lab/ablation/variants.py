@@ -1,4 +1,4 @@
-"""The variants of an ablation, each one change from MARS, and the plan that they share."""
+"""Define the variants of an ablation, each of which differs from MARS in one respect."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from mars_runtime.lab.training.recipe import (
 
 START = "ar-tiny"
 STARTS = (START, "ar-tiny-draft")
-"""Bundled checkpoints that variants can start from; the second trains five times as fast on a CPU.
-"""
+"""Bundled checkpoints to start from. On a CPU, the second one trains five times as fast."""
 BUDGET_TOKENS = 6_000_000
 LEAST_BATCH = 512
 ABLATION = Recipe(
@@ -34,12 +33,12 @@ ABLATION = Recipe(
     compile=False,
     precision="no",
 )
-"""The paper's method at the size of mars-tiny: all blocks are masked, both losses weigh 1."""
+"""The paper's method at the size of mars-tiny: all blocks are masked, both losses have weight 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lora:
-    """Low-rank updates instead of all weights. is_gated: they act on masks only."""
+    """Train low-rank updates instead of all weights. is_gated: updates act only at masks."""
 
     is_gated: bool
     rank: int = 16
@@ -47,10 +46,10 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One training.
+    """One way to train.
 
-    change: what differs from ``mars-b8``. rate: factor of the learning rate. is_trained: False for
-    the start itself, which is only measured.
+    change: the difference from ``mars-b8``, in words. rate: factor of the learning rate.
+    is_trained: False for the starting checkpoint, which is only measured.
     """
 
     name: str
@@ -64,10 +63,11 @@ class Variant:
     is_trained: bool = True
 
     def recipe(self, seed: int, tokens: int) -> Recipe:
-        """Return its recipe for a budget of ``tokens``.
+        """Return the training recipe of this variant for a budget of ``tokens``.
 
-        A smaller budget has as many steps of fewer tokens, at least ``LEAST_BATCH`` each, and a
-        learning rate that falls with the square root of the batch.
+        With a smaller budget the number of steps stays the same and the batches get smaller, but
+        not below LEAST_BATCH tokens. The learning rate scales with the square root of the batch
+        size.
         """
         usual = ABLATION.mars
         batch_tokens = max(LEAST_BATCH, round(usual.batch_tokens * tokens / BUDGET_TOKENS))
@@ -134,11 +134,13 @@ VARIANTS: tuple[Variant, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class AblationPlan:
-    """What all jobs share.
+    """The plan that all jobs of an ablation share.
 
-    start: the checkpoint that variants start from. tokens, seconds: budget of each variant,
-    whichever is used up first; both streams and padding count. num_prompts: per family. until: when
-    unfinished trainings are abandoned, by ``time.monotonic``.
+    - start: name of the checkpoint from which all variants start.
+    - tokens, seconds: budget of each training, which ends when either is used up. Tokens of both
+      streams and padding count.
+    - num_prompts: held-out prompts per family.
+    - until: the ``time.monotonic`` at which unfinished trainings are stopped.
     """
 
     data: Path
@@ -153,13 +155,11 @@ class AblationPlan:
 
     @property
     def shards(self) -> Path:
-        """The folder of the training examples."""
+        """The folder with the training examples."""
         return self.out / "shards"
 
     def shard(self, number: int) -> Path:
-        """Return the path of a shard."""
         return self.shards / f"{number}.npz"
 
     def result(self, name: str, seed: int) -> Path:
-        """Return the path of a variant's result."""
         return self.out / "runs" / f"{name}-{seed}" / "result.json"

@@ -1,7 +1,8 @@
-"""Engines in a child process on the same weights: see ``plan.ENGINES``.
+"""Run other engines (``plan.ENGINES``) in child processes, on the same weights.
 
-Each has an environment of its own, because its packages would replace ours or compile for many
-minutes. The child (``engine_child.py``) measures the times, so they exclude the pipe.
+Each engine needs its own Python environment, because its packages conflict with ours or take long
+to compile. The child process (``engine_child.py``) measures the times, so they exclude the
+communication with this process.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ SCRIPT = Path(__file__).with_name("engine_child.py")
 
 
 class ChildEngine:
-    """A child process that decodes ``model``, a path; ``close`` ends it.
+    """An engine in a child process, which ``close`` ends.
 
-    interpreter: a Python with the engine's package. num_tokens: of prompt and answer together.
-    versions: of the engine. Raises CheckpointError.
+    interpreter: path of a Python that has the engine's package. model: path of the weights.
+    num_tokens: maximum number of tokens of a prompt and its answer together. Raises CheckpointError
+    if the engine does not start.
     """
 
     def __init__(
@@ -45,22 +47,24 @@ class ChildEngine:
             )
         except OSError as error:
             raise CheckpointError(
-                f"{interpreter} can't be run: give {engine.option} the Python of an environment "
-                f"with {engine.package}."
+                f"{engine.option} {interpreter} cannot be run. Pass the Python of an environment "
+                f"that has {engine.package}."
             ) from error
         first = self._read()
         if "versions" not in first:
             self.close()
-            reason = first.get("error", f"it has no {engine.package}")
+            reason = first.get("error", f"it does not have {engine.package}")
             raise CheckpointError(
-                f"{interpreter} can't decode {model.name} ({reason}): give {engine.option} the "
-                f"Python of an environment where `pip install {engine.package}` has worked."
+                f"{engine.option} {interpreter} cannot decode {model.name} ({reason}). Pass the "
+                f"Python of an environment where `pip install {engine.package}` succeeded."
             )
         self.versions: dict[str, str] = first["versions"]
 
     def ask(self, question: PromptGroup, decoding: AnswerEnd) -> TimedAnswer:
-        """Answer one prompt with as many threads as torch uses. Raises RuntimeError if the child
-        has failed or ended."""
+        """Answer a group of one prompt, with as many threads as torch uses in this process.
+
+        Raises RuntimeError if the child process has failed or ended.
+        """
         (prompt,) = question.prompts
         request = {
             "prompt": list(prompt),
@@ -73,20 +77,19 @@ class ChildEngine:
             self._child.stdin.write(json.dumps(request) + "\n")
             self._child.stdin.flush()
         except OSError as error:
-            raise RuntimeError(f"{self._name} has stopped.") from error
+            raise RuntimeError(f"{self._name} has ended unexpectedly.") from error
         answer = self._read()
         if "tokens" not in answer:
-            raise RuntimeError(answer.get("error", f"{self._name} has stopped."))
+            raise RuntimeError(answer.get("error", f"{self._name} has ended unexpectedly."))
         row = one_row(answer["tokens"], answer["moments"])
         return TimedAnswer((row,), answer["seconds"], len(answer["moments"]))
 
     def close(self) -> None:
-        """End the child."""
         self._child.kill()
         self._child.communicate()
 
     def _read(self) -> dict[str, Any]:
-        """Return the child's next line, or an empty dictionary if it has ended."""
+        """Read the next JSON line of the child process; return {} if the process has ended."""
         assert self._child.stdout is not None, "the child was started with a pipe"
         line = self._child.stdout.readline()
         parsed: dict[str, Any] = json.loads(line) if line else {}

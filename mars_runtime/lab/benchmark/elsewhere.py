@@ -1,8 +1,8 @@
-"""transformers on the same weights.
+"""Decode with transformers, on the same weights as this runtime.
 
-``generate`` with its dynamic cache, with a static cache (compiled by transformers on CUDA), with
-prompt lookup, and the continuous batching of ``generate_batch``, whose worker is kept between
-questions. Greedy, same dtype and device, no penalties; remote code is never run.
+Four methods are available: ``generate`` with a dynamic cache, with a static cache (which
+transformers compiles on CUDA) and with prompt lookup, and continuous batching. All are greedy and
+without penalties, with the dtype and device of this runtime. No remote code is run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ LOOKUP_TOKENS = 10
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """Where an answer ends. Without EOS ids every row has ``max_new_tokens`` tokens."""
+    """When to end an answer. Without EOS ids every row gets ``max_new_tokens`` tokens."""
 
     eos_ids: tuple[int, ...]
     max_new_tokens: int
 
     def config(self, **more: Any) -> Any:
-        """Return a greedy GenerationConfig without the penalties of a checkpoint's defaults."""
+        """Return a greedy GenerationConfig that ignores the defaults of the checkpoint.
+
+        more: additional fields of the config.
+        """
         import transformers
 
         return transformers.GenerationConfig(
@@ -48,7 +51,7 @@ class AnswerEnd:
 
 
 class _Moments:
-    """A streamer for ``generate`` that records when tokens arrived, and how many per row."""
+    """A streamer for ``generate`` that records when tokens arrive, and how many for each row."""
 
     def __init__(self, start: float) -> None:
         self.start = start
@@ -57,30 +60,35 @@ class _Moments:
         self._has_prompt = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Record a call: first the prompts, then the tokens of each forward pass, [rows] or, with
-        drafts, [1, n]."""
+        """Record the tokens of a forward pass, [rows] or, with drafts, [1, n].
+
+        ``generate`` passes the prompts in its first call, which is not recorded.
+        """
         if self._has_prompt:
             self.moments.append(now(torch.device("cpu")) - self.start)
             self.counts.append(value.shape[-1] if value.dim() == 2 else 1)
         self._has_prompt = True
 
     def end(self) -> None:
-        """Required by ``generate``; nothing to do."""
+        """Do nothing; ``generate`` requires this method."""
 
 
 def generate_ask(model: Any, decoding: AnswerEnd, **more: Any) -> Ask:
-    """Return ``model.generate`` on left-padded prompts; ``more`` are fields of its config."""
+    """Return a function that answers prompts with ``model.generate`` and times the answer.
+
+    more: additional fields of the GenerationConfig.
+    """
     config = decoding.config(**more)
 
     def ask(question: PromptGroup) -> TimedAnswer:
         ids, mask = _padded(question.prompts, config.pad_token_id, model.device)
         streamer = _Moments(now(model.device))
         with torch.inference_mode():
-            found = model.generate(
+            texts = model.generate(
                 ids, attention_mask=mask, generation_config=config, streamer=streamer
             )
         seconds = now(model.device) - streamer.start
-        outputs = found[:, ids.shape[1] :].tolist()
+        outputs = texts[:, ids.shape[1] :].tolist()
         rows = tuple(_row(output, decoding.eos_ids, streamer) for output in outputs)
         return TimedAnswer(rows, seconds, len(streamer.moments))
 
@@ -88,10 +96,10 @@ def generate_ask(model: Any, decoding: AnswerEnd, **more: Any) -> Ask:
 
 
 class ContinuousBatching:
-    """transformers' continuous batching; ``close`` ends its worker thread.
+    """Continuous batching of transformers. ``close`` ends its worker thread.
 
-    Its cache fits ``num_rows`` prompts of ``max_prompt`` tokens. Prefixes are not shared, so a
-    prompt of an earlier round is prefilled again.
+    The KV cache has space for ``num_rows`` prompts of ``max_prompt`` tokens and their answers.
+    Prefix sharing is off, so that repeated prompts are prefilled again in every round.
     """
 
     def __init__(self, model: Any, decoding: AnswerEnd, num_rows: int, max_prompt: int) -> None:
@@ -115,33 +123,33 @@ class ContinuousBatching:
         self._manager.start()
 
     def ask(self, question: PromptGroup) -> TimedAnswer:
-        """Answer all prompts at once. Raises RuntimeError if the worker fails."""
+        """Answer all prompts at once. Raises RuntimeError if the worker thread fails."""
         start = now(self._model.device)
         prompts = [list(prompt) for prompt in question.prompts]
         waiting = self._manager.add_requests(prompts, record_timestamps=True)
         done: dict[str, Any] = {}
         while len(done) < len(waiting):
-            found = self._manager.get_result(timeout=1)
-            if found is None and not self._manager.is_running():
-                raise RuntimeError("transformers' continuous batching has stopped.")
-            if found is not None and found.is_finished():
-                if found.error:
-                    raise RuntimeError(f"transformers' continuous batching failed: {found.error}")
-                done[found.request_id] = found
+            result = self._manager.get_result(timeout=1)
+            if result is None and not self._manager.is_running():
+                raise RuntimeError("The worker thread of continuous batching has ended.")
+            if result is not None and result.is_finished():
+                if result.error:
+                    raise RuntimeError(f"Continuous batching failed: {result.error}")
+                done[result.request_id] = result
         seconds = now(self._model.device) - start
         rows = [
-            one_row(one.generated_tokens, [moment - start for moment in one.timestamps])
-            for one in (done[name] for name in waiting)
+            one_row(result.generated_tokens, [moment - start for moment in result.timestamps])
+            for result in (done[name] for name in waiting)
         ]
         return TimedAnswer(tuple(rows), seconds, max(len(row.chunks) for row in rows))
 
     def close(self) -> None:
-        """End the worker thread, which would otherwise keep the process alive."""
+        """End the worker thread. Without this call the process would not exit."""
         self._manager.destroy()
 
 
 def has_continuous_batching() -> bool:
-    """Whether this version of transformers has continuous batching with the options used here."""
+    """Return whether the installed transformers has continuous batching with these options."""
     import transformers
 
     config = getattr(transformers, "ContinuousBatchingConfig", None)
@@ -151,9 +159,9 @@ def has_continuous_batching() -> bool:
 
 
 def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
-    """Return a function that loads the same weights in transformers' class.
+    """Return a function that loads the weights of a checkpoint as a transformers model.
 
-    Quantised weights of a GGUF file become fp32.
+    transformers converts the quantised weights of a GGUF file to fp32.
     """
 
     def load() -> Any:
@@ -168,11 +176,11 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
         if gguf is None:
             model = kind.from_pretrained(checkpoint.path, dtype=checkpoint.model.dtype)
         else:
-            with redirect_stderr(io.StringIO()):  # a progress bar
+            with redirect_stderr(io.StringIO()):  # hides a progress bar
                 model = kind.from_pretrained(
                     gguf.parent, gguf_file=gguf.name, dtype=checkpoint.model.dtype
                 )
-        # The checkpoint's defaults (sampling, penalties) would change greedy output.
+        # Replace the generation defaults of the checkpoint, such as sampling and penalties.
         model.generation_config = transformers.GenerationConfig()
         return model.to(checkpoint.model.device).eval()
 
@@ -180,14 +188,16 @@ def loader(checkpoint: Checkpoint) -> Callable[[], Any]:
 
 
 def folder_writer(checkpoint: Checkpoint, gguf: Path) -> Callable[[Path], Path]:
-    """Return a function that writes the weights of a GGUF file, as fp32, into a folder that
-    transformers reads, and returns the folder."""
+    """Return a function that writes the weights of a GGUF file into a folder, and returns it.
+
+    The folder has fp32 weights in the layout of transformers.
+    """
 
     def write(folder: Path) -> Path:
         import transformers
 
         model = loader(checkpoint)()
-        # The weights are dense now. transformers refuses to save a model that says otherwise.
+        # The loaded weights are dense, but transformers cannot save a model marked as quantised.
         model.hf_quantizer = None
         del model.config.quantization_config
         model.save_pretrained(folder)
@@ -199,14 +209,14 @@ def folder_writer(checkpoint: Checkpoint, gguf: Path) -> Callable[[Path], Path]:
 
 
 def gguf_of(checkpoint: Checkpoint) -> Path | None:
-    """Return the GGUF file that a checkpoint was loaded from; None for a folder."""
+    """Return the GGUF file that a checkpoint was loaded from, or None if it is a folder."""
     return checkpoint.path if checkpoint.path.suffix == ".gguf" else None
 
 
 def _padded(
     prompts: Sequence[Sequence[int]], pad: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and attention mask [R, longest], padded on the left."""
+    """Pad prompts on the left; return token ids and attention mask, both [R, longest]."""
     longest = max(map(len, prompts))
     ids = [[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
     mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
@@ -214,7 +224,10 @@ def _padded(
 
 
 def _row(output: list[int], eos_ids: Container[int], streamer: _Moments) -> TimedRow:
-    """Return a row up to its first EOS; padding follows while other rows continue."""
+    """Return the row of an output up to its first EOS.
+
+    ``generate`` adds padding after EOS while other rows are unfinished.
+    """
     length = next((i + 1 for i, token in enumerate(output) if token in eos_ids), len(output))
     ends = [0, *(min(end, length) for end in accumulate(streamer.counts))]
     counts = [count for start, end in pairwise(ends) if (count := end - start)]

@@ -1,9 +1,10 @@
-"""Another engine in a process and an environment of its own: token ids in, greedy token ids out.
+"""Script of the child process that decodes with another engine, greedily.
 
-Run as ``PYTHON engine_child.py ENGINE MODEL NUM_TOKENS``; ENGINE is a key of ``ENGINES``, and
-PYTHON has its package. Reads requests and writes answers as lines of JSON. The first line that it
-writes has ``versions``. If anything fails, the last line has an ``error``. Times include prefill,
-but not the loading of a model. Imports nothing of this repository.
+Usage: ``PYTHON engine_child.py ENGINE MODEL NUM_TOKENS``, where ENGINE is a key of ``ENGINES`` and
+PYTHON has the engine's package. The script reads requests from standard input and writes answers to
+standard output, as lines of JSON with token ids. The first line of output has ``versions``. If the
+engine fails, the last line has ``error``. Times include prefill but not the loading of the model.
+The script imports nothing from this repository, because PYTHON need not have its packages.
 """
 
 from __future__ import annotations
@@ -22,33 +23,39 @@ from typing import Any
 import numpy as np
 
 Answer = dict[str, Any]
-"""``tokens`` up to EOS or ``max_new_tokens``, the ``moments`` at which each of them arrived, and
-the total ``seconds``."""
+"""The answer to a request.
+
+``tokens``: token ids up to EOS or ``max_new_tokens``. ``moments``: the time at which each token
+arrived, in seconds since the start of the request. ``seconds``: total time.
+"""
 
 
 class LlamaCpp:
-    """llama.cpp by the low-level interface of llama-cpp-python: one model with one context."""
+    """Decodes with llama.cpp, through the low-level interface of llama-cpp-python."""
 
     def __init__(self, path: str, num_tokens: int) -> None:
-        """num_tokens: of a prompt and its answer together. Raises ValueError."""
+        """Load a GGUF file. Raises ValueError.
+
+        num_tokens: maximum number of tokens of a prompt and its answer together.
+        """
         import llama_cpp
 
         self._lib: Any = llama_cpp
         silent = llama_cpp.llama_log_callback(lambda level, text, user: None)
         llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
-        self._silent = silent  # llama.cpp keeps only its address
+        self._silent = silent  # llama.cpp stores only the address, so Python must not free it
         llama_cpp.llama_backend_init()
         self._model = llama_cpp.llama_model_load_from_file(
             path.encode(), llama_cpp.llama_model_default_params()
         )
         if not self._model:
-            raise ValueError("llama.cpp can't read this file")
+            raise ValueError("llama.cpp cannot read this file")
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = num_tokens
         params.n_batch = num_tokens
         self._context = llama_cpp.llama_init_from_model(self._model, params)
         if not self._context:
-            raise ValueError("llama.cpp can't reserve its cache")
+            raise ValueError("llama.cpp cannot allocate its KV cache")
         self._memory = llama_cpp.llama_get_memory(self._context)
         vocabulary = llama_cpp.llama_model_get_vocab(self._model)
         self._vocab_size = llama_cpp.llama_vocab_n_tokens(vocabulary)
@@ -70,20 +77,20 @@ class LlamaCpp:
         return _one_by_one(request, time.perf_counter(), next_token)
 
     def _next(self, fed: list[int]) -> int:
-        """Feed ``fed`` and return the most probable next token."""
+        """Run a forward pass on the token ids ``fed`` and return the most probable next token."""
         ids = (self._lib.llama_token * len(fed))(*fed)
         batch = self._lib.llama_batch_get_one(ids, len(fed))
         if self._lib.llama_decode(self._context, batch) != 0:
-            raise ValueError("llama.cpp failed to decode")
+            raise ValueError("llama_decode of llama.cpp failed")
         logits = self._lib.llama_get_logits_ith(self._context, -1)
         return int(np.ctypeslib.as_array(logits, shape=(self._vocab_size,)).argmax())
 
 
 class OpenVino:
-    """OpenVINO GenAI on a GGUF file, with a pipeline for each number of threads.
+    """Decodes a GGUF file with OpenVINO GenAI, with one pipeline per number of threads.
 
-    Its default arithmetic on processors with AMX, bf16, is slower for single tokens and changes the
-    text, so it computes in fp32. This backend for attention caches no prefixes.
+    The pipelines compute in fp32. On processors with AMX the default is bf16, which is slower for
+    single tokens and changes the text. The attention backend SDPA caches no prefixes.
     """
 
     def __init__(self, path: str, num_tokens: int) -> None:
@@ -104,7 +111,7 @@ class OpenVino:
                 return openvino_genai.StreamingStatus.RUNNING
 
             def end(self) -> None:
-                """Required by the pipeline; nothing to do."""
+                """Do nothing; the pipeline requires this method."""
 
         @lru_cache
         def pipeline(threads: int) -> Any:
@@ -140,14 +147,14 @@ class OpenVino:
 
 
 class OnnxRuntime:
-    """onnxruntime-genai on a folder of transformers, which its model builder first converts.
+    """Decodes with onnxruntime-genai, with one model per number of threads.
 
-    Matrices get 4 bits and the output head 8, in groups of 32 with an offset, as in a Q4_1 file.
-    There is a model for each number of threads.
+    Its model builder first converts a folder in transformers' layout. It quantises matrices to 4
+    bits and the output head to 8 bits, in groups of 32 with an offset, as in a Q4_1 file.
     """
 
     def __init__(self, path: str, num_tokens: int) -> None:
-        """Raises ValueError if the builder fails."""
+        """Convert the folder ``path``. Raises ValueError if the model builder fails."""
         import onnxruntime_genai
 
         built = Path(path) / "onnx"
@@ -173,8 +180,8 @@ class OnnxRuntime:
     def answer(self, request: dict[str, Any]) -> Answer:
         """Decode a request. Raises RuntimeError."""
         params = self._lib.GeneratorParams(self._model(request["threads"]))
-        longest = len(request["prompt"]) + request["max_new_tokens"]
-        params.set_search_options(do_sample=False, max_length=longest)
+        max_length = len(request["prompt"]) + request["max_new_tokens"]
+        params.set_search_options(do_sample=False, max_length=max_length)
         start = time.perf_counter()
         generator = self._lib.Generator(self._model(request["threads"]), params)
         generator.append_tokens(request["prompt"])
@@ -187,7 +194,10 @@ class OnnxRuntime:
 
 
 def _one_by_one(request: dict[str, Any], start: float, next_token: Callable[[], int]) -> Answer:
-    """Return the tokens of ``next_token`` and the seconds since ``start`` at which it returned."""
+    """Call ``next_token`` until EOS or the limit of the request, and return the timed answer.
+
+    start: ``time.perf_counter`` at the start of the request.
+    """
     tokens: list[int] = []
     moments: list[float] = []
     while len(tokens) < request["max_new_tokens"]:
@@ -207,7 +217,7 @@ ENGINES: dict[str, Callable[[str, int], Any]] = {
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    # Standard output belongs to the protocol: what the libraries print must not reach it.
+    # Standard output carries the answers. Redirect everything that libraries print to stderr.
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

@@ -1,4 +1,4 @@
-"""Figures of a measured series: of each peer, and of peers compared, with intervals."""
+"""Compute the figures of each peer of a series, and the comparisons between peers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from mars_runtime.tasks import NATURAL
 
 @dataclass(frozen=True, slots=True)
 class SeriesSamples:
-    """The samples of a series.
+    """All samples of a series.
 
-    threads: the best number for each peer. left_out: a sentence for each peer that cannot run here.
+    threads: peer -> the number of threads with which it was fastest. left_out: for each peer that
+    could not run, a sentence with the reason.
     """
 
     batch_size: int
@@ -27,16 +28,16 @@ class SeriesSamples:
 
     @property
     def peers(self) -> list[str]:
-        return list(dict.fromkeys(one.peer for one in self.samples))
+        return list(dict.fromkeys(sample.peer for sample in self.samples))
 
     @property
     def families(self) -> list[str]:
-        """All families in order, natural text included."""
-        return list(dict.fromkeys(one.family for one in self.samples))
+        """All families in the order of their first sample, natural text included."""
+        return list(dict.fromkeys(sample.family for sample in self.samples))
 
     @property
     def tasks(self) -> list[str]:
-        """The families without natural text."""
+        """All families except natural text."""
         return [family for family in self.families if family != NATURAL]
 
     @property
@@ -44,20 +45,24 @@ class SeriesSamples:
         return "One prompt at a time" if self.batch_size == 1 else f"Batches of {self.batch_size}"
 
     def of(self, *families: str) -> list[Sample]:
-        """Return the samples of some families."""
-        return [one for one in self.samples if one.family in families]
+        """Return the samples of the named families."""
+        return [sample for sample in self.samples if sample.family in families]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerFigures:
-    """Figures of a peer over some questions.
+    """Figures of a peer over a set of samples.
 
-    decode_rate, whole_rate: median tokens per second of a question, without and with prefill.
-    ttft: seconds to the first tokens, over rows. tpf: mean over rows, up to EOS. effective_tpf:
-    over whole batches, rows that wait or have ended included. draft_forwards: forward passes of a
-    draft model per forward pass of the rows. forward_seconds: median time of a forward pass after
-    the first; None if there is none. output_id: a hash of the tokens of the first round.
-    is_repeatable: whether later rounds gave the same tokens.
+    - decode_rate, whole_rate: median tokens per second of a question, without and with prefill.
+    - ttft: seconds from the start to the first tokens of a row.
+    - tpf: mean tokens per forward pass of a row, up to EOS.
+    - effective_tpf: tokens per forward pass of a batch, divided by its number of rows. Rows that
+      wait or have ended lower this figure.
+    - draft_forwards: forward passes of a draft model per forward pass of a row.
+    - forward_seconds: median time of a forward pass, without the first pass of an answer; None if
+      no answer has a second pass.
+    - output_id: hash of the tokens of the first round.
+    - is_repeatable: whether every round gave the same tokens.
     """
 
     peer: str
@@ -75,13 +80,13 @@ class PeerFigures:
 
 
 def figures_of(samples: Sequence[Sample], peers: Sequence[str]) -> dict[str, PeerFigures]:
-    """Return the figures of those ``peers`` that have samples."""
-    own = {peer: [one for one in samples if one.peer == peer] for peer in peers}
-    return {peer: _figures(peer, found) for peer, found in own.items() if found}
+    """Return peer -> figures, for each of ``peers`` that has samples."""
+    by_peer = {peer: [sample for sample in samples if sample.peer == peer] for peer in peers}
+    return {peer: _figures(peer, own) for peer, own in by_peer.items() if own}
 
 
-def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
-    answers = [one.answer for one in own]
+def _figures(peer: str, samples: Sequence[Sample]) -> PeerFigures:
+    answers = [sample.answer for sample in samples]
     rows = [row for answer in answers for row in answer.rows]
     rates = [rate for answer in answers if (rate := answer.rate("decode")) is not None]
     forwards = [
@@ -89,8 +94,9 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
         for answer in answers
         if (seconds := answer.decode_seconds()) is not None and answer.num_forwards > 1
     ]
-    first = {one.question: one.answer for one in own if one.round == own[0].round}
-    outputs = {(one.question, one.answer.output_id) for one in own}
+    first_round = samples[0].round
+    first = {sample.question: sample.answer for sample in samples if sample.round == first_round}
+    outputs = {(sample.question, sample.answer.output_id) for sample in samples}
     return PeerFigures(
         peer=peer,
         num_rows=len(rows),
@@ -109,13 +115,15 @@ def _figures(peer: str, own: Sequence[Sample]) -> PeerFigures:
 
 
 def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
-    """Return how many forward passes of a row accepted how many tokens: the histogram that a shape
-    with random weights can be forced to (``--shape``)."""
+    """Return the histogram of a peer: tokens accepted in a forward pass -> number of passes.
+
+    ``--shape`` can impose this histogram on a model with random weights.
+    """
     chunks = (
         chunk.num_tokens
-        for one in samples
-        if one.peer == peer
-        for row in one.answer.rows
+        for sample in samples
+        if sample.peer == peer
+        for row in sample.answer.rows
         for chunk in row.chunks
     )
     return dict(sorted(Counter(filter(None, chunks)).items()))
@@ -123,10 +131,14 @@ def counts_of(samples: Sequence[Sample], peer: str) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The ratio of tokens per second to a baseline, without prefill except for ``whole``.
+    """A peer compared with a baseline, as ratios of tokens per second.
 
-    overall: families have equal weight, natural text is left out. by_family: natural text included.
-    eta: speedup over tokens saved, for methods of this runtime. agreement: rows with equal tokens.
+    - overall: ratio without prefill. Families have equal weight; natural text is left out.
+    - whole: the same with prefill.
+    - by_family: ratio without prefill for each family, natural text included.
+    - eta: ratio of tokens per second over the ratio of tokens per forward pass, for methods of this
+      runtime compared with AR.
+    - agreement: share of rows with the same tokens.
     """
 
     batch_size: int
@@ -144,7 +156,7 @@ class Compared:
 
 
 def compare(measured: SeriesSamples, peer: str, baseline: str) -> Compared:
-    """Compare two peers. Only methods of this runtime compared with its AR have an eta."""
+    """Compare a peer with a baseline. Only a method of this runtime compared with AR has an eta."""
     samples, families = measured.samples, measured.tasks
     has_eta = baseline == plan.AR and plan.is_ours(peer)
     return Compared(
@@ -163,9 +175,9 @@ def compare(measured: SeriesSamples, peer: str, baseline: str) -> Compared:
 
 
 def compare_all(measured: SeriesSamples, cursor: str | None) -> list[Compared]:
-    """Return every comparison that ``plan`` lists for the peers that ran.
+    """Return all comparisons of ``plan.comparisons`` between the peers that ran.
 
-    cursor: the method that is also decoded with the block cache and without a cache.
+    cursor: name of the method that was also measured with the block cache and without a cache.
     """
     blocks = [peer for peer in measured.peers if peer.startswith(plan.BLOCK_CACHE)]
     best_block = fastest(measured.of(*measured.tasks) or measured.samples, blocks)

@@ -1,8 +1,9 @@
-"""The cost of a forward pass, compared with the time that the machine needs to read its weights.
+"""Measure the time of forward passes, and the memory bandwidth that limits them.
 
 A forward pass of few tokens reads every weight once, so its time is at least the size of the
-weights over the memory bandwidth, which is measured here. rho(Q) is the time of a forward pass of Q
-tokens per row over that of one token, at the same batch and context, acceptance included.
+weights divided by the memory bandwidth. rho(Q) is the time of a forward pass of Q tokens per row,
+divided by the time for one token per row, with the same batch and context. Times include the
+evaluation of the logits.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ from mars_runtime.statistics import Estimate
 WIDTHS = (1, 2, 3, 4, 5, 7, 9, 12, 15)
 CONTEXT = 128
 PROBE_SECONDS = 0.15
-"""Time spent on each measurement of the bandwidth, without its warm-up."""
+"""Duration of each bandwidth measurement, without its warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardWork:
-    """Bytes that a forward pass reads.
+    """The bytes that a forward pass reads.
 
-    weight_bytes: all weights but the table of embeddings. position_bytes: keys and values of one
-    position of a row.
+    weight_bytes: bytes of all weights except the embedding table. position_bytes: bytes of the keys
+    and values of one position of a row.
     """
 
     weight_bytes: int
     position_bytes: int
 
     def num_bytes(self, num_rows: int, context: int) -> int:
-        """Return what a forward pass of ``num_rows`` rows of ``context`` tokens each reads."""
+        """Return the bytes that a pass reads for ``num_rows`` rows with ``context`` tokens each."""
         return self.weight_bytes + num_rows * context * self.position_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Rho:
-    """Time of a forward pass of ``width`` tokens per row.
+    """The time of a forward pass of ``width`` tokens per row.
 
-    seconds: median. rho: median of paired ratios to the forward pass of one token.
+    seconds: median time. rho: median ratio to the forward pass of one token in the same round.
     """
 
     num_rows: int
@@ -57,14 +58,14 @@ class Rho:
 
 
 def work_of(model: Any) -> ForwardWork:
-    """Return the work of a model, for its weights as they are stored."""
+    """Return the bytes that a forward pass of ``model`` reads, with its weights as stored."""
     if isinstance(model, NativeModel):
         return ForwardWork(model.sizes.weight_bytes, model.sizes.position_bytes)
     _, *streamed = model.weights()
     config = model.config
     position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
     return ForwardWork(
-        weight_bytes=sum(one.numel() * one.element_size() for one in streamed),
+        weight_bytes=sum(weight.numel() * weight.element_size() for weight in streamed),
         position_bytes=position * model.dtype.itemsize,
     )
 
@@ -73,10 +74,10 @@ def work_of(model: Any) -> ForwardWork:
 def forward_times(
     model: Any, num_rows: int, widths: Sequence[int], context: int, num_rounds: int
 ) -> list[dict[int, float]]:
-    """Return seconds by width for each round, without a first round for warm-up.
+    """Time forward passes of several widths; return width -> seconds for each round.
 
-    The order of the widths alternates. Half of the positions get logits, as with Q = 2B - 1 and B
-    proposals.
+    An additional round for warm-up is not returned. The order of the widths alternates between
+    rounds. Logits are computed for half of the positions, as if Q = 2B - 1 tokens gave B proposals.
     """
     device = model.device
     step = _plain_forward(model, num_rows, widths, context)
@@ -94,7 +95,7 @@ def forward_times(
 def _plain_forward(
     model: Any, num_rows: int, widths: Sequence[int], context: int
 ) -> Callable[[int], object]:
-    """Return a function from a width to one forward pass with its sampling."""
+    """Return a function that runs one forward pass of a given width, with its sampling."""
     device = model.device
     cache = model.new_cache(num_rows, context + max(widths))
     cache.cursors[:] = [context] * num_rows
@@ -112,27 +113,27 @@ def _plain_forward(
 
 
 def rho_curve(num_rows: int, rounds: Sequence[dict[int, float]]) -> list[Rho]:
-    """Return rho by width, from rounds of seconds by width that include width 1."""
+    """Return rho for each width. rounds: width -> seconds for each round, width 1 included."""
     curve = []
     for width in sorted(rounds[0]):
-        ratios = [one[width] / one[1] for one in rounds]
-        seconds = plain.median(one[width] for one in rounds)
+        ratios = [seconds_by_width[width] / seconds_by_width[1] for seconds_by_width in rounds]
+        seconds = plain.median(seconds_by_width[width] for seconds_by_width in rounds)
         curve.append(Rho(num_rows, width, seconds, statistics.median(ratios)))
     return curve
 
 
 def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float:
-    """Return the bytes per second of repeatedly reading ``num_bytes``, at the current number of
-    threads. Takes less than a second.
+    """Measure the memory bandwidth in bytes per second, with the current number of threads.
 
-    The size is that of the weights, so a cache that would hold them counts. int8 is read as fp32,
-    which is equally fast.
+    num_bytes: amount of memory to read repeatedly. With the size of the weights, the result
+    includes the effect of processor caches that are large enough for them. int8 is read as fp32,
+    which is equally fast. The measurement takes less than a second.
     """
     dtype = torch.float32 if dtype == torch.int8 else dtype
     count = max(1, num_bytes // dtype.itemsize)
     side = 1 << max(6, (count.bit_length() - 1) // 2)
     rows = max(1, count // side)
-    if device.type == "cpu":  # the kind of memory that holds the native model's weights
+    if device.type == "cpu":  # the native model also stores its weights in huge pages
         memory = huge_memory(rows * side * dtype.itemsize)[: rows * side * dtype.itemsize]
         matrix = memory.view(dtype).view(rows, side).fill_(1)
     else:
@@ -140,7 +141,7 @@ def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float
     vector = torch.ones(side, dtype=dtype, device=device)
     flat, target = matrix.view(-1), torch.empty_like(matrix)
     size = matrix.numel() * dtype.itemsize
-    # A product with a vector reads like a forward pass, the others only read; the best counts.
+    # A matrix-vector product reads memory as a forward pass does; a sum and a copy set the limit.
     return max(
         size / best_seconds(lambda: torch.mv(matrix, vector), device),
         size / best_seconds(lambda: flat.sum(), device),
@@ -149,7 +150,7 @@ def bandwidth(device: torch.device, dtype: torch.dtype, num_bytes: int) -> float
 
 
 def best_seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Return the shortest of several repeats, when nothing else slows the machine down."""
+    """Return the shortest time of ``work`` in several repeats, in seconds."""
     work()
     best, end = float("inf"), time.perf_counter() + PROBE_SECONDS
     while True:
@@ -163,7 +164,7 @@ def best_seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def now(device: torch.device) -> float:
-    """Return the time in seconds, after the device has finished its work."""
+    """Wait until the device has finished its work, then return the time in seconds."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

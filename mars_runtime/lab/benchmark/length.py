@@ -1,8 +1,8 @@
-"""``python -m mars_runtime length``: tokens per forward pass and time per token along a long text.
+"""``python -m mars_runtime length``: measure how speed depends on the length of the text.
 
-AR continues a conversation until the context is full. Lossless MARS and MARS with a fixed τ then
-answer the same prompts after AR's earlier answers, without sharing the device. Tokens per forward
-pass do not depend on the machine; times need a quiet one.
+AR continues a conversation until the context is full. Then lossless MARS and MARS with a fixed τ
+answer the same prompts, with AR's earlier answers as history. Only one run uses the device at a
+time. Tokens per forward pass do not depend on the machine, but times need an idle machine.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from mars_runtime.engine import Engine
 
 NUM_QUESTIONS = 400
-"""More questions than fit into any context here."""
+"""Number of prompts to generate; more than fit into the context of any checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A forward pass: how many tokens were in the text before it, how many it added, its time."""
+    """A forward pass. position: the number of tokens in the text before the pass.
+
+    num_tokens: the number of tokens that the pass added.
+    """
 
     position: int
     num_tokens: int
@@ -43,7 +46,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The forward passes of a method between two lengths of the text."""
+    """Figures of a method for the part of the text between the positions ``start`` and ``end``."""
 
     way: str
     start: int
@@ -55,18 +58,19 @@ class Stretch:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``length`` command."""
-    parser = subparsers.add_parser("length", help="speed along a text that grows")
+    parser = subparsers.add_parser("length", help="measure speed by the length of the text")
     add = parser.add_argument
     add("--checkpoint", default="mars-smollm2", help="name or folder (%(default)s)")
     add("--ends", type=int, nargs="+", default=[250, 1000, 2000, 4000],
-        help="lengths of the text at which a row of the table ends")  # fmt: skip
-    add("--max-new-tokens", type=int, default=192, help="per answer (%(default)s)")
+        help="text lengths, in tokens, at which the parts of the text end")  # fmt: skip
+    add("--max-new-tokens", type=int, default=192,
+        help="maximum number of tokens per answer (%(default)s)")  # fmt: skip
     add("--threads", type=int, default=None, help="CPU threads")
     add("--out", type=path_of, default=Path("runs/length.json"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print, write ``--out``. Return the exit code."""
+    """Measure, print a table and write it to ``--out``; return the exit code."""
     return run_or_report(lambda: _run(args))
 
 
@@ -89,38 +93,42 @@ def _run(args: argparse.Namespace) -> int:
         torch.set_num_threads(args.threads)
     checkpoint = load_checkpoint(args.checkpoint)
     with Engine(CheckpointBackend(checkpoint, keeps=False), max_runs=1) as engine:
-        room = min(ends[-1], engine.capacity)
-        prompts, forwards = converse(engine, checkpoint.tokenizer, room, ar)
-        found = {describe(ar): forwards}
+        capacity = min(ends[-1], engine.capacity)
+        prompts, forwards = converse(engine, checkpoint.tokenizer, capacity, ar)
+        by_method = {describe(ar): forwards}
         for settings in others:
             answers = [answer(engine, ids, settings)[0] for ids in prompts]
-            found[describe(settings)] = [forward for own in answers for forward in own]
-    stretches = [one for way, own in found.items() for one in stretches_of(way, own, ends)]
+            by_method[describe(settings)] = [forward for passes in answers for forward in passes]
+    stretches = [
+        stretch
+        for method, passes in by_method.items()
+        for stretch in stretches_of(method, passes, ends)
+    ]
     Console().print(table_of(checkpoint.name, stretches).to_rich(), crop=False)
     document = {"kind": "length", "version": 2, **provenance(), "checkpoint": checkpoint.name}
     document["fingerprint"] = fingerprint(checkpoint.weight_files)
-    document["stretches"] = [asdict(one) for one in stretches]
+    document["stretches"] = [asdict(stretch) for stretch in stretches]
     write_text(args.out, json.dumps(document, ensure_ascii=False, indent=1))
     return 0
 
 
 def converse(
-    engine: Engine, tokenizer: Tokenizer, room: int, settings: DecodeSettings
+    engine: Engine, tokenizer: Tokenizer, capacity: int, settings: DecodeSettings
 ) -> tuple[list[list[int]], list[Forward]]:
-    """Hold a conversation that fills ``room`` tokens; return its prompts and the forward passes.
+    """Decode a conversation that fills ``capacity`` tokens; return its prompts and forward passes.
 
-    Raises UsageError if not even one answer fits.
+    Raises UsageError if the first answer does not fit.
     """
     history: list[Turn] = []
     prompts: list[list[int]] = []
     forwards: list[Forward] = []
     for task in tasks.generate("chat", "eval", 0, NUM_QUESTIONS):
         ids = tokenizer.encode_prompt(task.prompt, history)
-        if len(ids) + settings.max_new_tokens > room:
+        if len(ids) + settings.max_new_tokens > capacity:
             break
         prompts.append(ids)
-        own, tokens = answer(engine, ids, settings)
-        forwards += own
+        passes, tokens = answer(engine, ids, settings)
+        forwards += passes
         reply = tuple(token for token in tokens if token not in tokenizer.eos_ids)
         history.append(Turn(task.prompt, reply))
     if not prompts:
@@ -131,7 +139,7 @@ def converse(
 def answer(
     engine: Engine, ids: Sequence[int], settings: DecodeSettings
 ) -> tuple[list[Forward], list[int]]:
-    """Return the forward passes of one answer and its tokens."""
+    """Decode the answer to a prompt; return its forward passes and its tokens."""
     from mars_runtime.engine import Request
     from mars_runtime.engine.request import MAX_DEADLINE
     from mars_runtime.folds import row_steps
@@ -146,22 +154,22 @@ def answer(
 
 
 def stretches_of(way: str, forwards: Sequence[Forward], ends: Sequence[int]) -> Iterator[Stretch]:
-    """Yield a stretch for each pair of ends that has a forward pass between them."""
+    """Yield the figures between each pair of consecutive ``ends``, if a forward pass is there."""
     for start, end in pairwise([0, *ends]):
-        own = [one for one in forwards if start <= one.position < end]
-        if own:
-            num_tokens = sum(one.num_tokens for one in own)
-            ms = 1000 * sum(one.seconds for one in own) / num_tokens
-            yield Stretch(way, start, end, num_tokens, num_tokens / len(own), ms)
+        passes = [forward for forward in forwards if start <= forward.position < end]
+        if passes:
+            num_tokens = sum(forward.num_tokens for forward in passes)
+            ms = 1000 * sum(forward.seconds for forward in passes) / num_tokens
+            yield Stretch(way, start, end, num_tokens, num_tokens / len(passes), ms)
 
 
 def table_of(name: str, stretches: Sequence[Stretch]) -> Table:
-    """Return a row per method and stretch."""
+    """Return a table with one row per method and part of the text."""
     columns = {
-        "method": lambda one: one.way,
-        "place in the text": lambda one: f"{one.start:,} to {one.end:,}",
-        "tokens": lambda one: f"{one.num_tokens:,}",
-        "TPF": lambda one: f"{one.tpf:.2f}",
-        "ms/token": lambda one: f"{one.ms_per_token:.1f}",
+        "method": lambda row: row.way,
+        "position in the text": lambda row: f"{row.start:,} to {row.end:,}",
+        "tokens": lambda row: f"{row.num_tokens:,}",
+        "TPF": lambda row: f"{row.tpf:.2f}",
+        "ms/token": lambda row: f"{row.ms_per_token:.1f}",
     }
-    return Table.of(f"A text that grows: {name}", stretches, columns)
+    return Table.of(f"Speed by position in the text: {name}", stretches, columns)

@@ -1,8 +1,9 @@
-"""Paired timing: every peer answers every question in alternating order; ratios are taken by pair.
+"""Time peers in pairs: all peers answer every question, in alternating order.
 
-A peer is anything that decodes: a method of this runtime, transformers, llama.cpp. Here it is a
-function that answers a question (a batch of prompts) and reports when its tokens arrived. Moments
-are seconds since the call.
+A peer is a method of this runtime or another program, such as llama.cpp. It is represented by a
+function that answers a question (one or more prompts) and reports when tokens arrived. Ratios of
+speed are computed between answers to the same question in the same round. Moments are seconds since
+the function was called.
 """
 
 from __future__ import annotations
@@ -17,18 +18,26 @@ from mars_runtime import statistics
 from mars_runtime.statistics import Estimate
 
 Span = Literal["decode", "whole"]
-"""``whole``: from the prompts to the last token. ``decode``: from the moment at which every row has
-its first tokens, which are not counted; this excludes prefill for every peer alike."""
+"""The part of an answer that a rate covers.
+
+``whole``: from the prompts to the last token. ``decode``: from the moment at which every row has
+its first tokens; tokens up to this moment are not counted. Thus ``decode`` excludes prefill in the
+same way for every peer.
+"""
 
 Measure = Literal["rate", "eta"]
-"""``rate``: ratio of tokens per second. ``eta``: that ratio over the ratio of tokens per forward
-pass, so 1 means that every saved forward pass saved its whole time."""
+"""A comparison of two peers.
+
+``rate``: the ratio of tokens per second. ``eta``: the ratio of tokens per second divided by the
+ratio of tokens per forward pass. An eta of 1 means that each saved forward pass saved its full
+time.
+"""
 
 Key = TypeVar("Key")
 
 
 class Chunk(NamedTuple):
-    """What a forward pass added to a row: ``num_tokens`` (0 if it waited) at ``moment``."""
+    """The tokens that a forward pass added to a row. num_tokens: 0 if the row had to wait."""
 
     moment: float
     num_tokens: int
@@ -36,9 +45,9 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimedRow:
-    """An answered prompt: its tokens, EOS included, and the forward passes that it took part in.
+    """The answer to one prompt. tokens: EOS included. chunks: one per forward pass of the row.
 
-    num_draft_forwards: forward passes of a draft model, whose time is in the moments.
+    num_draft_forwards: number of forward passes of a draft model; moments include their time.
     """
 
     tokens: tuple[int, ...]
@@ -47,21 +56,20 @@ class TimedRow:
 
     @property
     def tpf(self) -> float:
-        """Tokens per forward pass of this row, up to its end."""
+        """Tokens per forward pass of this row, until the row ended."""
         return len(self.tokens) / len(self.chunks)
 
     @property
     def ttft(self) -> float:
-        """Seconds to its first tokens."""
+        """Seconds until the row has its first tokens."""
         return next(chunk.moment for chunk in self.chunks if chunk.num_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """All rows of a question.
+    """The answer to a question. num_forwards: number of forward passes of the batch.
 
-    num_forwards: forward passes for any of the rows. Raises ValueError for an answer with an empty
-    row.
+    Raises ValueError if there are no rows, a row is empty, or seconds is not above 0.
     """
 
     rows: tuple[TimedRow, ...]
@@ -70,7 +78,7 @@ class TimedAnswer:
 
     def __post_init__(self) -> None:
         if not self.rows or not all(row.tokens for row in self.rows) or self.seconds <= 0:
-            raise ValueError("An answer has tokens in every row, and takes time.")
+            raise ValueError("An answer needs at least one token in every row and a time above 0.")
 
     @property
     def num_tokens(self) -> int:
@@ -83,13 +91,13 @@ class TimedAnswer:
 
     @property
     def output_id(self) -> str:
-        """A hash of all tokens."""
+        """Hash of the tokens of all rows."""
         return fingerprint([row.tokens for row in self.rows])
 
     def effective_tpf(self, span: Span = "whole") -> float | None:
-        """Return tokens per forward pass of the batch and row; rows that wait or have ended count.
+        """Return the tokens per forward pass of the batch, divided by the number of rows.
 
-        None for a decode span without tokens.
+        Rows that wait or have ended also count. Returns None if the span has no tokens.
         """
         tokens, forwards = self.num_tokens, self.num_forwards
         if span == "decode":  # the first tokens of all rows arrive with the first forward pass
@@ -97,11 +105,11 @@ class TimedAnswer:
         return tokens / (forwards * len(self.rows)) if tokens and forwards else None
 
     def decode_seconds(self) -> float | None:
-        """Return the seconds of the decode span; None if it has no tokens."""
+        """Return the seconds of the decode span, or None if the span has no tokens."""
         return self.seconds - self.first_seconds if self._num_later() else None
 
     def rate(self, span: Span) -> float | None:
-        """Return tokens per second over all rows; None for a decode span without tokens."""
+        """Return the tokens per second of all rows, or None if the span has no tokens."""
         if span == "whole":
             return self.num_tokens / self.seconds
         seconds = self.decode_seconds()
@@ -117,9 +125,10 @@ class TimedAnswer:
 def one_row(
     tokens: Sequence[int], moments: Sequence[float], counts: Sequence[int] | None = None
 ) -> TimedRow:
-    """Return a row whose forward passes ended at ``moments`` with one token, or ``counts``, each.
+    """Build a row from the moments at which its forward passes ended.
 
-    Tokens beyond these counts are padding and dropped.
+    counts: number of tokens of each pass, by default 1. Tokens beyond the counts are padding and
+    are dropped.
     """
     counts = [1] * len(moments) if counts is None else counts
     chunks = tuple(map(Chunk, moments, counts))
@@ -127,28 +136,31 @@ def one_row(
 
 
 def fingerprint(rows: Sequence[Sequence[int]]) -> str:
-    """Return a short hash of the tokens of some rows, which depends on where a row ends."""
+    """Return a short hash of the tokens of all rows and of the boundaries between rows."""
     text = ";".join(",".join(map(str, row)) for row in rows)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptGroup:
-    """Prompts (token ids) that are answered together. ``family`` groups questions in figures."""
+    """A question: prompts, as token ids, that are answered together.
+
+    family: the task family under which figures are reported.
+    """
 
     family: str
     prompts: tuple[tuple[int, ...], ...]
 
 
 Ask = Callable[[PromptGroup], TimedAnswer]
-"""Answers a question and times itself."""
+"""A function that answers a question and measures its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A function that answers questions, on a number of CPU threads.
+    """A method or program to measure, with a number of CPU threads.
 
-    only: numbers of the questions that it answers, in the first round; None for all, in each round.
+    only: numbers of the questions to measure, once; None for all questions in every round.
     """
 
     name: str
@@ -156,14 +168,14 @@ class Peer:
     answer: Ask
     only: frozenset[int] | None = None
 
-    def is_asked(self, question: int, round_number: int) -> bool:
-        """Whether it answers this question in this round."""
+    def is_measured(self, question: int, round_number: int) -> bool:
+        """Return whether this peer answers the question in this round."""
         return self.only is None or (round_number == 0 and question in self.only)
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A peer's answer to a question (by its number) in a round."""
+    """The answer of a peer to the question with this number, in one round."""
 
     peer: str
     threads: int
@@ -179,16 +191,17 @@ def play(
     num_rounds: int,
     prepare: Callable[[Peer], None],
 ) -> Iterator[Sample]:
-    """Time every question with every peer that answers it, ``num_rounds`` times.
+    """Let all peers answer all questions ``num_rounds`` times; yield each timed answer.
 
-    The order of the peers alternates from question to question, so that a slow change of the
-    machine's speed affects all alike. ``prepare`` runs before each answer and is not timed.
+    The order of the peers alternates from question to question. Therefore gradual changes of the
+    machine's speed affect all peers equally. ``prepare`` is called before each answer and not
+    timed.
     """
     for number in range(num_rounds):
         for index, question in enumerate(questions):
             is_forwards = (number + index) % 2 == 0
             for peer in peers if is_forwards else reversed(peers):
-                if peer.is_asked(index, number):
+                if peer.is_measured(index, number):
                     prepare(peer)
                     answer = peer.answer(question)
                     yield Sample(peer.name, peer.threads, question.family, index, number, answer)
@@ -197,7 +210,7 @@ def play(
 def num_answers(peers: Sequence[Peer], num_questions: int, num_rounds: int) -> int:
     """Return the number of samples that ``play`` yields."""
     return sum(
-        peer.is_asked(index, number)
+        peer.is_measured(index, number)
         for peer in peers
         for index in range(num_questions)
         for number in range(num_rounds)
@@ -205,15 +218,16 @@ def num_answers(peers: Sequence[Peer], num_questions: int, num_rounds: int) -> i
 
 
 def best_threads(samples: Sequence[Sample]) -> dict[str, int]:
-    """Return the number of threads with the most tokens per second, for each peer."""
-    groups = _by(samples, lambda one: (one.peer, one.threads))
+    """Return, for each peer, the number of threads with the most tokens per second."""
+    groups = _by(samples, lambda sample: (sample.peer, sample.threads))
     rates = {key: _pooled_rate(answers) for key, answers in groups.items()}
-    return dict(sorted(rates, key=lambda key: rates[key]))  # the fastest is last and overrides
+    return dict(sorted(rates, key=lambda key: rates[key]))  # the last entry of a peer is its best
 
 
 def fastest(samples: Sequence[Sample], peers: Sequence[str]) -> str | None:
-    """Return the one of ``peers`` with the most tokens per second; None if none has samples."""
-    groups = _by([one for one in samples if one.peer in peers], lambda one: one.peer)
+    """Return the name in ``peers`` with the most tokens per second, or None without samples."""
+    own = [sample for sample in samples if sample.peer in peers]
+    groups = _by(own, lambda sample: sample.peer)
     rates = {peer: _pooled_rate(answers) for peer, answers in groups.items()}
     return max(rates, key=lambda peer: rates[peer]) if rates else None
 
@@ -226,15 +240,15 @@ def ratio(
     span: Span,
     measure: Measure = "rate",
 ) -> Estimate | None:
-    """Return ``measure`` of ``peer`` over ``baseline``, from pairs of one question and round.
+    """Compare two peers by their answers to the same questions in the same rounds.
 
-    A question's ratio is the median over its rounds; families have equal weight
-    (``median_ratio``). None if a family has no pair.
+    The ratio of a question is the median over its rounds, and families have equal weight (see
+    ``statistics.median_ratio``). Returns None if there is no pair of answers for a family.
     """
     groups = []
     for family in families:
         gains: dict[int, list[float]] = {}
-        own = [one for one in samples if one.family == family]
+        own = [sample for sample in samples if sample.family == family]
         for question, answer, base in _pairs(own, peer, baseline):
             if (gain := _gain(answer, base, span, measure)) is not None:
                 gains.setdefault(question, []).append(gain)
@@ -243,36 +257,37 @@ def ratio(
 
 
 def agreement(samples: Sequence[Sample], peer: str, baseline: str) -> float | None:
-    """Return the share of rows with the same tokens; None without pairs."""
+    """Return the share of rows for which both peers emitted the same tokens, or None."""
     same = [
-        one.tokens == other.tokens
+        row.tokens == base_row.tokens
         for _, answer, base in _pairs(samples, peer, baseline)
-        for one, other in zip(answer.rows, base.rows, strict=True)
+        for row, base_row in zip(answer.rows, base.rows, strict=True)
     ]
     return sum(same) / len(same) if same else None
 
 
 def spread(samples: Sequence[Sample], peer: str) -> float | None:
-    """Return how far the rounds of a peer differ: the median over questions of slowest over fastest
-    minus 1. None for a single round."""
-    rounds = _by([one for one in samples if one.peer == peer], lambda one: one.question)
-    differences = [
-        max(one.seconds for one in own) / min(one.seconds for one in own) - 1
-        for own in rounds.values()
-        if len(own) > 1
-    ]
+    """Return how much the times of repeated answers of a peer differ.
+
+    This is the median, over questions, of the slowest over the fastest time, minus 1. Returns None
+    if no question was repeated.
+    """
+    own = [sample for sample in samples if sample.peer == peer]
+    by_question = _by(own, lambda sample: sample.question)
+    times = [[answer.seconds for answer in answers] for answers in by_question.values()]
+    differences = [max(seconds) / min(seconds) - 1 for seconds in times if len(seconds) > 1]
     return plain.median(differences) if differences else None
 
 
 def _pairs(
     samples: Sequence[Sample], peer: str, baseline: str
 ) -> list[tuple[int, TimedAnswer, TimedAnswer]]:
-    """Return the number of each question with the answers of both in the same round."""
+    """Return (question number, answer of ``peer``, answer of ``baseline``) for each round."""
     others = {(s.question, s.round): s.answer for s in samples if s.peer == baseline}
     return [
-        (one.question, one.answer, others[one.question, one.round])
-        for one in samples
-        if one.peer == peer and (one.question, one.round) in others
+        (s.question, s.answer, others[s.question, s.round])
+        for s in samples
+        if s.peer == peer and (s.question, s.round) in others
     ]
 
 
@@ -282,16 +297,17 @@ def _gain(answer: TimedAnswer, base: TimedAnswer, span: Span, measure: Measure) 
         return None
     if measure == "rate":
         return top / bottom
-    own, other = answer.effective_tpf(span), base.effective_tpf(span)
-    return top / bottom / (own / other) if own and other else None
+    tpf, base_tpf = answer.effective_tpf(span), base.effective_tpf(span)
+    return top / bottom / (tpf / base_tpf) if tpf and base_tpf else None
 
 
 def _pooled_rate(answers: Sequence[TimedAnswer]) -> float:
-    return sum(one.num_tokens for one in answers) / sum(one.seconds for one in answers)
+    seconds = sum(answer.seconds for answer in answers)
+    return sum(answer.num_tokens for answer in answers) / seconds
 
 
 def _by(samples: Sequence[Sample], key: Callable[[Sample], Key]) -> dict[Key, list[TimedAnswer]]:
     groups: dict[Key, list[TimedAnswer]] = {}
-    for one in samples:
-        groups.setdefault(key(one), []).append(one.answer)
+    for sample in samples:
+        groups.setdefault(key(sample), []).append(sample.answer)
     return groups

@@ -1,7 +1,7 @@
-"""The peers of a series: methods of this runtime, transformers and other engines.
+"""Build the peers of a series: methods of this runtime, transformers and other engines.
 
-The clock of this runtime's methods runs from the call to the last event; on a GPU until its work is
-done. Text is not decoded.
+Methods of this runtime are timed from the call to the last event and, on a GPU, until the GPU has
+finished. Tokens are not converted to text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from mars_runtime.settings import DecodeSettings
 
 
 class Peers:
-    """Peers by batch size, on models that are loaded once. A context manager: it ends workers."""
+    """Builds the peers of each batch size; models are loaded once.
+
+    Use an instance as a context manager, which ends worker threads and child processes.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,9 @@ class Peers:
         has_text = target.tokenizer is not None
         self._target = target
         self._transformers = transformers
-        self._methods = {n: one for n, one in methods.items() if has_text or not one.is_auto}
+        self._methods = {
+            name: settings for name, settings in methods.items() if has_text or not settings.is_auto
+        }
         self._limit = next(iter(methods.values())).max_new_tokens
         self._decoding = AnswerEnd(target.eos_ids, self._limit)
         self._stack = ExitStack()
@@ -62,42 +67,48 @@ class Peers:
         self._stack.close()
 
     def of(self, batch_size: int, longest: int) -> dict[str, Ask]:
-        """Return transformers' peers, then this runtime's, for questions of ``batch_size`` prompts
-        of at most ``longest`` tokens."""
+        """Return name -> function for the peers in transformers and in this runtime.
+
+        Questions must have ``batch_size`` prompts of at most ``longest`` tokens.
+        """
         is_cuda = self._target.device.type == "cuda"
         asks = {plan.GENERATE: self._generate()}
         if is_cuda:
             asks[plan.COMPILED] = self._generate(cache_implementation="static")
-        # A shape has no text, so nothing can be looked up in its prompts.
+        # Prompt lookup needs real prompts; a model shape only has random ones.
         if batch_size == 1 and self._target.tokenizer is not None:
             asks[plan.LOOKUP] = self._generate(prompt_lookup_num_tokens=LOOKUP_TOKENS)
         if (is_cuda or batch_size > 1) and has_continuous_batching():
             asks[plan.BATCHING] = self._batching(batch_size, longest)
         asks = {name: ask for name, ask in asks.items() if name in self._transformers}
         decode, device = self._target.decode, self._target.device
-        own = {name: runtime_ask(decode, one, device) for name, one in self._methods.items()}
-        return asks | own
+        methods = self._methods.items()
+        return asks | {name: runtime_ask(decode, settings, device) for name, settings in methods}
 
     def other_caches(self, settings: DecodeSettings, cache_blocks: Sequence[int]) -> dict[str, Ask]:
-        """Return ``settings`` with the block cache, for each block size, and without a cache."""
+        """Return peers that decode ``settings`` without a cache, or with a block cache.
+
+        cache_blocks: block sizes of the block cache; each becomes one peer.
+        """
         decode_with, device = self._target.decode_with, self._target.device
         if decode_with is None:
             return {}
         decodes = {f"{plan.BLOCK_CACHE} {n}": decode_with("block", n) for n in cache_blocks}
         decodes[plan.NO_CACHE] = decode_with("uncached")
-        return {name: runtime_ask(one, settings, device) for name, one in decodes.items()}
+        return {name: runtime_ask(decode, settings, device) for name, decode in decodes.items()}
 
     def engine(
         self, engine: plan.OtherEngine, interpreter: str, longest: int
     ) -> tuple[Ask, dict[str, str]]:
-        """Return another engine for prompts of at most ``longest`` tokens, and its versions.
+        """Start another engine; return its function and its versions.
 
-        interpreter: a Python with its package. Raises CheckpointError.
+        interpreter: path of a Python that has the engine's package. longest: maximum number of
+        tokens of a prompt. Raises CheckpointError.
         """
         write = self._target.files.get(engine.reads)
         if write is None:
             raise CheckpointError(
-                f"{engine.name} reads {plan.READS[engine.reads]}: leave {engine.option} out."
+                f"{engine.name} can only read {plan.READS[engine.reads]}. Remove {engine.option}."
             )
         folder = Path(self._stack.enter_context(TemporaryDirectory()))
         child = ChildEngine(engine, interpreter, write(folder), longest + self._limit)
@@ -105,8 +116,10 @@ class Peers:
         return partial(child.ask, decoding=self._decoding), child.versions
 
     def _generate(self, **more: Any) -> Ask:
-        """Return ``generate``. It loads the model at the first question, so that an error is
-        reported like any other of a warm-up."""
+        """Return a peer that decodes with ``generate`` of transformers.
+
+        The first question loads the model, so the warm-up reports errors of loading.
+        """
 
         def ask(question: PromptGroup) -> TimedAnswer:
             return generate_ask(self._model, self._decoding, **more)(question)
@@ -114,8 +127,10 @@ class Peers:
         return ask
 
     def _batching(self, batch_size: int, longest: int) -> Ask:
-        """Return continuous batching, which starts at the first question. It has a model of its
-        own, because it may change the model's attention."""
+        """Return a peer that uses continuous batching, which starts with the first question.
+
+        Continuous batching can change the attention of its model, so it loads a separate model.
+        """
         started: list[ContinuousBatching] = []
 
         def ask(question: PromptGroup) -> TimedAnswer:
@@ -129,7 +144,7 @@ class Peers:
 
 
 def runtime_ask(decode: Decode, settings: DecodeSettings, device: torch.device) -> Ask:
-    """Return a method of this runtime."""
+    """Return a function that answers questions with a method of this runtime."""
 
     def ask(question: PromptGroup) -> TimedAnswer:
         steps: list[tuple[float, Step]] = []

@@ -1,6 +1,7 @@
-"""The plan of a benchmark: its peers, questions and comparisons.
+"""Plan a benchmark: its peers, questions and comparisons.
 
-A run is a list of series; a series is one batch size with its peers and questions.
+A benchmark consists of series. A series is one batch size, with the peers to measure and the
+questions that they answer.
 """
 
 from __future__ import annotations
@@ -22,26 +23,28 @@ LOOKUP = "transformers prompt lookup"
 BATCHING = "transformers continuous batching"
 TRANSFORMERS = (GENERATE, COMPILED, LOOKUP, BATCHING)
 SHORT = {name.removeprefix("transformers ").replace(" ", "-"): name for name in TRANSFORMERS}
-"""The names of transformers' peers on the command line."""
+"""Name on the command line -> name of a peer in transformers."""
 AR, NO_CACHE, BLOCK_CACHE = "AR", "no cache", "block cache"
 MIXED = "mixed"
-"""The family of a batch with prompts of several families."""
+"""The family name of batches that mix prompts of several families."""
 
 Reads = Literal["gguf", "folder"]
 READS: dict[Reads, str] = {
     "gguf": "GGUF files and shapes in int8 or int4",
     "folder": "the weights of GGUF files in 4 bits",
 }
-"""What an engine can be given, in words."""
+"""Input format of other engines -> the checkpoints that can be written in it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherEngine:
-    """Another engine, which runs in a child process.
+    """Another engine, which decodes in a child process.
 
-    name: in tables. key: its argument on the command line with underscores, and that of the child.
-    package: what its environment needs. reads: the GGUF file itself, or a folder of transformers
-    with its weights as fp32, which the engine quantises again.
+    - name: the name in tables.
+    - key: the name in ``engine_child.ENGINES`` and, with dashes, of the command-line option.
+    - package: the package that its Python environment must have.
+    - reads: ``gguf``: a GGUF file. ``folder``: a folder in transformers' layout with the weights as
+      fp32, which the engine quantises again.
     """
 
     name: str
@@ -60,19 +63,18 @@ ONNXRUNTIME = OtherEngine("onnxruntime-genai", "onnxruntime", "onnxruntime-genai
 ENGINES = (LLAMA_CPP, OPENVINO, ONNXRUNTIME)
 
 QUANTIZED = ("int8", "int4")
-"""Types that transformers lacks: it computes such a shape in fp32, so slowly that it does so once.
-"""
+"""Dtypes that transformers lacks. It decodes such shapes in fp32, only once because it is slow."""
 MIN_BATCHES = 4
 PAPER_DRAFTS = 4  # K in section 4.6 of the paper
 MASKED_BLOCK = 4
-"""B of the methods with a fixed number of masks on requests; more masks are seldom right."""
+"""B of methods with fixed B on open requests, where predictions of more masks are rarely right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is measured.
+    """How much to measure.
 
-    num_slow: number of questions of each family that transformers answers, once; None for all
+    num_slow: number of questions per family that transformers answers, once; None means all
     questions in every round.
     """
 
@@ -103,11 +105,14 @@ REQUESTS = Extent(
     threads=(2,),
     num_slow=2,
 )
-"""For a chat model, whose answers are long and with which transformers is many times slower."""
+"""The default for chat models, whose answers are long and with which transformers is slow."""
 
 
 def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
-    """Return REQUESTS for kinds of requests, and for a chat model without given families."""
+    """Return the default extent, TASKS or REQUESTS.
+
+    ``families`` decides if it contains a kind of request; without families, the checkpoint decides.
+    """
     if families is None:
         return REQUESTS if is_chat(checkpoint) else TASKS
     return REQUESTS if set(families) & set(tasks.KINDS) else TASKS
@@ -115,10 +120,13 @@ def default_for(checkpoint: str, families: Sequence[str] | None) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan(Extent):
-    """A validated plan.
+    """A validated plan of a benchmark.
 
-    methods: those of this runtime, by name. engines: a Python for each engine that takes part.
-    arguments: stored with the result. transformers: its peers that are measured.
+    - methods: name -> settings, for the methods of this runtime.
+    - engines: other engine -> path of the Python that has its package.
+    - load_before: load average of the machine before the start.
+    - arguments: the command-line arguments to store with the result.
+    - transformers: names of the peers in transformers to measure.
     """
 
     checkpoint: str
@@ -136,10 +144,13 @@ class BenchmarkPlan(Extent):
 
     @property
     def cursor(self) -> str | None:
-        """The method that is also decoded with the block cache and without a cache: the first MARS
-        method with a fixed B."""
-        for name, one in self.methods.items():
-            if one.method == "mars" and not one.lossless and isinstance(one.block_size, int):
+        """Name of the method to measure with the block cache and without a cache as well.
+
+        This is the first MARS method with a fixed B that is not lossless.
+        """
+        for name, settings in self.methods.items():
+            is_fixed = isinstance(settings.block_size, int)
+            if settings.method == "mars" and not settings.lossless and is_fixed:
                 return name
         return None
 
@@ -151,25 +162,30 @@ def task_methods(
     lossless_block_sizes: Sequence[int],
     max_new_tokens: int,
 ) -> dict[str, DecodeSettings]:
-    """Return the methods for tasks by name, AR first; MARS and lossless MARS also with B chosen
-    during decoding. Raises SettingsError."""
+    """Return name -> settings of the methods for tasks: AR, MARS and lossless MARS.
+
+    MARS and lossless MARS are also included with automatic B. Raises SettingsError.
+    """
     methods = [DecodeSettings("ar", 1.0, 1, max_new_tokens=max_new_tokens)]
-    for is_lossless, own_taus, sizes in (
+    for is_lossless, some_taus, sizes in (
         (False, taus, block_sizes),
         (True, lossless_taus, lossless_block_sizes),
     ):
-        pairs: list[tuple[float, BlockSize]] = [(tau, size) for size in sizes for tau in own_taus]
-        pairs += [(tau, AUTO) for tau in own_taus[:1]]
+        pairs: list[tuple[float, BlockSize]] = [(tau, size) for size in sizes for tau in some_taus]
+        pairs += [(tau, AUTO) for tau in some_taus[:1]]
         methods += [
             DecodeSettings("mars", tau, size, lossless=is_lossless, max_new_tokens=max_new_tokens)
             for tau, size in pairs
         ]
-    return {describe(one): one for one in methods}
+    return {describe(settings): settings for settings in methods}
 
 
 def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
-    """Return the methods for requests by name, AR first: masks, prompt lookup or both; masks after
-    the last token or after every draft; not lossless. Raises SettingsError."""
+    """Return name -> settings of the methods for open requests: AR, MARS and lossless MARS.
+
+    Lossless MARS is included with masks after the last token or after every draft, with and without
+    prompt lookup, and as prompt lookup only. Raises SettingsError.
+    """
     lossless = DecodeSettings(tau=0.0, lossless=True, max_new_tokens=max_new_tokens)
     chosen = replace(lossless, block_size=AUTO, mask_layout="every")
     methods = [
@@ -181,16 +197,17 @@ def request_methods(max_new_tokens: int) -> dict[str, DecodeSettings]:
         replace(chosen, lookup=True),
         DecodeSettings(tau=0.95, block_size=MASKED_BLOCK, max_new_tokens=max_new_tokens),
     ]
-    return {describe(one): one for one in methods}
+    return {describe(settings): settings for settings in methods}
 
 
 def speculative_methods(
     drafts: Mapping[str, bool], max_new_tokens: int
 ) -> dict[str, DecodeSettings]:
-    """Return speculative decoding with the paper's K and τ, with and without masks in the target.
+    """Return name -> settings of speculative decoding with the paper's K and τ (section 4.6).
 
-    drafts: whether each draft checkpoint was trained for masks and so is also fed masks (paper,
-    section 4.6).
+    drafts: name of a draft checkpoint -> whether it was trained with masks. Methods with masks in
+    the target are included for all drafts, methods with masks in the draft model only for those
+    trained with masks.
     """
     base = DecodeSettings("speculative", tau=0.95, block_size=PAPER_DRAFTS, mask_layout="every")
     combinations: dict[bool, tuple[Masked, ...]] = {False: ("none", "target"), True: MASKED[::-1]}
@@ -199,24 +216,25 @@ def speculative_methods(
         for name, is_trained in drafts.items()
         for masked in combinations[is_trained]
     ]
-    return {describe(one): one for one in methods}
+    return {describe(settings): settings for settings in methods}
 
 
 def imposed(methods: Mapping[str, DecodeSettings]) -> dict[str, DecodeSettings]:
-    """Return the methods of a shape, with names that say that the acceptance is imposed."""
+    """Add "acceptance imposed" to the names of all methods except AR, for a model shape."""
     return {
-        name if one.method == "ar" else f"{name}, acceptance imposed": one
-        for name, one in methods.items()
+        name if settings.method == "ar" else f"{name}, acceptance imposed": settings
+        for name, settings in methods.items()
     }
 
 
 def comparisons(
     peers: Sequence[str], best_block: str | None = None, cursor: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return the pairs of a peer and its baseline that are reported.
+    """Return the pairs (peer, baseline) to report.
 
-    AR is compared with each peer of transformers, other methods with AR, all of this runtime with
-    each engine, and one method with three caches: its own, the best block size, none.
+    AR is compared with each method of transformers, every other method of this runtime with AR, and
+    all methods of this runtime with each other engine. The method ``cursor`` is compared with its
+    fastest block cache ``best_block``, and the latter with decoding without a cache.
     """
     engines = [engine.name for engine in ENGINES if engine.name in peers]
     others = [peer for peer in peers if is_ours(peer) and peer != AR]
@@ -233,31 +251,34 @@ def comparisons(
 def questions(
     prompts: Mapping[str, Sequence[Sequence[int]]], batch_size: int, num_prompts: int, seed: int
 ) -> list[PromptGroup]:
-    """Return questions of ``batch_size`` prompts each, from ``num_prompts`` of each family.
+    """Return questions of ``batch_size`` prompts each, from ``num_prompts`` prompts per family.
 
-    Single prompts keep their family. Batches mix the families, as a server's requests do; natural
-    text has one batch of its own. There is one mixed batch for every three of ``num_prompts``, at
-    least MIN_BATCHES. Prompts repeat if there are too few.
+    With a batch size of 1 each question has the family of its prompt. Larger batches mix all
+    families, as the requests of a server would; only natural text gets a separate batch. There are
+    ``num_prompts // 3`` mixed batches, but at least MIN_BATCHES. Prompts repeat if there are too
+    few.
     """
     prompts = {family: own[:num_prompts] for family, own in prompts.items()}
     if batch_size == 1:
         return [
-            PromptGroup(family, (tuple(one),)) for family, own in prompts.items() for one in own
+            PromptGroup(family, (tuple(prompt),))
+            for family, own in prompts.items()
+            for prompt in own
         ]
     rng = random.Random(seed)
     pools = {NATURAL: list(prompts.get(NATURAL, ()))}
-    pools[MIXED] = [one for family, own in prompts.items() if family != NATURAL for one in own]
-    found = []
+    pools[MIXED] = [p for family, own in prompts.items() if family != NATURAL for p in own]
+    groups = []
     for family, wanted in ((MIXED, max(MIN_BATCHES, num_prompts // 3)), (NATURAL, 1)):
         pool = pools[family]
         rng.shuffle(pool)
         count = wanted if pool else 0
         for start in range(0, count * batch_size, batch_size):
             rows = [pool[at % len(pool)] for at in range(start, start + batch_size)]
-            found.append(PromptGroup(family, tuple(tuple(row) for row in rows)))
-    return found
+            groups.append(PromptGroup(family, tuple(tuple(row) for row in rows)))
+    return groups
 
 
 def is_ours(peer: str) -> bool:
-    """Whether this runtime decodes it."""
+    """Return whether ``peer`` is a method of this runtime."""
     return peer not in (*TRANSFORMERS, *(engine.name for engine in ENGINES))

@@ -1,9 +1,9 @@
-"""``python -m mars_runtime profile``: where the time of a step goes.
+"""``python -m mars_runtime profile``: measure where the time of a decoding step is spent.
 
-Decodes held-out prompts with AR, MARS and lossless MARS, the last also with a group of masks after
-every draft and prompt lookup. Each method gets the time of a step and a trace for Perfetto
-(ui.perfetto.dev). On CUDA the result also has the time that kernels take in a step
-(``device_seconds``), on a CPU with the native model the time of each part of the model.
+Four methods decode held-out prompts: AR, MARS, lossless MARS, and lossless MARS with prompt lookup
+and masks after every draft. For each method the command writes the time of a step and a trace for
+Perfetto (ui.perfetto.dev). On CUDA the result also has the time of the kernels in a step
+(``device_seconds``); with the native model it has the time of each part of the model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mars_runtime.settings import DecodeSettings, describe
 from mars_runtime.tasks import all_families
 
 STEP = "mars::step"
-"""Name of the mark around each step in a trace."""
+"""Name of the span around each step in a trace."""
 NUM_WARM_UP = 8
 
 Prompts = Sequence[Sequence[int]]
@@ -45,11 +45,13 @@ Prompts = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Times of one method.
+    """The profile of one method.
 
-    step_seconds: median step without the profiler. device_seconds, host_seconds: kernels of a mean
-    step and the rest of the step, None on a CPU. parts: median seconds of the native model's parts,
-    empty for other models.
+    - trace: file name of the trace.
+    - step_seconds: median time of a step, measured without the profiler.
+    - device_seconds, host_seconds: mean time of the kernels of a step, and the remaining time of
+      the step; None on a CPU.
+    - parts: part of the native model -> its median seconds per step; empty for other models.
     """
 
     trace: str
@@ -62,24 +64,29 @@ class Profile:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``profile`` command."""
-    parser = subparsers.add_parser("profile", help="where the time of a step goes")
+    parser = subparsers.add_parser("profile", help="measure where the time of a step is spent")
     add = parser.add_argument
     add("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
-    add("--tau", type=float, default=0.95)
-    add("--block-size", type=int, default=4)
-    add("--lossless-tau", type=float, default=0.0)
-    add("--lossless-block-size", type=int, default=8)
+    add("--tau", type=float, default=0.95, help="τ of MARS (%(default)s)")
+    add("--block-size", type=int, default=4, help="B of MARS (%(default)s)")
+    add("--lossless-tau", type=float, default=0.0, help="τ of lossless MARS (%(default)s)")
+    add("--lossless-block-size", type=int, default=8, help="B of lossless MARS (%(default)s)")
     add("--batch", type=int, default=1, help="prompts per batch (%(default)s)")
-    add("--steps", type=int, default=100, help="steps of each method (%(default)s)")
-    add("--threads", type=int, default=None, help="CPU threads (as many as decoding uses)")
+    add("--steps", type=int, default=100, help="steps to measure per method (%(default)s)")
+    add("--threads", type=int, default=None, help="CPU threads (as many as an engine uses)")
     add("--seed", type=int, default=0, help="selects the prompts")
     add("--device", default="auto")
     add("--dtype", default="auto")
-    add("--out", type=path_of, default=Path("runs/profile"), help="a folder (%(default)s)")
+    add(
+        "--out",
+        type=path_of,
+        default=Path("runs/profile"),
+        help="folder for the results (%(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Profile, print, write into ``--out``. Return the exit code."""
+    """Profile all methods, print a table, write results to ``--out``; return the exit code."""
     return run_or_report(lambda: _run(args, Console()))
 
 
@@ -92,8 +99,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     threads = args.threads or num_threads(checkpoint)
     torch.set_num_threads(threads)
     encode = checkpoint.tokenizer.encode_prompt
-    batches = [[encode(task.prompt) for task in one.tasks] for one in sets]
-    found = {
+    batches = [[encode(task.prompt) for task in prompt_set.tasks] for prompt_set in sets]
+    profiles = {
         name: record(
             *(checkpoint.model, checkpoint.tokenizer, batches, settings, args.steps),
             args.out / f"{_file_name(name)}.trace.json.gz",
@@ -107,15 +114,15 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     }
     document = {"kind": "profile", "version": 2, **provenance(), "subject": subject}
     document |= {"batch": args.batch, "threads": threads}
-    document["ways"] = {name: asdict(one) for name, one in found.items()}
+    document["ways"] = {name: asdict(profile) for name, profile in profiles.items()}
     write_text(args.out / "profile.json", json.dumps(document, ensure_ascii=False, indent=1))
-    console.print(table_of(found).to_rich(), crop=False)
+    console.print(table_of(profiles).to_rich(), crop=False)
     console.print(f"Traces for ui.perfetto.dev and profile.json are in {args.out}", markup=False)
     return 0
 
 
 def _methods(args: argparse.Namespace) -> dict[str, DecodeSettings]:
-    """Return the settings of every method by name. Raises SettingsError."""
+    """Return name -> settings of the methods to profile. Raises SettingsError."""
     lossless = DecodeSettings("mars", args.lossless_tau, args.lossless_block_size, lossless=True)
     methods = [
         DecodeSettings("ar", 1.0, 1),
@@ -123,11 +130,11 @@ def _methods(args: argparse.Namespace) -> dict[str, DecodeSettings]:
         lossless,
         replace(lossless, mask_layout="every", lookup=True),
     ]
-    return {describe(one): one for one in methods}
+    return {describe(settings): settings for settings in methods}
 
 
 def _file_name(method: str) -> str:
-    """Return a name such as ``lossless-tau-0-B-8``."""
+    """Return a method's name without special characters, such as ``lossless-tau-0-B-8``."""
     return method.replace("τ", "tau").replace("=", "-").replace(" ", "-")
 
 
@@ -139,11 +146,11 @@ def record(
     num_steps: int,
     trace: Path,
 ) -> Profile:
-    """Decode ``batches`` for ``num_steps`` steps and write ``trace``.
+    """Profile ``num_steps`` steps of one method and write the trace to the file ``trace``.
 
-    The trace includes prefill; the figures do not. Raises DecodeError.
+    The trace includes prefill, the figures do not. Raises DecodeError.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # otherwise the profiler prints log lines
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # suppresses log lines of the profiler
 
     def prepared(count: int) -> Iterator[CursorBatch]:
         return islice(_prefilled(model, vocabulary, batches, settings), count)
@@ -159,7 +166,7 @@ def record(
     parts = {}
     if isinstance(model, NativeModel):
         clocked = [_native_parts(model, batch) for batch in prepared(num_steps)]
-        parts = {name: statistics.median(one[name] for one in clocked) for name in clocked[0]}
+        parts = {name: statistics.median(times[name] for times in clocked) for name in clocked[0]}
     step = statistics.median(seconds)
     kernels = kernel_seconds(profiler.events()) if is_cuda else None
     host = None if kernels is None else step - kernels
@@ -169,8 +176,7 @@ def record(
 def _prefilled(
     model: Any, vocabulary: Vocabulary, batches: Sequence[Prompts], settings: DecodeSettings
 ) -> Iterator[CursorBatch]:
-    """Yield a batch before each of its steps, with its prompts prefilled; batches repeat
-    endlessly."""
+    """Yield prefilled batches without end, each once before every step until all rows finish."""
     for prompts in cycle(batches):
         capacity = max(map(len, prompts)) + settings.max_new_tokens
         batch = CursorBatch(model, vocabulary, len(prompts), capacity)
@@ -181,7 +187,7 @@ def _prefilled(
 
 
 def _step_times(batches: Iterable[CursorBatch], device: torch.device) -> list[float]:
-    """Return the seconds of one step of each batch."""
+    """Perform one step of each batch that ``batches`` yields, and return the seconds of each."""
     seconds = []
     for batch in batches:
         start = now(device)
@@ -192,16 +198,16 @@ def _step_times(batches: Iterable[CursorBatch], device: torch.device) -> list[fl
 
 
 def _native_parts(model: NativeModel, batch: CursorBatch) -> dict[str, float]:
-    """Return the seconds of the model's parts in a step, measured on one of its threads."""
+    """Perform a step and return the seconds of each part of the model, measured on one thread."""
     model.clock(is_on=True)
     batch.step()
     return model.clock(is_on=False)
 
 
 def kernel_seconds(events: Iterable[Any]) -> float:
-    """Return the mean seconds of kernels per step, including those of captured graphs.
+    """Return the mean seconds of GPU kernels per step, including kernels in CUDA graphs.
 
-    Kernels outside of steps (prefill) are not counted.
+    Kernels outside of steps, such as those of prefill, are not counted.
     """
     events = list(events)
     steps = [
@@ -224,16 +230,16 @@ def kernel_seconds(events: Iterable[Any]) -> float:
 
 
 def table_of(profiles: dict[str, Profile]) -> Table:
-    """Return a row per method: milliseconds of a step, its kernels and its parts."""
+    """Return a table with one row per method: milliseconds of a step, its kernels and parts."""
     parts = list(next(iter(profiles.values())).parts)
     lines = tuple(
         (
             name,
-            _ms(one.step_seconds),
-            _ms(one.device_seconds),
-            *(_ms(one.parts[part]) for part in parts),
+            _ms(profile.step_seconds),
+            _ms(profile.device_seconds),
+            *(_ms(profile.parts[part]) for part in parts),
         )
-        for name, one in profiles.items()
+        for name, profile in profiles.items()
     )
     return Table("Milliseconds of a median step", ("method", "step", "kernels", *parts), lines)
 

@@ -1,4 +1,4 @@
-"""The result of a benchmark as tables and as JSON."""
+"""Report the result of a benchmark as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """A finished run.
+    """The result of a finished benchmark.
 
-    origin: date, commit, hardware, versions (``provenance``). subject: name, fingerprint, dtype and
-    device of what was decoded. asked: the arguments. note: shown with every table, for shapes with
-    random weights. bytes_per_second: memory bandwidth, at ``forward_threads``. curves: rho by batch
-    size.
+    - origin: date, commit, hardware and versions (see ``provenance``).
+    - subject: name, fingerprint, dtype and device of the checkpoint or shape.
+    - arguments: the command-line arguments.
+    - note: text shown with every table; not empty for shapes with random weights.
+    - quiet: how idle the machine was.
+    - bytes_per_second: memory bandwidth with ``forward_threads`` threads.
+    - work: bytes that a forward pass reads.
+    - curves: batch size -> rho for each width.
     """
 
     origin: Mapping[str, Any]
     subject: Mapping[str, Any]
-    asked: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     note: str
     quiet: Quiet
     bytes_per_second: float
@@ -46,48 +50,49 @@ class Findings:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what a reader must know before trusting a figure."""
-        found = [f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []
-        if count := self.asked.get("beside"):
-            found.append(f"Measured next to {count} busy processes.")
+        """Sentences that a reader must know before trusting the figures."""
+        warnings = [f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []
+        if count := self.arguments.get("beside"):
+            warnings.append(f"Measured next to {count} busy processes.")
         elif doubts := self.quiet.doubts:
-            found.append(
+            warnings.append(
                 f"The machine was too busy for reliable figures: {'; '.join(doubts)}. "
-                "Measure again when it is quiet."
+                "Measure again when it is idle."
             )
         if self.subject["dtype"] not in ("float32", "bfloat16"):
-            found.append("transformers runs in float32: it has no such quantised weights.")
-        found += impossible(self.compared, self.curves, self.quiet.ar_spread or 0.0)
-        found += [f"Left out: {reason}." for one in self.series for reason in one.left_out]
-        return list(dict.fromkeys(found))
+            warnings.append("transformers decodes in float32, because it lacks this quantisation.")
+        warnings += impossible(self.compared, self.curves, self.quiet.ar_spread or 0.0)
+        for series in self.series:
+            warnings += [f"Left out: {reason}." for reason in series.left_out]
+        return list(dict.fromkeys(warnings))
 
     @property
     def origin_lines(self) -> tuple[str, str]:
-        """Return what was decoded where, and the versions of all programs."""
+        """Two lines: checkpoint and machine, and the versions of all programs."""
         hardware = self.origin["hardware"]
         cores = "1 core" if hardware["cores"] == 1 else f"{hardware['cores']} cores"
         machine = ", ".join([hardware["processor"], cores, *hardware["gpus"]])
         subject = ", ".join(str(self.subject[key]) for key in ("name", "device", "dtype"))
-        versions = ", ".join(f"{name} {one}" for name, one in self.origin["versions"].items())
+        versions = ", ".join(f"{name} {v}" for name, v in self.origin["versions"].items())
         return f"{subject}; {machine}", versions
 
     def tables(self) -> list[Table]:
-        """Return the tables of each series, then the cost of forward passes."""
-        found = []
+        """Return the tables of each series, then the table of rho."""
+        tables = []
         for series in self.series:
-            compared = [one for one in self.compared if one.batch_size == series.batch_size]
+            compared = [c for c in self.compared if c.batch_size == series.batch_size]
             num_bytes = self.work.num_bytes(series.batch_size, CONTEXT)
-            found += speed_tables(series)
-            found.append(comparisons_table(series, compared))
-            found.append(rates_table(series))
-            found.append(work_table(series, num_bytes / self.bytes_per_second))
-        found.append(rho_table(self.curves))
+            tables += speed_tables(series)
+            tables.append(comparisons_table(series, compared))
+            tables.append(rates_table(series))
+            tables.append(work_table(series, num_bytes / self.bytes_per_second))
+        tables.append(rho_table(self.curves))
         if not self.note:
-            return found
-        return [Table(f"{one.title} ({self.note})", one.columns, one.lines) for one in found]
+            return tables
+        return [Table(f"{t.title} ({self.note})", t.columns, t.lines) for t in tables]
 
     def to_markdown(self) -> str:
-        """Return the origin, warnings and tables."""
+        """Return a Markdown document with the origin, the warnings and all tables."""
         parts = [f"# Benchmark of {self.subject['name']}", *self.origin_lines]
         parts.append(f"{self.origin['date']}, commit {self.origin['commit']}")
         parts += [f"> {warning}" for warning in self.warnings]
@@ -95,14 +100,14 @@ class Findings:
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values, with hashes in place of token ids."""
+        """Return the result as JSON values, with hashes in place of token ids."""
         return {
             "kind": "benchmark",
             "version": VERSION,
             **self.origin,
             "note": self.note,
             "subject": dict(self.subject),
-            "asked": dict(self.asked),
+            "asked": dict(self.arguments),
             "machine": {
                 **asdict(self.quiet),
                 "doubts": self.quiet.doubts,
@@ -110,14 +115,17 @@ class Findings:
                 "bytes_per_second": self.bytes_per_second,
             },
             "load": asdict(self.work),
-            "rho": [asdict(one) for curve in self.curves.values() for one in curve],
-            "comparisons": [asdict(one) for one in self.compared],
-            "series": [series_json(one) for one in self.series],
+            "rho": [asdict(rho) for curve in self.curves.values() for rho in curve],
+            "comparisons": [asdict(compared) for compared in self.compared],
+            "series": [series_json(series) for series in self.series],
         }
 
 
 def series_json(series: SeriesSamples) -> dict[str, Any]:
-    """Return the figures of every peer, over the families and on natural text, and every sample."""
+    """Return a series as JSON values: the figures of each peer, and all samples.
+
+    The figures on task families and on natural text are separate.
+    """
     families = series.of(*series.tasks)
     parts = {
         "families": figures_of(families, series.peers),
@@ -136,19 +144,19 @@ def series_json(series: SeriesSamples) -> dict[str, Any]:
         "batch_size": series.batch_size,
         "peers": peers,
         "left_out": list(series.left_out),
-        "samples": [sample_json(one) for one in series.samples],
+        "samples": [sample_json(sample) for sample in series.samples],
     }
 
 
-def sample_json(one: Sample) -> dict[str, Any]:
-    """Return the figures of a sample, without tokens and moments."""
-    answer = one.answer
+def sample_json(sample: Sample) -> dict[str, Any]:
+    """Return the figures of a sample as JSON values, without its tokens and moments."""
+    answer = sample.answer
     return {
-        "peer": one.peer,
-        "threads": one.threads,
-        "family": one.family,
-        "question": one.question,
-        "round": one.round,
+        "peer": sample.peer,
+        "threads": sample.threads,
+        "family": sample.family,
+        "question": sample.question,
+        "round": sample.round,
         "seconds": round(answer.seconds, 7),
         "first_seconds": round(answer.first_seconds, 7),
         "num_tokens": answer.num_tokens,
@@ -158,35 +166,35 @@ def sample_json(one: Sample) -> dict[str, Any]:
 
 
 def speed_tables(series: SeriesSamples) -> list[Table]:
-    """Return the rates of every peer over the families, then on natural text."""
+    """Return tables with the speed of each peer: on task families, and on natural text."""
     columns: dict[str, Callable[[PeerFigures], str]] = {
-        "peer": lambda one: one.peer,
-        "threads": lambda one: str(series.threads[one.peer]),
-        "tokens/s": lambda one: f"{one.decode_rate:.0f}" if one.decode_rate else NONE,
-        "with prefill": lambda one: f"{one.whole_rate:.0f}",
-        "TTFT ms": lambda one: f"{one.ttft.p50 * 1000:.1f}" if one.ttft else NONE,
-        "TPF": lambda one: f"{one.tpf:.2f}",
+        "peer": lambda row: row.peer,
+        "threads": lambda row: str(series.threads[row.peer]),
+        "tokens/s": lambda row: f"{row.decode_rate:.0f}" if row.decode_rate else NONE,
+        "with prefill": lambda row: f"{row.whole_rate:.0f}",
+        "TTFT ms": lambda row: f"{row.ttft.p50 * 1000:.1f}" if row.ttft else NONE,
+        "TPF": lambda row: f"{row.tpf:.2f}",
     }
     tables = []
-    for where, families in (("over the families", series.tasks), ("on natural text", [NATURAL])):
+    for texts, families in (("task families", series.tasks), ("natural text", [NATURAL])):
         figures = list(figures_of(series.of(*families), series.peers).values())
         if figures:
-            tables.append(Table.of(f"{series.heading}, {where}: medians", figures, columns))
+            tables.append(Table.of(f"{series.heading}, {texts}: medians", figures, columns))
     return tables
 
 
 def comparisons_table(series: SeriesSamples, compared: Sequence[Compared]) -> Table:
-    """Return a row per comparison: average, each family, with prefill, eta, agreement."""
+    """Return a table with one row per comparison."""
     lines = tuple(
         (
-            one.name,
-            number(one.overall),
-            *(number(one.by_family[family]) for family in series.families),
-            number(one.whole),
-            number(one.eta),
-            share(one.agreement),
+            comparison.name,
+            number(comparison.overall),
+            *(number(comparison.by_family[family]) for family in series.families),
+            number(comparison.whole),
+            number(comparison.eta),
+            share(comparison.agreement),
         )
-        for one in compared
+        for comparison in compared
     )
     columns = ("average", *series.families, "with prefill", "eta", "same text")
     title = f"{series.heading}: ratio of tokens/s without prefill, with 95 % intervals"
@@ -194,10 +202,12 @@ def comparisons_table(series: SeriesSamples, compared: Sequence[Compared]) -> Ta
 
 
 def rates_table(series: SeriesSamples) -> Table:
-    """Return tokens/s and tokens per forward pass of each peer and family."""
-    own = [figures_of(series.of(family), series.peers) for family in series.families]
-    lines = tuple((peer, *(_rate(found.get(peer)) for found in own)) for peer in series.peers)
-    title = f"{series.heading}: tokens/s without prefill · tokens per forward"
+    """Return a table with tokens/s and tokens per forward pass of each peer and family."""
+    by_family = [figures_of(series.of(family), series.peers) for family in series.families]
+    lines = tuple(
+        (peer, *(_rate(figures.get(peer)) for figures in by_family)) for peer in series.peers
+    )
+    title = f"{series.heading}: tokens/s without prefill · tokens per forward pass"
     return Table(title, ("peer", *series.families), lines)
 
 
@@ -209,15 +219,18 @@ def _rate(figures: PeerFigures | None) -> str:
 
 
 def work_table(series: SeriesSamples, read_seconds: float) -> Table:
-    """Return the time of forward passes, compared with reading the weights, and output hashes."""
+    """Return a table with the time of a forward pass of each peer, and hashes of the output.
+
+    read_seconds: time to read the weights and the KV cache once, the lower limit of that time.
+    """
     columns: dict[str, Callable[[PeerFigures], str]] = {
-        "peer": lambda one: one.peer,
-        "ms per forward": lambda one: _of(one.forward_seconds, lambda s: f"{s * 1000:.2f}"),
-        "share of bound": lambda one: _of(one.forward_seconds, lambda s: f"{read_seconds / s:.0%}"),
-        "tokens per forward": lambda one: f"{one.effective_tpf:.2f}",
-        "output": lambda one: one.output_id[:8],
-        "repeats": lambda one: "same" if one.is_repeatable else "differ",
-        "draft forwards": lambda one: _of(one.draft_forwards, lambda count: f"{count:.2f}"),
+        "peer": lambda row: row.peer,
+        "ms per pass": lambda row: _of(row.forward_seconds, lambda s: f"{s * 1000:.2f}"),
+        "share of bound": lambda row: _of(row.forward_seconds, lambda s: f"{read_seconds / s:.0%}"),
+        "tokens per pass": lambda row: f"{row.effective_tpf:.2f}",
+        "output": lambda row: row.output_id[:8],
+        "repeats": lambda row: "same" if row.is_repeatable else "differ",
+        "draft passes": lambda row: _of(row.draft_forwards, lambda count: f"{count:.2f}"),
     }
     figures = list(figures_of(series.samples, series.peers).values())
     return Table.of(f"{series.heading}: forward passes and output", figures, columns)
@@ -230,31 +243,32 @@ def _of(value: float | None, text: Callable[[float], str]) -> str:
 def impossible(
     compared: Sequence[Compared], curves: Mapping[int, Sequence[Rho]], spread: float
 ) -> list[str]:
-    """Return a sentence for each speedup that tokens per forward pass cannot explain.
+    """Return a sentence for each speedup that is too large to be true.
 
-    A method cannot be faster than AR by more than its tokens per forward pass, times the saving of
-    the cheapest forward pass on the curve, times the spread of AR's repeats (``spread``).
+    The speedup over AR cannot exceed the tokens per forward pass by more than a small factor: the
+    inverse of the smallest rho, times one plus ``spread``, the variation of repeated AR runs.
     """
-    found = []
-    for one in compared:
-        curve = curves.get(one.batch_size, ())
+    sentences = []
+    for comparison in compared:
+        curve = curves.get(comparison.batch_size, ())
         cheapest = min([1.0, *(point.rho.value for point in curve)])
-        most = (1 + spread) / cheapest
-        if one.eta is not None and one.eta.low > most:
-            found.append(
-                f"{one.name} can't be right: it is {one.eta.value:.2f} times as fast as its tokens "
-                f"per forward allow, and the cost of forward passes explains {most:.2f} at most."
+        limit = (1 + spread) / cheapest
+        eta = comparison.eta
+        if eta is not None and eta.low > limit:
+            sentences.append(
+                f"{comparison.name} cannot be right: the speedup is {eta.value:.2f} times its "
+                f"tokens per forward pass, but at most {limit:.2f} times is possible."
             )
-    return found
+    return sentences
 
 
 def rho_table(curves: Mapping[int, Sequence[Rho]]) -> Table:
-    """Return rho(Q) by batch size."""
-    widths = [one.width for one in next(iter(curves.values()))]
+    """Return a table of rho(Q), with one row per batch size."""
+    widths = [point.width for point in next(iter(curves.values()))]
     lines = tuple(
-        (str(rows), f"{curve[0].seconds * 1000:.2f}", *(f"{one.rho.value:.2f}" for one in curve))
+        (str(rows), f"{curve[0].seconds * 1000:.2f}", *(f"{p.rho.value:.2f}" for p in curve))
         for rows, curve in curves.items()
     )
-    title = "rho(Q): time of a forward pass of Q tokens per row over that of one"
+    title = "rho(Q): time of a forward pass of Q tokens per row, relative to Q = 1"
     columns = ("batch", "ms at Q=1", *(f"Q={width}" for width in widths))
     return Table(title, columns, lines)

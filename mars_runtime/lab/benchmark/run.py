@@ -1,7 +1,7 @@
-"""Carry out the plan of a benchmark: every series, then the cost of forward passes.
+"""Run a planned benchmark: measure every series, then the cost of forward passes.
 
-In a series every peer is warmed up, gets its best number of threads, and answers every question in
-alternating order.
+In a series, all peers are warmed up, the fastest number of threads is chosen for each peer, and
+then all peers answer every question in alternating order.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from mars_runtime.provenance import Others, Quiet, provenance
 
 NUM_CURVE_ROUNDS = 30
 NUM_WARM_UP, NUM_TUNING = 2, 4
-"""Questions for the warm-up and for the choice of threads, half as many of a batch."""
+"""Number of questions for the warm-up and for choosing the threads. Batches use half as many."""
 SETTLING_SECONDS = 0.02
-"""Wait before a measurement, so that the idle threads of the previous peer stop spinning."""
+"""Pause before each answer, until idle threads of the previous peer have stopped spinning."""
 BUSY = "while True: pass"
 BUSY_SETTLING_SECONDS = 0.5
 
 Watch = Callable[[Iterable[Sample], str, int], Iterable[Sample]]
-"""Wraps a stream of samples, with a label and their number, to show progress."""
+"""A function (samples, label, number of samples) that yields the samples and shows progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One batch size: its peers by name, and the questions that all of them answer.
+    """The peers and questions of one batch size.
 
-    num_slow: see ``Extent``.
+    asks: name of a peer -> its function. num_slow: see ``plan.Extent``.
     """
 
     batch_size: int
@@ -69,24 +69,24 @@ class Series:
     num_slow: int | None = None
 
     def some(self, count: int) -> int:
-        """Return ``count`` for single prompts, half of it for batches."""
+        """Return ``count`` for single prompts, or half of ``count`` for batches."""
         return count if self.batch_size == 1 else count // 2
 
     def peer(self, name: str, threads: int) -> Peer:
-        """Return a peer with the questions that it answers."""
+        """Return a peer, limited to the questions that it should answer."""
         is_slow = self.num_slow is not None and name in plan.TRANSFORMERS
         only = first_of_each(self.questions, self.num_slow or 0) if is_slow else None
         return Peer(name, threads, self.asks[name], only)
 
 
 def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
-    """Measure everything. Raises the errors that ``run_or_report`` handles."""
+    """Run a benchmark and return its result. Raises the errors that ``run_or_report`` handles."""
     target = load_target(wanted)
     model, device = target.model, target.device
     wanted = wanted if device.type == "cpu" else replace(wanted, threads=wanted.threads[:1])
 
     def watch(samples: Iterable[Sample], label: str, total: int) -> Iterable[Sample]:
-        # Refreshing in the background would slow down the answer that is timed.
+        # No automatic refresh: a refresh in the background would slow down a timed answer.
         return track(samples, label, total, console=console, auto_refresh=False)
 
     work = work_of(model)
@@ -109,7 +109,7 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
     return Findings(
         origin=origin,
         subject=target.facts,
-        asked=wanted.arguments,
+        arguments=wanted.arguments,
         note=target.note,
         quiet=Quiet(
             cores=num_cores(),
@@ -132,15 +132,15 @@ def perform(wanted: BenchmarkPlan, console: Console) -> Findings:
 def _compared(
     measured: Sequence[SeriesSamples], cursor: str | None, *, has_text: bool
 ) -> list[Compared]:
-    """Return all comparisons; random weights write no text, so they have no agreement."""
-    found = [one for each in measured for one in compare_all(each, cursor)]
-    return found if has_text else [replace(one, agreement=None) for one in found]
+    """Return all comparisons. has_text: False for random weights, whose agreement is undefined."""
+    compared = [comparison for series in measured for comparison in compare_all(series, cursor)]
+    return compared if has_text else [replace(c, agreement=None) for c in compared]
 
 
 def series_of(
     wanted: BenchmarkPlan, target: Target, peers: Peers, batch_size: int
 ) -> tuple[Series, dict[str, str]]:
-    """Return the series of one batch size, and the versions of the engines that take part."""
+    """Return the series of one batch size, and the versions of its other engines."""
     questions = plan.questions(target.prompts, batch_size, wanted.num_prompts, wanted.seed)
     longest = max(len(prompt) for question in questions for prompt in question.prompts)
     asks = peers.of(batch_size, longest)
@@ -155,7 +155,7 @@ def series_of(
 
 
 def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watch) -> SeriesSamples:
-    """Play ``series``, every peer with the one of ``threads`` at which it is fastest."""
+    """Measure a series; each peer uses the number in ``threads`` with which it is fastest."""
     asks, left_out = warmed_up(series, threads)
     questions = series.questions
     chosen = dict.fromkeys(asks, threads[0])
@@ -172,10 +172,9 @@ def measure(series: Series, threads: Sequence[int], num_rounds: int, watch: Watc
 
 
 def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], list[str]]:
-    """Warm up every peer with each number of threads; return those that ran, and a sentence for
-    each of the others.
+    """Warm up every peer; return the peers that ran, and a sentence for each peer that failed.
 
-    An error of this runtime is raised. Other programs may fail: they differ by version and device.
+    Other programs may fail, because versions and devices differ. Errors of this runtime are raised.
     """
     asks: dict[str, Ask] = {}
     left_out = []
@@ -188,7 +187,7 @@ def warmed_up(series: Series, threads: Sequence[int]) -> tuple[dict[str, Ask], l
         except Exception as error:
             if plan.is_ours(name):
                 raise
-            left_out.append(f"{name} cannot run here ({type(error).__name__}: {error})")
+            left_out.append(f"{name} failed in the warm-up ({type(error).__name__}: {error})")
         else:
             asks[name] = ask
     return asks, left_out
@@ -199,22 +198,22 @@ def first_of_each(questions: Sequence[PromptGroup], count: int) -> frozenset[int
     numbers: dict[str, list[int]] = {}
     for number, question in enumerate(questions):
         numbers.setdefault(question.family, []).append(number)
-    return frozenset(number for own in numbers.values() for number in own[:count])
+    return frozenset(number for family in numbers.values() for number in family[:count])
 
 
 def spread_out(questions: Sequence[PromptGroup], count: int) -> list[PromptGroup]:
-    """Return at most ``count`` questions at equal distances, so that their families differ."""
+    """Return at most ``count`` questions, evenly spaced so that they cover several families."""
     step = max(1, len(questions) // count)
     return list(questions[::step][:count])
 
 
 def use_threads(peer: Peer) -> None:
-    """Set the peer's number of threads."""
+    """Set torch's number of threads to that of a peer."""
     set_threads(peer.threads)
 
 
 def set_threads(count: int) -> None:
-    """Set the number of threads and let the thread pools settle."""
+    """Wait until other threads are idle, then set the number of torch threads and start them."""
     time.sleep(SETTLING_SECONDS)
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
@@ -223,7 +222,7 @@ def set_threads(count: int) -> None:
 
 @contextmanager
 def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Run ``count`` processes that use a core each."""
+    """Run ``count`` processes that keep one core busy each; end them on exit."""
     started = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
     try:
         time.sleep(BUSY_SETTLING_SECONDS if count else 0.0)

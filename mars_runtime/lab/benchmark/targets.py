@@ -1,7 +1,8 @@
-"""What every peer decodes: a checkpoint with held-out prompts, or a shape with random weights.
+"""Load the target of a benchmark: a checkpoint, or a model shape with random weights.
 
-A shape decodes random prompts. The number of tokens per forward pass is drawn from given shares, or
-from the shares that a benchmark of a real checkpoint recorded.
+A checkpoint decodes held-out prompts. A shape decodes random prompts, and the number of accepted
+tokens in each forward pass is drawn from a histogram: from ``--acceptance``, or as recorded in the
+benchmark of a real checkpoint.
 """
 
 from __future__ import annotations
@@ -34,22 +35,26 @@ from mars_runtime.settings import DecodeSettings
 from mars_runtime.text import Tokenizer
 
 RANDOM = "random"
-"""The family of a shape's prompts."""
+"""The family name of the random prompts of a shape."""
 RANDOM_LENGTH = 128
 RECORDED = ASSETS / "results" / "benchmark.json"
-"""The benchmark of the bundled checkpoint, whose acceptance is the default."""
+"""Result file of the bundled checkpoint, the default source of the acceptance histogram."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Weights behind functions, and the prompts to decode.
+    """The model to benchmark, and the prompts to decode.
 
-    model, decode: of this runtime. load_transformers: the same weights in transformers' class.
-    decode_with: decoding with the paper's block cache or without a cache; None for shapes.
-    files: functions that return the path of the same weights for other engines, and write them into
-    the given folder if there is no file yet. tokenizer: None for shapes, which have no text; prompt
-    lookup and automatic B need one. facts: name, dtype and device, stored with the result.
-    prompts: token ids by family. note: shown with every table, may be empty.
+    - model, decode: the model of this runtime and its decoding function.
+    - load_transformers: function that loads the same weights as a transformers model.
+    - facts: name, dtype and device, which are stored with the result.
+    - prompts: family -> prompts as token ids.
+    - decode_with: function that returns decoding with the paper's block cache or without a cache;
+      None for shapes.
+    - tokenizer: None for shapes. Prompt lookup and automatic B need a tokenizer.
+    - files: input format -> function that returns the path of the same weights for other engines.
+      If necessary it writes them into the folder that it gets.
+    - note: text to show with every table, may be empty.
     """
 
     model: Any
@@ -65,26 +70,28 @@ class Target:
 
     @property
     def device(self) -> torch.device:
-        found: torch.device = self.model.device
-        return found
+        device: torch.device = self.model.device
+        return device
 
 
 def load_target(plan: BenchmarkPlan) -> Target:
-    """Load what the plan names. Raises CheckpointError, UsageError or DecodeError."""
+    """Load the checkpoint or shape of a plan. Raises CheckpointError, UsageError or DecodeError."""
     if plan.shape is not None:
         return _shape(plan, plan.shape)
-    # Invalid families are reported before anything large is loaded.
+    # Load the prompts first, to report invalid families before the checkpoint is loaded.
     sets = load_prompts(plan.families, plan.seed, plan.num_prompts)
     checkpoint = load_checkpoint(plan.checkpoint, device=plan.device, dtype=plan.dtype)
     encode = checkpoint.tokenizer.encode_prompt
-    prompts = {one.family: [encode(task.prompt) for task in one.tasks] for one in sets}
+    prompts = {
+        prompt_set.family: [encode(task.prompt) for task in prompt_set.tasks] for prompt_set in sets
+    }
     return checkpoint_target(checkpoint, prompts)
 
 
 def checkpoint_target(
     checkpoint: Checkpoint, prompts: Mapping[str, Sequence[Sequence[int]]]
 ) -> Target:
-    """Return a loaded checkpoint as a target."""
+    """Return the target of a benchmark for a loaded checkpoint."""
 
     def decode_with(method: BatchMethod, cache_block: int = 32) -> Decode:
         def decode(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterable[Event]:
@@ -106,7 +113,7 @@ def checkpoint_target(
         model=checkpoint.model,
         decode=eval_model_of(checkpoint).decode,
         load_transformers=loader(checkpoint),
-        facts={**origin, **_place(checkpoint.model)},
+        facts={**origin, **_facts(checkpoint.model)},
         prompts=prompts,
         eos_ids=tuple(sorted(checkpoint.tokenizer.eos_ids)),
         decode_with=decode_with,
@@ -143,7 +150,7 @@ def _shape(plan: BenchmarkPlan, name: str) -> Target:
         model=model,
         decode=decode_forced,
         load_transformers=load_transformers,
-        facts={"name": f"shape {name}", **_place(model), "acceptance": acceptance.forced.shares},
+        facts={"name": f"shape {name}", **_facts(model), "acceptance": acceptance.forced.shares},
         prompts={RANDOM: random_prompts(shaped.vocabulary, lengths, plan.seed)},
         files={"gguf": write} if model.product_dtype == torch.int8 else {},
         note=f"random weights, timing only, acceptance drawn from {acceptance.source}",
@@ -167,16 +174,16 @@ OUTER_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", 
 def write_gguf(
     path: Path, config: ModelConfig, weights: Mapping[str, torch.Tensor], bits: int
 ) -> Path:
-    """Write a Qwen2 for llama.cpp, without a vocabulary; return ``path``.
+    """Write a Qwen2 model without a vocabulary as a GGUF file for llama.cpp; return ``path``.
 
-    Matrices are Q8_0, those of layers Q4_1 if ``bits`` is 4, as in the native model. Raises
-    CheckpointError if the package gguf is missing.
+    Matrices become Q8_0. If ``bits`` is 4, matrices of layers become Q4_1, as in the native model.
+    Raises CheckpointError if the package gguf is missing.
     """
     try:
         import gguf
     except ImportError as error:
         raise CheckpointError(
-            "llama.cpp with a shape needs the package gguf: pip install gguf."
+            "--llama-cpp with --shape needs the package gguf. Run pip install gguf."
         ) from error
     kinds = gguf.GGMLQuantizationType
     writer = gguf.GGUFWriter(path, "qwen2")
@@ -205,7 +212,10 @@ def write_gguf(
 
 
 def gguf_name(name: str) -> str:
-    """Return ``blk.0.attn_q.weight`` for ``model.layers.0.self_attn.q_proj.weight``."""
+    """Return the name of a weight in GGUF.
+
+    ``model.layers.0.self_attn.q_proj.weight`` becomes ``blk.0.attn_q.weight``.
+    """
     inner, _, kind = name.rpartition(".")
     if inner in OUTER_NAMES:
         return f"{OUTER_NAMES[inner]}.{kind}"
@@ -213,43 +223,50 @@ def gguf_name(name: str) -> str:
     return f"blk.{layer}.{GGUF_NAMES[part]}.{kind}"
 
 
-def _place(model: Any) -> dict[str, str]:
+def _facts(model: Any) -> dict[str, str]:
     return {"dtype": model.arithmetic, "device": str(model.device)}
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceHistogram:
-    """A histogram of tokens per forward pass, and its source in words."""
+    """A histogram of accepted tokens per forward pass to impose. source: its origin, in words."""
 
     forced: ForcedAcceptance
     source: str
 
 
 def read_acceptance(given: str | None) -> AcceptanceHistogram:
-    """Read shares such as "0.55,0.23,0.10,0.12" or the result of a benchmark, by default that of
-    the bundled checkpoint. Raises DecodeError."""
+    """Read the value of ``--acceptance``; None means the result of the bundled checkpoint.
+
+    given: shares such as "0.55,0.23,0.10,0.12", or the path of a benchmark's JSON file. Raises
+    DecodeError.
+    """
     if given is not None and not given.endswith(".json"):
         shares = ", ".join(part.strip() for part in given.split(","))
         return AcceptanceHistogram(ForcedAcceptance.parse(given), f"given shares {shares}")
     path = Path(given) if given is not None else RECORDED
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        peer, counts = recorded_counts(found)
-        where = f"{peer} of {found['subject']['name']}, {found['date'][:10]}"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        peer, counts = recorded_counts(content)
+        source = f"{peer} of {content['subject']['name']}, {content['date'][:10]}"
     except (OSError, ValueError, KeyError, TypeError, LookupError) as error:
         raise DecodeError(
-            f"No acceptance is recorded in {path.name}: give --acceptance the shares of forward "
-            "passes with 1, 2, 3 ... tokens, such as 0.55,0.23,0.10,0.12, or a benchmark's JSON."
+            f"{path.name} is not the result of a benchmark with a MARS method. Pass --acceptance "
+            "such a JSON file, or the shares of forward passes with 1, 2, 3 ... tokens, such as "
+            "0.55,0.23,0.10,0.12."
         ) from error
-    return AcceptanceHistogram(ForcedAcceptance.recorded(counts), f"a recorded histogram ({where})")
+    histogram = ForcedAcceptance.recorded(counts)
+    return AcceptanceHistogram(histogram, f"a recorded histogram ({source})")
 
 
-def recorded_counts(found: dict[str, Any]) -> tuple[str, dict[int, int]]:
-    """Return the first MARS method of a benchmark and its histogram. Raises LookupError if it has
-    none."""
-    for series in found["series"]:
+def recorded_counts(content: dict[str, Any]) -> tuple[str, dict[int, int]]:
+    """Return the name and the histogram of the first MARS method in a benchmark's result.
+
+    Raises LookupError if the result has no MARS method.
+    """
+    for series in content["series"]:
         for peer in series["peers"]:
             if peer["peer"].startswith("MARS"):
                 counts = peer["tokens_per_forward_counts"].items()
-                return peer["peer"], {int(taken): int(count) for taken, count in counts}
+                return peer["peer"], {int(tokens): int(count) for tokens, count in counts}
     raise LookupError("no MARS method")
