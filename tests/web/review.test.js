@@ -4,9 +4,29 @@ import { describe, test } from "node:test";
 import { placesOf, runsOf, stripOf, wordsOf } from "../../assets/web/views/review/align.js";
 import { agreementText, byBoldness, figureOf, plain } from "../../assets/web/views/review/charts.js";
 import { Judgements } from "../../assets/web/views/review/kept.js";
-import { current, keepable, lastOfReviewer, saidOf, sendable, tagOf, toggled, unitOf, without } from "../../assets/web/views/review/rows.js"; // prettier-ignore
+import { current, keepable, lastOfReviewer, saidOf, sendable, tagOf, titleOf, toggled, unitOf, without } from "../../assets/web/views/review/rows.js"; // prettier-ignore
+import { originText } from "../../assets/web/views/review/frame.js";
 import { leftText } from "../../assets/web/views/review/unfinished.js";
 import { ALL, filterOf, filtered, linkOf } from "../../assets/web/views/review/table.js";
+
+test("a method's title is plain, and an unknown name stays as it is", () => {
+  const names = ["ar", "ar,lookup", "tau=0.95", "lossless,B=4", "ar,checkpoint=mars-tiny", "gpt-x", "<b>tau=0.5</b>"];
+  assert.deepEqual(names.map(titleOf), [
+    "plain AR",
+    "AR + lookup",
+    "τ 0.95",
+    "lossless, B 4",
+    "plain AR, mars-tiny",
+    "gpt-x",
+    "<b>tau=0.5</b>",
+  ]);
+});
+
+test("a set's name that has its number of prompts is not followed by it", () => {
+  const set = (name) => originText({ name, items: [{}, {}], ways: [{}, {}, {}], made: {} });
+  assert.equal(set("mine"), "mine: 2 prompts · 3 methods");
+  assert.equal(set("Mine, 2 prompts"), "Mine, 2 prompts · 3 methods");
+});
 
 describe("two texts by words", () => {
   const kinds = (one, other) => placesOf(wordsOf(one), wordsOf(other)).map(({ kind }) => kind);

@@ -5,6 +5,7 @@ import { axis, endLabel, layout } from "../../charts/specs.js";
 import { coloursOf, runColours } from "../../core/colours.js";
 import { find, group, make, put } from "../../core/dom.js";
 import { folds, lastOf, thinned } from "../../core/folds.js";
+import { textKeys } from "../race/figures.js";
 import { exportMenu, fileOf, picturesOffer } from "../../export/menu.js";
 import { elementPng, paneOf } from "../../export/png.js";
 import { Card } from "../../text/card.js";
@@ -34,6 +35,7 @@ export class Comparison {
       rest: "figures and texts are",
     });
     this.chooser.addEventListener("change", () => this.texts.align(this.chooser.selectedIndex));
+    find(root, ".cv-legend").replaceChildren(...legendKeys());
     find(root, ".cv-comparehead").append(exportMenu(() => this.offers(), "Export pictures"));
   }
 
@@ -87,6 +89,15 @@ export class Comparison {
     return elementPng([make("div", "cv-picture", ...panes)], this.root, PANE * this.pins.length);
   }
 }
+
+// The marks in the texts.
+function legendKeys() {
+  /** @type {(className: string, text: string) => HTMLElement} */
+  const item = (className, text) => make("span", "", make("span", className, "text"), ` ${text}`);
+  return [...textKeys(), item("cv-differs", DIFFERS)];
+}
+
+const DIFFERS = "not in the reference; in the reference: not in another text";
 
 /**
  * @param {HTMLElement} element

@@ -2,6 +2,7 @@
 // Pure; no DOM.
 
 import { folds, headerOf, loopRemark } from "../../core/folds.js";
+import { isTimed, laneSpeedup, speedupText } from "../../core/speedup.js";
 import { isDone, parting } from "../../folds/grid.js";
 import { dayOf, figure, milliseconds, minuteOf, passesText, threads, verdictText, whole } from "../../core/words.js";
 import { laneText } from "../../text/card.js";
@@ -67,12 +68,24 @@ export function comparisonFinding(lanes) {
   const judged = others.map((other) => ({ ...other, ...parting(other.lane, baseline) }));
   const [best] = judged.filter(({ isSame }) => isSame).sort((a, b) => folds.forwards(a.lane) - folds.forwards(b.lane));
   const same = best
-    ? [`${best.letter} wrote ${LETTERS[at]}'s text ${passesText(folds.forwards(best.lane), folds.forwards(baseline))}`]
+    ? [
+        `${best.letter} wrote ${LETTERS[at]}'s text ${passesText(folds.forwards(best.lane), folds.forwards(baseline))}${timeText(best.lane, baseline)}`,
+      ]
     : [];
   const differs = judged
     .filter(({ place }) => place >= 0)
     .map(({ letter, place }) => `${letter} differs from ${LETTERS[at]} at token ${place + 1}`);
   return `${[...same, ...differs].join("; ")}.`;
+}
+
+/**
+ * ", 1.2 times as fast"; "" if the two cannot be compared.
+ * @param {Lane} lane
+ * @param {Lane} baseline
+ */
+function timeText(lane, baseline) {
+  const found = laneSpeedup(lane, baseline);
+  return isOneMachine([lane, baseline]) && isTimed(found) ? `, ${speedupText(found)}` : "";
 }
 
 /**

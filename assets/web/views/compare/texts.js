@@ -51,8 +51,8 @@ export class Texts {
       choose() {},
     };
     const drawn = new Pane(lane, false, report);
-    find(drawn.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
     drawn.draw(lane);
+    find(drawn.head, "h3").replaceChildren(make("span", "cv-letter", LETTERS[i]), pin.name);
     const text = drawn.view.element;
     const { element, parts, view } = drawn;
     /** @type {TextPane} */
@@ -236,9 +236,9 @@ export function differenceText({ own, missing, toBase }, letter) {
   if (!own.size && !missing.size) return `same text as ${letter}`;
   const first = Math.min(...own, ...missing);
   const count = own.size
-    ? `${own.size} of ${counted(toBase.length, "token")} ${own.size === 1 ? "is" : "are"} not in ${letter}`
-    : `${counted(missing.size, "token")} of ${letter} ${missing.size === 1 ? "is" : "are"} missing`;
-  return `differs from ${letter} from token ${first + 1} on: ${count}`;
+    ? `${own.size} of ${counted(toBase.length, "token")} not in ${letter}`
+    : `${counted(missing.size, "token")} of ${letter} missing`;
+  return `differs from token ${first + 1}: ${count}`;
 }
 
 /**

@@ -176,6 +176,20 @@ function finished(run) {
   return ["finished", `${text}.`];
 }
 
+/** @type {(className: string, sample: string, text: string) => HTMLElement} */
+const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
+
+// The keys of the marks that most texts have.
+export function textKeys() {
+  const keys = make("span", "rv-keys");
+  for (const n of [2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
+  return [
+    item("rv-swatch rv-by-ar", "text", LEGEND.pass),
+    make("span", "", keys, ` ${LEGEND.masks}`),
+    item("rv-swatch rv-by rv-by-lookup", "text", LEGEND.lookup),
+  ];
+}
+
 /**
  * Builds the legend of the marks in a text. Rare marks are shown on demand.
  * @param {HTMLElement} element
@@ -183,10 +197,6 @@ function finished(run) {
  * @param {boolean} isOn
  */
 export function buildLegend(element, onCounts, isOn) {
-  const keys = make("span", "rv-keys");
-  for (const n of [2, 3, 4, 5]) keys.append(make("span", `rv-swatch rv-c rv-n${n}`, n === 5 ? "5+" : String(n)));
-  /** @type {(className: string, sample: string, text: string) => HTMLElement} */
-  const item = (className, sample, text) => make("span", "", make("span", className, sample), ` ${text}`);
   const more = make(
     "span",
     "rv-more-marks",
@@ -198,9 +208,7 @@ export function buildLegend(element, onCounts, isOn) {
   );
   more.hidden = true;
   element.replaceChildren(
-    item("rv-swatch rv-by-ar", "text", LEGEND.pass),
-    make("span", "", keys, ` ${LEGEND.masks}`),
-    item("rv-swatch rv-by rv-by-lookup", "text", LEGEND.lookup),
+    ...textKeys(),
     more,
     toggle(LEGEND.more, false, (isShown) => {
       more.hidden = !isShown;

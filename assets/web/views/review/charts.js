@@ -6,6 +6,7 @@ import { axis, layout } from "../../charts/specs.js";
 import { coloursOf } from "../../core/colours.js";
 import { make, put, watchTheme } from "../../core/dom.js";
 import { counted, figure, short } from "../../core/words.js";
+import { titleOf } from "./rows.js";
 
 /** @type {[key: string, title: string][]} */
 const CHARTS = [
@@ -176,22 +177,22 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
   });
   const share = { range: [0, 1.02], tickformat: ".0%" };
   const own = sorted(preferences);
-  const names = own.map(({ way }) => way);
+  const names = own.map(({ way }) => titleOf(way));
   if (key === "preference" && own.length)
     return made(
       [
         bars("the method itself", names, own.map(({ better }) => better), c.mars), // prettier-ignore
         bars("neither", names, own.map(({ equal }) => equal), c.ar), // prettier-ignore
-        bars(ways[reference].name, names, own.map(({ worse }) => worse), c.warm), // prettier-ignore
+        bars(titleOf(ways[reference].name), names, own.map(({ worse }) => worse), c.warm), // prettier-ignore
       ],
       "share",
       share,
     );
   const rated = sorted(said.filter(({ rating }) => rating));
   if (key === "rating" && rated.length)
-    return made([bars("rating", rated.map(({ way }) => way), rated.map(({ rating }) => rating), c.mars)], "rating", { range: [0, 5.2] }); // prettier-ignore
+    return made([bars("rating", rated.map(({ way }) => titleOf(way)), rated.map(({ rating }) => rating), c.mars)], "rating", { range: [0, 5.2] }); // prettier-ignore
   if (key === "tags") return tagFigure(sorted(said), made, c);
-  if (key === "pace" && own.length) return paceFigure(own, marks, ways[reference].name, made, c);
+  if (key === "pace" && own.length) return paceFigure(own, marks, titleOf(ways[reference].name), made, c);
   if (key === "category") {
     const found = Object.entries(by_category).flatMap(([name, list]) =>
       list.filter(({ way }) => way === other).map((each) => ({ name, each })),
@@ -200,7 +201,7 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
     if (found.length)
       return made(
         [
-          bars(`${other} is better`, x, found.map(({ each }) => each.better), c.mars), // prettier-ignore
+          bars(`${titleOf(other)} is better`, x, found.map(({ each }) => each.better), c.mars), // prettier-ignore
           bars("equal", x, found.map(({ each }) => each.equal), c.ar), // prettier-ignore
         ],
         "share",
@@ -224,7 +225,7 @@ function tagFigure(said, made, c) {
       type: "scatter",
       mode: "lines+markers",
       name: plain(tag),
-      x: said.map(({ way }) => plain(way)),
+      x: said.map(({ way }) => plain(titleOf(way))),
       y: found.map((each) => each?.value ?? 0),
       error_y: { ...bounds(found), color: c.runs[i + 1] },
       line: { color: c.runs[i + 1], width: 1.5 },
@@ -254,7 +255,7 @@ function paceFigure(own, marks, reference, made, c) {
     x: known.map(({ tpf }) => tpf),
     y: found.map(({ value }) => value),
     error_y: { ...bounds(found), color },
-    text: known.map(({ way }) => plain(way)),
+    text: known.map(({ way }) => plain(titleOf(way))),
     textposition: "middle right",
     textfont: { size: 11, color: c.ink },
     marker: { size: 9, color },
@@ -276,9 +277,9 @@ function paceFigure(own, marks, reference, made, c) {
 /** @param {ReviewAbout} about */
 function machineTable({ marks, ways, reference }) {
   const heads = [
-    "way",
+    "method",
     "tokens per pass",
-    `same text as ${ways[reference].name}`,
+    `same text as ${titleOf(ways[reference].name)}`,
     "first difference, median word",
     "repeats itself",
     "checker says right",
@@ -292,7 +293,7 @@ function machineTable({ marks, ways, reference }) {
       `${each.num_looped} of ${each.num_answers}`,
       each.num_checked ? `${each.num_right} of ${each.num_checked}` : "–",
     ]);
-  const names = marks.filter(({ category }) => !category).map(({ way }) => way);
+  const names = marks.filter(({ category }) => !category).map(({ way }) => titleOf(way));
   return tableOf(heads, names, rows);
 }
 
@@ -301,7 +302,7 @@ function peopleTable(preferences) {
   /** @param {ReviewEstimate} each */
   const told = ({ value, low, high }) =>
     `${Math.round(100 * value)} % [${Math.round(100 * low)}, ${Math.round(100 * high)}]`;
-  const heads = ["way", "better", "equal", "worse", "prompts", "judgements", "identical answers"];
+  const heads = ["method", "better", "equal", "worse", "prompts", "judgements", "identical answers"];
   const rows = preferences.map((each) => [
     told(each.better),
     told(each.equal),
@@ -310,7 +311,7 @@ function peopleTable(preferences) {
     String(each.num_judgements),
     String(each.num_identical),
   ]);
-  return tableOf(heads, preferences.map(({ way }) => way), rows); // prettier-ignore
+  return tableOf(heads, preferences.map(({ way }) => titleOf(way)), rows); // prettier-ignore
 }
 
 /** @type {(heads: string[], names: string[], rows: string[][]) => HTMLTableElement} */

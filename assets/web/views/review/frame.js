@@ -5,7 +5,7 @@ import { newId } from "../../core/bytes.js";
 import { button, make, put } from "../../core/dom.js";
 import { store, stored } from "../../core/storage.js";
 import { counted, dayOf, joined } from "../../core/words.js";
-import { MOST } from "./rows.js";
+import { MOST, titleOf } from "./rows.js";
 
 const NAME = "mars-review-name";
 /** @type {Record<string, string>} */
@@ -82,10 +82,12 @@ export class Bar {
   fill({ ways, reference, address }, other, masked, isWide) {
     this.sets.select.value = address;
     this.sides.select.value = masked;
-    const others = ways.flatMap(({ name }, way) => (way === reference ? [] : [make("option", { value: way }, name)]));
+    const others = ways.flatMap(({ name }, way) =>
+      way === reference ? [] : [make("option", { value: way }, titleOf(name))],
+    );
     this.beside.select.replaceChildren(...others);
     this.beside.select.value = String(other);
-    put(this.beside.name, `${ways[reference].name} compared with`);
+    put(this.beside.name, `${titleOf(ways[reference].name)} compared with`);
     this.wide.hidden = Boolean(masked) || ways.length < 3;
     this.wide.setAttribute("aria-pressed", String(isWide));
     this.revealer.hidden = !masked;
@@ -152,8 +154,9 @@ export function details(title, content, opened) {
  */
 export function originText({ name, items, ways, made: { hardware, date = "" } }) {
   const categories = new Set(items.map(({ category }) => category).filter(Boolean)).size;
+  const prompts = counted(items.length, "prompt");
   return joined(
-    `${name}: ${counted(items.length, "prompt")}`,
+    name.includes(prompts) ? name : `${name}: ${prompts}`,
     categories > 1 ? `${categories} categories` : "",
     counted(ways.length, "method"),
     hardware?.processor || "",

@@ -124,6 +124,7 @@ class Side {
       { class: "rw-side", role: "group", "aria-label": `The ${name} answer` },
       this.name,
       make("div", "rw-ratings", ...this.ratings),
+      make("span", "rw-scale", "1 poor, 5 good"),
       this.tags,
       this.field,
     );

@@ -4,6 +4,7 @@
 import { attribute, make, shape } from "../../core/dom.js";
 import { counted, figure, joined } from "../../core/words.js";
 import { placesOf, runsOf, stripOf, wordsOf } from "./align.js";
+import { titleOf } from "./rows.js";
 
 const KINDS = {
   different: "different words",
@@ -76,7 +77,7 @@ export function allColumns(about, prompt, other) {
 function columnOf({ ways, reference }, { answers, marks }, way, side) {
   const [answer, own] = [answers[way], marks[way]];
   const mark = answer && own && { ...own, isReference: way === reference };
-  return { name: ways[way].name, way, side, text: answer?.text ?? "", answer, mark };
+  return { name: titleOf(ways[way].name), way, side, text: answer?.text ?? "", answer, mark };
 }
 
 /**

@@ -114,6 +114,24 @@ export function keepable(told, set, pair) {
 }
 
 /**
+ * Returns the title of a method from its name, which is what its maker typed: "tau=0.95,B=4" is "τ 0.95, B 4". Unknown
+ * words, such as names of other models, stay as they are.
+ * @param {string} name
+ */
+export function titleOf(name) {
+  if (name === "ar,lookup") return "AR + lookup";
+  /** @param {string} word */
+  const titled = (word) => {
+    if (word === "ar") return "plain AR";
+    const [, key, value] = /^(tau|b|B|block_size|checkpoint)=(.+)$/.exec(word) ?? [];
+    if (!key) return word;
+    if (key === "checkpoint") return value;
+    return `${key === "tau" ? "τ" : "B"} ${value}`;
+  };
+  return name.split(",").map(titled).join(", ");
+}
+
+/**
  * Describes the methods that a row prefers or calls equal, for a list.
  * @param {JudgementRow} row
  */

@@ -3,7 +3,7 @@
 
 import { attribute, button, make, put } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
-import { TAGS, preferredOf } from "./rows.js";
+import { TAGS, preferredOf, titleOf } from "./rows.js";
 
 const HEIGHT = 32; // pixels of a row
 const SPARE = 8; // rows above and below the visible ones
@@ -92,7 +92,7 @@ const COLUMNS = [
   ],
   ["tokens per pass", "machine", ({ mark }) => (mark?.tpf ? figure(mark.tpf) : "")],
   ["marks", "machine", ({ mark }) => (mark ? machineWords(mark) : "")],
-  ["preferred", "people", ({ row }) => (row ? preferredOf(row) : "")],
+  ["preferred", "people", ({ row }) => (row ? titleOf(preferredOf(row)) : "")],
   [
     "rating",
     "people",

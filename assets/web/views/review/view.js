@@ -3,7 +3,7 @@
 import { find, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
 import { store, stored } from "../../core/storage.js";
-import { counted, whole } from "../../core/words.js";
+import { capitalised, counted, whole } from "../../core/words.js";
 import { Charts } from "./charts.js";
 import { mergedRows, replayOf, saveFile } from "./files.js";
 import { Bar, Keeping, details, keptText, keysHelp, originText, sealedText } from "./frame.js";
@@ -21,7 +21,7 @@ import {
   pairColumns,
   seenText,
 } from "./reading.js";
-import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, unitOf, without } from "./rows.js";
+import { NOTHING, isSaidAlike, lastOfReviewer, pairOf, saidOf, sendable, titleOf, unitOf, without } from "./rows.js";
 import { Ahead, Server, pathOf } from "./server.js";
 import { ALL, Table, filterOf, filtered, linesOf, linkOf } from "./table.js";
 
@@ -404,7 +404,7 @@ export class ReviewView {
     const same = this.masked ? numItems - lines.length : 0;
     const { ways, reference } = this.about;
     const identical = same || lines.filter(({ mark }) => mark?.is_same).length;
-    const pair = `${ways[this.other].name} and ${ways[reference].name}`;
+    const pair = capitalised([this.other, reference].map((way) => titleOf(ways[way].name)).join(" and "));
     put(
       find(this.root, ".rv-finding"),
       `${pair} give the same answer to ${whole(identical)} of ${counted(numItems, "prompt")}.`,
@@ -451,7 +451,7 @@ export class ReviewView {
     const sides =
       this.sidesShown ||
       (row?.left === undefined ? { left: "Left", right: "Right" } : { left: row.left, right: row.right || "" });
-    this.judging.show(said, [sides.left, sides.right], this.judgements.notes.get(this.draftOf));
+    this.judging.show(said, [sides.left, sides.right].map(titleOf), this.judgements.notes.get(this.draftOf));
     this.judging.disable(this.number < 0);
     this.root.dataset.judged = String(this.numJudged);
     this.tellWhere();
