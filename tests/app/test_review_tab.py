@@ -374,7 +374,8 @@ def test_with_the_key_each_judgement_is_a_row_of_the_server(
     store = JudgementStore(data / "review" / "judgements.sqlite")
     [row] = store.rows(review.id)
     assert (row.item, row.preference, row.is_masked) == ("p2", "right", True)
-    assert row.right == page.inner_text(".rw-answer >> nth=1 >> h3")
+    titles = {"ar": "plain AR", "tau=0": "τ 0"}
+    assert titles[row.right] == page.inner_text(".rw-answer >> nth=1 >> h3")
     with page.expect_response("**/judgements"):
         page.keyboard.press("1")
     assert [row.is_revealed for row in store.rows(review.id)] == [False, True]

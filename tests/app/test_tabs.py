@@ -223,7 +223,7 @@ def test_runs_are_compared_before_any_is_pinned(page: playwright.Page) -> None:
 CHARTS = {
     "load": (
         "#load [data-chart=rate]",
-        "throughput-tokens-per-second-of-all-requests",
+        "throughput-of-all-requests",
         "series,seconds from the start,tokens/s",
     ),
     "frontier": (
