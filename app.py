@@ -1,6 +1,6 @@
-"""Start the page. Flags override the environment, which overrides the defaults.
+"""Start the page. Flags override environment variables, which override the defaults.
 
-Checkpoints are downloaded and loaded by threads while the page starts. See ``python app.py
+Checkpoints are downloaded and loaded in threads while the page starts. See ``python app.py
 --help``.
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from app.engines.engines import Engines
 
 FAREWELL_SECONDS = 0.2
-"""Time for streams of the page to report that the server is stopping."""
+"""Time that open pages get to receive the message that the server is stopping."""
 ANSWER_SECONDS = 5.0
-"""Maximum time for answers to API clients to end with an error message."""
+"""Maximum time that open API requests get to end with an error message."""
 LEAVE_SECONDS = 10.0
-"""Maximum time from the signal to the end of the process, even if something hangs."""
+"""Maximum time from the signal to the end of the process; then the process is killed."""
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def main() -> None:
-    """Parse, build, serve until interrupted or terminated, and clean up in either case."""
+    """Read the settings, serve until interrupted or terminated, then clean up."""
     try:
         settings = read_settings(sys.argv[1:])
         check_folders()
@@ -47,7 +47,7 @@ def main() -> None:
     except AppSettingsError as error:
         sys.exit(str(error))
     for number in (signal.SIGINT, signal.SIGTERM):
-        # A process that was started in the background ignores them.
+        # A process that a shell started in the background ignores these signals; keep it that way.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
     status = 0
@@ -62,18 +62,19 @@ def main() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    """Exit normally: stop running work and delete temporary files. Python drops exceptions that are
-    raised inside a finalizer, and a library may catch them, so a timer ends the process in any
-    case.
+    """Exit normally, which stops runs and deletes temporary files.
+
+    A timer ends the process if this fails: Python drops an exception that is raised inside a
+    finalizer, and a library may catch it.
     """
-    last = threading.Timer(LEAVE_SECONDS, _end, [128 + number])
-    last.daemon = True
-    last.start()
+    timer = threading.Timer(LEAVE_SECONDS, _end, [128 + number])
+    timer.daemon = True
+    timer.start()
     sys.exit(128 + number)
 
 
 def _end(status: int) -> None:
-    """End the process now; with threads at work a normal exit would hang or abort."""
+    """End the process at once. A normal exit would hang or abort while other threads run."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -86,47 +87,56 @@ def read_settings(arguments: list[str]) -> AppSettings:
     if "SPACE_ID" in os.environ:
         base = replace(base, host="0.0.0.0")
     parser = argparse.ArgumentParser(
-        description="MARS live: watch several tokens per forward pass."
+        description="MARS live: watch a model generate several tokens per forward pass."
     )
-    parser.add_argument("--host", default=base.host, help="address to serve at (%(default)s)")
+    parser.add_argument("--host", default=base.host, help="address to listen on (%(default)s)")
     parser.add_argument(
-        "--port", type=int, default=base.port, help="port (%(default)s); 0 picks a free one"
+        "--port",
+        type=int,
+        default=base.port,
+        help="port to listen on (%(default)s); 0 picks a free port",
     )
     parser.add_argument(
-        "--checkpoint", default=base.checkpoint, help="registry name, path or hub id (%(default)s)"
+        "--checkpoint",
+        default=base.checkpoint,
+        help="registry name, path or Hub repository (%(default)s)",
     )
     parser.add_argument(
-        "--offline", action="store_true", default=base.offline, help="download nothing"
+        "--offline", action="store_true", default=base.offline, help="download no checkpoints"
     )
     parser.add_argument(
         "--offered",
         default=base.offered,
-        help="other checkpoints visitors may choose: names separated by commas, or all",
+        help="other checkpoints that visitors may choose: names separated by commas, or all",
     )
     parser.add_argument("--device", default=base.device, help="auto, cpu or cuda (%(default)s)")
     return replace(base, **vars(parser.parse_args(arguments)))
 
 
 def check_folders() -> None:
-    """Raise AppSettingsError if no temporary file can be written or the cache is another user's."""
+    """Raise AppSettingsError if temporary files cannot be written or the cache folder belongs to
+    another user.
+    """
     try:
         tempfile.TemporaryFile().close()
     except OSError as error:
         raise AppSettingsError(
-            "No temporary file can be written: free some space, or set the environment variable "
-            "TMPDIR to a writable folder."
+            "Temporary files cannot be written. Free some disk space, or set the environment "
+            "variable TMPDIR to a writable folder."
         ) from error
     try:
         cache_folder()
     except OSError as error:
         raise AppSettingsError(
-            f"{error.filename} belongs to another user: set the environment variable MARS_CACHE "
-            "to a folder of your own."
+            f"{error.filename} belongs to another user. Set the environment variable MARS_CACHE "
+            "to a folder that you own."
         ) from error
 
 
 def check_address(settings: AppSettings) -> None:
-    """Raise AppSettingsError if the address cannot be served; checked before anything is loaded."""
+    """Raise AppSettingsError if the host and port cannot be used. Called before loading
+    anything.
+    """
     try:
         bound(settings.host, settings.port).close()
     except PlaceTakenError as error:
@@ -136,9 +146,9 @@ def check_address(settings: AppSettings) -> None:
 def serve(settings: AppSettings) -> None:
     """Start loading the checkpoint, then serve the page until interrupted.
 
-    Raises AppSettingsError if the page cannot be served at the host and port.
+    Raises AppSettingsError if the host and port cannot be used.
     """
-    gc.disable()  # imported modules are no garbage, and collecting takes a good part of the start
+    gc.disable()  # collecting during the imports slows the start and frees nothing
     engines = make_engines(settings)
     engines.open()
 
@@ -157,8 +167,8 @@ def serve(settings: AppSettings) -> None:
 
 
 def make_engines(settings: AppSettings) -> Engines:
-    """Return the engines: on this machine, on another one, or on GPUs lent by ZeroGPU. Raises
-    AppSettingsError.
+    """Return engines that decode on this machine, on another machine, or on GPUs lent by ZeroGPU.
+    Raises AppSettingsError.
     """
     if "SPACES_ZERO_GPU" in os.environ:
         from app.engines.zerogpu import is_on_zerogpu, zero_engines

@@ -1,8 +1,8 @@
-"""``python -m app.deploy --to FOLDER``: writes the folder that is uploaded as a Space.
+"""``python -m app.deploy --to FOLDER``: write the folder that is uploaded as a Space.
 
-For the upload itself see ``docs/deploy.md``. The folder has the tracked files that the app reads,
-and those generated for a Space. The kinds of Space differ only in the card's front matter, the
-requirements and the Space's variables, never in code.
+See ``docs/deploy.md`` for the upload. The folder contains the tracked files that the app needs, and
+files that are generated for a Space. The kinds of Spaces differ only in the front matter of the
+card, the requirements and the variables; the code is the same.
 """
 
 from __future__ import annotations
@@ -32,29 +32,37 @@ LEFT_OUT = re.compile(
     r"|mars_runtime/lab/.+"
     r"|checkpoints/([^/]+/log[\w-]*\.jsonl|ar-tiny-draft/.+)"
 )
-"""Paths excluded from the Space: the lab, training logs, what only training reads, this script."""
+"""Paths excluded from the Space: the lab, training logs, files that only training reads, and this
+script.
+"""
 NO_GIT = (
-    "Not a clone of the repository, or git is not installed. The folder of a Space is made from "
-    "the files that git tracks."
+    "The folder of a Space contains the files that git tracks. Install git, and run this command "
+    "in a clone of the repository."
 )
 NOT_HERE = (
-    "{} is not installed here. Run pip install -r requirements.txt and try the page before you "
+    "{} is not installed. Run pip install -r requirements.txt, and try the page before you "
     "deploy it."
 )
-OCCUPIED = "{} is not empty. Choose an empty or a new folder."
+OCCUPIED = "{} is not empty. Choose an empty folder or a new one."
 CPU_WHEELS = "--extra-index-url https://download.pytorch.org/whl/cpu"
-"""Package index with torch builds without CUDA, which are gigabytes smaller."""
-BEHIND = {"MARS_NUM_PROXIES": "1"}
-"""Variables of every Space: the Hub's own proxy is in front of it."""
+"""Option for pip: the package index with builds of torch without CUDA, which are gigabytes smaller.
+"""
+COMMON_VARIABLES = {"MARS_NUM_PROXIES": "1"}
+"""Variables of every Space. The Hub has one proxy in front of each Space."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceKind:
     """A kind of Space.
 
-    hardware: suggested by the card. python: version in the card. variables: of the Space. preload:
-    Hub repositories included in its image. pins: package versions that the hardware requires.
-    options: of pip. packages: of Debian.
+    hardware: the hardware that the card suggests.
+    about: a paragraph of the card.
+    python: the Python version in the card.
+    variables: environment variables of the Space.
+    preload: Hub repositories that are included in the image of the Space.
+    pins: package versions that the hardware requires.
+    options: extra options for pip.
+    packages: Debian packages to install.
     """
 
     hardware: str
@@ -69,7 +77,9 @@ class SpaceKind:
 
 SMALL, LARGE = "Xalphinions/MARS-Qwen2.5-0.5B-blk8", "Xalphinions/MARS-Qwen2.5-7B-blk8"
 SMALL_CPU = "Xalphinions/MARS-Qwen2.5-0.5B-blk4"
-"""Checkpoint for slow CPUs, where positions are expensive: four proposals in a forward."""
+"""Checkpoint for slow CPUs. It makes four proposals per forward pass, because each fed position is
+expensive on a CPU.
+"""
 
 TARGETS: Mapping[str, SpaceKind] = {
     "cpu": SpaceKind(
@@ -82,7 +92,7 @@ TARGETS: Mapping[str, SpaceKind] = {
             "MARS_CHECKPOINT": "mars-smollm2",
             "MARS_OFFERED": "mars-smollm2,mars-0.5b-blk4,mars-tiny,ar-tiny,mars-tiny-draft,"
             "block-diffusion-tiny",
-            **BEHIND,
+            **COMMON_VARIABLES,
         },
         preload=(SMALL_CPU,),
         options=(CPU_WHEELS,),
@@ -95,7 +105,7 @@ TARGETS: Mapping[str, SpaceKind] = {
         variables={
             "MARS_CHECKPOINT": "mars-7b-blk8",
             "MARS_OFFERED": "mars-0.5b-blk8,mars-tiny",
-            **BEHIND,
+            **COMMON_VARIABLES,
         },
         preload=(LARGE, SMALL),
     ),
@@ -104,7 +114,11 @@ TARGETS: Mapping[str, SpaceKind] = {
         about="Runs on ZeroGPU, which lends a GPU for each run, with a checkpoint that the authors "
         "published.",
         python="3.12.12",
-        variables={"MARS_CHECKPOINT": "mars-0.5b-blk8", "MARS_OFFERED": "mars-tiny", **BEHIND},
+        variables={
+            "MARS_CHECKPOINT": "mars-0.5b-blk8",
+            "MARS_OFFERED": "mars-tiny",
+            **COMMON_VARIABLES,
+        },
         preload=(SMALL,),
         pins={"torch": "2.11.0", "spaces": "0.51.3"},
     ),
@@ -112,11 +126,10 @@ TARGETS: Mapping[str, SpaceKind] = {
 
 
 class DeployError(ValueError):
-    """The folder cannot be written; the message is one sentence."""
+    """The folder cannot be generated. The message is one sentence."""
 
 
 def main() -> int:
-    """Write the folder and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m app.deploy", description=__doc__)
     parser.add_argument("--to", type=path_of, required=True, help="folder to write")
     parser.add_argument(
@@ -129,21 +142,18 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     size = sum((args.to / name).stat().st_size for name in names)
-    print(
-        f"{len(names)} files, {size / 1e6:.0f} MB, are in {args.to}. Upload that folder as a Space."
-    )
+    print(f"Wrote {len(names)} files, {size / 1e6:.0f} MB, to {args.to}. Upload it as a Space.")
     return 0
 
 
 def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
-    """Write the Space of a target into ``folder``, completely or not at all, and return the file
-    names.
+    """Write the Space into ``folder``, completely or not at all, and return the names of its files.
 
-    Raises DeployError or OutputError.
+    target: a key of TARGETS. Raises DeployError or OutputError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DeployError(OCCUPIED.format(folder))
-    names, texts = tracked(root), written(TARGETS[target], root)
+    names, texts = tracked(root), generated(TARGETS[target], root)
     check_folder(folder.absolute().parent)
     partial = Path(tempfile.mkdtemp(prefix=".deploy-", dir=folder.absolute().parent))
     try:
@@ -157,7 +167,7 @@ def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DeployError(
-            f"{folder} cannot be written ({reason}). Choose another folder."
+            f"{folder} cannot be generated ({reason}). Choose another folder."
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -165,7 +175,7 @@ def deploy(folder: Path, target: str, root: Path = ROOT) -> list[str]:
 
 
 def tracked(root: Path = ROOT) -> list[str]:
-    """Return the tracked files that the app needs at run time. Raises DeployError."""
+    """Return the names of the tracked files that the app needs at run time. Raises DeployError."""
     command = ["git", "-C", str(root), "ls-files", "-z"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -178,8 +188,8 @@ def tracked(root: Path = ROOT) -> list[str]:
     return needed
 
 
-def written(target: SpaceKind, root: Path = ROOT) -> dict[str, str]:
-    """Return the generated files of a target, text by name. Raises DeployError."""
+def generated(target: SpaceKind, root: Path = ROOT) -> dict[str, str]:
+    """Return the generated files of a Space, as text by name. Raises DeployError."""
     texts = {
         "README.md": card(target, (root / "README.md").read_text("utf-8")),
         "requirements.txt": _lines(target.options, requirements(target, root)),
@@ -191,9 +201,7 @@ def written(target: SpaceKind, root: Path = ROOT) -> dict[str, str]:
 
 
 def requirements(target: SpaceKind, root: Path = ROOT) -> Iterator[str]:
-    """Yield the app's requirements, pinned to the installed (tested) versions. Raises
-    DeployError.
-    """
+    """Yield the app's requirements, pinned to the installed versions. Raises DeployError."""
     text = (root / "requirements.txt").read_text("utf-8")
     names = re.findall(r"^[\w.-]+", text, re.MULTILINE)
     for name in dict.fromkeys([*names, *target.pins]):
@@ -201,7 +209,9 @@ def requirements(target: SpaceKind, root: Path = ROOT) -> Iterator[str]:
 
 
 def installed(name: str) -> str:
-    """Return the installed version without a build suffix such as +cpu. Raises DeployError."""
+    """Return the installed version of a package, without a build suffix such as ``+cpu``. Raises
+    DeployError.
+    """
     try:
         return metadata.version(name).partition("+")[0]
     except metadata.PackageNotFoundError as error:
@@ -209,12 +219,12 @@ def installed(name: str) -> str:
 
 
 def card(target: SpaceKind, readme: str) -> str:
-    """Return the Space's card: the repository's front matter with the target's values, and a
-    description of the page. Raises DeployError.
+    """Return the Space's card: the repository's front matter with the values of this kind of Space,
+    and a description of the page. Raises DeployError.
     """
     match = re.match(r"---\n(.*?)^---\n(.*)", readme, re.DOTALL | re.MULTILINE)
     if match is None:
-        raise DeployError("README.md has no front matter: restore it.")
+        raise DeployError("README.md has no front matter. Restore it.")
     front, body = match.groups()
     values = {
         "sdk_version": installed("gradio"),
@@ -223,19 +233,19 @@ def card(target: SpaceKind, readme: str) -> str:
         **({"preload_from_hub": list(target.preload)} if target.preload else {}),
     }
     title, about, *_ = body.strip().split("\n\n")
-    paragraphs = [title, about, target.about, _told(target.variables)]
+    paragraphs = [title, about, target.about, _variables_text(target.variables)]
     return f"---\n{_front(front, values)}---\n\n" + "\n\n".join(paragraphs) + "\n"
 
 
-def _told(variables: Mapping[str, str]) -> str:
+def _variables_text(variables: Mapping[str, str]) -> str:
     lines = "\n".join(f"- `{name}`: `{value}`" for name, value in variables.items())
-    return f"Variables of this Space. A duplicate needs no other changes:\n\n{lines}"
+    return f"Environment variables of this Space. A duplicate needs only these:\n\n{lines}"
 
 
 def _front(front: str, values: Mapping[str, object]) -> str:
-    """Replace values in the front matter. They are written as JSON, which is valid YAML."""
-    rest = re.sub(rf"^({'|'.join(values)}):.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
-    return rest + _lines(f"{name}: {json.dumps(value)}" for name, value in values.items())
+    """Replace values in the front matter. New values are written as JSON, which is valid YAML."""
+    unchanged = re.sub(rf"^({'|'.join(values)}):.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
+    return unchanged + _lines(f"{name}: {json.dumps(value)}" for name, value in values.items())
 
 
 def _lines(*groups: Iterator[str] | tuple[str, ...]) -> str:

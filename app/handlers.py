@@ -1,4 +1,4 @@
-"""Handlers of all tabs, created once per process."""
+"""The handlers of all tabs, which are created once per process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.ui.run_log import RunLogs
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The event handlers that the page is built with, one object per tab."""
+    """The handlers that the page connects its events to."""
 
     engines: Engines
     book: ExampleBook
@@ -35,7 +35,7 @@ class Handlers:
 
 
 def make_handlers(engines: Engines) -> Handlers:
-    """Create all handlers over these engines, with new examples and logs."""
+    """Create the handlers of all tabs for these engines."""
     book, logs, checkpoints = ExampleBook(), RunLogs(), CheckpointHandlers(engines)
     library = Library(engines.settings.data)
     return Handlers(

@@ -1,8 +1,7 @@
-"""The page: its tabs, its header and footer, and the updates that follow a change of the
-checkpoint.
+"""The page: its tabs, its header and footer, and the updates after a change of the checkpoint.
 
-The same updates follow whether the visitor, a link or the end of loading changes the checkpoint.
-Each tab connects its events to its handlers, and components draw.
+The checkpoint can be changed by the visitor, by a link, or because a checkpoint finished loading;
+the same updates follow in each case.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from app.handlers import Handlers
 from app.live.lanes import LiveHandlers
 from app.live.tab import (
     LiveTab,
-    holder,
+    conversation_checkpoint,
     live_tab,
     note_on,
     wire_links,
@@ -38,11 +37,13 @@ from app.ui.recordings import Recording
 from app.ui.views import ConversationView, ExplainView, FrontierView, ReviewView
 from app.ui.wiring import AT_ONCE, STREAMED, Field, session_of
 
-ARRIVAL_SECONDS = 1.0  # between two checks of a loading checkpoint
+ARRIVAL_SECONDS = 1.0  # time between two checks of whether the default checkpoint is loaded
 
 
 def build(handlers: Handlers, first: Recording | None = None) -> gr.Blocks:
-    """Build the whole page, wired. first: the recording shown until a visitor runs something."""
+    """Build the whole page with its events. first: the recorded run to show until the visitor runs
+    something.
+    """
     engines = handlers.engines
     page = gr.Blocks(
         title="MARS live", analytics_enabled=False, delete_cache=(3600, 3600), fill_width=True
@@ -93,12 +94,12 @@ def _tabs(*classes: str) -> gr.Tabs:
 
 
 def _tab(title: str, name: str) -> gr.Tab:
-    """Return a tab. name: its address (``assets/web/core/tabs.js``)."""
+    """Return a tab. name: the tab's name in URLs (``assets/web/core/tabs.js``)."""
     return gr.Tab(title, elem_id=f"{name}-tab")
 
 
 def _present_button() -> None:
-    """Build and wire the button for the tour, which needs no server."""
+    """Build the button that starts the tour. The tour runs in the browser only."""
     button = gr.Button("Present", size="sm", min_width=0, elem_id="present")
     button.click(None, js="() => { window.mars.mountPresenter(); }", api_visibility="private")
 
@@ -110,12 +111,12 @@ def _wire_arrival(
     handlers: CheckpointHandlers,
     engines: Engines,
 ) -> None:
-    """Show in ``line`` how far the default checkpoint is loaded. When it is ready, select it for
-    visitors who have not chosen one.
+    """Show the loading progress of the default checkpoint in ``line``. Once the checkpoint is
+    ready, select it for visitors who have not chosen a checkpoint.
     """
     clock = gr.Timer(ARRIVAL_SECONDS, active=engines.arrival() is not None)
 
-    def look(request: gr.Request) -> tuple[str, Any, Any]:
+    def check(request: gr.Request) -> tuple[str, Any, Any]:
         arrival = handlers.arrival(session_of(request))
         change = gr.skip() if arrival.checkpoint is None else arrival.checkpoint
         return arrival.sentence, gr.Timer(active=not arrival.is_over), change
@@ -123,7 +124,7 @@ def _wire_arrival(
     def leave(request: gr.Request) -> None:
         handlers.leave(session_of(request))
 
-    clock.tick(look, None, [line, clock, checkpoint], **AT_ONCE)
+    clock.tick(check, None, [line, clock, checkpoint], **AT_ONCE)
     page.unload(leave)
 
 
@@ -135,8 +136,8 @@ def _wire_checkpoint(
     live: LiveHandlers,
     engines: Engines,
 ) -> None:
-    """Update everything that depends on the checkpoint, when it changes and when the page is
-    opened.
+    """When the page opens or the checkpoint changes, update everything that depends on the
+    checkpoint.
     """
     controls = tab.controls
     checkpoint = controls["checkpoint"]
@@ -154,12 +155,12 @@ def _wire_checkpoint(
         for choice in handlers.choose(name):
             updates = _updates(choice, block_size)
             hint = gr.update(placeholder=system_hint(entry.system))
-            yield [*updates, hint, note_on(entry), holder(entry), *rows]
+            yield [*updates, hint, note_on(entry), conversation_checkpoint(entry), *rows]
 
     def opening(request: gr.Request, name: Any, block_size: Any) -> Iterator[list[Any]]:
         linked, _ = live.linked(request.query_params)
         opens_with = linked.get("checkpoint", engines.default)
-        if opens_with != built:  # the change event updates the rest
+        if opens_with != built:  # the change event of the checkpoint updates everything else
             yield [opens_with, *[gr.skip()] * len(outputs)]
             return
         for updates in follow(name, block_size):
@@ -174,15 +175,15 @@ def _wire_checkpoint(
 
 
 def _updates(choice: CheckpointChoice, block_size: Any) -> list[Any]:
-    """Return updates of the notice, the B slider, the switch next to it, the footer and the
-    methods.
+    """Return updates of the notice, the B slider, the switch next to the slider, the footer, and
+    the list of methods.
     """
     footer = gr.skip() if choice.footer is None else choice.footer
-    is_free = choice.depth > 1
+    has_choice = choice.depth > 1
     return [
         choice.notice,
         block_size_update(choice.depth, block_size),
-        gr.update(visible=is_free) if is_free else gr.update(visible=False, value=False),
+        gr.update(visible=has_choice) if has_choice else gr.update(visible=False, value=False),
         footer,
         gr.update(
             info=missing_sentence(choice.missing) or None,

@@ -1,6 +1,6 @@
-"""The page as an ASGI app, with the settings of a public demo, and the server that serves it.
+"""The page as an ASGI app with the limits of a public demo, and the server that runs it.
 
-Gradio's app is mounted in our own app, so the server, its limits and its middleware are ours. If
+Gradio's app is mounted in this module's own FastAPI app, which adds limits and middleware. If
 ``gradio[mcp]`` is installed, the typed endpoints are also tools of an MCP server.
 """
 
@@ -26,8 +26,8 @@ from app.page import build
 from app.review.routes import PATHS as REVIEW
 from app.review.routes import make_review
 from app.serving.documents import PACKED, Documents
-from app.serving.endpoint import Beside, make_endpoint
-from app.serving.routes import OTHER_VALUES, Refusals, Routes, Takes
+from app.serving.endpoint import PathRouter, make_endpoint
+from app.serving.routes import OTHER_VALUES, AcceptedValues, Refusals, Routes
 from app.serving.run_limits import RunLimits
 from app.settings import AppSettingsError
 from app.ui.files import ADDRESSES, file_address, serve_file
@@ -40,15 +40,15 @@ from mars_runtime.serving.errors import ApiError, Faults
 from mars_runtime.serving.limits import BodyLimit, Proxies
 from mars_runtime.serving.server import PlaceTakenError, Server, bound, url_of
 
-FILES = Middleware(Beside, endpoint=serve_file, paths=ADDRESSES)
-"""Middleware that serves the page's files, including plotly.js, at their own addresses."""
-START_SECONDS = 0.01  # between two checks of whether the server has started
-CLOSE_SECONDS = 5.0  # maximum time for a server to end
+FILES = Middleware(PathRouter, endpoint=serve_file, paths=ADDRESSES)
+"""Middleware that serves the files of the page, including plotly.js."""
+START_SECONDS = 0.01  # time between two checks of whether the server has started
+CLOSE_SECONDS = 5.0  # maximum time to wait for the server to end
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPage:
-    """A page that is being served. url: its address on this machine, with a trailing slash."""
+    """A page while it is served. url: its address on this machine, with a trailing slash."""
 
     blocks: gr.Blocks
     url: str
@@ -60,7 +60,7 @@ class ServedPage:
         self.thread.join()
 
     def close(self) -> None:
-        """End the server and the streams of its visitors."""
+        """Stop the server and end the streams of all visitors."""
         self.server.leave()
         self.thread.join(CLOSE_SECONDS)
 
@@ -68,10 +68,12 @@ class ServedPage:
 def serve(
     handlers: Handlers, is_blocking: bool = True, first: Recording | None = None
 ) -> ServedPage:
-    """Serve until interrupted, or return the running page if ``is_blocking`` is off.
+    """Serve the page. Block until the server is interrupted, or return at once if ``is_blocking``
+    is off.
 
-    first: the recorded run shown until a visitor runs something. Nothing leaves the machine: no
-    analytics, fonts or share link. Raises AppSettingsError if the host and port cannot be served.
+    first: the recorded run to show until the visitor runs something. The page sends nothing to
+    other servers: it has no analytics, web fonts or share link. Raises AppSettingsError if the host
+    and port cannot be used.
     """
     settings = handlers.engines.settings
     try:
@@ -83,13 +85,13 @@ def serve(
     app = make_app(handlers, page, url)
     handlers.engines.before_serving()
     server = Server(app, partial(page.close, verbose=False), is_proxied=settings.num_proxies > 0)
-    # In a thread, because the main thread receives the signals and ends the engines before the
-    # server.
+    # The server runs in a thread, so that the main thread can receive signals and close the
+    # engines before the server ends.
     thread = threading.Thread(target=server.run, args=[[listening]], daemon=True)
     thread.start()
     while not server.started:
         if not thread.is_alive():
-            raise RuntimeError("The page could not be started. See the log for the reason.")
+            raise RuntimeError("The server could not start. See the log for the reason.")
         time.sleep(START_SECONDS)
     served = ServedPage(page, f"{url}/", server, thread)
     if is_blocking:
@@ -101,8 +103,8 @@ def serve(
 def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
     """Return the app that serves the page. url: its address on this machine.
 
-    It has no monitoring page, no uploads, no stack traces and no unused route (``routes.py``). The
-    queue is bounded and cannot be bypassed.
+    Monitoring, uploads, stack traces and unused routes (``routes.py``) are disabled. The queue is
+    bounded, and clients cannot bypass it.
     """
     settings = handlers.engines.settings
     page.queue(max_size=settings.max_waiting + 4, default_concurrency_limit=8, api_open=False)
@@ -123,7 +125,7 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
         run_history=False,
         app_kwargs={
             "middleware": [Middleware(Faults, respond=_respond)],
-            "exception_handlers": {RequestValidationError: _misfit},
+            "exception_handlers": {RequestValidationError: _wrong_values},
         },
         show_error=False,
         max_file_size="1mb",
@@ -141,10 +143,10 @@ def make_app(handlers: Handlers, page: gr.Blocks, url: str) -> FastAPI:
 def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     """Return the middleware of the app, outermost first.
 
-    The OpenAI-compatible endpoint, the Review tab's routes and the page's files answer at their own
-    addresses. All other requests are validated by size, path and values before Gradio sees them;
-    only an imported run, sent as JSON text, may be large. The document and the configuration are
-    rendered once. The limit on runs comes last.
+    The OpenAI-compatible endpoint, the routes of the Review tab and the files of the page have
+    paths of their own. Every other request is validated by size, path and values before Gradio
+    receives it; only imported runs, which are sent as JSON text, may be large. The document and its
+    configuration are rendered once and cached. The limit on concurrent runs is checked last.
     """
     engines = handlers.engines
     settings = engines.settings
@@ -158,13 +160,13 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
     return [
         Middleware(Faults, respond=_respond),
         Middleware(Proxies, number=settings.num_proxies),
-        Middleware(Beside, endpoint=make_endpoint(engines), paths=ENDPOINT),
-        Middleware(Beside, endpoint=review, paths=REVIEW),
+        Middleware(PathRouter, endpoint=make_endpoint(engines), paths=ENDPOINT),
+        Middleware(PathRouter, endpoint=review, paths=REVIEW),
         FILES,
         Middleware(GZipMiddleware, compresslevel=PACKED),
         Middleware(BodyLimit, max_bytes=settings.max_body_bytes, elsewhere=imports),
         Middleware(Refusals),
-        Middleware(Routes, _takes(page), has_tools=page.mcp_server),
+        Middleware(Routes, _accepted_values(page), has_tools=page.mcp_server),
         Middleware(Documents, edit=_edit_document),
         Middleware(
             RunLimits,
@@ -172,24 +174,22 @@ def _middleware(handlers: Handlers, page: gr.Blocks) -> list[Middleware]:
             is_run=is_run,
             max_runs=settings.max_runs_per_address,
         ),
-        # Pages of other origins must not read answers. Gradio leaves that to the middleware of the
-        # app in which it is mounted; its own would allow every port of localhost.
+        # Pages of other origins must not read responses. A mounted Gradio app uses the CORS rules
+        # of the outer app; Gradio's own rules would allow every port of localhost.
         Middleware(CORSMiddleware, allow_origins=()),
     ]
 
 
 def _edit_document(text: str, root: str) -> str:
-    """Add the page's own script to its document."""
+    """Add the page's script to the document."""
     script = f'<script src="{file_address("page.js")}"></script>'
     return gradio_compat.edit_document(text, root, script)
 
 
-def _takes(page: gr.Blocks) -> Takes:
-    """Return the events, endpoints and server functions of a page, and how many values each
-    accepts.
-    """
+def _accepted_values(page: gr.Blocks) -> AcceptedValues:
+    """Return how many values each event, endpoint and server function of the page accepts."""
     endpoints = page.get_api_info()["named_endpoints"]
-    return Takes(
+    return AcceptedValues(
         {number: len(event.inputs) for number, event in page.fns.items() if event.fn},
         {
             name.strip("/"): {
@@ -206,8 +206,8 @@ def _respond(refusal: ApiError) -> Response:
     return JSONResponse({"detail": str(refusal)}, refusal.status)
 
 
-async def _misfit(request: Request, error: Exception) -> Response:
-    """Answer a request with values that do not fit. FastAPI's own answer would repeat them, and it
-    fails for numbers that JSON cannot express.
+async def _wrong_values(request: Request, error: Exception) -> Response:
+    """Respond to a request whose values have the wrong types. FastAPI's own response would repeat
+    the values, and it fails for numbers that JSON cannot express.
     """
     return _respond(ApiError(422, OTHER_VALUES))

@@ -1,7 +1,8 @@
 """Settings of the app, read once from the environment.
 
-The environment variable of a setting is its name in upper case with the prefix ``MARS_``, such as
-``MARS_CHECKPOINT``, so a duplicated Space is configured without code changes.
+The environment variable of a setting is the setting's name in upper case with the prefix ``MARS_``,
+such as ``MARS_CHECKPOINT``. A duplicated Space is configured by these variables, without code
+changes.
 """
 
 from __future__ import annotations
@@ -16,45 +17,50 @@ from mars_runtime.serving.limits import weak_key
 
 PREFIX = "MARS_"
 ENVELOPE = 1000
-"""Bytes of a request around a sealed set."""
+"""Bytes that a request may have in addition to a sealed review set."""
 SWITCH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 class AppSettingsError(ValueError):
-    """An invalid variable or flag; the message is one sentence."""
+    """An environment variable or a flag is invalid. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppSettings:
-    """Where to serve, what to load, and the limits that keep a public page alive.
+    """Where the page is served, what it loads, and the limits of a public page.
 
-    host, port: where the page is served.
-    checkpoint: a name of ``checkpoints/registry.json``, the path of a checkpoint, or owner/name of
-    a repository on the Hub.
-    offered: other checkpoints that visitors may load: registry names separated by commas, or
-    ``all``. By default the bundled ones, those with known checksums, and small ones of the Hub if
-    it answers.
+    host, port: address of the server.
+    checkpoint: a name in ``checkpoints/registry.json``, the path of a checkpoint, or a Hub
+    repository as owner/name.
+    offered: other checkpoints that visitors may load: names in the registry separated by commas, or
+    ``all``. By default: the bundled checkpoints, those with known checksums, and small Hub
+    checkpoints if the Hub answers.
     offline: download nothing; report a missing checkpoint instead.
-    device, dtype: ``auto`` picks CUDA and bf16 on a GPU, otherwise the CPU and the fastest type
-    that ``model.build`` supports there.
-    max_prompt_chars: longer prompts are rejected, never truncated.
-    max_new_tokens: end of the slider and limit of every request.
-    max_seconds: wall-clock limit of a run, pauses of slow motion included.
-    max_runs: visitors whose runs share the model. max_waiting: runs that may wait behind them.
-    max_runs_per_address: concurrent runs, waiting ones included; visitors of one school or company
-    may share an address.
-    num_proxies: trusted proxies in front of this server (1 for a Space). The client's address is
-    the entry that many from the right of X-Forwarded-For, or the socket's if 0.
-    max_body_bytes: larger requests get 413 before they are read.
-    max_import_bytes: limit of an imported run.
-    data: folder for shared runs that are too long for a link and for judgements; empty stores none.
-    remote: address of another machine's endpoint that decodes for this page; empty decodes here.
-    remote_key: API key of that machine.
-    review_key: clients with this key store judgements in ``data`` and may create sets as large as
-    the command's; empty stores all judgements in browsers.
-    api_key: required by the OpenAI-compatible endpoint; empty requires none.
-    allowed_origins: origins whose pages may call that endpoint from a browser, separated by commas,
-    or ``*`` for all; empty allows none.
+    device, dtype: ``auto`` selects CUDA and bf16 on a GPU, otherwise the CPU and the fastest dtype
+    that ``model.build`` supports on the CPU.
+    max_prompt_chars: maximum length of a prompt; longer prompts are rejected, never truncated.
+    max_new_tokens: token limit of every request, and the maximum of the token slider.
+    max_seconds: time limit of a run in wall-clock time, including the pauses of slow motion.
+    max_runs: number of runs that share the model. max_waiting: number of runs that may wait for a
+    slot.
+    max_runs_per_address: number of running and waiting runs per address. Visitors of one school or
+    company may share an address.
+    num_proxies: number of trusted proxies in front of this server (1 for a Space). With N proxies,
+    the client's address is the Nth entry from the right of X-Forwarded-For; with 0, it is the
+    address of the connection.
+    max_body_bytes: maximum size of a request; larger ones get the status 413 before they are read.
+    max_import_bytes: maximum size of an imported run.
+    data: folder that stores judgements, and shared runs that are too long for a link; if empty,
+    neither is stored.
+    remote: URL of an endpoint on another machine that decodes for this page; if empty, this machine
+    decodes.
+    remote_key: API key of that endpoint.
+    review_key: clients with this key may store judgements in ``data`` and create review sets as
+    large as those of the command line. If empty, all judgements stay in browsers.
+    api_key: key that clients of the OpenAI-compatible endpoint must send; if empty, no key is
+    required.
+    allowed_origins: origins of web pages that may call that endpoint from a browser, separated by
+    commas, or ``*`` for all; if empty, none may.
     """
 
     host: str = "127.0.0.1"
@@ -104,13 +110,15 @@ class AppSettings:
 
     @property
     def max_review_bytes(self) -> int:
-        """The largest request of the Review tab: runs to import, or a sealed set."""
+        """Maximum size in bytes of a request of the Review tab, which imports runs or sends a
+        sealed set.
+        """
         return max(4 * self.max_import_bytes, MAX_SEALED + ENVELOPE)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AppSettings:
-        """Read the settings from environment variables, with defaults for the rest. Raises
-        AppSettingsError.
+        """Return the settings from environment variables; settings without a variable have
+        defaults. Raises AppSettingsError.
         """
         environment = os.environ if environment is None else environment
         chosen: dict[str, str | int | float | bool] = {}
@@ -122,7 +130,6 @@ class AppSettings:
 
 
 def _parse(name: str, text: str, default: object) -> str | int | float | bool:
-    """Parse the text as a value of the default's type."""
     if isinstance(default, str):
         return text
     if isinstance(default, bool):
@@ -132,5 +139,5 @@ def _parse(name: str, text: str, default: object) -> str | int | float | bool:
     try:
         return int(text) if isinstance(default, int) else float(text)
     except ValueError:
-        kind = "a whole number" if isinstance(default, int) else "a number"
-        raise AppSettingsError(f"{name} must be {kind}.") from None
+        expected = "a whole number" if isinstance(default, int) else "a number"
+        raise AppSettingsError(f"{name} must be {expected}.") from None

@@ -1,7 +1,7 @@
-"""The Live tab's run: methods in lanes that can be steered while they run; and the handlers of its
-controls.
+"""Runs and handlers of the Live tab.
 
-Values arrive raw; results are text.
+A run decodes one prompt with several methods, one per lane. Its settings can be changed while it
+runs. The handlers receive unvalidated values and return text.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ CONTROL_TEXT = re.compile(r"<\|[^|<>\s]{1,40}\|>")
 NOTE_CONTROL = "Control tokens in the prompt are treated as ordinary text."
 NOTE_UNKNOWN = "This small model can only do tasks like the examples."
 FOREIGN = "This conversation belongs to another model. Press New conversation."
-OFFER = "Not one of its tasks. Closest: {}"
+OFFER = "Closest task: {}"
 OFFER_CHARS = 60
-NOTE_TOO_HARD = "This is beyond a model of this size."
+NOTE_TOO_HARD = "This is too hard for a model of this size."
 
 
 class LiveLog(RunLog):
-    """Lines of lanes. A status is shown until the next forward; one of the kind ``note`` until
-    another status.
+    """Log with the lines of all lanes. A status stays visible until the next forward pass; a status
+    of the kind ``note`` stays until the next status.
     """
 
     def __init__(self, titles: Mapping[str, str], pace: float) -> None:
-        """Create the log. titles: of the lanes, by name in their order."""
+        """Create the log. titles: the title of each lane by its name, in the order of the lanes."""
         lanes = [{"lane": name, "title": title} for name, title in titles.items()]
         super().__init__({"lanes": lanes, "pace": pace})
         self._lanes = tuple(titles)
 
     def refuse(self, text: str) -> None:
-        """End every lane with a message why it cannot run."""
+        """End every lane with a message that says why it cannot run."""
         self._end("error", text)
 
     def stop(self) -> None:
-        """End every lane as cancelled by the visitor, before anything ran."""
+        """End every lane as cancelled by the visitor before it ran."""
         self._end("cancelled", "")
 
     def _end(self, reason: str, text: str) -> None:
@@ -71,7 +71,9 @@ class LiveLog(RunLog):
 
 
 class LiveRun(TabRun[LiveOrder]):
-    """A run whose lanes start together and share the device in turn, each until the deadline."""
+    """Run whose lanes start together and take turns on the device. Each lane ends at the deadline
+    at the latest.
+    """
 
     def __init__(self, order: LiveOrder, book: ExampleBook, max_seconds: float) -> None:
         log = LiveLog(order.titles, order.pace)
@@ -79,23 +81,23 @@ class LiveRun(TabRun[LiveOrder]):
 
     @property
     def pause(self) -> float:
-        """Seconds between two values of the stream."""
+        """Seconds between two updates of the page."""
         return SLOW_POLL_SECONDS if self.order.pace else POLL_SECONDS
 
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Run all lanes, then judge their answers, so that judging takes no time from a lane."""
+        """Run all lanes, then check their answers. Checking last takes no time from the lanes."""
         order, task = self.order, self.book.task(self.order.prompt)
         self.begin(*start_lanes(served, order, self.max_seconds, task, self.owner))
         if self.order.settings != order.settings:  # changed while the lanes were built
             self._set(lambda settings: self.order.settings)
         yield from self.follow()
-        # Only if the model wrote all of it. Judging Python code runs it, and tokens or turns that
-        # the run continues from are the visitor's input.
-        if not self.order.goes_on:
+        # Check only text that the model wrote completely. Checking Python code executes it, and a
+        # continued run contains tokens or turns that the visitor posted.
+        if not self.order.continues_text:
             self.judge_all(served, "lane", self.order.prompt)
 
     def advance(self) -> None:
-        """Log new lines, then what the lanes wait for or share."""
+        """Log new trace lines, and a status if the lanes wait for the device or share it."""
         situation = waiting_sentence(lane.run for lane in self.running)
         self.collect()
         if self.running:
@@ -103,7 +105,7 @@ class LiveRun(TabRun[LiveOrder]):
             self.log.say(situation, "note" if is_begun else "waiting")
 
     def steer(self, steering: LiveSettings) -> None:
-        """Apply settings and pace from the next forward on."""
+        """Apply changed settings and pace from the next forward pass on."""
         if not self.transcripts:
             self.order = replace(self.order, settings=steering.applied_to(self.order.settings))
         self._set(steering.applied_to)
@@ -115,7 +117,7 @@ class LiveRun(TabRun[LiveOrder]):
             self.log.add("pace", {"pace": steering.pace})
 
     def _set(self, change: Callable[[DecodeSettings], DecodeSettings]) -> None:
-        """Change the lanes' settings from the next forward on."""
+        """Change the settings of the lanes from the next forward pass on."""
         for lane in self.transcripts:
             method = self.order.method_of(lane.name)
             steered = settings_for(method, change(lane.run.settings))
@@ -124,14 +126,16 @@ class LiveRun(TabRun[LiveOrder]):
 
 
 class LiveHandlers(TabHandlers[LiveRun]):
-    """Handlers of the tab; one object serves every visitor, by session."""
+    """Handlers of the Live tab. One object serves all visitors and identifies them by session."""
 
     pause = SLOW_POLL_SECONDS
 
     def __init__(
         self, engines: Engines, logs: RunLogs, book: ExampleBook, settle: Callable[[str], None]
     ) -> None:
-        """Create the handlers. settle: called with the session of each run that starts."""
+        """Create the handlers. settle: callback for each run that starts; its argument is the
+        session.
+        """
         super().__init__(engines, logs, book)
         self._settle = settle
         settings = engines.settings
@@ -139,7 +143,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         self.shared = SharedRuns(folder, settings.max_import_bytes)
 
     def read(self, values: Mapping[str, Any]) -> LiveRun:
-        """Validate the controls and return the run that they request, not started. Raises
+        """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
         order = read_live_order(values, self.limits(values))
@@ -150,10 +154,12 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return LiveLog({"mars": TITLES["mars"]}, 0.0)
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
-        """Return what is wrong with these controls, or None."""
+        """Return the error of the first invalid control, or None if all are valid."""
         try:
             order = self.read(values).order
-            served = self.engines.get(order.checkpoint, timeout=0.0) if order.goes_on else None
+            served = (
+                self.engines.get(order.checkpoint, timeout=0.0) if order.continues_text else None
+            )
             if served is not None:
                 check_order(served, order)
         except RefusalError as refusal:
@@ -163,8 +169,8 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return None
 
     def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """Run as in every tab. A visitor who runs something also keeps the current checkpoint
-        selected.
+        """Run the prompt and yield values of the race view. The page then no longer replaces the
+        checkpoint that this visitor selected.
         """
         self._settle(session)
         yield from super().run(session, values, owner)
@@ -174,8 +180,8 @@ class LiveHandlers(TabHandlers[LiveRun]):
     ) -> Iterator[tuple[str | None, str]]:
         """Run what a view posted (``read_from_view``).
 
-        Yields values, each with an empty sentence. If the run cannot start, yields only None with a
-        sentence, and the page keeps the previous run.
+        Yields pairs of a value and an empty error message. If the run cannot start, yields None and
+        the error message, and the page keeps showing the previous run.
         """
         try:
             wanted = {**values, **read_from_view(posted)}
@@ -189,13 +195,15 @@ class LiveHandlers(TabHandlers[LiveRun]):
             yield value, ""
 
     def linked(self, query: Mapping[str, str]) -> tuple[dict[str, Any], str]:
-        """Return the controls that a shared link sets, and a sentence about those it could not
-        set.
+        """Return the values of a shared link by control, and a sentence about the values that were
+        ignored.
         """
         return read_link(query, self.engines.limits, self.engines.default)
 
     def remark(self, prompt: object, checkpoint: object) -> str:
-        """Return a remark on a prompt that can run but may disappoint; empty for none."""
+        """Return a hint about a prompt that can run but may give a bad answer; empty if there is
+        none.
+        """
         entry = self.engines.entries.get(str(checkpoint))
         if not isinstance(prompt, str) or not prompt.strip() or entry is None:
             return ""
@@ -209,9 +217,10 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return NOTE_TOO_HARD if is_too_hard(task.family) else remark_on(task.family)
 
     def nearest(self, prompt: object, checkpoint: object) -> str:
-        """Return the task nearest to the typed prompt, for a checkpoint that knows only its tasks.
+        """Return the known task that is most similar to the typed prompt, for a checkpoint that can
+        only do its tasks.
 
-        Empty if nothing was typed or the prompt is one of its tasks.
+        Empty if nothing was typed or the prompt is one of these tasks.
         """
         entry = self.engines.entries.get(str(checkpoint))
         is_typed = isinstance(prompt, str) and bool(prompt.strip())
@@ -220,7 +229,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
         return self.book.nearest(str(prompt)).prompt
 
     def steer(self, session: str, values: Mapping[str, Any]) -> None:
-        """Change the visitor's own run, if there is one. Raises RefusalError."""
+        """Apply changed controls to the visitor's run, if there is one. Raises RefusalError."""
         run = self.runs.of(session)
         limits = self.engines.limits(run.order.checkpoint if run else self.engines.default)
         steering = read_steering(values, limits)
@@ -228,8 +237,8 @@ class LiveHandlers(TabHandlers[LiveRun]):
             run.steer(steering)
 
     def preset(self, session: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a preset of the checkpoint at once and return its controls; empty if it is not
-        offered. Raises RefusalError.
+        """Apply a preset to the visitor's run and return the controls that it sets. Empty if the
+        checkpoint does not have this preset. Raises RefusalError.
         """
         changes = presets_of(str(values.get("checkpoint"))).get(name)
         if changes is None:
@@ -240,7 +249,7 @@ class LiveHandlers(TabHandlers[LiveRun]):
 
 
 def offer(task: str) -> str:
-    """Return a task as text for a button: the beginning of its first line."""
+    """Return the label of the button that offers a task: the beginning of the task's first line."""
     line = task.splitlines()[0]
     return OFFER.format(line if len(line) <= OFFER_CHARS else f"{line[:OFFER_CHARS].rstrip()}…")
 
@@ -252,9 +261,9 @@ def start_lanes(
     task: Task | None = None,
     owner: str = "",
 ) -> list[Transcript]:
-    """Submit the order's lanes together. Raises USER_ERRORS and RefusalError.
+    """Submit all lanes of the order at the same time. Raises USER_ERRORS and RefusalError.
 
-    max_seconds: deadline of each lane in wall-clock time, including the pauses of slow motion.
+    max_seconds: time limit of each lane in wall-clock time, including the pauses of slow motion.
     """
     check_order(served, order)
     contexts = {lane: context_of(served, order, lane) for lane in order.lanes}
@@ -281,8 +290,8 @@ def start_lanes(
 
 
 def check_order(served: Served, order: LiveOrder) -> None:
-    """Raise RefusalError for given tokens that this checkpoint cannot continue, and for answers
-    that it cannot have written.
+    """Raise RefusalError if the checkpoint cannot continue the given tokens or cannot have written
+    the earlier answers.
     """
     tokenizer = served.checkpoint.tokenizer
     given_tokens = {token for lane in order.lanes for token in order.given_to(lane)}
@@ -302,7 +311,9 @@ def check_order(served: Served, order: LiveOrder) -> None:
 
 
 def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
-    """Return the context of a lane's prompt: the posted turns that leave room for the answer."""
+    """Return the context of a lane's prompt: the latest posted turns that leave enough capacity for
+    the answer.
+    """
     posted = order.history_of(lane)
     room = served.engine.capacity - order.settings.max_new_tokens
     tokenizer = served.checkpoint.tokenizer
@@ -314,7 +325,9 @@ def context_of(served: Served, order: LiveOrder, lane: str) -> Context:
 def fitting(
     tokenizer: Tokenizer, prompt: str, history: Sequence[Turn], room: int, system: str = ""
 ) -> tuple[Turn, ...]:
-    """Return the latest turns that fit as a whole before the prompt, within ``room`` tokens."""
+    """Return the latest complete turns that fit in front of the prompt, within ``room`` tokens in
+    total.
+    """
     left = room - len(tokenizer.encode_prompt(prompt, system=system))
     num_kept = 0
     for turn in reversed(history):

@@ -1,6 +1,6 @@
-"""The panel "Layers": what each layer of the model predicts at one forward of a run.
+"""The Layers panel: what each layer of the model predicts in one forward pass of a run.
 
-The page stores the run and posts the forward's input; the server stores nothing.
+The page stores the run and posts the inputs of the forward pass. The server stores nothing.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from mars_runtime.layers import Column, Fed, Layers, counted_masks
 from mars_runtime.settings import MAX_FED
 
 WAIT_SECONDS = 45.0
-UNREADABLE = "This pass cannot be read. Select another one."
-LATE = "The server is busy with other runs. Select the pass again in a moment."
-LOADING = "{} is loading. Select the pass again in a moment."
+UNREADABLE = "The layers of this pass cannot be shown. Select another pass."
+LATE = "The server is busy with other runs. Wait a moment, then select the pass again."
+LOADING = "{} is still loading. Wait a moment, then select the pass again."
 
 
-def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
-    """Return ``{"columns", "real", "counted", "vocabulary"}`` for the posted forward, or
-    ``{"error": one sentence}``.
+def layers_response(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
+    """Return ``{"columns", "real", "counted", "vocabulary"}`` for the posted forward pass, or
+    ``{"error": sentence}``.
 
-    columns, real: a ``Column`` each, with the layer at which it ``settled``. counted: indices of
-    the columns with masks that counted. vocabulary: as in a trace. owner: the client's address,
-    which may have few requests at a time.
+    columns: one ``Column`` as JSON per fed position, with ``settled``, the layer from which the
+    prediction no longer changes.
+    real: a column for each real token at the positions of the masks.
+    counted: indices of the mask columns that are included in the totals.
+    vocabulary: the text of each token id, as in a trace.
+    owner: the client's address, which may have only a few requests at a time.
     """
     try:
         checkpoint, fed = read_fed(posted)
@@ -38,15 +41,15 @@ def told_layers(engines: Engines, posted: object, owner: str) -> dict[str, Any]:
             served = engines.get(checkpoint, timeout=0.0)
             if served is None:
                 return {"error": LOADING.format(checkpoint)}
-            return _told(served, fed, owner)
+            return _computed_layers(served, fed, owner)
     except (RefusalError, UnavailableError, *USER_ERRORS) as error:
         return {"error": str(error)}
     except Exception as error:
         return {"error": sentence(error)}
 
 
-def _told(served: Served, fed: Fed, owner: str) -> dict[str, Any]:
-    """Compute the layers. Raises EngineError, RequestError, DecodeError or RefusalError."""
+def _computed_layers(served: Served, fed: Fed, owner: str) -> dict[str, Any]:
+    """Compute the response. Raises EngineError, RequestError, DecodeError or RefusalError."""
     if max(len(fed.ids), len(fed.text)) > served.engine.capacity:
         raise RefusalError("prompt", UNREADABLE)
     outcome = served.engine.look(fed, owner)
@@ -73,22 +76,24 @@ def _column(column: Column) -> dict[str, Any]:
 
 def _counted(fed: Fed, layers: Layers) -> list[int]:
     masks = counted_masks(fed, layers.columns)
-    return [place for place, column in enumerate(layers.columns) if column in masks]
+    return [index for index, column in enumerate(layers.columns) if column in masks]
 
 
 def read_fed(posted: object) -> tuple[str, Fed]:
-    """Validate the checkpoint's name and the forward's input. Raises RefusalError."""
+    """Validate the checkpoint's name and the inputs of the forward pass. Raises RefusalError."""
     values: Mapping[str, Any] = posted if isinstance(posted, dict) else {}
     checkpoint, cursor = values.get("checkpoint"), values.get("cursor")
     if not isinstance(checkpoint, str) or type(cursor) is not int:
         raise RefusalError("prompt", UNREADABLE)
-    ids, groups, text = (_wholes(values.get(name)) for name in ("ids", "groups", "text"))
+    ids, groups, text = (
+        _non_negative_integers(values.get(name)) for name in ("ids", "groups", "text")
+    )
     if not ids or not 1 <= len(groups) <= MAX_FED:
         raise RefusalError("prompt", UNREADABLE)
     return checkpoint, Fed(ids, cursor, groups, text)
 
 
-def _wholes(value: object) -> tuple[int, ...]:
+def _non_negative_integers(value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(item) is int and item >= 0 for item in value):
         raise RefusalError("prompt", UNREADABLE)
     return tuple(value)

@@ -1,8 +1,9 @@
-"""Parses and validates requests of the Live tab, an endpoint, a view of the page or a shared link.
+"""Validation of run requests that come from the Live tab, an endpoint, a view of the page or a
+shared link.
 
-The page stores its conversation and posts it with each run; the server stores none of it. A link
-may come from an untrusted source or an older page: each of its values is validated on its own, by
-the rules of its control; invalid values are left out and reported.
+The page stores its conversation and posts it with each run; the server does not store it. A link
+may come from an untrusted source or an older version of the page. Each value of a link is validated
+separately, by the rules of its control. Invalid values are ignored and reported.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from mars_runtime.text import Turn
 
 HISTORY = "history"
 ORDERED = (*POSTED, HISTORY)
-"""What Run posts: the controls, and the conversation that the page stores."""
+"""The values that Run posts: the controls, and the conversation that the page stores."""
 FROM_VIEW = ("prompt", "checkpoint", "system", "given", "instead", HISTORY)
-BESIDES = ("max_new_tokens", "view")
-"""Values that a view may add to these, to replace the page's own."""
+OPTIONAL_FROM_VIEW = ("max_new_tokens", "view")
+"""Values that a view may post in addition; they replace the values of the page's controls."""
 FIRST, FIRST_TITLE, BRANCH_TITLE = "first", "original run", "branch"
-"""Names of a branch: the lane that continues like the first run, that lane's title, and the title
-of the lane with the other token.
+"""FIRST is the name of the lane that repeats the original run next to a branch. FIRST_TITLE is the
+title of that lane; BRANCH_TITLE is the title of the lane with the replaced token.
 """
 MAX_TURNS = 100
-UNREADABLE_GIVEN = "The tokens to continue from are not valid."
+UNREADABLE_GIVEN = "The tokens to continue from are not valid. Press Run to start a new run."
 UNREADABLE = "The conversation is not valid. Press New conversation."
 Histories = Mapping[str, tuple[Turn, ...]]
-"""Earlier turns by lane."""
+"""Earlier turns of the conversation by lane."""
 IGNORED = "Some values of this link were ignored."
 MAX_DIGITS = 20
 SWITCH = {"true": True, "false": False}
@@ -45,12 +46,15 @@ SWITCH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class LiveOrder:
-    """A validated request of a run.
+    """A validated request for a run.
 
-    view: the methods to run, a lane each. given: the first tokens of the output; max_new_tokens
-    limits what is generated after them. histories: earlier turns by lane. instead: in a branch,
-    the token that the first run had in place of the last given one; the first method then gets a
-    second lane with it. system: the system prompt; empty for the checkpoint's own.
+    view: the methods to run, one lane each.
+    given: the first tokens of the output. max_new_tokens limits only the tokens that are generated
+    after them.
+    histories: earlier turns by lane.
+    instead: for a branch, the token of the original run that the last given token replaces. The
+    first method then gets a second lane, which continues with ``instead``.
+    system: the system prompt; if empty, the checkpoint's own is used.
     """
 
     prompt: str
@@ -64,61 +68,68 @@ class LiveOrder:
     system: str = ""
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the generated tokens continue text of another run."""
+    def continues_text(self) -> bool:
+        """Whether the run continues given tokens or earlier turns."""
         return bool(self.given) or any(self.histories.values())
 
     @property
     def lanes(self) -> dict[str, DecodeSettings]:
-        """Settings by lane, in the page's order. A lane is named after its method, except FIRST."""
+        """Settings by lane, in the order of the page. A lane has the name of its method, except the
+        lane FIRST.
+        """
         by_lane = {name: settings_for(name, self.settings) for name in self.view}
         return by_lane if self.instead is None else {**by_lane, FIRST: by_lane[self.view[0]]}
 
     @property
     def titles(self) -> dict[str, str]:
-        """Titles on the page by lane."""
         titles = {name: TITLES[name] for name in self.view}
         if self.instead is None:
             return titles
         return {**titles, self.view[0]: BRANCH_TITLE, FIRST: FIRST_TITLE}
 
     def method_of(self, lane: str) -> str:
-        """Return the method of a lane."""
         return self.view[0] if lane == FIRST else lane
 
     def given_to(self, lane: str) -> tuple[int, ...]:
-        """Return the output tokens from which a lane continues."""
+        """Return the output tokens that a lane continues."""
         if lane != FIRST or self.instead is None:
             return self.given
         return (*self.given[:-1], self.instead)
 
     def history_of(self, lane: str) -> tuple[Turn, ...]:
-        """Return the turns from which a lane continues."""
+        """Return the earlier turns that a lane continues."""
         return self.histories.get(self.method_of(lane), ())
 
 
 def read_live_order(values: Mapping[str, Any], limits: Limits) -> LiveOrder:
-    """Validate all controls of the tab. Raises RefusalError."""
-    read = read_live(values, limits)
-    settings = read["settings"]
+    """Validate the values of all controls of the tab. Raises RefusalError."""
+    values_read = read_live(values, limits)
+    settings = values_read["settings"]
     tokens = read_given(values.get("given"))
     instead = values.get("instead")
     if instead is not None and not (tokens and type(instead) is int):
         raise RefusalError("given", UNREADABLE_GIVEN)
     histories = read_history(values.get(HISTORY), limits)
     return LiveOrder(
-        *(read["prompt"], settings, read["view"], read["pace"], read["checkpoint"]),
+        *(
+            values_read["prompt"],
+            settings,
+            values_read["view"],
+            values_read["pace"],
+            values_read["checkpoint"],
+        ),
         given=tokens,
         histories=histories,
         instead=instead,
-        system=read["system"],
+        system=values_read["system"],
     )
 
 
 def read_given(value: Any) -> tuple[int, ...]:
-    """Validate the ids of the tokens to continue from; empty for a plain run. Raises RefusalError.
+    """Return the validated ids of the tokens to continue from; empty if there are none. Raises
+    RefusalError.
 
-    Whether the checkpoint has these tokens, and whether they fit, is checked later.
+    ``lanes.check_order`` checks later whether the checkpoint has these tokens and whether they fit.
     """
     if value is None or value == "":
         return ()
@@ -129,12 +140,11 @@ def read_given(value: Any) -> tuple[int, ...]:
 
 
 def read_from_view(value: object) -> dict[str, Any]:
-    """Parse what a view posted in addition to the controls: JSON from the page's script or any
-    other client.
+    """Parse the JSON that a view posts in addition to the controls.
 
-    It has the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
+    Returns the prompt and system prompt of the displayed run, earlier turns, the tokens to continue
     from, the token that the last of them replaces, and optionally a token limit and methods. The
-    values are still raw. Raises RefusalError.
+    values are not validated yet. Raises RefusalError if the JSON is not an object.
     """
     try:
         posted = json.loads(value) if isinstance(value, str) else None
@@ -143,15 +153,16 @@ def read_from_view(value: object) -> dict[str, Any]:
     if not isinstance(posted, dict):
         raise RefusalError("given", "This request is not valid. Press Run instead.")
     request = {name: posted.get(name) for name in FROM_VIEW}
-    return request | {name: posted[name] for name in BESIDES if name in posted}
+    return request | {name: posted[name] for name in OPTIONAL_FROM_VIEW if name in posted}
 
 
 def read_history(value: object, limits: Limits) -> Histories:
-    """Validate earlier turns, each {"prompt": text, "tokens": ids of the answer}. Raises
+    """Validate earlier turns, each ``{"prompt": text, "tokens": ids of the answer}``. Raises
     RefusalError.
 
-    The value is a list for all lanes, or {lane: list}, as JSON or parsed. A lane without its own
-    list continues from AR's. Whether the checkpoint has the tokens is checked later.
+    The value is one list for all lanes, or ``{lane: list}``, as JSON text or already parsed. A lane
+    without a list uses the list of AR. ``lanes.check_order`` checks later whether the checkpoint
+    has the tokens.
     """
     posted = _parsed(value) if isinstance(value, str) else value
     if isinstance(posted, dict):
@@ -175,17 +186,17 @@ def _turns(posted: object, limits: Limits) -> tuple[Turn, ...]:
 
 
 def _turn(posted: object, limits: Limits) -> Turn:
-    """Validate a turn: its question like any prompt, and its answer up to the largest token limit,
-    because a branch is longer than the limit of its run.
+    """Validate one turn. Its answer may have up to MAX_NEW_TOKENS tokens, because a branch can be
+    longer than the token limit of its run.
     """
-    fields = posted if isinstance(posted, dict) else {}
-    tokens = fields.get("tokens")
+    turn = posted if isinstance(posted, dict) else {}
+    tokens = turn.get("tokens")
     if not isinstance(tokens, list) or len(tokens) > MAX_NEW_TOKENS:
         raise RefusalError("prompt", UNREADABLE)
     if not all(type(token) is int for token in tokens):
         raise RefusalError("prompt", UNREADABLE)
     try:
-        return Turn(read_prompt(fields.get("prompt"), limits), tuple(tokens))
+        return Turn(read_prompt(turn.get("prompt"), limits), tuple(tokens))
     except RefusalError:
         raise RefusalError("prompt", UNREADABLE) from None
 
@@ -193,10 +204,12 @@ def _turn(posted: object, limits: Limits) -> Turn:
 def read_link(
     query: Mapping[str, str], limits_of: Callable[[object], Limits], default: str
 ) -> tuple[dict[str, Any], str]:
-    """Return the values in a link by control, and a sentence about those left out (or "").
+    """Return the values of a link by control, and a sentence about the ignored values, which is
+    empty if there are none.
 
-    limits_of: returns a checkpoint's limits; raises RefusalError if it is not listed. default: the
-    checkpoint if the link has none.
+    limits_of: returns the limits of a checkpoint; raises RefusalError if the checkpoint is not
+    listed.
+    default: the checkpoint to use if the link has none.
     """
     values: dict[str, Any] = {}
     refusals: list[str] = []
@@ -225,8 +238,8 @@ def read_link(
 
 
 def _by_control(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the link's texts by control. Older links have ``view`` instead of ``lanes``; any other
-    ``view`` is not ours.
+    """Return the texts of a link by control. Older links have ``view`` instead of ``lanes``; other
+    values of ``view`` belong to Gradio and are ignored.
     """
     texts = {name: query[control.link] for name, control in LINKED.items() if control.link in query}
     if query.get("view") in ("race", "mars", "ar"):
@@ -239,14 +252,14 @@ def _checkpoint_first(name: str) -> tuple[bool, int]:
 
 
 def _value(text: str) -> object:
-    """Parse a switch or a number; anything else stays text for the settings to validate."""
+    """Parse a switch or a number. Return other text unchanged, for the settings to validate."""
     if text in SWITCH:
         return SWITCH[text]
     if len(text) > MAX_DIGITS:
         return text
-    for kind in (int, float):
+    for convert in (int, float):
         try:
-            return kind(text)
+            return convert(text)
         except ValueError:
             continue
     return text

@@ -1,7 +1,7 @@
-"""The presets of the Live tab. Exact is what the page opens with; Fast keeps unverified tokens.
+"""The presets of the Live tab. The page opens with Exact. Fast also emits unverified tokens.
 
-``python -m tools.measure_presets`` measures both on the page's examples in one run; the Frontier
-tab draws its result. A preset names the settings that it changes and leaves all others as they are.
+``python -m tools.measure_presets`` measures both on the example prompts in one run; the Frontier
+tab shows the result. A preset sets only the settings that it names.
 """
 
 from __future__ import annotations
@@ -16,29 +16,28 @@ from app.ui.controls import DEFAULTS
 from mars_runtime.places import ASSETS
 from mars_runtime.settings import AUTO, DecodeSettings, read_settings
 
-WAYS = ASSETS / "results" / "page_ways.json"
+MEASURED = ASSETS / "results" / "page_ways.json"
 EXACT, FAST = "Exact", "Fast"
 NAMES = (EXACT, FAST)
 LEAST_AGREEMENT = 0.2
-"""Minimum share of answers with exactly AR's tokens; below it, settings are too aggressive for
-everyday use.
+"""Minimum share of answers with exactly AR's tokens. Settings with a smaller share are not offered
+as Fast.
 """
 VERIFIED = ("tau", "block_size", "lossless", "mask_layout", "lookup")
-"""Settings of the preset Exact."""
+"""Settings that the preset Exact sets."""
 UNVERIFIED = ("tau", "block_size", "lossless", "metric", "tau_policy")
-"""Settings of the preset Fast."""
+"""Settings that the preset Fast sets."""
 CONTROLS = (*dict.fromkeys((*VERIFIED, *UNVERIFIED)), "auto")
-"""Controls that a preset may set."""
+"""Controls that a preset can set."""
 Changes = Mapping[str, Any]
-"""Values by setting."""
 
 
 @cache
-def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
+def presets_of(checkpoint: str, measured: Path = MEASURED) -> Mapping[str, Changes]:
     """Return the presets of a checkpoint by name, each with the settings that it changes.
 
-    Fast is the fastest of the measured settings that keep unverified tokens. It is offered only if
-    it was faster than Exact in the same run.
+    Fast has the fastest measured settings that emit unverified tokens. It is included only if it
+    was faster than Exact in the same measurement.
     """
     rows = json.loads(measured.read_text(encoding="utf-8"))["ways"] if measured.is_file() else []
     presets = {EXACT: named(DEFAULTS, VERIFIED)}
@@ -58,12 +57,14 @@ def presets_of(checkpoint: str, measured: Path = WAYS) -> Mapping[str, Changes]:
 
 
 def named(settings: DecodeSettings, names: tuple[str, ...]) -> Changes:
-    """Return the values of these settings."""
+    """Return the values of the named settings."""
     return {name: getattr(settings, name) for name in names}
 
 
 def controls_of(changes: Changes) -> dict[str, Any]:
-    """Return the controls that show these settings, without the slider of B if B is automatic."""
+    """Return the values of the controls for these settings. If B is automatic, the B slider is left
+    unchanged.
+    """
     values = dict(changes)
     if "block_size" in values:
         values["auto"] = values["block_size"] == AUTO
@@ -73,7 +74,7 @@ def controls_of(changes: Changes) -> dict[str, Any]:
 
 
 def preset_of(values: Mapping[str, Any], presets: Mapping[str, Changes]) -> str | None:
-    """Return the name of the preset whose settings these controls show, None if there is none."""
+    """Return the name of the preset that matches the values of the controls, or None."""
     for name, changes in presets.items():
         if all(values.get(name) == value for name, value in controls_of(changes).items()):
             return name

@@ -1,7 +1,8 @@
 """The Live tab: its components, their layout and their events.
 
-Links work in the browser (``assets/web/views/page``). A run that a view starts is an event of the
-race view: a script sets the controls and the request, and one server event runs it.
+Links work in the browser (``assets/web/views/page``). Views can also start runs, with the event
+``submit`` of the race view: a script sets the controls and a hidden field with the request, then
+one server event runs it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import gradio as gr
 
 from app.engines.engines import Engines
 from app.live.lanes import LiveHandlers, offer
-from app.live.layers_panel import told_layers
+from app.live.layers_panel import layers_response
 from app.live.order import HISTORY, ORDERED
 from app.live.presets import CONTROLS, EXACT, NAMES, controls_of, named, preset_of, presets_of
 from app.live.shared_runs import SharedRuns
@@ -59,14 +60,14 @@ from app.ui.wiring import (
 )  # fmt: skip
 from mars_runtime.model.registry import Entry
 
-KNOWS_TASKS = "{} can only do tasks like these; anything else gives nonsense."
-KNOWS_LANGUAGE = "Try one. This small model often gets facts wrong."
+KNOWS_TASKS = "{} can only do tasks like these. Other prompts give nonsense."
+KNOWS_LANGUAGE = "This small model often gets facts wrong."
 ASK = f"(...values) => window.mars.turn({json.dumps(ORDERED)}, values)"
-"""Script of Run: adds the page's conversation to the posted values."""
+"""Script that runs when Run is pressed. It adds the page's conversation to the posted values."""
 FIRST_EXAMPLES = 3
-"""Examples next to the prompt; the others are under "More examples"."""
+"""Number of examples next to the prompt. The others are under "More examples"."""
 EXPERT = ("metric", "tau_policy", "agreement_target", "mask_layout")
-"""Settings in a fold of their own."""
+"""Settings in the "Expert" section."""
 RUN_EXAMPLE = "() => { window.mars.runFirst() }"
 
 
@@ -89,14 +90,14 @@ class LiveTab:
 
 
 def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
-    """Build the tab. first: the recording shown until a visitor runs something."""
+    """Build the tab. first: the recorded run to show until the visitor runs something."""
     tab, engines = LiveTab(), live.engines
     with gr.Row(elem_id="live"):
         with gr.Column(scale=0, min_width=340, elem_id="desk"):
             with gr.Column(elem_id="bar"):
                 _prompt(tab, engines, live.book, first)
             _examples(tab, engines, live.book)
-            # Below the examples: a remark above them would move them away from the pointer.
+            # Below the examples, because a remark above them would move the buttons.
             tab.remark = gr.Markdown("", elem_id="remark")
             with gr.Row(elem_id="presets"):
                 offered = presets_of(engines.default)
@@ -113,7 +114,9 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
                 _more(tab, engines)
         with gr.Column(scale=1, min_width=300, elem_id="stage"):
             opens_with = engines.entry_or_default(engines.default)
-            tab.conversation = ConversationView(holder(opens_with), elem_id="conversation")
+            tab.conversation = ConversationView(
+                conversation_checkpoint(opens_with), elem_id="conversation"
+            )
             value = first.value if first else ""
             tab.race = RaceView(
                 *(value, file_address("replay.html")),
@@ -126,18 +129,18 @@ def live_tab(live: LiveHandlers, first: Recording | None) -> LiveTab:
 
 
 def layers_of(engines: Engines) -> Answer:
-    """Return the server function of the panel "Layers"; a new one, because Gradio sets attributes
-    on it.
+    """Return the server function of the Layers panel. Each call returns a new function, because
+    Gradio sets attributes on it.
     """
 
     def layers(fed: Any, request: gr.Request) -> Any:
-        return told_layers(engines, fed, owner_of(request))
+        return layers_response(engines, fed, owner_of(request))
 
     return layers
 
 
 def links_of(runs: SharedRuns) -> tuple[Answer, Answer]:
-    """Return the server functions of links: one that reads a run, and one that stores it."""
+    """Return the server functions for links: ``shared`` reads a run, ``keep`` stores a run."""
 
     def shared(posted: Any, request: gr.Request) -> Any:
         return runs.read(posted, owner_of(request))
@@ -173,9 +176,9 @@ def _prompt(tab: LiveTab, engines: Engines, book: ExampleBook, first: Recording 
     with gr.Row(elem_id="go"):
         tab.buttons["run"] = gr.Button("Run", variant="primary", elem_id="run", min_width=0)
         tab.buttons["stop"] = gr.Button("Stop", elem_id="stop", min_width=0)
-        # Pressed by the menu Share of the race view, which shows what it returns.
+        # The Share menu of the race view clicks this hidden button and shows the result.
         tab.buttons["share"] = gr.Button("Copy link", elem_id="share", visible="hidden")
-    # Below Run, so that Run does not move just before a click.
+    # Below Run, because a suggestion above it would move Run while the visitor aims at it.
     tab.nearest = gr.Button("", visible=False, size="sm", elem_id="nearest")
 
 
@@ -230,16 +233,16 @@ def _more(tab: LiveTab, engines: Engines) -> None:
 
 
 def settings_for_example(family: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the controls that an example changes.
+    """Return the control values to set when the visitor picks an example.
 
-    An example with its own settings sets them. Otherwise, if another example's settings are still
-    in force, they return to the page's initial ones.
+    An example with special settings sets them. For any other example, the page's initial values are
+    restored if the controls still have the special settings of an earlier example.
     """
     example = EXAMPLE_SETTINGS.get(family)
     if example is not None:
         return controls_of(example)
-    left = preset_of(values, EXAMPLE_SETTINGS)
-    return controls_of(named(DEFAULTS, tuple(EXAMPLE_SETTINGS[left]))) if left else {}
+    previous = preset_of(values, EXAMPLE_SETTINGS)
+    return controls_of(named(DEFAULTS, tuple(EXAMPLE_SETTINGS[previous]))) if previous else {}
 
 
 def preset_classes(is_chosen: bool) -> list[str]:
@@ -247,21 +250,21 @@ def preset_classes(is_chosen: bool) -> list[str]:
     return ["preset", "chosen"] if is_chosen else ["preset"]
 
 
-def holder(entry: Entry) -> str:
-    """Return the checkpoint's name if it can have conversations; empty if it knows only single
+def conversation_checkpoint(entry: Entry) -> str:
+    """Return the checkpoint's name if it supports conversations, or "" if it only does single
     tasks.
     """
     return "" if set_for(entry) == TASKS else entry.name
 
 
 def note_on(entry: Entry) -> str:
-    """Return what to expect of a checkpoint, shown above its examples."""
+    """Return the note above the examples, which says what to expect of a checkpoint."""
     return KNOWS_TASKS.format(entry.name) if set_for(entry) == TASKS else KNOWS_LANGUAGE
 
 
 def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire the tab, except the checkpoint (``app/page.py``), links and runs started from
-    views.
+    """Wire the events of the tab. ``app/page.py`` wires the checkpoint, links and runs that views
+    start.
     """
     _wire_run(page, tab, handlers)
     _wire_steering(tab, handlers)
@@ -271,7 +274,7 @@ def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire Run, the remark on its prompt, and Stop. Builds a hidden field that carries the
+    """Wire Run, Stop and the remark on the prompt. Also builds a hidden field with the
     conversation.
     """
     history = gr.Textbox(visible="hidden", elem_id="history")
@@ -289,7 +292,9 @@ def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire steered controls: a change applies to the visitor's own run from the next forward on."""
+    """Wire the controls that can change during a run. A change applies to the visitor's run from
+    the next forward pass on.
+    """
 
     def steer(request: gr.Request, *values: Any) -> None:
         with in_words():
@@ -316,7 +321,7 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def _mark_presets(checkpoint: Any, *values: Any) -> list[Any]:
-    """Show the presets of this checkpoint and highlight the one in force, however it was set."""
+    """Show the presets of this checkpoint, and highlight the preset that matches the controls."""
     offered = presets_of(str(checkpoint))
     chosen = preset_of(dict(zip(CONTROLS, values, strict=True)), offered)
     return [
@@ -326,8 +331,8 @@ def _mark_presets(checkpoint: Any, *values: Any) -> list[Any]:
 
 
 def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
-    """Wire the example buttons, which also start a run."""
-    seen = gr.State({})  # number of the visitor's latest example by family
+    """Wire the example buttons. A click fills in the prompt and starts a run."""
+    numbers = gr.State({})  # number of the visitor's latest example, by family
     for family, chip in tab.chips.items():
 
         def another(counts: dict[str, int], *values: Any, family: str = family) -> list[Any]:
@@ -337,28 +342,30 @@ def _wire_examples(tab: LiveTab, book: ExampleBook) -> None:
             return [book.prompt(family, number), *changes]
 
         controls = [tab.controls[name] for name in CONTROLS]
-        chip.click(another, [seen, *controls], [tab.controls["prompt"], *controls], **AT_ONCE).then(
+        outputs = [tab.controls["prompt"], *controls]
+        chip.click(another, [numbers, *controls], outputs, **AT_ONCE).then(
             None, js=RUN_EXAMPLE, api_visibility="private"
         )
 
 
 def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Offer the nearest task while the visitor types a prompt that the checkpoint does not know.
+    """Suggest the nearest known task while the visitor types a prompt that the checkpoint cannot
+    do.
 
-    Builds a hidden copy of the prompt: an event that read the box itself would remove its error
-    message.
+    Builds a hidden copy of the prompt, because an event that reads the prompt box itself would
+    remove the error message of the box.
     """
     prompt, checkpoint = tab.controls["prompt"], tab.controls["checkpoint"]
     typed = gr.Textbox(visible="hidden")
     prompt.change(None, [prompt], [typed], js="(prompt) => prompt", **IN_BROWSER)
 
-    def look(typed: Any, name: Any) -> Any:
+    def suggest(typed: Any, name: Any) -> Any:
         task = handlers.nearest(typed, name)
         return gr.update(value=offer(task), visible=True) if task else gr.update(visible=False)
 
     gr.on(
         [typed.change, checkpoint.change],
-        look,
+        suggest,
         [typed, checkpoint],
         [tab.nearest],
         trigger_mode="always_last",
@@ -368,13 +375,13 @@ def _wire_nearest(tab: LiveTab, handlers: LiveHandlers) -> None:
 
 
 def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
-    """Wire runs that a view starts. Builds a hidden field that carries the request."""
+    """Wire runs that a view starts. Also builds a hidden field with the request."""
     posted = gr.Textbox(visible="hidden", elem_id="asked")
 
     def run(request: gr.Request, posted: Any, *values: Any) -> Iterator[tuple[Any, Any]]:
         named = dict(zip(POSTED, values, strict=True))
         remark: Any = ""
-        if posted == "":  # only the controls were set
+        if posted == "":  # the view only set the controls, there is no run to start
             yield gr.skip(), gr.skip()
             return
         owner = owner_of(request)
@@ -382,7 +389,7 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
             yield (gr.skip() if value is None else value), sentence or remark
             remark = gr.skip()
 
-    # The controls are no outputs of the run: Gradio would build each again for every yielded value.
+    # The controls are not outputs of the run: Gradio would update them for every yielded value.
     controls = [tab.controls[name] for name in SHOWN]
     tab.race.submit(
         None,
@@ -403,8 +410,10 @@ def wire_view_runs(tab: LiveTab, handlers: LiveHandlers) -> None:
 def wire_links(
     page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers, checkpoints: CheckpointHandlers
 ) -> None:
-    """Wire the button that copies a link. When the page opens, set the controls from its link;
-    after a reload, restore their earlier values.
+    """Wire the button that copies a link, and restore the controls when the page opens.
+
+    A page that was opened with a link gets the values of the link. A reloaded page gets the values
+    it had before.
     """
     space = os.environ.get("SPACE_ID", "")
     base = json.dumps(f"https://huggingface.co/spaces/{space}" if space else "")

@@ -51,7 +51,7 @@ class PageModels:
         return EngineModel.of(served.checkpoint, served.engine)
 
 
-class Beside:
+class PathRouter:
     """ASGI middleware that routes ``paths`` to the endpoint and all others to the page."""
 
     def __init__(self, app: Application, endpoint: Application, paths: re.Pattern[str]) -> None:

@@ -40,7 +40,7 @@ NO_FILES = "This app accepts no files. Send plain text and numbers."
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
+class AcceptedValues:
     """What a page accepts.
 
     events: number of values by the number of the event. endpoints: parameters by name, and whether
@@ -88,7 +88,7 @@ class Routes:
     takes: what the page accepts. has_tools: whether MCP is served.
     """
 
-    def __init__(self, app: Application, takes: Takes, has_tools: bool) -> None:
+    def __init__(self, app: Application, takes: AcceptedValues, has_tools: bool) -> None:
         self._app = app
         self._takes = takes
         self._has_tools = has_tools

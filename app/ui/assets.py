@@ -1,4 +1,4 @@
-"""The page's scripts and styles, and "How it works" with measured figures filled in."""
+"""The scripts and styles of the page, and the text of "How it works" with its measured figures."""
 
 from __future__ import annotations
 
@@ -26,38 +26,40 @@ ENTRIES = (
     "views/review/opening.js",
     "views/page/page.js",
 )
-"""Modules with exports named ``mount...``, which components or the page call:
+"""Modules whose exported functions ``mount...`` become functions of ``window.mars``, such as
 ``mars.mountRaceView``.
 """
 RESULTS = ASSETS / "results"
-BLOCK = 8  # B of the table and of the lossless figures
+BLOCK = 8  # the block size of all figures, except those of AR
 COMMANDS = {
     "evaluation-command": "python -m mars_runtime evaluate",
     "benchmark-command": "python -m mars_runtime benchmark",
 }
 ROWS = "tau-rows"
-PLACE = re.compile(r"@([a-z]+(?:-[a-z]+)*)")
+PLACEHOLDER = re.compile(r"@([a-z]+(?:-[a-z]+)*)")
 Values = Mapping[str, Any]
 
 
 def head() -> str:
-    """Return the scripts and styles as elements for a document's head."""
+    """Return the HTML elements with the scripts and styles, for the head of a document."""
     return f"<style>{web.styles()}</style>\n<script>{web.bundle(ENTRIES)}</script>"
 
 
 def explain_page() -> str:
     """Return the HTML of "How it works" with the measured figures filled in.
 
-    Figures are plain text, except ``tau-rows``: table rows that consist of numbers. Raises KeyError
-    for a figure that was not measured.
+    All figures are escaped, except ``tau-rows``, which consists of table rows. Raises KeyError if
+    the page needs a figure that the results do not contain.
     """
     known = facts()
     fill = {name: text if name == ROWS else html.escape(text) for name, text in known.items()}
-    return PLACE.sub(lambda place: fill[place.group(1)], web.template("explain/explain.html"))
+    return PLACEHOLDER.sub(lambda match: fill[match[1]], web.template("explain/explain.html"))
 
 
 def facts(folder: Path = RESULTS) -> dict[str, str]:
-    """Return the text of each placeholder in ``assets/web/explain/explain.html``, from results."""
+    """Return the text of each placeholder in ``assets/web/explain/explain.html``, from the result
+    files.
+    """
     evaluation, benchmark = (
         json.loads((folder / f"{name}.json").read_text("utf-8"))
         for name in ("evaluation", "benchmark")
@@ -104,7 +106,7 @@ def _speed(benchmark: Values) -> dict[str, str]:
 
 
 def where(results: Values) -> str:
-    """Return on what and when results were measured."""
+    """Return on which machine and when the results were measured."""
     hardware = results["hardware"]
     cores = hardware["cores"]
     count = f"{cores} core" if cores == 1 else f"{cores} cores"
@@ -112,7 +114,7 @@ def where(results: Values) -> str:
 
 
 def _trained(evaluation: Values) -> str:
-    """Return the name of the checkpoint that was decoded with masks."""
+    """Return the name of the checkpoint that was evaluated with the method MARS."""
     return next(
         str(c["checkpoint"]) for c in evaluation["averages"] if c["settings"]["method"] == "mars"
     )
@@ -145,7 +147,7 @@ def _rows(cells: list[Values], swept: list[Values]) -> list[str]:
 
 
 def _compared(benchmark: Values, batch_size: int, peer: str, baseline: str) -> Values:
-    """Return the first comparison with two names that begin with these."""
+    """Return the first comparison whose two names begin with ``peer`` and ``baseline``."""
     return next(
         comparison
         for comparison in benchmark["comparisons"]

@@ -1,4 +1,4 @@
-"""Status of the selected checkpoint and of the default one while it loads."""
+"""Messages about the selected checkpoint, and about the default checkpoint while it loads."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from app.ui.examples import TASKS, set_for
 from mars_runtime.methods import LANES, METHODS
 from mars_runtime.serving.models import ModelDescription
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 MAX_SETTLED = 1000  # maximum number of remembered sessions; the oldest is dropped
-OPENING_SECONDS = 30.0  # maximum time that one request waits for a checkpoint
+INSTEAD = "{} is used instead."
+INSTEAD_TASKS = f"{INSTEAD} It can only do its own tasks."
+OPENING_SECONDS = 30.0  # maximum time that one event waits for a checkpoint to load
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointChoice:
-    """What the page shows of the selected checkpoint.
+    """What the page shows about the selected checkpoint.
 
-    depth: the largest B. footer: None until the checkpoint is loaded. missing: lanes that it cannot
-    run, each with what it needs.
+    depth: the largest B of the checkpoint.
+    footer: text of the footer; None until the checkpoint is loaded.
+    missing: for each method that the checkpoint cannot run, what the method needs.
     """
 
     notice: str
@@ -33,7 +36,11 @@ class CheckpointChoice:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Loading state of the default checkpoint. checkpoint: the one to select now, if any."""
+    """Loading state of the default checkpoint.
+
+    sentence: the message to show. checkpoint: the checkpoint to select now, or None. is_over: the
+    page can stop checking.
+    """
 
     sentence: str
     checkpoint: str | None = None
@@ -41,16 +48,18 @@ class Arrival:
 
 
 class CheckpointHandlers:
-    """Selection of checkpoints; one object serves all visitors, by session."""
+    """Handlers for selecting a checkpoint. One object serves all visitors and identifies them by
+    session.
+    """
 
     def __init__(self, engines: Engines) -> None:
         self._engines = engines
-        self._settled: dict[str, None] = {}  # sessions, the latest last
+        self._settled: dict[str, None] = {}  # sessions that have chosen, oldest first
 
     def choose(self, name: object) -> Iterator[CheckpointChoice]:
         """Load a checkpoint and yield its state until it is ready, for at most OPENING_SECONDS.
 
-        Yields nothing for a name that is not listed.
+        Yields nothing if the name is not listed.
         """
         try:
             entry = self._engines.entry(name)
@@ -62,27 +71,27 @@ class CheckpointHandlers:
             served = load.wait(0.0)
             while served is None and time.monotonic() < until:
                 yield CheckpointChoice(load.situation, entry.block_size)
-                served = load.wait(LOOK_SECONDS)
+                served = load.wait(POLL_SECONDS)
         except UnavailableError as error:
             yield CheckpointChoice(str(error), entry.block_size)
             return
         if served is None:
-            waits = f"{entry.name} is still loading. Run waits for it."
-            yield CheckpointChoice(waits, entry.block_size)
+            notice = f"{entry.name} is still loading. A run starts when it is ready."
+            yield CheckpointChoice(notice, entry.block_size)
             return
         depth = served.checkpoint.block_size
-        words = entry.in_words or f"{entry.name} is ready."
-        yield CheckpointChoice(words, depth, footer(served), missing(served))
+        ready = entry.in_words or f"{entry.name} is ready."
+        yield CheckpointChoice(ready, depth, footer(served), missing(served))
 
     def settle(self, session: str) -> None:
-        """Stop the page from replacing the checkpoint that this visitor selected or ran."""
+        """Stop the page from replacing the checkpoint that this visitor has selected or used."""
         self._settled.pop(session, None)
         self._settled[session] = None
         if len(self._settled) > MAX_SETTLED:
             del self._settled[next(iter(self._settled))]
 
     def leave(self, session: str) -> None:
-        """Forget a visitor who left the page."""
+        """Remove a visitor who left the page."""
         self._settled.pop(session, None)
 
     def arrival(self, session: str) -> Arrival:
@@ -99,17 +108,18 @@ class CheckpointHandlers:
         return Arrival("", wanted, is_over=True)
 
     def _meanwhile(self) -> str:
-        """Return a sentence about the checkpoint that answers until then; empty for none."""
+        """Return a sentence about the substitute for a checkpoint that failed to load; empty if
+        there is none.
+        """
         name = self._engines.default
         if name == self._engines.wanted:
             return ""
         is_bound = set_for(self._engines.entry(name)) == TASKS
-        knows = ", which can only do its tasks," if is_bound else ""
-        return f"Until then {name}{knows} answers."
+        return (INSTEAD_TASKS if is_bound else INSTEAD).format(name)
 
 
 def missing(served: Served) -> dict[str, str]:
-    """Return the lanes that a loaded checkpoint cannot run, with what each of them needs."""
+    """Return the methods that a loaded checkpoint cannot run, each with what it needs."""
     checkpoint = served.checkpoint
     lacks = {
         "speculative": not served.entry.draft,
@@ -120,13 +130,15 @@ def missing(served: Served) -> dict[str, str]:
 
 
 def missing_sentence(lanes: Mapping[str, str]) -> str:
-    """Return why these lanes cannot be run; empty for none."""
+    """Return a sentence that says why these methods cannot run; empty if there are none."""
     reasons = "; ".join(f"{LANES[name].title} needs {needs}" for name, needs in lanes.items())
-    return f"Not with this model: {reasons}." if lanes else ""
+    return f"Not available with this model: {reasons}." if lanes else ""
 
 
 def footer(served: Served) -> str:
-    """Return a line with licence, exactness, source of figures and advice on speed."""
+    """Return the footer: licence, exactness of lossless, where live runs are measured, and advice
+    on speed.
+    """
     checkpoint, licence = served.checkpoint, served.entry.licence
     parts = [
         f"{checkpoint.name}: " + (licence or "licence not stated"),

@@ -1,8 +1,9 @@
-"""Controls of the page: how each value is validated, and which settings each method uses.
+"""Controls of the page: how their values are validated, and which settings each method uses.
 
-Most controls come from the table of settings. Every value arrives raw, from the page or from any
-other client, and is validated here and again by ``DecodeSettings``. An error is one sentence that
-names what to change and never repeats the prompt.
+Most controls belong to a setting in the table ``mars_runtime/settings.py``. Values arrive
+unvalidated, from the page or from another client. They are validated here, and the settings again
+by ``DecodeSettings``. An error message is one sentence that says what to change; it never repeats
+the prompt.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ from mars_runtime.settings import (
 from mars_runtime.text import TextError, check_system
 
 DEFAULTS = replace(RECOMMENDED, stop_loops=True)
-"""Initial settings of the page and its endpoints: the fastest ones with AR's own text."""
+"""Initial settings of the page and its endpoints: the fastest settings whose text equals AR's."""
 PLAIN = DecodeSettings(stop_loops=DEFAULTS.stop_loops)
-"""Initial settings of tabs that have only their own controls."""
+"""Base settings of tabs that override only the settings for which they have controls."""
 FIXED_BLOCK_SIZE = 4
-"""B while the slider has not been moved, and for methods that cannot choose it automatically."""
+"""Initial value of the B slider. Also the B of methods that cannot choose B automatically."""
 TITLES: dict[str, str] = {name: facts.title for name, facts in LANES.items()}
 MAX_PACE = 100.0
 PACES = {"Real time": 0, "10× slower": 9, "40× slower": 39}
-"""Paces that the page offers: a pause of N forwards after each makes a run N + 1 times slower."""
+"""Speeds of slow motion, by label. With the value N, the run pauses for N forward passes after each
+pass, so it is N + 1 times slower.
+"""
 RACE = ("mars", "ar")
-"""Methods that the page opens with; old links call them ``race``."""
+"""Methods that are selected when the page opens. Old links call this selection ``race``."""
 MAX_LANES = 4
 
 
@@ -44,9 +47,12 @@ MAX_LANES = 4
 class Control:
     """One control of a tab.
 
-    read: validates its raw value; raises RefusalError. is_setting: it is a field of
-    ``DecodeSettings``. is_steered: a change applies to a running run. link: its name in shared
-    links; empty if they omit it. is_text: its value in a link is text, never a number or a switch.
+    name: key of the value in what the page posts.
+    read: validates a value; raises RefusalError.
+    is_setting: the control sets the field of ``DecodeSettings`` with the same name.
+    is_steered: a change applies to a run that is already running.
+    link: the name in shared links; empty if links do not include this control.
+    is_text: the value in a link is always text, never a number or a switch.
     """
 
     name: str
@@ -60,12 +66,12 @@ class Control:
 def read_all(
     controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
 ) -> dict[str, Any]:
-    """Return the validated values by the names of their controls. Raises RefusalError."""
+    """Return the validated values by control name. Raises RefusalError."""
     return {control.name: control.read(values.get(control.name), limits) for control in controls}
 
 
 def read_prompt(value: object, limits: Limits) -> str:
-    """Validate the prompt. Raises RefusalError for blank, long or invalid text."""
+    """Validate the prompt. Raises RefusalError if it is blank, too long or not valid text."""
     if not isinstance(value, str):
         raise RefusalError("prompt", "The prompt must be text.")
     if not value.strip():
@@ -80,8 +86,8 @@ def read_prompt(value: object, limits: Limits) -> str:
 
 
 def read_system(value: object, limits: Limits | None = None) -> str:
-    """Validate the system prompt; empty means the checkpoint's own. Raises RefusalError for long or
-    invalid text.
+    """Validate the system prompt; an empty one selects the checkpoint's own. Raises RefusalError if
+    it is too long or not valid text.
     """
     if value is None:
         return ""
@@ -97,12 +103,12 @@ def read_system(value: object, limits: Limits | None = None) -> str:
 
 
 def is_broken(text: str) -> bool:
-    """Whether the text has a NUL or an unpaired surrogate."""
+    """Whether the text contains a NUL character or an unpaired surrogate."""
     return "\0" in text or any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def read_setting(name: str, value: Any, limits: Limits) -> Any:
-    """Validate one field of DecodeSettings on its own. Raises RefusalError."""
+    """Validate one field of DecodeSettings. Raises RefusalError."""
     if isinstance(value, float) and value.is_integer() and SETTINGS[name].type is not float:
         value = int(value)
     if name == "block_size" and isinstance(value, int) and value > limits.block_size:
@@ -123,7 +129,7 @@ def read_setting(name: str, value: Any, limits: Limits) -> Any:
 
 
 def read_view(value: object, limits: Limits) -> list[str]:
-    """Validate the methods to run and return them in the order of their table.
+    """Return the validated methods to run, in the order of TITLES.
 
     The value is a list of names, or names separated by commas. Raises RefusalError.
     """
@@ -133,50 +139,52 @@ def read_view(value: object, limits: Limits) -> list[str]:
     is_known = all(isinstance(name, str) and name in TITLES for name in wanted)
     if not is_known or not 1 <= len(set(wanted)) <= MAX_LANES:
         known = ", ".join(TITLES.values())
-        raise RefusalError("view", f"Choose 1 to {MAX_LANES} methods to run from {known}.")
+        raise RefusalError("view", f"Choose 1 to {MAX_LANES} of these methods: {known}.")
     return [name for name in TITLES if name in wanted]
 
 
-def number(name: str, what: str, low: float, high: float, is_steered: bool = False) -> Control:
-    """Return a control for a bounded number; ``what`` starts its error message."""
+def number(name: str, label: str, low: float, high: float, is_steered: bool = False) -> Control:
+    """Return a control for a number from ``low`` to ``high``. ``label`` is the start of its error
+    message.
+    """
 
     def read(value: Any, limits: Limits) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not is_number or not low <= value <= high:  # NaN compares false
-            raise RefusalError(name, f"{what} must be a number from {low:g} to {high:g}.")
+            raise RefusalError(name, f"{label} must be a number from {low:g} to {high:g}.")
         return float(value)
 
     return Control(name, read, is_steered=is_steered)
 
 
 def count(name: str, low: int, high: int) -> Control:
-    """Return a control for a bounded whole number."""
+    """Return a control for a whole number from ``low`` to ``high``."""
 
     def read(value: Any, limits: Limits) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if type(value) is not int or not low <= value <= high:
-            what = name.replace("_", " ")
-            raise RefusalError(name, f"The {what} must be a whole number from {low} to {high}.")
+            label = name.replace("_", " ")
+            raise RefusalError(name, f"The {label} must be a whole number from {low} to {high}.")
         return value
 
     return Control(name, read)
 
 
-def switch(name: str, what: str, is_steered: bool = False) -> Control:
-    """Return a control that is on or off; ``what`` starts its error message."""
+def switch(name: str, label: str, is_steered: bool = False) -> Control:
+    """Return a control that is on or off. ``label`` is the start of its error message."""
 
     def read(value: object, limits: Limits) -> bool:
         if not isinstance(value, bool):
-            raise RefusalError(name, f"{what} must be on or off.")
+            raise RefusalError(name, f"{label} must be on or off.")
         return value
 
     return Control(name, read, is_steered=is_steered)
 
 
 def choice(name: str, titles: Mapping[str, str], ask: str = "Choose one of") -> Control:
-    """Return a control for one of several names. ``ask`` starts its error message, which lists the
-    titles.
+    """Return a control for one of the keys of ``titles``. Its error message is ``ask`` followed by
+    the titles.
     """
 
     def read(value: object, limits: Limits) -> str:
@@ -188,16 +196,16 @@ def choice(name: str, titles: Mapping[str, str], ask: str = "Choose one of") -> 
 
 
 def read_checkpoint(value: object, limits: Limits) -> str:
-    """Return the name of a checkpoint. It was validated when its limits were looked up."""
+    """Return the checkpoint's name. It was validated when its limits were looked up."""
     return str(value)
 
 
 def settings_with(*first: str) -> tuple[str, ...]:
-    """Return every setting that has a control: these first, then the others in the order of the
-    table.
+    """Return the names of all settings that have a control: ``first``, then the others in the order
+    of the table.
     """
-    shown = [name for name, line in SETTINGS.items() if line.label]
-    return tuple(dict.fromkeys((*first, *shown)))
+    labelled = [name for name, line in SETTINGS.items() if line.label]
+    return tuple(dict.fromkeys((*first, *labelled)))
 
 
 def setting(name: str) -> Control:
@@ -226,16 +234,18 @@ LIVE = (
     Control("view", read_view, link="lanes", is_text=True),  # Gradio uses "view" for its API page
     CHECKPOINT,
     SYSTEM,
-    AUTO_BLOCK_SIZE,  # in links: block size "auto"
+    AUTO_BLOCK_SIZE,  # links express it as the block size "auto"
     number("pace", "Slow motion", 0, MAX_PACE, is_steered=True),
 )
-"""Controls of the Live tab. All other lists of controls are derived from it."""
+"""All controls of the Live tab. The other lists of controls are derived from this list."""
 POSTED = tuple(control.name for control in LIVE)
 STEERED = tuple(control.name for control in LIVE if control.is_steered)
 LINKED = {control.name: control for control in LIVE if control.link}
 SHARED = (*LINKED, "auto")
 SHOWN = tuple(name for name in SHARED if name not in ("prompt", "system", "max_new_tokens"))
-"""Controls that are set to a view's run; the view brings the other values itself."""
+"""Controls that are set to the values of a run that a view starts. The view posts the prompt, the
+system prompt and the token limit itself.
+"""
 
 
 _STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
@@ -243,26 +253,28 @@ _STEERED_SETTINGS = tuple(name for name in LIVE_SETTINGS if name in STEERED)
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """Settings that may change while text streams; all other settings have their defaults."""
+    """The settings that can change during a run. All other fields of ``settings`` have their
+    defaults.
+    """
 
     settings: DecodeSettings
     pace: float
 
     def applied_to(self, settings: DecodeSettings) -> DecodeSettings:
-        """Return ``settings`` with the steered ones replaced."""
+        """Return ``settings`` with the changeable ones replaced."""
         changes = {name: getattr(self.settings, name) for name in _STEERED_SETTINGS}
         return replace(settings, **changes)
 
 
 def read_live(values: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    """Validate all controls of the Live tab; ``settings`` in the result has the decoding ones.
-    Raises RefusalError.
+    """Validate the values of all controls of the Live tab. The result also has ``settings``, built
+    from the setting controls. Raises RefusalError.
     """
     return _with_settings(LIVE, values, limits)
 
 
 def read_steering(values: Mapping[str, Any], limits: Limits) -> LiveSettings:
-    """Validate the controls that steer a running run. Raises RefusalError."""
+    """Validate the controls that can change during a run. Raises RefusalError."""
     read = _with_settings([control for control in LIVE if control.is_steered], values, limits)
     return LiveSettings(read["settings"], read["pace"])
 
@@ -270,8 +282,8 @@ def read_steering(values: Mapping[str, Any], limits: Limits) -> LiveSettings:
 def _with_settings(
     controls: Iterable[Control], values: Mapping[str, Any], limits: Limits
 ) -> dict[str, Any]:
-    """Validate these controls and build the settings. With automatic B the slider's value is
-    ignored.
+    """Validate these controls and add ``settings`` to the result. If B is automatic, the value of
+    the B slider is ignored.
     """
     is_auto = AUTO_BLOCK_SIZE.read(values.get("auto", False), limits)
     chosen = {"block_size": AUTO} if is_auto else {}
@@ -281,26 +293,27 @@ def _with_settings(
 
 
 def title_of(settings: DecodeSettings) -> str:
-    """Return the page's name for the method of these settings."""
+    """Return the title of the method of these settings."""
     return TITLES[LOOKUP if settings.is_ar_lookup else settings.method]
 
 
 def settings_for(method: str, settings: DecodeSettings) -> DecodeSettings:
     """Return the settings with which a method decodes.
 
-    Settings that the method does not use get plain values, so a trace reports what was in force.
+    Settings that the method does not use get neutral values, so that a trace shows only what had an
+    effect.
     """
     facts = LANES[method]
     obeyed = {name: getattr(settings, name) for name in facts.obeys}
     if settings.is_auto and not facts.has_auto and obeyed:
         obeyed["block_size"] = FIXED_BLOCK_SIZE
     if method == "block_diffusion":
-        if settings.block_size == 1:  # the page hides its slider
+        if settings.block_size == 1:  # the page hides the slider for checkpoints with B = 1
             obeyed["block_size"] = AUTO
-        if settings.lossless:  # then τ is for drafts, and this method has none
+        if settings.lossless:  # with lossless, τ applies to drafts, which this method does not make
             obeyed["tau"] = DecodeSettings().tau
     common = {name: getattr(settings, name) for name in OBEYED_BY_ALL if name not in facts.refuses}
     if method == LOOKUP:
         return replace(AR_LOOKUP, **common)
-    plain = DecodeSettings(tau=1.0, block_size=1, **common)
-    return replace(plain, method=cast(Method, method), **obeyed)
+    neutral = DecodeSettings(tau=1.0, block_size=1, **common)
+    return replace(neutral, method=cast(Method, method), **obeyed)

@@ -1,9 +1,10 @@
-"""Example prompts: a set for each kind of checkpoint, and what the Grid and Batch tabs open with.
+"""Example prompts: one set for each type of checkpoint, and the initial prompts of Grid, Batch and
+Stability.
 
 ``prompts.json`` holds the requests. They were chosen by measurement (``python -m
-tools.measure_examples``): requests that SmolLM2-135M-Instruct answers well enough to be read, some,
-marked as such, that it gets wrong, and for Grid and Batch requests at which τ, B and the method
-matter.
+tools.measure_examples``): requests that SmolLM2-135M-Instruct answers acceptably, some marked
+requests that it gets wrong, and for Grid and Batch, requests for which τ, B and the method make a
+difference.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ WORD = re.compile(r"[a-z]+")
 
 @dataclass(frozen=True, slots=True)
 class RequestFamily:
-    """A family of example requests.
+    """A family of similar example prompts.
 
-    label: text of its button. is_too_hard: whether a small model fails at them. remark: what to try
-    with them. settings: those that its examples run with, if they matter.
+    label: text of its button.
+    is_too_hard: small models get these prompts wrong.
+    remark: a hint about what to try with these prompts.
+    settings: settings to apply when one of these prompts is picked; usually empty.
     """
 
     label: str
@@ -43,41 +46,43 @@ class RequestFamily:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-_TOLD = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
-LABELS: Mapping[str, str] = _TOLD["task_labels"]
-REQUESTS = {name: RequestFamily(**entry) for name, entry in _TOLD["requests"].items()}
+_FILE = json.loads(Path(__file__).with_name("prompts.json").read_text(encoding="utf-8"))
+LABELS: Mapping[str, str] = _FILE["task_labels"]
+REQUESTS = {name: RequestFamily(**entry) for name, entry in _FILE["requests"].items()}
 EXAMPLE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     name: family.settings for name, family in REQUESTS.items() if family.settings
 }
-"""Settings that a family's examples change, by family."""
+"""Settings by family, for the families whose examples change settings."""
 Openings = Mapping[str, Sequence[str]]
-"""Initial prompts by set of examples; a set without any opens with its first examples."""
-GRID: Openings = _TOLD["grid"]
-BATCH: Openings = _TOLD["batch"]
-STABILITY: Openings = _TOLD["stability"]
+"""Initial prompts by set of examples. For a set without initial prompts, a tab opens with its first
+examples.
+"""
+GRID: Openings = _FILE["grid"]
+BATCH: Openings = _FILE["batch"]
+STABILITY: Openings = _FILE["stability"]
 
 
 def set_for(entry: Entry) -> str:
-    """Return the set for a checkpoint: one that was trained in this repository knows only its
-    tasks.
+    """Return the set of examples for a checkpoint. Checkpoints that were trained in this repository
+    can only do its tasks.
     """
     return CHAT if entry.path is None else TASKS
 
 
 def is_too_hard(family: str) -> bool:
-    """Whether the family demonstrates what a checkpoint fails at."""
+    """Whether the family shows what small models get wrong."""
     return family in REQUESTS and REQUESTS[family].is_too_hard
 
 
 def remark_on(family: str) -> str:
-    """Return what to try with the family's examples; empty for nothing."""
+    """Return the hint for a family's examples; empty if there is none."""
     return REQUESTS[family].remark if family in REQUESTS else ""
 
 
 class ExampleBook:
-    """Examples by family, a new one for each click. Thread-safe, shared by all visitors.
+    """Example prompts by family, shared by all visitors. Each click returns a new one. Thread-safe.
 
-    Remembers the prompts it has returned, so that answers to an unchanged prompt can be judged.
+    Remembers the prompts that it returned, so that answers to an unchanged prompt can be checked.
     """
 
     def __init__(self) -> None:
@@ -93,15 +98,13 @@ class ExampleBook:
             ]
         chat = {name: request.label for name, request in REQUESTS.items()}
         self.families: dict[str, dict[str, str]] = {CHAT: chat, TASKS: labels}
-        """Texts of the buttons by set and family."""
+        """Button labels by set of examples, then by family."""
         for page in self._pages.values():
             for task in page:
                 self._remember(task)
 
     def prompt(self, family: str, number: int) -> str:
-        """Return the prompt of the family's example ``number`` (0, 1, ...), the same for every
-        visitor.
-        """
+        """Return example ``number`` (from 0) of a family. It is the same for all visitors."""
         with self._lock:
             page = self._pages[family]
             if family in self.families[TASKS]:
@@ -109,13 +112,15 @@ class ExampleBook:
             return page[number % len(page)].prompt
 
     def several(self, chosen: str, first: int, count: int) -> list[str]:
-        """Return prompts of a set, from its families in turn, without those that are too hard."""
+        """Return ``count`` prompts of a set, starting with number ``first``, taken from its
+        families in turn. Families that are too hard are skipped.
+        """
         families = [family for family in self.families[chosen] if not is_too_hard(family)]
-        places = [divmod(number, len(families)) for number in range(first, first + count)]
-        return [self.prompt(families[family], again) for again, family in places]
+        positions = [divmod(number, len(families)) for number in range(first, first + count)]
+        return [self.prompt(families[family], number) for number, family in positions]
 
     def nearest(self, text: str) -> Task:
-        """Return the known task that shares the most words with a text."""
+        """Return the known task that has the most words in common with the text."""
         wanted = _words(text)
 
         def likeness(task: Task) -> float:
@@ -128,7 +133,7 @@ class ExampleBook:
             )
 
     def task(self, prompt: str) -> Task | None:
-        """Return the known task with exactly this prompt; None if there is none."""
+        """Return the known task with exactly this prompt, or None."""
         with self._lock:
             return self._by_prompt.get(prompt)
 
@@ -146,7 +151,9 @@ class ExampleBook:
 
 
 class ExamplePages:
-    """Initial prompts of a tab, then pages of ``count`` prompts, from the families in turn."""
+    """Pages of ``count`` example prompts for a tab. Page 0 has the tab's initial prompts; later
+    pages take prompts from the families in turn.
+    """
 
     def __init__(
         self,
@@ -163,7 +170,9 @@ class ExamplePages:
         self._as_text = as_text
 
     def text(self, page: int, checkpoint: object) -> str:
-        """Return the text of a page; an unknown checkpoint gets the default's examples."""
+        """Return the text of a page. For an unknown checkpoint, the examples of the default are
+        used.
+        """
         chosen = set_for(self._engines.entry_or_default(checkpoint))
         opening = self._openings.get(chosen)
         if opening and not page:
@@ -172,11 +181,11 @@ class ExamplePages:
         return self._as_text(self._book.several(chosen, before * self._count, self._count))
 
     def kept(self, text: object, page: int, checkpoint: object) -> object:
-        """Return this checkpoint's examples if the box has those of another one; otherwise the
-        box's text.
+        """Return the examples of this checkpoint if the box still has those of another checkpoint;
+        otherwise return the text of the box.
         """
-        others = [self.text(page, name) for name in self._engines.entries]
-        return self.text(page, checkpoint) if text in others else text
+        unedited = [self.text(page, name) for name in self._engines.entries]
+        return self.text(page, checkpoint) if text in unedited else text
 
 
 def _words(text: str) -> set[str]:

@@ -1,6 +1,4 @@
-"""Controls of settings, built from the table (``mars_runtime/settings.py``), and the common layout
-of a tab: controls, buttons and view.
-"""
+"""Fields for the settings of ``mars_runtime/settings.py``, and the common layout of the tabs."""
 
 from __future__ import annotations
 
@@ -20,43 +18,47 @@ from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
 SHARED = ("checkpoint", "system")
-"""Controls of the Live tab that every tab sends."""
-OWN_SYSTEM = "The model's own"
+"""Controls of the Live tab whose values every tab sends."""
+OWN_SYSTEM = "The model's own system prompt"
 
 
 def setting_field(name: str, elem_id: str, **changes: Any) -> Field:
-    """Return the control of a setting with its initial value. changes: arguments to override."""
+    """Return the field of a setting with its initial value. changes: constructor arguments to
+    override.
+    """
     line = SETTINGS[name]
-    said = {"value": getattr(DEFAULTS, name), "label": line.label, "info": line.info or None}
-    said |= {"elem_id": elem_id, **changes}
+    arguments = {"value": getattr(DEFAULTS, name), "label": line.label, "info": line.info or None}
+    arguments |= {"elem_id": elem_id, **changes}
     if line.type is bool:
-        return gr.Checkbox(**said)
+        return gr.Checkbox(**arguments)
     if line.low is None or line.high is None:
         return gr.Radio(
-            [(line.titles.get(choice, choice), choice) for choice in line.choices], **said
+            [(line.titles.get(choice, choice), choice) for choice in line.choices], **arguments
         )
     if not line.step:
-        return gr.Number(precision=0, **said)
+        return gr.Number(precision=0, **arguments)
     ends = {
         "minimum": _on_grid(math.ceil(line.low / line.step), line.step),
         "maximum": _on_grid(math.floor(line.high / line.step), line.step),
     }
-    return gr.Slider(**{**ends, **said}, step=line.step, buttons=[])
+    return gr.Slider(**{**ends, **arguments}, step=line.step, buttons=[])
 
 
 def _on_grid(count: int, step: float) -> float:
-    """Return a multiple of the step without floating-point residue, as an integer if it is one."""
+    """Return ``count`` times the step, without floating-point residue, and as an integer if
+    possible.
+    """
     value = round(count * step, 6)
     return int(value) if value == int(value) else value
 
 
 def system_field(own: str | None) -> gr.Textbox:
-    """Return the control of the system prompt. own: the checkpoint's, shown while the field is
-    empty.
+    """Return the field for the system prompt. own: the checkpoint's system prompt, shown as the
+    placeholder.
     """
     return gr.Textbox(
         label="System prompt",
-        info="Used by every tab. Empty: the model's own.",
+        info="Used in every tab. Leave it empty to use the model's own.",
         placeholder=system_hint(own),
         lines=2,
         max_lines=6,
@@ -66,30 +68,36 @@ def system_field(own: str | None) -> gr.Textbox:
 
 
 def system_hint(own: str | None) -> str:
-    """Return the placeholder: the system prompt that is used when the field is empty."""
+    """Return the placeholder: the system prompt that is used while the field is empty."""
     return own or OWN_SYSTEM
 
 
-def max_tokens_field(place: str, value: int, most: int, low: int = 1) -> Field:
-    """Return the slider of the token limit, up to what this app allows."""
+def max_tokens_field(prefix: str, value: int, most: int, low: int = 1) -> Field:
+    """Return the slider for the token limit. prefix: start of its element id. most: the app's
+    limit.
+    """
     ends: dict[str, Any] = {"minimum": low, "maximum": most, "value": min(value, most)}
-    return setting_field("max_new_tokens", f"{place}max_new_tokens", **ends)
+    return setting_field("max_new_tokens", f"{prefix}max_new_tokens", **ends)
 
 
 def block_size_field(depth: int, elem_id: str) -> Field:
-    """Return the slider of B from 1 to the trained depth; hidden if the depth is 1."""
+    """Return the slider for B, from 1 to ``depth``, the checkpoint's largest B. It is hidden if the
+    depth is 1.
+    """
     return setting_field("block_size", elem_id, **_range(depth, FIXED_BLOCK_SIZE))
 
 
 def block_size_update(depth: int, block_size: Any) -> Any:
-    """Return the slider's update for another depth; the chosen value stays if it fits."""
+    """Return an update of the B slider for another depth. The chosen value is kept if it is within
+    the depth.
+    """
     return gr.update(**_range(depth, block_size))
 
 
 def _range(depth: int, block_size: Any) -> dict[str, Any]:
     is_whole = isinstance(block_size, (int, float)) and not isinstance(block_size, bool)
     chosen = block_size if is_whole else FIXED_BLOCK_SIZE
-    # A slider with equal ends breaks the page, so it is hidden if there is no choice.
+    # A slider whose minimum equals its maximum breaks the page, so the maximum is at least 2.
     return {
         "minimum": 1,
         "maximum": max(depth, 2),
@@ -99,12 +107,12 @@ def _range(depth: int, block_size: Any) -> dict[str, Any]:
 
 
 class Desk:
-    """The common layout of a tab: a column with its controls and, below them, Run and Stop; the
-    view is next to it. Element ids are PLACE-NAME.
+    """The common layout of a tab: a column with the controls, Run and Stop, and the view next to
+    it. Element ids are ``<place>-<name>``.
     """
 
     def __init__(self, place: str, handlers: TabHandlers[Any], live: Mapping[str, Field]) -> None:
-        """Create the layout. live: the controls of the Live tab."""
+        """Create the layout. place: the tab's name. live: the controls of the Live tab."""
         self.place = place
         self.handlers = handlers
         self.controls: dict[str, Field] = {name: live[name] for name in SHARED}
@@ -114,10 +122,11 @@ class Desk:
     def laid_out(
         self, page: gr.Blocks, posted: Iterable[Control], view: type[LineView], race: bool = False
     ) -> Iterator[None]:
-        """Build everything around the controls, which the body of the ``with`` statement builds.
+        """Build everything around the controls. The body of the ``with`` statement builds the
+        controls.
 
-        posted: controls that Run sends. race: whether to add a race view below, which shows one of
-        several runs.
+        posted: the controls whose values Run sends. race: add a race view below the tab's view, for
+        opening one of its runs.
         """
         with gr.Row(**self.named("live")):
             with gr.Column(scale=0, min_width=340, **self.named("desk")):
@@ -126,21 +135,23 @@ class Desk:
                     run = gr.Button("Run", variant="primary", min_width=0, **self.named("run"))
                     stop = gr.Button("Stop", min_width=0, **self.named("stop"))
             with gr.Column(scale=1, min_width=300, **self.named("stage")):
-                shown = view(missed=self.handlers.logs.missed, elem_id=self.place)
+                tab_view = view(missed=self.handlers.logs.missed, elem_id=self.place)
                 if race:
                     RaceView(**self.named("race"))
         inputs = {control.name: self.controls[control.name] for control in posted}
-        wire_stream(page, self.handlers, [run.click], stop, inputs, [shown])
-        own = {name: control for name, control in self.controls.items() if name not in SHARED}
-        wire_memory(page, self.place, own)
+        wire_stream(page, self.handlers, [run.click], stop, inputs, [tab_view])
+        tab_controls = {
+            name: control for name, control in self.controls.items() if name not in SHARED
+        }
+        wire_memory(page, self.place, tab_controls)
 
     def named(self, name: str) -> dict[str, Any]:
-        """Return the ``elem_id`` argument of a component."""
+        """Return the ``elem_id`` argument for a component of this tab."""
         return {"elem_id": f"{self.place}-{name}"}
 
     def prompt_box(self, pages: ExamplePages) -> gr.Button:
-        """Add the box for one prompt and its two buttons; return the one for another example, which
-        ``wire_examples`` wires.
+        """Add the prompt box with two buttons below it. Return the button for another example,
+        which ``wire_examples`` wires.
         """
         box = self.controls["prompt"] = gr.Textbox(
             label="Prompt",
@@ -165,7 +176,7 @@ class Desk:
         value: Any,
         label: str,
     ) -> None:
-        """Add a control for one or several of some values, with their titles."""
+        """Add a control for choosing one or several of the keys of ``titles``."""
         listed = [(title, value) for value, title in titles.items()]
         self.controls[name] = kind(listed, value=value, label=label, **self.named(name))
 
@@ -178,7 +189,7 @@ class Desk:
         )
 
     def max_tokens(self, value: int, low: int = 1) -> None:
-        """Add the slider of the token limit."""
+        """Add the slider for the token limit."""
         most = self.handlers.max_tokens
         self.controls["max_new_tokens"] = max_tokens_field(f"{self.place}-", value, most, low)
 
@@ -190,19 +201,21 @@ class Desk:
         other: str = "checkpoint",
         update: Callable[[Any, Any], Any] = lambda *_: gr.skip(),
     ) -> None:
-        """Make ``button`` put the next examples into ``box``.
+        """Make ``button`` put the next page of examples into ``box``.
 
-        The box follows the checkpoint; so does the control ``other``, if given, by ``update``,
-        which is called with the checkpoint and the control's value.
+        When the checkpoint changes, the examples in the box change with it, and the control
+        ``other`` is set to ``update(checkpoint, value of other)``.
         """
 
         def next_page(page: int, checkpoint: Any) -> tuple[int, str]:
             return page + 1, pages.text(page + 1, checkpoint)
 
-        def follow(checkpoint: Any, seen: int, value: Any, text: Any) -> tuple[Any, Any]:
-            return update(checkpoint, value), pages.kept(text, seen, checkpoint)
+        def follow(checkpoint: Any, page_number: int, value: Any, text: Any) -> tuple[Any, Any]:
+            return update(checkpoint, value), pages.kept(text, page_number, checkpoint)
 
-        seen, checkpoint = gr.State(0), self.controls["checkpoint"]
-        button.click(next_page, [seen, checkpoint], [seen, self.controls[box]], **AT_ONCE)
+        page_number, checkpoint = gr.State(0), self.controls["checkpoint"]
+        button.click(
+            next_page, [page_number, checkpoint], [page_number, self.controls[box]], **AT_ONCE
+        )
         follows = [self.controls[other], self.controls[box]]
-        checkpoint.change(follow, [checkpoint, seen, *follows], follows, **AT_ONCE)
+        checkpoint.change(follow, [checkpoint, page_number, *follows], follows, **AT_ONCE)

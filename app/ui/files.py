@@ -1,5 +1,5 @@
-"""Files that the page fetches, each at an address with a digest of its content, so that a browser
-can cache it, including the compiled script, for ever.
+"""Files that the page loads. Each URL contains a digest of the content, so browsers can cache the
+file, and the compiled script, forever.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from mars_runtime.replay_page import shell
 from mars_runtime.serving.limits import Message, Receive, Send
 
 ADDRESSES = re.compile(r"/files/[\w.-]{1,40}/[0-9a-f]{16}", re.ASCII)
-"""All paths that are served here, for apps that serve other paths as well."""
+"""Matches all paths that ``serve_file`` serves."""
 FOR_GOOD = "public, max-age=31536000, immutable"
-NO_FILE = "There is nothing at this address. Reload the page."
+NO_FILE = "This file does not exist or is out of date. Reload the page."
 RECORDED = """document.head.append(Object.assign(document.createElement("script"), {
   type: "application/json", id: "mars-recorded", textContent: %s,
 }));"""
 
 
 def _page() -> str:
-    """Return the scripts of all tabs except Review; they load the recordings next."""
+    """Return the scripts of all tabs except Review. At the end they load the recordings."""
     address = json.dumps(file_address("recordings.js"))
     return f"{web.bundle(assets.ENTRIES)}\nwindow.mars.mountRecordings({address});"
 
@@ -51,13 +51,13 @@ FILES: dict[str, tuple[str, Callable[[], str]]] = {
     "review.css": ("text/css", lambda: (web.WEB / "views/review/review.css").read_text("utf-8")),
     **{f"{tab}.txt": (TEXT, partial(tab_value, tab)) for tab in TABS},
 }
-"""Media type and content function of each file by name."""
+"""Media type of each file, and a function that returns its content."""
 
 
 @lru_cache
 def file_address(name: str) -> str:
-    """Return the address of a file, relative to the page so that it works at any host, port, scheme
-    and folder; "" for a file without content: plotly.js if the wheel has none, a missing recording.
+    """Return the URL of a file, relative to the page so that it works behind any host, port, scheme
+    and folder. Return "" for a file without content, such as a missing recording.
 
     Raises KeyError for an unknown name.
     """
@@ -67,7 +67,7 @@ def file_address(name: str) -> str:
 
 @lru_cache
 def _plain(name: str) -> bytes:
-    """Return the uncompressed file; one cached copy serves all clients without gzip."""
+    """Return the uncompressed file. The copy is cached for clients without gzip."""
     return FILES[name][1]().encode()
 
 
@@ -77,11 +77,11 @@ def _zipped(name: str) -> bytes:
 
 
 async def serve_file(scope: Message, receive: Receive, send: Send) -> None:
-    """ASGI app that serves the paths of ADDRESSES."""
+    """ASGI app that serves the files."""
     path = scope["path"]
     name = path.split("/")[2]
-    is_here = name in FILES and path == f"/{file_address(name)}"
-    if not is_here or scope["method"] not in ("GET", "HEAD"):
+    is_current = name in FILES and path == f"/{file_address(name)}"
+    if not is_current or scope["method"] not in ("GET", "HEAD"):
         await JSONResponse({"detail": NO_FILE}, 404)(scope, receive, send)
         return
     headers = {"cache-control": FOR_GOOD, "vary": "accept-encoding"}

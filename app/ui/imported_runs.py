@@ -1,8 +1,9 @@
-"""Validates a trace that a visitor uploads and writes it again in this program's own form.
+"""Validate a trace that a visitor uploads, and write it again in canonical form.
 
-Nothing in such a trace is trusted: ``mars_runtime.trace`` reads it, and its errors become one
-sentence. Few traces are read at a time, few per address and each for a limited time. They take
-turns, so a reader blocks neither the server's threads nor the interpreter.
+The trace is untrusted: ``mars_runtime.trace`` validates it, and each error becomes one sentence.
+The number of traces that are read at the same time is limited, in total and per address, and so is
+the time for each. Readers take short turns, so they block neither the server's threads nor the
+interpreter.
 """
 
 from __future__ import annotations
@@ -22,36 +23,36 @@ MAX_NAME_CHARS = 120
 MAX_NOTE_CHARS = 2000
 MAX_RATING = 5
 PIN = "pin"
-"""Type of an optional line before the trace, with its owner's title and notes."""
+"""Type of the optional line before a trace, which has the title and notes of the visitor who pinned
+the run.
+"""
 
 MAX_LINES = 20_000
-READ_SECONDS = 10.0  # far more than this program's longest run needs
-MAX_READ, MAX_OF_ONE = 5, 2  # in total and per address
-WAIT_SECONDS = 2.0  # for a turn
-BUSY = "Other runs are being read right now. Import this one again in a moment."
-_AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds; lets the decoding thread run
+READ_SECONDS = 10.0  # time limit for one trace; the longest run of this program needs far less
+MAX_READ, MAX_OF_ONE = 5, 2  # maximum number of concurrent readers, in total and per address
+WAIT_SECONDS = 2.0  # maximum time that a reader waits for its turn
+BUSY = "The server is reading other runs. Import this run again in a moment."
+_AT_ONCE, _PAUSE = 0.002, 0.0005  # seconds of a turn, and of the pause that lets other threads run
 _one_at_a_time = threading.Lock()
-_reading: Counter[str] = Counter()  # addresses
-_places = threading.Lock()
+_reading: Counter[str] = Counter()  # number of readers by address
+_slots_lock = threading.Lock()
 
 
 def read_import(text: object, max_chars: int, address: str = "") -> dict[str, Any]:
-    """Return ``{"lines": canonical trace lines, "pin": the owner's notes}`` or ``{"error": one
+    """Return ``{"lines": canonical trace lines, "pin": notes on the run}`` or ``{"error":
     sentence}``.
 
-    address: the client's, for the limit per address.
+    address: the client's address, for the limit per address.
     """
     try:
         if not isinstance(text, str):
-            raise TraceError("This file is not text.")
+            raise TraceError("This file is not text. Choose a saved run.")
         if len(text) > max_chars:
             raise TraceError(
-                f"This run has more than {max_chars / 1e6:g} MB, the most that can be read."
+                f"This run is larger than {max_chars / 1e6:g} MB. Import a smaller one."
             )
         if text.count("\n") >= MAX_LINES:
-            raise TraceError(
-                f"This run has more than {MAX_LINES:,} lines, the most that can be read."
-            )
+            raise TraceError(f"This run has more than {MAX_LINES:,} lines. Import a shorter one.")
         with _admitted(address):
             return _read(text)
     except TraceError as error:
@@ -60,28 +61,30 @@ def read_import(text: object, max_chars: int, address: str = "") -> dict[str, An
 
 @contextmanager
 def _admitted(address: str) -> Iterator[None]:
-    """Hold one of the reading slots. Raises TraceError if the address gets none."""
-    with _places:
+    """Occupy a reading slot inside the ``with`` block. Raises TraceError if no slot is free."""
+    with _slots_lock:
         if _reading.total() >= MAX_READ or _reading[address] >= MAX_OF_ONE:
             raise TraceError(BUSY)
         _reading[address] += 1
     try:
         yield
     finally:
-        with _places:
+        with _slots_lock:
             _reading.subtract([address])
             if not _reading[address]:
                 del _reading[address]
 
 
 class _Turns:
-    """Turns of one reader. A turn lasts ``_AT_ONCE``, or until the end of the current line."""
+    """The turns of one reader. A turn lasts ``_AT_ONCE`` seconds, or until the current line has
+    been read.
+    """
 
     def __init__(self) -> None:
         self._spent = 0.0
 
     def __enter__(self) -> None:
-        """Begin a turn. Raises TraceError after waiting too long."""
+        """Wait for the turn. Raises TraceError after WAIT_SECONDS."""
         if not _one_at_a_time.acquire(timeout=WAIT_SECONDS):
             raise TraceError(BUSY)
         self._began = time.monotonic()
@@ -91,13 +94,15 @@ class _Turns:
         _one_at_a_time.release()
 
     def is_over(self) -> bool:
-        """Whether the turn is over. Raises TraceError after READ_SECONDS of turns."""
-        taken = time.monotonic() - self._began
-        if self._spent + taken > READ_SECONDS:
+        """Whether the turn has ended. Raises TraceError if all turns took more than READ_SECONDS in
+        total.
+        """
+        elapsed = time.monotonic() - self._began
+        if self._spent + elapsed > READ_SECONDS:
             raise TraceError(
                 f"Reading this run takes longer than {READ_SECONDS:g} s. Import a shorter one."
             )
-        return taken > _AT_ONCE
+        return elapsed > _AT_ONCE
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -105,15 +110,15 @@ def _read(text: str) -> dict[str, Any]:
     with turns:
         lines = text.split("\n")
         pin = _pin(lines[0])
-        left = deque(lines if pin is None else ["", *lines[1:]])
+        lines_left = deque(lines if pin is None else ["", *lines[1:]])
     reader = TraceReader()
-    while left:
+    while lines_left:
         with turns:
-            while left:
-                reader.feed(left.popleft())
+            while lines_left:
+                reader.feed(lines_left.popleft())
                 if turns.is_over():
                     break
-        if left:
+        if lines_left:
             time.sleep(_PAUSE)
     with turns:
         return _answer(reader, pin)
@@ -131,16 +136,18 @@ def _answer(reader: TraceReader, pin: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _check(trace: Trace) -> None:
-    """Reject a valid trace that cannot be compared with others."""
+    """Raise TraceError for a valid trace that cannot be compared with other runs."""
     rows = folds.rows(trace.events)
     if not rows:
-        raise TraceError("This trace has no forward pass, so there is nothing to compare.")
+        raise TraceError("This run has no forward pass, so it cannot be compared. Import another.")
     if rows != (0,):
-        raise TraceError(f"This trace has {len(rows)} rows. Import a run of one prompt.")
+        raise TraceError(f"This run has {len(rows)} rows. Import a run with one prompt.")
 
 
 def _pin(line: str) -> dict[str, Any] | None:
-    """Parse the owner's notes; None if the first line is not a pin. Raises TraceError."""
+    """Parse the notes in the first line, or return None if the line is not a pin. Raises
+    TraceError.
+    """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -158,9 +165,7 @@ def _pin(line: str) -> dict[str, Any] | None:
 def _words(value: Mapping[str, Any], key: str, most: int) -> str:
     words = value.get(key, "")
     if not isinstance(words, str) or len(words) > most:
-        raise TraceError(
-            f"The {key} of a pinned run must be a text of at most {most:,} characters."
-        )
+        raise TraceError(f"The {key} of a pinned run must be text of at most {most:,} characters.")
     return words
 
 

@@ -1,4 +1,4 @@
-"""A run that decodes one prompt several times, one after another, until a common deadline."""
+"""Base class of runs that decode one prompt several times in succession, with a common deadline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mars_runtime.text import Context
 
 
 class PromptOrder(TabOrder, Protocol):
-    """Validated values of a tab with one prompt."""
+    """Validated values of a tab that has one prompt."""
 
     @property
     def prompt(self) -> str: ...
@@ -29,10 +29,10 @@ P = TypeVar("P", bound=PromptOrder)
 
 
 class PromptRun(TabRun[P]):
-    """The part of such a run that submits its requests.
+    """A run that submits its requests one after the other.
 
-    is_alone: whether each has exclusive use of the device, which timing needs. full: the status
-    while a request waits for a free slot.
+    is_alone: each request has the device to itself, which timing requires.
+    full: the status that is shown while a request waits for a free slot.
     """
 
     is_alone: ClassVar[bool] = False
@@ -46,10 +46,11 @@ class PromptRun(TabRun[P]):
         until: float,
         is_drawn: bool = True,
     ) -> Generator[Wait, None, Transcript | None]:
-        """Submit the prompt with these settings and return the transcript; None if the run is
-        stopped or out of time. until: the deadline, by ``time.monotonic``.
+        """Submit the prompt with these settings and return the transcript, or None if the run is
+        stopped or out of time.
 
-        Raises EngineBusy only for the first request; later ones wait for a slot.
+        until: the deadline, as a value of ``time.monotonic``. If all slots are in use, the first
+        request raises EngineBusy; later ones wait for a slot.
         """
         while (left := until - time.monotonic()) > 0 and not self.is_cancelled:
             try:

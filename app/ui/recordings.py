@@ -1,7 +1,7 @@
-"""Recorded runs: a folder of race view values, with an index of what they show.
+"""Recorded runs: a folder with values of the race view, and an index with their titles.
 
-Their figures are folded from the traces and never stored. A page gets the recordings in one script
-element, so pictures and the tour need no server.
+Figures are computed from the traces, never stored. The recordings are part of the page's scripts,
+so that pictures and the tour need no server.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ NAMES = (
 
 
 class RecordingsError(ValueError):
-    """A folder without recordings; the message is one sentence with the remedy."""
+    """Recordings are missing or unreadable. The message is one sentence that says what to do."""
 
 
 TABS = ("batch", "grid", "load", "stability")
-"""Tabs that open with a recorded result, by the names of their views in addresses."""
+"""Tabs that open with a recorded result, by the names of their views in URLs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run. ``value``: the race view's value. ``settings``: initial settings by lane."""
+    """A recorded run.
+
+    value: the value of the race view. settings: the initial settings by lane.
+    """
 
     name: str
     title: str
@@ -56,10 +59,12 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class RecordingFigures:
-    """Figures of a recording's first lane.
+    """Figures of the first lane of a recording.
 
-    counts: tokens per forward. speedup: of decoding over the second lane, named ``against``; 0 and
-    "" if there is no second lane, 0 if no speedup may be reported (``mars_runtime/speedup.py``).
+    counts: number of tokens accepted in each forward pass.
+    speedup: decoding speed relative to the second lane, which is named ``against``. It is 0 if
+    there is no second lane (``against`` is "") or no speedup may be reported
+    (``mars_runtime/speedup.py``).
     """
 
     header: Header
@@ -83,7 +88,7 @@ def load(folder: Path = FOLDER) -> list[Recording]:
 
 
 def first() -> Recording | None:
-    """Return the recording that a page shows before any run; None if there is none."""
+    """Return the recording that the page shows before any run, or None if there is none."""
     try:
         return load()[0]
     except (RecordingsError, IndexError):
@@ -91,12 +96,12 @@ def first() -> Recording | None:
 
 
 def tab_file(tab: str, folder: Path = FOLDER) -> Path:
-    """Return the path of the result with which a tab opens."""
+    """Return the path of a tab's recorded result."""
     return folder / f"{tab}.txt.gz"
 
 
 def tab_value(tab: str) -> str:
-    """Return the value of a tab's view for its recorded result; "" if there is none."""
+    """Return a tab's recorded result, as the value of its view; "" if there is none."""
     path = tab_file(tab)
     return gzip.decompress(path.read_bytes()).decode() if path.is_file() else ""
 
@@ -110,7 +115,7 @@ def _read(folder: Path, name: str) -> str:
 
 
 def read_value(value: str) -> dict[str, Trace]:
-    """Parse the traces in a race view's value, by lane. Raises RecordingsError."""
+    """Return the traces in a value of the race view, by lane. Raises RecordingsError."""
     try:
         first, *rest = value.splitlines()
         lines: dict[str, list[str]] = {lane["lane"]: [] for lane in json.loads(first)["lanes"]}
@@ -125,7 +130,7 @@ def read_value(value: str) -> dict[str, Trace]:
 
 
 def measured(recording: Recording) -> RecordingFigures:
-    """Fold the figures of a recording from its traces. Raises RecordingsError."""
+    """Return the figures of a recording, computed from its traces. Raises RecordingsError."""
     first, *others = recording.traces().values()
     speedup = run_speedup(first.events, others[0].events).reported if others else None
     counted = folds.up_to_loop(first.events)
@@ -140,14 +145,13 @@ def measured(recording: Recording) -> RecordingFigures:
 
 
 def recorded(names: Sequence[str] = NAMES) -> str:
-    """Return the JSON for a page's script element.
-
-    ``runs``: values of the race view or the load view by name. ``frontier``: for the tour.
+    """Return the JSON for the page's script element: ``runs``, the recordings by name, and
+    ``frontier``, the measured results for the tour.
     """
-    values = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
-    return web.script_data({"runs": values, "frontier": tour_set()})
+    values_by_name = {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in names}
+    return web.script_data({"runs": values_by_name, "frontier": tour_set()})
 
 
 def script_element() -> str:
-    """Return the script element with that JSON."""
+    """Return an HTML script element with the recordings as JSON."""
     return f'<script type="application/json" id="mars-recorded">{recorded()}</script>'

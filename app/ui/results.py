@@ -1,6 +1,7 @@
-"""Measured results of this repository as points: quality over tokens per forward or over speed.
+"""Measured results of this repository, as points for the Frontier tab: quality over tokens per
+forward pass, or over speed.
 
-Reads the result files in ``assets/results/`` and measures nothing.
+The points are read from the result files in ``assets/results/``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from mars_runtime.statistics import Estimate
 
 RESULTS = ASSETS / "results"
 EXAMPLES = "{}: example prompts, with measured speed"
-OPEN = "{}: five kinds of open requests"
+OPEN = "{}: five types of open requests"
 FAMILIES = "{}: six task families"
 ADAPTIVE = "{}: adaptive thresholds, six task families"
 Rows = Sequence[Mapping[str, Any]]
@@ -28,8 +29,8 @@ Rows = Sequence[Mapping[str, Any]]
 class MethodPoint:
     """One method with its settings.
 
-    quality: a share from 0 to 1. tpf: tokens per forward. speed: tokens per second relative to
-    plain AR's; None if the time was not measured.
+    quality: a share from 0 to 1. tpf: tokens per forward pass. speed: tokens per second relative to
+    plain AR; None if the time was not measured.
     """
 
     name: str
@@ -42,10 +43,11 @@ class MethodPoint:
 
 @dataclass(frozen=True, slots=True)
 class PointSet:
-    """Methods measured on the same prompts, usually with one checkpoint.
+    """Methods that were measured on the same prompts, usually with the same checkpoint.
 
-    quality: ``accuracy``, or ``agreement``: the share of answers with exactly AR's tokens. prompt:
-    used when a point is clicked and the visitor has not run a prompt on this checkpoint.
+    quality: ``accuracy``, or ``agreement`` for the share of answers with exactly AR's tokens.
+    prompt: the prompt to run when a point is clicked and the visitor has not run a prompt with this
+    checkpoint.
     source: the file in ``assets/results/``.
     """
 
@@ -58,25 +60,25 @@ class PointSet:
 
 
 def tour_set() -> dict[str, Any] | None:
-    """Return the first set (the chat model's) for the tour."""
+    """Return the first set, which has the results of the chat model, for the tour."""
     return next((asdict(result_set) for result_set in read_sets(RESULTS)), None)
 
 
 def read_sets(folder: Path) -> list[PointSet]:
-    """Return the sets of a results folder, except those without a file."""
+    """Return the sets of a results folder. Sets without a result file are left out."""
 
-    def told(name: str, key: str) -> Rows:
+    def rows_of(name: str, key: str) -> Rows:
         path = folder / f"{name}.json"
         rows: Rows = read_json(path)[key] if path.is_file() else ()
         return rows
 
     sets = [
         # Open requests have no right answer, so quality is the share of answers equal to AR's.
-        *_sets(told("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
-        *_sets(told("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
-        *_sets(told("evaluation", "averages"), "evaluation", FAMILIES),
-        *_methods(told("methods", "averages")),
-        *_sets(told("thresholds", "averages"), "thresholds", ADAPTIVE),
+        *_sets(rows_of("chat_evaluation", "requests"), "chat_evaluation", OPEN, CHAT, "agreement"),
+        *_sets(rows_of("page_ways", "ways"), "page_ways", EXAMPLES, CHAT, "agreement"),
+        *_sets(rows_of("evaluation", "averages"), "evaluation", FAMILIES),
+        *_methods(rows_of("methods", "averages")),
+        *_sets(rows_of("thresholds", "averages"), "thresholds", ADAPTIVE),
     ]
     return [result_set for result_set in sets if len(result_set.points) > 1]
 
@@ -84,10 +86,10 @@ def read_sets(folder: Path) -> list[PointSet]:
 def _sets(
     rows: Rows, source: str, title: str, prompts: str = TASKS, quality: str = "accuracy"
 ) -> Iterator[PointSet]:
-    """Yield one set per checkpoint of a file.
+    """Yield one set for each checkpoint in the rows of a file.
 
-    title: a format string for the checkpoint's name and the number of answers. prompts: the set of
-    examples from which a clicked point takes its prompt.
+    title: format string for the checkpoint's name. prompts: the set of examples that provides the
+    prompt.
     """
     for checkpoint in dict.fromkeys(row["checkpoint"] for row in rows):
         of_checkpoint = [row for row in rows if row["checkpoint"] == checkpoint]
@@ -97,34 +99,34 @@ def _sets(
 
 
 def _methods(rows: Rows) -> Iterator[PointSet]:
-    """Return every method on the same tasks as one set, although some need another checkpoint."""
+    """Yield one set with every method on the same tasks. Some of the methods use another
+    checkpoint.
+    """
+    # The page always uses masks, so rows that were measured without masks are left out.
     drawn = [row for row in rows if row["settings"].get("masked", "both") == "both"]
-    if drawn:  # the page always drafts with masks
+    if drawn:
         checkpoint = drawn[0]["checkpoint"]
-        points = tuple(_point(row, "accuracy", beside=checkpoint) for row in drawn)
+        points = tuple(_point(row, "accuracy", main=checkpoint) for row in drawn)
         title = f"{checkpoint} and its baselines: every method"
         yield PointSet(title, checkpoint, "accuracy", GRID[TASKS][0], "methods.json", points)
 
 
-def _point(row: Mapping[str, Any], quality: str, beside: str = "") -> MethodPoint:
-    """Return a row as a point. ``beside``: the most common checkpoint, which is not named in
-    labels.
-    """
+def _point(row: Mapping[str, Any], quality: str, main: str = "") -> MethodPoint:
+    """Return the point of a row. main: the checkpoint that labels do not mention."""
     settings, checkpoint = read_settings(row["settings"]), row["checkpoint"]
     name = describe(settings)
-    if beside and checkpoint != beside:
+    if main and checkpoint != main:
         name = f"{name} · {checkpoint}"
     quality_value = row[quality]
-    held = (
+    estimate = (
         Estimate(**quality_value)
         if isinstance(quality_value, dict)
         else Estimate(quality_value, quality_value, quality_value)
     )
     timed = row.get("speed")
     speed = Estimate(**timed) if timed else None
-    return MethodPoint(name, checkpoint, settings, held, Estimate(**row["tpf"]), speed)
+    return MethodPoint(name, checkpoint, settings, estimate, Estimate(**row["tpf"]), speed)
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""Rounds: compared methods take turns on the machine several times.
+"""Rounds: the compared methods run in turn, several times, so that timings are comparable.
 
-A single run of each would be unreliable, because other work and the processor's state vary. Every
-second round runs in reverse order, so no method is always the first.
+A single run of each method would be unreliable, because other load and the state of the processor
+vary. Every second round has the reverse order, so that no method is always the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.engines.limits import Limits, RefusalError
 from app.ui.controls import Control
 
 ROUNDS = (3, 5)
-"""Numbers of rounds that a visitor can choose; the first is the default."""
+"""Numbers of rounds that a visitor can choose. The first one is the default."""
 T = TypeVar("T")
 
 
@@ -31,12 +31,12 @@ TITLES = {number: str(number) for number in ROUNDS}
 
 
 def in_turn(items: Sequence[T], number: int) -> list[T]:
-    """Return the items in the order of round ``number``, from 0."""
+    """Return the items in the order of round ``number``, which counts from 0."""
     return list(reversed(items)) if number % 2 else list(items)
 
 
 def rounds_text(done: int, wanted: int) -> str:
-    """Return a phrase that says how many times a result was timed."""
+    """Return a phrase that says in how many rounds a result was timed."""
     if done < wanted:
         return f"timed in {done} of {wanted} rounds before the time limit"
     return f"timed in {done} rounds"

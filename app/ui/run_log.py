@@ -1,11 +1,11 @@
-"""Log of a run, line by line, and the values in which it is sent to the page.
+"""Log of a run, and the values that send it to the page.
 
-A trace line is tagged with its transcript's name; ``verdict``, ``pace`` and ``status`` tag lines
-about the run as a whole. Gradio converts a component's whole value to JSON several times per
-update, so resending a long run would stall the browser (measured: 80 ms per update at 1.2 MB). A
-short run is sent as a whole, a long one as a window of its latest lines. The first line of a value
-contains the number of its first log line. Windows overlap, so the browser can skip a few values; if
-it missed more, it requests the whole log.
+A line of a trace is tagged with the name of its transcript. Lines with the tags ``verdict``,
+``pace`` and ``status`` are about the whole run. Gradio converts the whole value of a component to
+JSON several times per update, so sending a long run completely would stall the browser (measured:
+80 ms per update at 1.2 MB). Therefore a short run is sent completely, and a long run as a window of
+its latest lines. The head of such a value has the number of its first log line. Windows overlap, so
+a browser can miss a few values; if it misses more, it requests the whole log.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from weakref import WeakValueDictionary
 from mars_runtime.json_values import json_line
 
 WHOLE_CHARS = 120_000
-OVERLAP = 6  # further values that repeat a line
-NUM_KEPT = 8  # finished logs kept for pages that missed lines
+OVERLAP = 6  # number of later values that repeat a line
+NUM_KEPT = 8  # number of finished logs that pages can still request
 
 
 class RunLog:
-    """Lines of one run below its head. Any thread can add lines and read the values to send.
+    """The lines of one run, after a first line with its head. Any thread can add lines and read
+    values.
 
-    head: the run as JSON, such as ``lanes`` ([{"lane", "title"}, ...]), ``pace`` (N of slow motion,
-    0 for full speed), ``recorded`` (true or a date; absent for a live run) and ``run``, a unique id
-    (random by default). The component defines the kinds of status, such as ``waiting`` or
-    ``error``.
+    head: describes the run, for example ``lanes`` ([{"lane", "title"}, ...]), ``pace`` (N of slow
+    motion, 0 for full speed), ``recorded`` (true or a date; absent for a live run) and ``run``, a
+    unique id (random by default). The view of the tab defines the kinds of status, such as
+    ``waiting`` or ``error``.
     """
 
     def __init__(self, head: Mapping[str, Any]) -> None:
@@ -44,7 +45,9 @@ class RunLog:
         self._lock = threading.Lock()
 
     def add(self, tag: str, data: str | Mapping[str, Any]) -> None:
-        """Append a trace line under its transcript's name, or an object under another tag."""
+        """Append a line of a trace, with its transcript's name as tag, or an object with another
+        tag.
+        """
         text = data if isinstance(data, str) else json_line(data)
         line = f"{tag}\t{text.rstrip()}\n"
         with self._lock:
@@ -53,28 +56,29 @@ class RunLog:
             self._has_news = True
 
     def say(self, text: str, kind: str = "waiting") -> None:
-        """Append a status of a kind that the component knows; a repeated one is skipped."""
+        """Append a status. kind: one that the view of the tab knows. A repeated text is skipped."""
         if text != self._status:
             self._status = text
             self.add("status", {"text": text, "kind": kind})
 
     def refuse(self, text: str) -> None:
-        """Report why the run cannot start or continue."""
+        """Append an error that says why the run cannot start or continue."""
         self.say(text, "error")
 
     def stop(self) -> None:
-        """Report that the visitor stopped the run before it began."""
+        """Append the message that the visitor stopped the run before it began."""
         self.say("Stopped before the first pass.", "stopped")
 
     @property
     def has_news(self) -> bool:
-        """Whether lines were added since the last value."""
+        """Whether lines were added since the last call of ``latest``."""
         return self._has_news
 
     def latest(self) -> str:
-        """Return the next value to send: the whole run while it is short, then its latest lines.
+        """Return the next value to send: the whole log while it is short, otherwise its latest
+        lines.
 
-        Call it exactly once for each value sent.
+        Call it exactly once for each value that is sent.
         """
         with self._lock:
             self._has_news = False
@@ -85,7 +89,7 @@ class RunLog:
             return self._from(begin)
 
     def whole(self) -> str:
-        """Return all lines so far, for recordings and for a page that missed lines."""
+        """Return the whole log, for recordings and for pages that missed lines."""
         with self._lock:
             return self._from(0)
 
@@ -98,9 +102,11 @@ L = TypeVar("L", bound=RunLog)
 
 
 class RunLogs:
-    """Logs that a page can request as a whole: those that still stream, and the latest few.
+    """Logs that a page can request completely: those of active runs and of the latest finished
+    ones.
 
-    A run's id is random and only its own visitor gets it: knowing the id is the permission to read.
+    The id of a run is random and only sent to its visitor, so any client that knows the id may read
+    the log.
     """
 
     def __init__(self) -> None:
@@ -108,14 +114,14 @@ class RunLogs:
         self._latest: deque[RunLog] = deque(maxlen=NUM_KEPT)
 
     def keep(self, log: L) -> L:
-        """Store the log under its run's id and return it."""
+        """Store the log under the id of its run, and return it."""
         self._by_run[log.run] = log
         self._latest.append(log)
         return log
 
     def missed(self, run: object) -> str:
-        """Return the whole run as one value, for a page that missed lines; empty if it was
-        dropped.
+        """Return the whole log of a run as one value, for a page that missed lines; empty if it was
+        evicted.
         """
         log = self._by_run.get(run) if isinstance(run, str) else None
         return log.whole() if log is not None else ""

@@ -13,7 +13,7 @@ from browser import needs_browser, opened, playwright
 from live_page import HEAD_SAYS, begin, open_tab, running, set_knob, start, wait_loaded, wait_state
 from scripted_page import ScriptedBackend
 
-from app.live.lanes import NOTE_UNKNOWN
+from app.live.lanes import NOTE_UNKNOWN, OFFER
 from app.ui.controls import PACES
 
 pytestmark = needs_browser
@@ -73,7 +73,7 @@ def test_a_prompt_that_is_no_task_is_offered_the_nearest_before_it_runs(
     page.fill("#prompt textarea", known)
     run = page.locator("#run").bounding_box()
     page.fill("#prompt textarea", f"Please, {known.lower()}")
-    page.wait_for_selector("#nearest:has-text('Not one of its tasks. Closest: ')")
+    page.wait_for_selector(f"#nearest:has-text('{OFFER.format('')}')")
     assert page.locator("#run").bounding_box() == run  # under the hand that is on its way there
     page.click("#nearest")
     page.wait_for_function("p => document.querySelector('#prompt textarea').value === p", arg=known)

@@ -26,7 +26,7 @@ from app.engines.engines import (
 )
 from app.handlers import Handlers
 from app.settings import AppSettings
-from app.ui.checkpoints import CheckpointHandlers, footer
+from app.ui.checkpoints import INSTEAD, INSTEAD_TASKS, CheckpointHandlers, footer
 from mars_runtime.engine import Request
 from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.load import load_checkpoint
@@ -100,9 +100,7 @@ def test_without_a_network_a_sentence_says_so_and_everything_else_works(
     assert eventually(lambda: handlers.checkpoints.arrival("a").is_over)
     arrival = handlers.checkpoints.arrival("a")
     assert arrival.checkpoint is None
-    assert (
-        arrival.sentence == f"{NO_NETWORK} Until then tiny, which can only do its tasks, answers."
-    )
+    assert arrival.sentence == f"{NO_NETWORK} {INSTEAD_TASKS.format('tiny')}"
     assert handlers.engines.default == "tiny"
     *_, last = handlers.live.run("a", controls(checkpoint="tiny"))
     assert '"reason":"limit"' in last
@@ -124,7 +122,7 @@ def test_offline_nothing_is_fetched(tmp_path: Path) -> None:
     made, _ = make_handlers(tmp_path, Offline(), offline=True)
     assert eventually(lambda: made.checkpoints.arrival("a").is_over)
     assert made.checkpoints.arrival("a").sentence.startswith(
-        "Fetching is switched off. Until then tiny"
+        f"Fetching is switched off. {INSTEAD.format('tiny')}"
     )
     made.engines.close()
 
@@ -460,6 +458,6 @@ def test_what_cannot_be_had_is_one_sentence_and_the_chat_model_answers(
     assert eventually(lambda: engines.arrival() and engines.arrival().failure)
     said = CheckpointHandlers(engines).arrival("a")
     assert said.sentence.startswith("The checkpoint mars-0.5b-blk4 could not be fetched")
-    assert f"Until then {stands_in}" in said.sentence
+    assert INSTEAD.format(stands_in) in said.sentence
     assert engines.default == stands_in
     engines.close()

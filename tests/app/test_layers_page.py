@@ -11,7 +11,7 @@ from live_page import ROOT, run
 from scripted_page import TEXT, ScriptedBackend
 
 from app.engines.engines import Engines
-from app.live.layers_panel import UNREADABLE, told_layers
+from app.live.layers_panel import UNREADABLE, layers_response
 from app.settings import AppSettings
 from mars_runtime.layers import Column, Fed, Layers
 
@@ -67,8 +67,8 @@ def scripted_backend() -> Looking:
 def test_what_cannot_be_read_is_one_sentence(changes: dict[str, Any]) -> None:
     engines = Engines(AppSettings(checkpoint="mars-tiny"))
     for posted in ({**POSTED, **changes}, None, [], "x", {}):
-        assert told_layers(engines, posted, "") == {"error": UNREADABLE}
-    assert "list" in told_layers(engines, POSTED, "")["error"]  # of checkpoints
+        assert layers_response(engines, posted, "") == {"error": UNREADABLE}
+    assert "list" in layers_response(engines, POSTED, "")["error"]  # of checkpoints
 
 
 @needs_browser
