@@ -438,7 +438,9 @@ def test_a_set_outlives_the_server_that_makes_it(
             page.reload()
             opened(page)
             page.wait_for_selector(said)
-            assert "of 6 answers are kept in this browser. Finish the set." in page.inner_text(said)
+            assert "of 6 answers are saved in this browser. Finish the set." in page.inner_text(
+                said
+            )
             page.click(".rw-rest")
             page.wait_for_selector(".rw-progress:text('of 6 answers')")
             page.reload()  # also while it is made

@@ -187,8 +187,11 @@ describe("charts", () => {
 
 test("what is left of a set is told in a sentence", () => {
   const kept = { id: "own-1", name: "mine", sealed: "x", made: 1, of: 6 };
-  assert.equal(leftText(kept, "gone"), "The server no longer has “mine”, probably because it was restarted; 1 of 6 answers are kept in this browser. Finish the set."); // prettier-ignore
-  assert.match(leftText({ ...kept, sealed: "" }, "stopped"), /^“mine” is no longer being created, .* Rebuild it\.$/);
+  assert.equal(leftText(kept, "gone"), "The server no longer has “mine”, probably because it was restarted; 1 of 6 answers are saved in this browser. Finish the set."); // prettier-ignore
+  assert.match(
+    leftText({ ...kept, sealed: "" }, "stopped"),
+    /^“mine” is no longer being created, .* Rebuild the set\.$/,
+  );
 });
 
 describe("judgements on their way to the server", () => {

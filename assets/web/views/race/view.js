@@ -68,7 +68,7 @@ export class RaceView extends LineView {
       () => this.moved(),
       () => this.drawFrame(),
     );
-    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // a separate page or file has no data-opens
+    this.clock = root.dataset.opens ? CLOCKS.passes : CLOCKS.seconds; // passes in the Live tab and on separate pages
     this.clockSwitch = new ClockSwitch(find(root, ".rv-clock"), (clock) => this.goBy(clock));
     this.beat = new Beat(find(root, ".rv-beat"));
     this.headline = new Headline(find(root, ".rv-headline"));

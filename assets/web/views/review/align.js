@@ -1,5 +1,5 @@
-// Alignment of two texts by words, and division of a text into pieces with the same look: by forward, by difference, by
-// what AR would have chosen. Pure.
+// Aligns two texts word by word, and splits a text into pieces that are drawn alike: of the same pass, the same
+// difference and the same choice of AR. Pure; no DOM.
 
 import { aligned } from "../../folds/diff.js";
 
@@ -8,14 +8,15 @@ import { aligned } from "../../folds/diff.js";
  * @returns {ReviewWord[]}
  */
 export const wordsOf = (text) =>
-  [...text.matchAll(/\S+/g)].map((found) => ({
-    text: found[0],
-    from: found.index,
-    to: found.index + found[0].length,
+  [...text.matchAll(/\S+/g)].map((match) => ({
+    text: match[0],
+    from: match.index,
+    to: match.index + match[0].length,
   }));
 
 /**
- * Returns where two texts differ, in order. A word that occurs twice instead of once is called doubled.
+ * Returns the differences between two texts, in order. Words that one text repeats and the other has once are
+ * "doubled".
  * @param {ReviewWord[]} first
  * @param {ReviewWord[]} second
  * @returns {ReviewPlace[]}
@@ -60,11 +61,11 @@ function kindOf({ a, numA, b, numB }, first, second) {
 }
 
 /**
- * Returns the pieces of a text; joined they are the text.
+ * Splits a text into pieces that are drawn alike; joined, they are the text.
  * @param {string} text
- * @param {Pick<ReviewAnswer, "pieces" | "groups" | "otherwise"> | null} answer null for a text that has no trace, or shows none
+ * @param {Pick<ReviewAnswer, "pieces" | "groups" | "otherwise"> | null} answer null if the text's trace is not shown
  * @param {ReviewWord[]} words
- * @param {{ from: number, num: number }[]} places what of the words belongs to each difference
+ * @param {{ from: number, num: number }[]} places the words of each difference: index of the first one, and their number
  * @returns {ReviewRun[]}
  */
 export function runsOf(text, answer, words, places) {
@@ -81,7 +82,7 @@ export function runsOf(text, answer, words, places) {
   for (const at of gaps.keys()) cuts.add(at);
   const tokens = answer ? tokensOf(answer) : [];
   for (const { to } of tokens) cuts.add(to);
-  const ends = [...cuts].sort((one, other) => one - other);
+  const ends = [...cuts].sort((a, b) => a - b);
   let [token, span] = [0, 0];
   /** @type {ReviewRun[]} */
   const runs = [];
@@ -89,9 +90,8 @@ export function runsOf(text, answer, words, places) {
     const [from, to] = [ends[i], ends[i + 1]];
     while (token < tokens.length && tokens[token].to <= from) token += 1;
     while (span < spans.length && spans[span].to <= from) span += 1;
-    const own = tokens[token] || { group: -1, size: 1, otherwise: null };
     const place = span < spans.length && spans[span].from <= from ? spans[span].place : -1;
-    const { group, size, otherwise } = own;
+    const { group, size, otherwise } = tokens[token] || { group: -1, size: 1, otherwise: null };
     add(runs, { text: text.slice(from, to), group, size, place, gap: gaps.get(from) ?? -1, otherwise });
   }
   const last = gaps.get(text.length);
@@ -128,14 +128,15 @@ function tokensOf({ pieces, groups, otherwise }) {
 }
 
 /**
- * Returns the forwards of an answer for its strip: the number of tokens, and whether AR would have chosen otherwise.
+ * Returns the passes of an answer for its strip: each pass's number of tokens, and whether AR would have chosen another
+ * token for any of them.
  * @param {Pick<ReviewAnswer, "groups" | "otherwise">} answer
  */
 export function stripOf({ groups, otherwise }) {
-  const places = Object.keys(otherwise).map(Number);
+  const indices = Object.keys(otherwise).map(Number);
   let first = 0;
   return groups.map((size) => {
-    const isOtherwise = places.some((at) => at >= first && at < first + size);
+    const isOtherwise = indices.some((at) => at >= first && at < first + size);
     first += size;
     return { size, isOtherwise };
   });

@@ -1,5 +1,6 @@
-// Summary of the judgements, computed by the server: charts with intervals, agreement of reviewers, and what so few
-// judgements allow to conclude. Automatic checks are in a table of their own above.
+// The results of a review set, which the server computes from the judgements: charts with intervals, agreement between
+// reviewers, and a warning if there are too few judgements for a conclusion. A separate table above them has the
+// automatic checks.
 
 import { Plots, chartFrame } from "../../charts/plots.js";
 import { axis, layout } from "../../charts/specs.js";
@@ -24,38 +25,39 @@ const MOST_TAGS = 5;
  */
 export const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
-/** @param {(ReviewEstimate | null)[]} found */
-const bounds = (found) => ({
+/** @param {(ReviewEstimate | null)[]} estimates */
+const bounds = (estimates) => ({
   type: "data",
   symmetric: false,
-  array: found.map((each) => (each ? each.high - each.value : 0)),
-  arrayminus: found.map((each) => (each ? each.value - each.low : 0)),
+  array: estimates.map((estimate) => (estimate ? estimate.high - estimate.value : 0)),
+  arrayminus: estimates.map((estimate) => (estimate ? estimate.value - estimate.low : 0)),
   thickness: 1.2,
   width: 4,
 });
 
 /**
- * Sorts the methods by how aggressively they accept tokens: AR and verified ones first, then by falling τ.
+ * Returns the names of the methods sorted by how aggressively they accept tokens: AR, lossless methods, then the others
+ * by decreasing τ.
  * @param {ReviewWay[]} ways
  */
 export function byBoldness(ways) {
   /** @param {ReviewWay} way */
   const rank = ({ settings }) =>
     !settings ? 3 : settings.method === "ar" ? 0 : settings.lossless ? 1 : 2 - Number(settings.tau ?? 0) / 2;
-  return ways.toSorted((one, other) => rank(one) - rank(other)).map(({ name }) => name);
+  return ways.toSorted((a, b) => rank(a) - rank(b)).map(({ name }) => name);
 }
 
 /**
- * Describes how far reviewers agree.
+ * Describes how well the reviewers agree.
  * @param {ReviewFigures["agreement"]} agreement
  */
 export function agreementText({ num_reviewers, num_shared, preference, rating }) {
   if (num_reviewers < 2) return "Only one reviewer, so agreement can't be estimated.";
   if (!num_shared) return `${num_reviewers} reviewers, but no pair was judged by two of them.`;
   /** @type {(name: string, alpha: number | null) => string} */
-  const told = (name, alpha) =>
+  const alphaText = (name, alpha) =>
     alpha === null ? `${name}: no pair judged by two reviewers` : `${name}: ${short(alpha)}`;
-  return `Krippendorff's alpha of ${num_reviewers} reviewers on ${counted(num_shared, "shared pair")}: ${told("preference", preference)}, ${told("rating", rating)}. 1 is full agreement, 0 is chance.`;
+  return `Krippendorff's alpha of ${num_reviewers} reviewers on ${counted(num_shared, "shared pair")}: ${alphaText("preference", preference)}, ${alphaText("rating", rating)}. 1 is full agreement, 0 is chance.`;
 }
 
 export class Charts {
@@ -122,7 +124,7 @@ export class Charts {
     this.plots.show();
   }
 
-  // Removes everything.
+  // Removes all results from the page.
   clear() {
     Object.assign(this, { about: null, figures: null });
     for (const node of [this.machine, this.people, this.caution, this.agreement]) node.replaceChildren();
@@ -136,9 +138,9 @@ export class Charts {
   figure(key, frame) {
     const { about, figures } = this;
     const c = coloursOf(this.root);
-    const made = about && figures ? figureOf(key, about, figures, about.ways[this.other]?.name ?? "", c) : null;
-    frame.hidden = !made;
-    return made;
+    const chart = about && figures ? figureOf(key, about, figures, about.ways[this.other]?.name ?? "", c) : null;
+    frame.hidden = !chart;
+    return chart;
   }
 }
 
@@ -154,7 +156,7 @@ export class Charts {
 export function figureOf(key, { ways, marks, reference }, { preferences, said, by_category }, other, c) {
   const order = byBoldness(ways);
   /** @type {<T extends { way: string }>(list: T[]) => T[]} */
-  const sorted = (list) => list.toSorted((one, two) => order.indexOf(one.way) - order.indexOf(two.way));
+  const sorted = (list) => list.toSorted((a, b) => order.indexOf(a.way) - order.indexOf(b.way));
   /** @type {(data: Json[], title: string, more: Json, x?: Json, below?: string) => Figure} */
   const made = (data, title, more, x = { type: "category", tickmode: "linear", dtick: 1 }, below = "") => ({
     data,
@@ -165,25 +167,25 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
       margin: { l: 52, r: 12, t: 30, b: 46 },
     }),
   });
-  /** @type {(name: string, x: string[], found: (ReviewEstimate | null)[], color: string) => Json} */
-  const bars = (name, x, found, color) => ({
+  /** @type {(name: string, x: string[], estimates: (ReviewEstimate | null)[], color: string) => Json} */
+  const bars = (name, x, estimates, color) => ({
     type: "bar",
     name: plain(name),
     x: x.map(plain),
-    y: found.map((each) => each?.value ?? null),
-    error_y: { ...bounds(found), color: c.ink },
+    y: estimates.map((estimate) => estimate?.value ?? null),
+    error_y: { ...bounds(estimates), color: c.ink },
     marker: { color },
     hovertemplate: "%{x}: %{y:.2f}<extra></extra>",
   });
   const share = { range: [0, 1.02], tickformat: ".0%" };
-  const own = sorted(preferences);
-  const names = own.map(({ way }) => titleOf(way));
-  if (key === "preference" && own.length)
+  const preferred = sorted(preferences);
+  const names = preferred.map(({ way }) => titleOf(way));
+  if (key === "preference" && preferred.length)
     return made(
       [
-        bars("the method itself", names, own.map(({ better }) => better), c.mars), // prettier-ignore
-        bars("neither", names, own.map(({ equal }) => equal), c.ar), // prettier-ignore
-        bars(titleOf(ways[reference].name), names, own.map(({ worse }) => worse), c.warm), // prettier-ignore
+        bars("the method itself", names, preferred.map(({ better }) => better), c.mars), // prettier-ignore
+        bars("neither", names, preferred.map(({ equal }) => equal), c.ar), // prettier-ignore
+        bars(titleOf(ways[reference].name), names, preferred.map(({ worse }) => worse), c.warm), // prettier-ignore
       ],
       "share",
       share,
@@ -192,7 +194,7 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
   if (key === "rating" && rated.length)
     return made([bars("rating", rated.map(({ way }) => titleOf(way)), rated.map(({ rating }) => rating), c.mars)], "rating", { range: [0, 5.2] }); // prettier-ignore
   if (key === "tags") return tagFigure(sorted(said), made, c);
-  if (key === "pace" && own.length) return paceFigure(own, marks, titleOf(ways[reference].name), made, c);
+  if (key === "pace" && preferred.length) return paceFigure(preferred, marks, titleOf(ways[reference].name), made, c);
   if (key === "category") {
     const found = Object.entries(by_category).flatMap(([name, list]) =>
       list.filter(({ way }) => way === other).map((each) => ({ name, each })),
@@ -217,17 +219,17 @@ export function figureOf(key, { ways, marks, reference }, { preferences, said, b
  * @param {Colours} c
  */
 function tagFigure(said, made, c) {
-  const tags = [...new Set(said.flatMap(({ tags: each }) => Object.keys(each)))].slice(0, MOST_TAGS);
+  const tags = [...new Set(said.flatMap(({ tags: byTag }) => Object.keys(byTag)))].slice(0, MOST_TAGS);
   if (!tags.length) return null;
   const data = tags.map((tag, i) => {
-    const found = said.map(({ tags: each }) => each[tag] ?? null);
+    const estimates = said.map(({ tags: byTag }) => byTag[tag] ?? null);
     return {
       type: "scatter",
       mode: "lines+markers",
       name: plain(tag),
       x: said.map(({ way }) => plain(titleOf(way))),
-      y: found.map((each) => each?.value ?? 0),
-      error_y: { ...bounds(found), color: c.runs[i + 1] },
+      y: estimates.map((estimate) => estimate?.value ?? 0),
+      error_y: { ...bounds(estimates), color: c.runs[i + 1] },
       line: { color: c.runs[i + 1], width: 1.5 },
     };
   });
@@ -235,26 +237,26 @@ function tagFigure(said, made, c) {
 }
 
 /**
- * @param {ReviewPreferred[]} own
+ * @param {ReviewPreferred[]} preferred
  * @param {ReviewTotals[]} marks
  * @param {string} reference
  * @param {(data: Json[], title: string, more: Json, x: Json, below: string) => Figure} made
  * @param {Colours} c
  */
-function paceFigure(own, marks, reference, made, c) {
-  const known = own.flatMap((each) => {
-    const tpf = marks.find(({ way, category }) => way === each.way && !category)?.tpf;
-    return tpf ? [{ ...each, tpf }] : [];
+function paceFigure(preferred, marks, reference, made, c) {
+  const known = preferred.flatMap((method) => {
+    const tpf = marks.find(({ way, category }) => way === method.way && !category)?.tpf;
+    return tpf ? [{ ...method, tpf }] : [];
   });
   if (!known.length) return null;
-  /** @type {(name: string, found: ReviewEstimate[], color: string) => Json} */
-  const points = (name, found, color) => ({
+  /** @type {(name: string, estimates: ReviewEstimate[], color: string) => Json} */
+  const points = (name, estimates, color) => ({
     type: "scatter",
     mode: "markers+text",
     name: plain(name),
     x: known.map(({ tpf }) => tpf),
-    y: found.map(({ value }) => value),
-    error_y: { ...bounds(found), color },
+    y: estimates.map(({ value }) => value),
+    error_y: { ...bounds(estimates), color },
     text: known.map(({ way }) => plain(titleOf(way))),
     textposition: "middle right",
     textfont: { size: 11, color: c.ink },
@@ -280,9 +282,9 @@ function machineTable({ marks, ways, reference }) {
     "method",
     "tokens per pass",
     `same text as ${titleOf(ways[reference].name)}`,
-    "first difference, median word",
+    "first different word, median",
     "repeats itself",
-    "checker says right",
+    "right (checked)",
   ];
   const rows = marks
     .filter(({ category }) => !category)
@@ -300,13 +302,13 @@ function machineTable({ marks, ways, reference }) {
 /** @param {ReviewPreferred[]} preferences */
 function peopleTable(preferences) {
   /** @param {ReviewEstimate} each */
-  const told = ({ value, low, high }) =>
+  const shareText = ({ value, low, high }) =>
     `${Math.round(100 * value)} % [${Math.round(100 * low)}, ${Math.round(100 * high)}]`;
   const heads = ["method", "better", "equal", "worse", "prompts", "judgements", "identical answers"];
   const rows = preferences.map((each) => [
-    told(each.better),
-    told(each.equal),
-    told(each.worse),
+    shareText(each.better),
+    shareText(each.equal),
+    shareText(each.worse),
     String(each.num_prompts),
     String(each.num_judgements),
     String(each.num_identical),

@@ -1,4 +1,5 @@
-// Import and export of files, and an answer as a run for the Live tab, through the server.
+// Exports a set, merges files of judgements, and turns an answer into a run for the Live tab. All of them use the
+// server.
 
 import { Lane } from "../../core/trace.js";
 import { valueOf } from "../../core/wire.js";
@@ -16,23 +17,23 @@ const KINDS = {
 };
 
 /**
- * Saves the set and its judgements in one of the formats.
+ * Downloads the set and its judgements as a file.
  * @param {ReviewServer} server
  * @param {ReviewAbout} about
  * @param {Iterable<JudgementRow>} rows
  * @param {string} form
- * @param {number} way the method compared with the reference, for a format about a pair
+ * @param {number} way the method compared with the reference; used only by the format "comparator"
  */
 export async function saveFile(server, about, rows, form, way) {
   const posted = { form, rows: [...rows].map(sendable), way };
   const text = await server.text(`${pathOf(about.address)}/export`, posted);
   const [ending, kind] = KINDS[form];
-  const what = form === "comparator" ? `-comparator-${way}` : "";
-  download(`review-${about.name.replaceAll(/[^\w-]+/g, "-")}${what}.${ending}`, textBlob(text, kind));
+  const suffix = form === "comparator" ? `-comparator-${way}` : "";
+  download(`review-${about.name.replaceAll(/[^\w-]+/g, "-")}${suffix}.${ending}`, textBlob(text, kind));
 }
 
 /**
- * Returns the new rows of a file and the number of conflicts.
+ * Merges a file of judgements with this browser's rows. Returns the rows that are new, and the number of conflicts.
  * @param {ReviewServer} server
  * @param {ReviewAbout} about
  * @param {JudgementRow[]} own
@@ -40,16 +41,16 @@ export async function saveFile(server, about, rows, form, way) {
  * @returns {Promise<{ fresh: JudgementRow[], conflicts: number }>}
  */
 export async function mergedRows(server, about, own, text) {
-  const told = await server.json(`${pathOf(about.address)}/merge`, { rows: own.map(sendable), text });
+  const merged = await server.json(`${pathOf(about.address)}/merge`, { rows: own.map(sendable), text });
   const known = new Set(own.map(({ id }) => id));
-  const fresh = told.rows
+  const fresh = merged.rows
     .filter((/** @type {Json} */ row) => !known.has(row.id))
     .map((/** @type {Json} */ row) => ({ ...row, set: about.id, pair: pairOf(row.left, row.right), isSent: false }));
-  return { fresh, conflicts: told.num_conflicts };
+  return { fresh, conflicts: merged.num_conflicts };
 }
 
 /**
- * Returns an answer as a race view's value, with AR's answer if the set has it.
+ * Returns an answer as a value for the race view, together with AR's answer if the set contains it.
  * @param {ReviewServer} server
  * @param {ReviewAbout} about
  * @param {number} number
@@ -58,7 +59,7 @@ export async function mergedRows(server, about, own, text) {
 export async function replayOf(server, about, number, way) {
   const ar = about.ways.findIndex(({ settings }) => settings?.method === "ar");
   const ways = ar >= 0 && ar !== way ? [way, ar] : [way];
-  const paths = ways.map((each) => `${pathOf(about.address)}/items/${number}/${each}`);
+  const paths = ways.map((index) => `${pathOf(about.address)}/items/${number}/${index}`);
   const texts = await Promise.all(paths.map((path) => server.text(path)));
   const lanes = texts.map((text, i) => {
     const { settings, name } = about.ways[ways[i]];

@@ -1,5 +1,5 @@
-// The bar above the answers (set, pair, sides), and the section below them (reviewer, storage, export). Builds and
-// reports; has no state of the set.
+// The bar above the answers (set, compared methods, labels, prompt) and the section below them (reviewer, storage,
+// export). They report what the visitor chooses and do not store the state of the set.
 
 import { newId } from "../../core/bytes.js";
 import { button, make, put } from "../../core/dom.js";
@@ -66,7 +66,7 @@ export class Bar {
     this.sets.select.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
   }
 
-  /** @param {{ id: string, name: string }} own a set that this browser stores */
+  /** @param {{ id: string, name: string }} own a set that is stored in this browser */
   listOwn({ id, name }) {
     const { select } = this.sets;
     if (![...select.options].some(({ value }) => value === id))
@@ -149,7 +149,7 @@ export function details(title, content, opened) {
 }
 
 /**
- * Returns a set's name, prompts, methods, hardware and date in one line.
+ * Describes a set in one line: its name, number of prompts and methods, hardware and date.
  * @param {ReviewAbout} about
  */
 export function originText({ name, items, ways, made: { hardware, date = "" } }) {
@@ -167,7 +167,7 @@ export function originText({ name, items, ways, made: { hardware, date = "" } })
 /**
  * Describes where judgements are stored.
  * @param {boolean} hasKey
- * @param {boolean} canKeep whether the server would store them for a reviewer with the key
+ * @param {boolean} canKeep whether the server stores judgements of reviewers with the review key
  * @param {number} unsent
  */
 export function keptText(hasKey, canKeep, unsent) {

@@ -1,5 +1,5 @@
-// Form for a judgement of the current pair: preference, ratings, tags, a note. Draws what it is given, reports what is
-// pressed and stores nothing.
+// The form for a judgement of the current pair: preference, ratings, tags, a note. It shows a judgement and reports
+// what the reviewer changes; it stores nothing.
 
 import { attribute, button, find, make, put } from "../../core/dom.js";
 import { MOST, NOTHING, TAGS, tagOf, toggled } from "./rows.js";
@@ -17,7 +17,8 @@ export class Judging {
   said = NOTHING;
 
   /**
-   * say(said): something was pressed. note(text, isDone): the note changed, or its field was left.
+   * report.say: called with the new judgement when the reviewer presses something. report.note: called when the note's
+   * text changes, with isDone when its field loses the focus.
    * @param {HTMLElement} element
    * @param {{ say(said: Said): void, note(text: string, isDone: boolean): void }} report
    */
@@ -69,7 +70,8 @@ export class Judging {
   }
 
   /**
-   * names: of the answers in their present order. Typed text that is not yet part of `said` stays in its field.
+   * Shows a judgement. names: the labels of the left and the right answer. draft: text of the note that is not yet part
+   * of the judgement.
    * @param {Said} said
    * @param {string[]} names
    * @param {string | undefined} draft

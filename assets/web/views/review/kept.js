@@ -1,6 +1,6 @@
-// Storage of judgements: all of them in this browser, and on the server those that it has acknowledged. A row is first
-// stored here, so that reloads, crashes and other windows lose nothing; rows that the server has not acknowledged are
-// sent again. Notes are stored at each key press.
+// Stores judgements. Every row is first stored in this browser, so that it survives reloads and crashes and is visible
+// in other windows. It is then sent to the server, again and again until the server acknowledges it. Notes are stored
+// at each key press.
 
 import { newId } from "../../core/bytes.js";
 import { store, stored } from "../../core/storage.js";
@@ -10,17 +10,17 @@ import { pathOf } from "./server.js";
 
 const SEEN = "mars-review-seen-";
 const AGAIN = 5000; // milliseconds before a failed request is repeated
-const HERE = "This browser does not let the page store anything. Export before you close it.";
+const HERE = "This browser blocks storage. Export your judgements before you close the page.";
 const FULL = "This browser's storage is full. Export your judgements and continue in another browser.";
 
-/** @type {(what: string) => { name: string, records: string, forbidden: string, full: string }} */
-const kindOf = (what) => ({ name: `mars-review-${what}`, records: what, forbidden: HERE, full: FULL });
+/** @type {(records: string) => { name: string, records: string, forbidden: string, full: string }} */
+const kindOf = (records) => ({ name: `mars-review-${records}`, records, forbidden: HERE, full: FULL });
 
 export class Judgements {
   /** @type {Map<string, JudgementRow>} */
-  rows = new Map(); // of the current set
+  rows = new Map(); // all rows of the current set, by id
   /** @type {Map<string, JudgementRow>} */
-  counting = new Map(); // by unit
+  counting = new Map(); // the rows that count, by unit (unitOf in rows.js)
   set = "";
   address = "";
   isMasked = false;
@@ -28,7 +28,7 @@ export class Judgements {
   why = "";
 
   /**
-   * changed(): called when rows were added or changed, also in another window.
+   * changed: called when rows were added or changed, here or in another window.
    * @param {ReviewServer} server
    * @param {() => void} changed
    */
@@ -48,7 +48,8 @@ export class Judgements {
   }
 
   /**
-   * Opens a set: loads its rows and exchanges them with the server. isMasked: whether the server must not reveal sides.
+   * Opens a set: loads its rows and exchanges them with the server. isMasked: whether the server must not reveal which
+   * method is on which side.
    * @param {{ id: string, address: string }} set
    * @param {boolean} isMasked
    */
@@ -74,27 +75,27 @@ export class Judgements {
     this.changed();
   }
 
-  // Fetches rows that the server has from other reviewers and browsers.
+  // Fetches the rows of other reviewers and other browsers from the server.
   async pull() {
     if (!this.server.key) return;
     const { set } = this;
     const { rows } = await this.server.json(`${pathOf(this.address)}/judgements${this.isMasked ? "?masked" : ""}`);
-    const fresh = rows.filter((/** @type {Json} */ told) => !this.rows.get(told.id)?.isSent);
-    await this.take(fresh.map((/** @type {Json} */ told) => this.acknowledged(told, set, told.pair)));
+    const fresh = rows.filter((/** @type {Json} */ row) => !this.rows.get(row.id)?.isSent);
+    await this.take(fresh.map((/** @type {Json} */ row) => this.acknowledged(row, set, row.pair)));
   }
 
   /**
-   * Returns a server's row with what is known here of its sides.
-   * @param {Json} told
+   * Returns a row from the server, with its sides if this browser knows them.
+   * @param {Json} received
    * @param {string} set
    * @param {string[]} pair
    */
-  acknowledged(told, set, pair) {
-    return keepable({ ...told, ...sidesOf(this.rows.get(told.id)) }, set, pair);
+  acknowledged(received, set, pair) {
+    return keepable({ ...received, ...sidesOf(this.rows.get(received.id)) }, set, pair);
   }
 
   /**
-   * Stores rows from elsewhere unchanged.
+   * Stores rows that came from the server or a file, without sending them.
    * @param {JudgementRow[]} rows
    */
   async take(rows) {
@@ -118,7 +119,8 @@ export class Judgements {
     return row;
   }
 
-  // Returns a time later than that of all known rows, since rows are ordered by time.
+  // Returns the current time, or a later one if needed: rows are ordered by time, so each must be later than all
+  // others.
   now() {
     const after = this.last ? Date.parse(this.last) + 1 : 0;
     this.last = new Date(Math.max(Date.now(), after)).toISOString().replace("Z", "+00:00");
@@ -129,7 +131,8 @@ export class Judgements {
     return [...this.rows.values()].filter(({ isSent }) => !isSent).sort((a, b) => (a.time < b.time ? -1 : 1));
   }
 
-  // Sends rows one after the other in order, including those added in the meantime. A failed row stays and is sent again.
+  // Sends the unsent rows one after the other, including rows that are added meanwhile. If a request fails, sending is
+  // repeated later.
   async send() {
     if (this.isSending || !this.server.key || !this.unsent.length) return;
     this.isSending = true;
@@ -137,10 +140,10 @@ export class Judgements {
     try {
       for (let rows = this.unsent; rows.length; rows = set === this.set ? this.unsent : []) {
         for (const row of rows) {
-          const { row: told } = await this.server.json(`${pathOf(address)}/judgements`, { row: sendable(row) });
-          const kept = this.acknowledged(told, set, row.pair);
-          if (set === this.set) this.rows.set(row.id, kept); // at once: sides may be revealed while it is being stored
-          await this.store.put(kept);
+          const { row: received } = await this.server.json(`${pathOf(address)}/judgements`, { row: sendable(row) });
+          const acknowledged = this.acknowledged(received, set, row.pair);
+          if (set === this.set) this.rows.set(row.id, acknowledged); // before storing, during which sides may be revealed
+          await this.store.put(acknowledged);
         }
       }
     } catch (error) {
@@ -166,7 +169,7 @@ export class Judgements {
   }
 
   /**
-   * Stores an unfinished note until it becomes part of a row.
+   * Stores a note that is not yet part of a row.
    * @param {string} unit
    * @param {string} note
    */
@@ -183,7 +186,7 @@ export class Judgements {
 }
 
 /**
- * Returns what is known of a row's sides.
+ * Returns the fields with a row's sides (which method was left and right); {} if they are unknown.
  * @param {JudgementRow | undefined} row
  */
 function sidesOf(row) {
@@ -192,7 +195,7 @@ function sidesOf(row) {
 }
 
 /**
- * Returns the prompts in a stored text; none if it is damaged.
+ * Parses the stored ids of prompts; returns an empty set if the text is damaged.
  * @param {string} text
  * @returns {Set<string>}
  */
@@ -204,7 +207,7 @@ function itemsOf(text) {
   }
 }
 
-// Prompts of a set that were ever read in this browser with their sides visible; masking them later does not undo that.
+// The prompts of a set that were shown in this browser with visible labels. Hiding the labels later does not undo that.
 export class Seen {
   set = "";
   /** @type {Set<string>} */

@@ -1,4 +1,4 @@
-// The keys of the Review tab: what each does, where they are heard. A field keeps its keys, and Escape leaves it.
+// The keyboard shortcuts of the Review tab. They do not apply while an input has the focus; Escape leaves the input.
 
 import { isModified, put, targetOf } from "../../core/dom.js";
 import { noteOf } from "./judging.js";
@@ -7,7 +7,7 @@ const TAB = "sets-tab-button";
 export const HOLD = "Charts, checks, exports and Live stay locked until you reveal the labels.";
 
 /**
- * Handles keys while the focus is in the tab, on its button or nowhere.
+ * Handles keys while the focus is in the tab, on the tab's button, or on no element.
  * @param {HTMLElement} root
  * @param {ReviewKeyed} view
  */

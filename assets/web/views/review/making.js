@@ -1,6 +1,6 @@
-// New sets: prompts that are typed or loaded, methods, and the progress of the answers. Results are stored in this
-// browser, sealed by the server, from the first answers on. Pinned runs and lm_eval samples become sets without
-// decoding.
+// Creates new sets: the form for prompts and methods, and the progress of decoding the answers. Finished answers are
+// stored in this browser while the others are decoded; the server seals them. Pinned runs and lm_eval samples become
+// sets without decoding.
 
 import { button, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
@@ -11,9 +11,9 @@ import { Refusal } from "./server.js";
 import { Unfinished } from "./unfinished.js";
 
 const PROMPT_FILES = ".txt,.csv,.tsv,.json,.jsonl,.ndjson";
-const LOOK = 500; // milliseconds between two requests for the progress
-const AWAY = 3000; // the same while the server does not respond
-const NO_ANSWER = "The server does not answer. Finished answers are kept, and this page keeps trying.";
+const POLL = 500; // milliseconds between two requests for the progress
+const AWAY = 3000; // milliseconds between two requests while the server does not respond
+const NO_ANSWER = "The server does not respond. Finished answers are saved, and this page keeps trying.";
 const USUAL = "ar\ntau=0.8,B=4\nlossless,B=4";
 const OVER = ["done", "stopped", "failed", "gone"];
 
@@ -44,7 +44,7 @@ export const timeText = (seconds) =>
   seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute");
 
 /**
- * Whether a retry makes sense: no response, or the server is starting or busy.
+ * Returns whether a failed request is worth repeating: the server did not respond, is starting or is busy.
  * @param {unknown} error
  */
 const isAway = (error) => error instanceof Refusal && (!error.status || error.status === 429 || error.status >= 500);
@@ -53,7 +53,7 @@ export class Making {
   job = "";
 
   /**
-   * made(name, title): a set is complete, under its name on the server
+   * report.made: called when a set is complete, with its name on the server and its title.
    * @param {ReviewServer} server
    * @param {ReviewSets} sets
    * @param {{ made(name: string, title: string): Promise<unknown> }} report
@@ -70,14 +70,14 @@ export class Making {
     this.ways = make("textarea", { class: "rw-ways", rows: 3 });
     this.ways.value = USUAL;
     this.limit = make("input", { class: "rw-limit", type: "number", min: 1, max: LIMITS.tokens, value: 128 });
-    this.system = make("textarea", { class: "rw-system", rows: 2, placeholder: "The model's own" });
+    this.system = make("textarea", { class: "rw-system", rows: 2, placeholder: "The model's default" });
     this.name = make("input", { class: "rw-setname", maxlength: LIMITS.setName, value: "my set" });
     this.file = make("input", { type: "file", accept: PROMPT_FILES, class: "rw-promptfile" });
     this.fileName = "";
     this.file.addEventListener("change", () => this.readPrompts());
     this.firstLine = "";
     this.prompts.addEventListener("input", () => {
-      if (firstLine(this.prompts.value) !== this.firstLine) this.fileName = ""; // no longer the file's text
+      if (firstLine(this.prompts.value) !== this.firstLine) this.fileName = ""; // the text is no longer that of the file
     });
     this.samples = make("input", { type: "file", accept: ".json,.jsonl", multiple: "", class: "rw-samples" });
     this.samples.addEventListener("change", () => this.bringSamples());
@@ -111,7 +111,7 @@ export class Making {
     this.idle(true);
   }
 
-  /** @param {ReviewMaking} told */
+  /** @param {ReviewMaking} limits */
   bound({ prompts, ways, checkpoints, isOwner }) {
     const whose = isOwner ? "With the review key" : "Here";
     put(
@@ -154,35 +154,35 @@ export class Making {
     );
   }
 
-  /** @param {MakingAsked | { set: string }} asked a new set, or the rest of one */
+  /** @param {MakingAsked | { set: string }} asked a new set, or the set to continue */
   async make(asked) {
     const { name, faults } = await this.server.json("make", asked);
     await this.unfinished.started(name, asked);
     await this.follow(name, faults);
   }
 
-  // Follows the unfinished set of an earlier visit, if there is one.
+  // Continues to show the progress of an unfinished set from an earlier visit, if there is one.
   resume() {
     return this.trying(async () => {
-      const left = this.job ? null : await this.unfinished.last();
-      if (left) await this.follow(left.id, []);
+      const unfinished = this.job ? null : await this.unfinished.last();
+      if (unfinished) await this.follow(unfinished.id, []);
     });
   }
 
   /**
-   * Follows the progress to its end.
+   * Shows the progress of a set until it ends.
    * @param {string} name
-   * @param {string[]} faults in the lines of prompts
+   * @param {string[]} faults error messages about lines of the prompts
    */
   async follow(name, faults) {
     this.job = name;
     this.idle(false);
     try {
       for (;;) {
-        const progress = await this.look(faults);
+        const progress = await this.showProgress(faults);
         if (progress && OVER.includes(progress.state)) return await this.end(progress);
         await new Promise((resolve) => {
-          setTimeout(resolve, progress ? LOOK : AWAY);
+          setTimeout(resolve, progress ? POLL : AWAY);
         });
       }
     } finally {
@@ -192,11 +192,11 @@ export class Making {
   }
 
   /**
-   * Returns the progress; null while the server does not respond.
+   * Requests and shows the progress. Returns null while the server does not respond.
    * @param {string[]} faults
    * @returns {Promise<ReviewProgress | null>}
    */
-  async look(faults) {
+  async showProgress(faults) {
     try {
       /** @type {ReviewProgress} */
       const progress = await this.server.json(`make/${this.job}`);
@@ -213,7 +213,7 @@ export class Making {
 
   /** @param {ReviewProgress} progress */
   async end({ state }) {
-    if (state === "gone") put(this.said, ""); // the offer says it
+    if (state === "gone") put(this.said, ""); // the offer to continue contains the reason
     if (state !== "done") return this.unfinished.offer(state);
     const { id, name } = this.unfinished.set || { id: this.job, name: this.name.value };
     await this.report.made(id, name);

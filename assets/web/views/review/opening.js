@@ -1,11 +1,11 @@
-// The Review tab before it is opened: nothing of it is loaded until it is on show.
+// Loads the script and style sheet of the Review tab when the tab is first visible.
 
 import { find, make, put } from "../../core/dom.js";
 
-const FAILED = "This tab could not be loaded. Check that the server runs and reload the page.";
+const FAILED = "This tab could not be loaded. Check that the server is running, then reload the page.";
 
 /**
- * Called by the component's js_on_load.
+ * Waits until the tab is visible, then loads it; called by the component's js_on_load.
  * @param {HTMLElement} element
  */
 export function mountReviewTab(element) {

@@ -1,5 +1,5 @@
-// Answers side by side: each text with its differences from the other, its tokens grouped by forward, and a strip of
-// all its forwards. Masked answers show only their words and differences, alike on both sides.
+// The answers side by side: each text with its differences from the other, its tokens grouped by pass, and a strip of
+// all its passes. Masked answers show only words and differences, so that nothing identifies the method.
 
 import { attribute, make, shape } from "../../core/dom.js";
 import { counted, figure, joined } from "../../core/words.js";
@@ -19,8 +19,8 @@ export const LEGEND = {
 };
 
 /**
- * Warns of what masking cannot undo.
- * @param {number} num prompts of the set that were read with their sides visible
+ * Returns a warning that prompts were already shown with visible labels; "" if none were.
+ * @param {number} num number of these prompts in the set
  */
 export const seenText = (num) =>
   num
@@ -29,10 +29,10 @@ export const seenText = (num) =>
 
 /** @type {(isMasked: boolean) => string} */
 export const nothingText = (isMasked) =>
-  isMasked ? "Both methods wrote the same texts: all count as ties." : "This set has no prompts.";
+  isMasked ? "Both methods wrote the same texts, so all prompts count as ties." : "This set has no prompts.";
 
 /**
- * Returns the texts of a masked pair, without anything else about them.
+ * Returns the two columns of a masked pair, which contain only the texts.
  * @param {MaskedPrompt} hidden
  * @returns {ReviewShown[]}
  */
@@ -56,15 +56,15 @@ export const pairColumns = (about, prompt, left, right) => [
 ];
 
 /**
- * Returns the reference and all other methods.
+ * Returns the columns of the reference and all other methods.
  * @param {ReviewAbout} about
  * @param {ReviewPrompt} prompt
  * @param {number} other the method that is compared with the reference
  */
 export function allColumns(about, prompt, other) {
   const others = about.ways.flatMap((_, way) => (way === about.reference ? [] : [way]));
-  const rest = others.map((way) => columnOf(about, prompt, way, way === other ? "right" : ""));
-  return [columnOf(about, prompt, about.reference, "left"), ...rest];
+  const columns = others.map((way) => columnOf(about, prompt, way, way === other ? "right" : ""));
+  return [columnOf(about, prompt, about.reference, "left"), ...columns];
 }
 
 /**
@@ -75,13 +75,13 @@ export function allColumns(about, prompt, other) {
  * @returns {ReviewShown}
  */
 function columnOf({ ways, reference }, { answers, marks }, way, side) {
-  const [answer, own] = [answers[way], marks[way]];
-  const mark = answer && own && { ...own, isReference: way === reference };
+  const [answer, checks] = [answers[way], marks[way]];
+  const mark = answer && checks && { ...checks, isReference: way === reference };
   return { name: titleOf(ways[way].name), way, side, text: answer?.text ?? "", answer, mark };
 }
 
 /**
- * Returns the nodes of the question: earlier turns, the prompt, and an answer that came with it.
+ * Returns the nodes of a question: its id and category, earlier turns, the prompt, and the dataset's reference answer.
  * @param {ReviewAsked} asked
  * @param {boolean} isMasked
  */
@@ -101,7 +101,7 @@ export class Reading {
   at = -1; // index of the current difference
 
   /**
-   * open(way): show an answer with all panels
+   * report.open: shows an answer in the Live tab, with all its panels.
    * @param {HTMLElement} element
    * @param {{ open(way: number): void }} report
    */
@@ -111,7 +111,8 @@ export class Reading {
   }
 
   /**
-   * Aligns the other texts with the first one; each pair marks its differences in both.
+   * Shows the columns. Each text is aligned with the first one, and the differences of the compared pair are marked in
+   * both.
    * @param {ReviewShown[]} shown
    */
   show(shown) {
@@ -119,7 +120,7 @@ export class Reading {
     const pair = shown.filter(({ side }) => side);
     const [left, right] = pair.map(({ text }) => wordsOf(text));
     this.places = left && right ? placesOf(left, right) : [];
-    this.columns = shown.map((each) => this.column(each, pair[0], left));
+    this.columns = shown.map((column) => this.column(column, pair[0], left));
     this.element.replaceChildren(...this.columns);
     this.element.dataset.columns = String(shown.length);
   }
@@ -159,7 +160,7 @@ export class Reading {
     return length ? `${counted(length, "difference")}, press N for the next.` : "The words are identical.";
   }
 
-  // Scrolls both texts to the next or previous difference.
+  // Scrolls both texts to the next or previous difference. Returns a sentence about it for the status line.
   /** @param {number} by */
   step(by) {
     const { length } = this.places;
@@ -167,22 +168,22 @@ export class Reading {
     this.at = this.at < 0 ? (by > 0 ? 0 : length - 1) : (this.at + by + length) % length;
     for (const node of this.element.querySelectorAll(".rw-now")) node.classList.remove("rw-now");
     for (const column of this.element.querySelectorAll(".rw-answer:not([data-side=''])")) {
-      const found = [...column.querySelectorAll(`[data-place="${this.at}"]`)];
-      for (const node of found) node.classList.add("rw-now");
-      if (found[0]) inSight(found[0]);
+      const nodes = [...column.querySelectorAll(`[data-place="${this.at}"]`)];
+      for (const node of nodes) node.classList.add("rw-now");
+      if (nodes[0]) scrollToNode(nodes[0]);
     }
     return `Difference ${this.at + 1} of ${length}: ${KINDS[this.places[this.at].kind]}.`;
   }
 }
 
 /**
- * Scrolls a node to the middle of its text, moving the page as little as possible.
+ * Scrolls a text so that a node is in its middle, and the page as little as needed to make the node visible.
  * @param {Element} node
  */
-function inSight(node) {
+function scrollToNode(node) {
   const text = /** @type {HTMLElement} */ (node.closest(".rw-text"));
-  const [own, box] = [node.getBoundingClientRect(), text.getBoundingClientRect()];
-  text.scrollTop += own.top - box.top - text.clientHeight / 2;
+  const [nodeBox, textBox] = [node.getBoundingClientRect(), text.getBoundingClientRect()];
+  text.scrollTop += nodeBox.top - textBox.top - text.clientHeight / 2;
   node.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
@@ -213,19 +214,19 @@ function nodesOf(runs, places, isFirst) {
  * @param {boolean} isFirst
  */
 function pieces({ text, place, gap, otherwise }, places, isFirst) {
-  const found = [];
+  const nodes = [];
   if (gap >= 0) {
-    const what = places[gap].kind === "doubled" ? "doubled" : isFirst ? "added" : "missing";
-    found.push(
+    const kind = places[gap].kind === "doubled" ? "doubled" : isFirst ? "added" : "missing";
+    nodes.push(
       make("span", {
         class: "rw-gap",
         "data-place": gap,
-        "data-kind": what,
+        "data-kind": kind,
         title: "The other answer has words here",
       }),
     );
   }
-  if (place < 0 && otherwise === null) return [...found, text];
+  if (place < 0 && otherwise === null) return [...nodes, text];
   /** @type {Attributes} */
   const given = { class: "rw-run" };
   if (place >= 0) Object.assign(given, { "data-place": place, "data-kind": places[place].kind });
@@ -233,12 +234,12 @@ function pieces({ text, place, gap, otherwise }, places, isFirst) {
     given.class += " rw-otherwise";
     given.title = `AR would write: ${otherwise}`;
   }
-  return [...found, make("span", given, text)];
+  return [...nodes, make("span", given, text)];
 }
 
 /**
- * Draws a bar for each forward, as wide as its number of tokens, with a tick where AR would have chosen otherwise.
- * Pressing a bar scrolls to it.
+ * Draws a bar for each pass, as wide as its number of tokens, with a tick if AR would have chosen another token.
+ * Pressing a bar scrolls the text to the pass.
  * @param {ReviewAnswer} answer
  * @param {string} name
  * @param {HTMLElement} text
@@ -273,13 +274,13 @@ function stripFor(answer, name, text) {
     if (!node) return;
     for (const lit of text.querySelectorAll(".rw-lit")) lit.classList.remove("rw-lit");
     node.classList.add("rw-lit");
-    inSight(node);
+    scrollToNode(node);
   });
   return strip;
 }
 
 /**
- * Describes the automatic checks in a line.
+ * Describes the results of the automatic checks of an answer in one line.
  * @param {ReviewMark & { isReference: boolean }} mark
  */
 function marksText(mark) {
@@ -288,8 +289,8 @@ function marksText(mark) {
   return joined(
     same,
     mark.tpf === null ? "" : `${figure(mark.tpf)} tokens per pass`,
-    mark.is_looped ? "begins to repeat itself" : "",
-    mark.is_right === null ? "" : mark.is_right ? "✓ checker says right" : "✗ checker says wrong",
+    mark.is_looped ? "starts to repeat itself" : "",
+    mark.is_right === null ? "" : mark.is_right ? "✓ right (checked)" : "✗ wrong (checked)",
     mark.end === "limit" ? "stopped at the limit" : "",
   );
 }

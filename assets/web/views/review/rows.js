@@ -1,5 +1,5 @@
-// Judgements as rows in an append-only list, and which of them count: the same rules as
-// mars_runtime/review/judgements.py. Pure.
+// Judgements are rows of an append-only list. This file decides which rows count, by the same rules as
+// mars_runtime/review/judgements.py, and converts rows. Pure; no DOM.
 
 import { JUDGED } from "../../core/table.js";
 
@@ -10,16 +10,16 @@ export const MOST = JUDGED.most;
 export const NOTHING = { preference: "", ratings: [0, 0], tags: [[], []], note: "" };
 
 /**
- * Returns the key of what a row is about: reviewer, prompt and the two methods, regardless of their sides.
+ * Returns the key of the unit that a row judges: reviewer, prompt and the two methods, regardless of their sides.
  * @param {Pick<JudgementRow, "reviewer" | "item" | "pair">} row
  */
 export const unitOf = ({ reviewer, item, pair }) => JSON.stringify([reviewer, item, pair]);
 
-/** @type {(one: string, other: string) => string[]} */
-export const pairOf = (one, other) => [one, other].sort();
+/** @type {(a: string, b: string) => string[]} */
+export const pairOf = (a, b) => [a, b].sort();
 
 /**
- * Returns the latest row of each key that was not undone.
+ * Returns the rows that count: for each unit (unitOf), the latest row that was not undone.
  * @param {Iterable<JudgementRow>} rows
  * @returns {Map<string, JudgementRow>}
  */
@@ -41,18 +41,18 @@ export function current(rows) {
 export function lastOfReviewer(rows, reviewer) {
   const all = [...rows].filter((row) => row.reviewer === reviewer);
   const undone = new Set(all.map(({ undoes }) => undoes).filter(Boolean));
-  const left = all.filter(({ id, undoes }) => !undoes && !undone.has(id));
-  return left.reduce(
+  const active = all.filter(({ id, undoes }) => !undoes && !undone.has(id));
+  return active.reduce(
     (last, row) => (!last || row.time >= last.time ? row : last),
     /** @type {JudgementRow | null} */ (null),
   );
 }
 
 /**
- * Returns the content of a row about two answers at their present sides: swapped if they were the other way round; null if
- * their sides are unknown.
+ * Returns the judgement in a row for the two answers as they are now arranged: swapped if they were judged the other
+ * way round; null if it is unknown which answer was on which side.
  * @param {JudgementRow} row
- * @param {{ left: string, right: string } | null} shown null: masked, then sides never change
+ * @param {{ left: string, right: string } | null} shown the current sides; null while masked, when sides never change
  * @returns {Said | null}
  */
 export function saidOf(row, shown) {
@@ -64,14 +64,15 @@ export function saidOf(row, shown) {
   return { preference: turned[preference], ratings: [ratings[1], ratings[0]], tags: [tags[1], tags[0]], note };
 }
 
-/** @type {(one: Said, other: Said) => boolean} */
-export const isSaidAlike = (one, other) => JSON.stringify(bare(one)) === JSON.stringify(bare(other));
+/** @type {(a: Said, b: Said) => boolean} */
+export const isSaidAlike = (a, b) => JSON.stringify(bare(a)) === JSON.stringify(bare(b));
 
 /** @param {Said} said */
 const bare = ({ preference, ratings, tags, note }) => [preference, ratings, tags, note];
 
 /**
- * Returns a tag as it is stored: the listed tag, if what was typed is the beginning of only one.
+ * Returns the tag for a typed text: the predefined tag that starts with it, if there is exactly one, otherwise the
+ * text.
  * @param {string} typed
  */
 export function tagOf(typed) {
@@ -82,7 +83,7 @@ export function tagOf(typed) {
 
 /** @type {(tags: string[], tag: string) => string[]} */
 export const toggled = (tags, tag) =>
-  tags.includes(tag) ? tags.filter((each) => each !== tag) : [...tags, tag].slice(0, MOST.tags);
+  tags.includes(tag) ? tags.filter((known) => known !== tag) : [...tags, tag].slice(0, MOST.tags);
 
 /**
  * Returns a row without some of its fields.
@@ -102,20 +103,21 @@ export const without = (row, ...names) =>
 export const sendable = (row) => without(row, "set", "pair", "isSent");
 
 /**
- * Returns a server's row as the browser stores it. pair: of a masked row, whose sides are unknown here.
- * @param {Json} told
+ * Returns a row from the server as the browser stores it. pair: the two methods, used for a masked row with unknown
+ * sides.
+ * @param {Json} received
  * @param {string} set
  * @param {string[]} pair
  * @returns {JudgementRow}
  */
-export function keepable(told, set, pair) {
-  const known = told.left === undefined ? pair : pairOf(told.left, told.right);
-  return /** @type {JudgementRow} */ ({ ...told, set, pair: known, isSent: true });
+export function keepable(received, set, pair) {
+  const known = received.left === undefined ? pair : pairOf(received.left, received.right);
+  return /** @type {JudgementRow} */ ({ ...received, set, pair: known, isSent: true });
 }
 
 /**
- * Returns the title of a method from its name, which is what its maker typed: "tau=0.95,B=4" is "τ 0.95, B 4". Unknown
- * words, such as names of other models, stay as they are.
+ * Returns the title of a method from its name, as typed by the set's author: "τ 0.95, B 4" for "tau=0.95,B=4". Unknown
+ * words, such as the names of other models, are not changed.
  * @param {string} name
  */
 export function titleOf(name) {
@@ -132,7 +134,7 @@ export function titleOf(name) {
 }
 
 /**
- * Describes the methods that a row prefers or calls equal, for a list.
+ * Returns the preferred method of a row; "left" or "right" while its sides are unknown, "equal" for a tie.
  * @param {JudgementRow} row
  */
 export function preferredOf(row) {

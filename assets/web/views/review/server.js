@@ -1,9 +1,10 @@
-// Requests of the Review tab to its server: JSON over plain routes; errors are sentences.
+// Requests of the Review tab to the server, with JSON bodies. A failed request throws a Refusal, whose sentence can be
+// shown to the visitor.
 
 import { MAX_SEALED } from "../../core/table.js";
 
-const MOST_PATIENT = 5; // seconds that a request waits by itself where the server is busy
-const AWAY = "The server does not answer. Check that it runs and try again.";
+const MOST_PATIENT = 5; // maximum seconds to wait before a request to a busy server is repeated
+const AWAY = "The server does not respond. Check that it is running, then try again.";
 
 export class Refusal extends Error {
   /**
@@ -38,7 +39,8 @@ export class Server {
   }
 
   /**
-   * Where the server is busy for a moment (429), the request is sent once more.
+   * Sends a request and returns the response. If the server is busy (status 429), the request is repeated once. Throws
+   * a Refusal for any other error.
    * @param {string} path
    * @param {object} [posted]
    */
@@ -59,12 +61,13 @@ export class Server {
       answer = await fetched();
     }
     if (answer.ok) return answer;
-    const told = await answer.json().catch(() => ({}));
-    throw new Refusal(typeof told.detail === "string" ? told.detail : AWAY, answer.status);
+    const { detail } = await answer.json().catch(() => ({}));
+    throw new Refusal(typeof detail === "string" ? detail : AWAY, answer.status);
   }
 
   /**
-   * Returns a visitor's own set, sealed for storage in the browser; if it is too large, "" and the reason.
+   * Returns a visitor's set, sealed by the server for storage in the browser. If the set is too large, returns "" and
+   * the reason.
    * @param {string} name
    * @returns {Promise<{ sealed: string, why: string }>}
    */
@@ -79,8 +82,8 @@ export class Server {
   }
 
   /**
-   * Sends a set that this browser stored. A set that is too large was stored by an earlier version and is not sent: the
-   * server may still have it.
+   * Sends the server a set that is stored in this browser. A set that is too large, stored by an earlier version, is
+   * not sent.
    * @param {string} sealed
    */
   async bring(sealed) {
@@ -92,7 +95,7 @@ export class Server {
 export const pathOf = (name) => `sets/${encodeURIComponent(name)}`;
 
 /**
- * Prompts of a set, each requested once; those next to the current one are fetched ahead.
+ * Caches the prompts of a set, so that each is requested only once. `fetch` requests prompts ahead.
  * @template P
  */
 export class Ahead {
@@ -106,13 +109,13 @@ export class Ahead {
 
   /** @param {number} number */
   get(number) {
-    let found = this.asked.get(number);
-    if (!found) {
-      found = this.ask(number);
-      this.asked.set(number, found);
-      found.catch(() => this.asked.delete(number));
+    let requested = this.asked.get(number);
+    if (!requested) {
+      requested = this.ask(number);
+      this.asked.set(number, requested);
+      requested.catch(() => this.asked.delete(number));
     }
-    return found;
+    return requested;
   }
 
   /** @param {number[]} numbers */

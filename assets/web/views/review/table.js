@@ -1,23 +1,25 @@
-// All prompts of a set as a table: automatic checks of the pair and, in columns of their own, the reviewer's judgements.
-// Only visible rows are in the document. Reports to the view which prompts are left after filtering.
+// The table of all prompts in a set, with the automatic checks of the compared pair and, in separate columns, the
+// reviewer's judgements. Only visible rows are in the document. The table reports the filter and the chosen prompt to
+// the view.
 
 import { attribute, button, make, put } from "../../core/dom.js";
 import { counted, figure } from "../../core/words.js";
 import { TAGS, preferredOf, titleOf } from "./rows.js";
 
 const HEIGHT = 32; // pixels of a row
-const SPARE = 8; // rows above and below the visible ones
+const SPARE = 8; // number of rows drawn above and below the visible ones
 
 /** @type {ReviewFilter} */
 export const ALL = { category: "", agreement: "", judged: "", tag: "", rating: "", tpf: "", text: "", sort: "" };
 
 /**
- * A row of the table. mark: of the other method. row: the reviewer's judgement of the pair.
+ * A line of the table. mark: automatic checks of the compared method's answer. row: the reviewer's judgement of the
+ * pair.
  * @typedef {{ number: number, id: string, category: string, head: string, mark: ReviewMark | null, row: JudgementRow | null }} Line
  */
 
 /**
- * Returns a line for each prompt to read, without those of a masked pair with equal texts.
+ * Returns a line for each prompt. Prompts of a masked pair with equal texts are left out.
  * @param {ReviewListed[]} items
  * @param {number} other the method compared with the reference
  * @param {(item: string) => JudgementRow | undefined} rowOf
@@ -46,7 +48,7 @@ const SORTS = {
 export function filtered(lines, filter) {
   const text = filter.text.trim().toLowerCase();
   const least = Number(filter.tpf) || 0;
-  const kept = lines.filter(({ category, mark, row, head, id }) => {
+  const passing = lines.filter(({ category, mark, row, head, id }) => {
     if (filter.category && category !== filter.category) return false;
     if (filter.agreement && (!mark || mark.is_same !== (filter.agreement === "same"))) return false;
     if (filter.judged && Boolean(row?.preference) !== (filter.judged === "yes")) return false;
@@ -57,18 +59,18 @@ export function filtered(lines, filter) {
   });
   const [name, isDown] = [filter.sort.replace(/^-/, ""), filter.sort.startsWith("-")];
   const of = SORTS[name];
-  if (!of) return kept;
-  return kept.sort((one, other) => {
-    const [a, b] = isDown ? [of(other), of(one)] : [of(one), of(other)];
-    return a < b ? -1 : a > b ? 1 : one.number - other.number;
+  if (!of) return passing;
+  return passing.sort((first, second) => {
+    const [a, b] = isDown ? [of(second), of(first)] : [of(first), of(second)];
+    return a < b ? -1 : a > b ? 1 : first.number - second.number;
   });
 }
 
-/** @type {(told: URLSearchParams) => ReviewFilter} */
-export const filterOf = (told) => {
+/** @type {(query: URLSearchParams) => ReviewFilter} */
+export const filterOf = (query) => {
   const filter = { ...ALL };
   for (const name of /** @type {(keyof ReviewFilter)[]} */ (Object.keys(ALL)))
-    filter[name] = told.get(`f.${name}`) || "";
+    filter[name] = query.get(`f.${name}`) || "";
   return filter;
 };
 
@@ -141,7 +143,7 @@ export class Table {
   }
 
   /**
-   * Builds the fields of the filter with their choices.
+   * Builds the fields of the filter. Categories and tags come from the prompts and rows.
    * @param {ReviewListed[]} items
    * @param {Iterable<JudgementRow>} rows
    */
@@ -195,8 +197,8 @@ export class Table {
   }
 
   /**
-   * @param {Line[]} lines the lines that are left, in order
-   * @param {number} all
+   * @param {Line[]} lines the lines that pass the filter, in order
+   * @param {number} all number of lines without a filter
    * @param {ReviewFilter} filter
    */
   show(lines, all, filter) {
@@ -204,8 +206,8 @@ export class Table {
     this.fill();
     put(this.count, lines.length === all ? counted(all, "prompt") : `${lines.length} of ${counted(all, "prompt")}`);
     for (const head of this.heads) {
-      const own = filter.sort.replace(/^-/, "") === head.dataset.sort;
-      attribute(head, { "aria-sort": own ? (filter.sort.startsWith("-") ? "descending" : "ascending") : "none" });
+      const isSorted = filter.sort.replace(/^-/, "") === head.dataset.sort;
+      attribute(head, { "aria-sort": isSorted ? (filter.sort.startsWith("-") ? "descending" : "ascending") : "none" });
     }
     this.body.style.height = `${lines.length * HEIGHT}px`;
     attribute(this.table, { "aria-rowcount": lines.length + 1 });
@@ -213,7 +215,8 @@ export class Table {
   }
 
   /**
-   * Updates judgements without filtering or sorting again: a row does not move while it is being viewed.
+   * Updates the judgements in the table without filtering or sorting again, so that rows do not move while they are
+   * viewed.
    * @param {Line[]} lines
    */
   renew(lines) {
@@ -236,17 +239,17 @@ export class Table {
 
   /**
    * @param {Line} line
-   * @param {number} place
+   * @param {number} index
    */
-  row(line, place) {
+  row(line, index) {
     const cells = COLUMNS.map(([name, group, cell]) => {
       const text = cell(line);
       const content =
         name === "prompt" ? button({ class: "rw-goto", dir: "auto" }, text, () => this.report.go(line.number)) : text;
       return make("span", { class: "rw-cell", role: "cell", "data-group": group, title: text }, content);
     });
-    const row = make("div", { class: "rw-row", role: "row", "aria-rowindex": place + 2 }, ...cells);
-    row.style.top = `${place * HEIGHT}px`;
+    const row = make("div", { class: "rw-row", role: "row", "aria-rowindex": index + 2 }, ...cells);
+    row.style.top = `${index * HEIGHT}px`;
     return row;
   }
 }

@@ -1,15 +1,15 @@
-// An unfinished set stored in this browser, so that a reload or a server restart loses nothing: the request, and the
-// answers so far, sealed by the server. Offers to continue it.
+// Stores an unfinished set in this browser and offers to continue it, so that a reload or a server restart loses
+// nothing. The record contains the request and the answers so far, sealed by the server.
 
 import { button, make, put } from "../../core/dom.js";
 import { counted } from "../../core/words.js";
 import { Refusal } from "./server.js";
 
-const LEAST = 5000; // milliseconds between two fetches of answers for storage
-const LARGE = 200; // answers of a set that is too large to be fetched repeatedly
+const LEAST = 5000; // minimum milliseconds between two fetches of finished answers
+const LARGE = 200; // number of answers above which a set is too large to be fetched repeatedly
 
 /**
- * Describes its state and what can be done.
+ * Describes the state of an unfinished set, and how to continue it.
  * @param {OwnSet} set
  * @param {ReviewProgress["state"]} state
  */
@@ -18,8 +18,10 @@ export function leftText({ name, made = 0, of = 0, sealed }, state) {
     state === "gone"
       ? `The server no longer has “${name}”, probably because it was restarted`
       : `“${name}” is no longer being created`;
-  const have = `${made} of ${counted(of, "answer")} are kept in this browser`;
-  return sealed ? `${why}; ${have}. Finish the set.` : `${why}, and no answer was stored here. Rebuild it.`;
+  const saved = `${made} of ${counted(of, "answer")} are saved in this browser`;
+  return sealed
+    ? `${why}; ${saved}. Finish the set.`
+    : `${why}, and no answer was saved in this browser. Rebuild the set.`;
 }
 
 /** @param {OwnSet} set */
@@ -28,19 +30,19 @@ const nameOf = ({ sealed }) => (sealed ? "Finish" : "Rebuild");
 export class Unfinished {
   /** @type {OwnSet | null} */
   set = null;
-  kept = -LEAST; // time of the latest fetch
+  fetchedAt = -LEAST; // time of the latest fetch
 
   /**
    * @param {ReviewServer} server
    * @param {ReviewSets} store
-   * @param {(asked: MakingAsked | { set: string }) => void} begin starts decoding the request
+   * @param {(asked: MakingAsked | { set: string }) => void} begin requests decoding of the set
    */
   constructor(server, store, begin) {
     this.server = server;
     this.store = store;
     this.begin = begin;
     this.said = make("p", "rw-hint");
-    this.rest = button("rw-rest", "Finish", () => this.goOn());
+    this.rest = button("rw-rest", "Finish", () => this.resume());
     this.drop = button("rw-drop", "Discard", () => this.forget());
     this.element = make("div", { class: "rw-unfinished", hidden: "" }, this.said, this.rest, this.drop);
   }
@@ -52,8 +54,9 @@ export class Unfinished {
   }
 
   /**
-   * Stores a set that is being made, new or continued; replaces an earlier unfinished one.
-   * @param {string} id the server's name for it
+   * Called when decoding of a set has started. Stores a new set, which replaces an earlier unfinished one; a continued
+   * set is already stored.
+   * @param {string} id the set's name on the server
    * @param {MakingAsked | { set: string }} asked
    */
   async started(id, asked) {
@@ -68,8 +71,8 @@ export class Unfinished {
   async keep({ num_done, num_all, state }) {
     const { set } = this;
     if (!set || num_done <= (set.made || 0) || num_all > LARGE) return;
-    if (state === "making" && performance.now() - this.kept < LEAST) return;
-    this.kept = performance.now();
+    if (state === "making" && performance.now() - this.fetchedAt < LEAST) return;
+    this.fetchedAt = performance.now();
     const { sealed } = await this.server.sealed(set.id);
     if (!sealed) return;
     Object.assign(set, { sealed, made: num_done, of: num_all });
@@ -84,8 +87,9 @@ export class Unfinished {
     this.element.hidden = false;
   }
 
-  // Sends stored answers back to a server that has lost them. If it cannot open them, they are dropped.
-  async goOn() {
+  // Continues the set. Sends the stored answers to the server, which may have lost them. If the server cannot open
+  // them, they are dropped.
+  async resume() {
     const { set } = this;
     if (!set?.asked) return;
     try {
@@ -100,7 +104,7 @@ export class Unfinished {
     this.begin(set.sealed ? { set: set.id } : set.asked);
   }
 
-  // Stores the complete set like any other.
+  // Called when the set is complete. Its record stays in the store, as for any other set of the visitor.
   done() {
     this.set = null;
   }

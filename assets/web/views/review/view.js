@@ -1,4 +1,5 @@
-// The Review tab: the current set, prompt and pair, masked or not; the keys; and the storage of judgements.
+// The Review tab: holds the current set, prompt and pair, and connects the bar, the answers, the form for judgements,
+// the table, the charts, the keys and the storage.
 
 import { find, make, put } from "../../core/dom.js";
 import { textOf } from "../../core/files.js";
@@ -27,7 +28,7 @@ import { ALL, Table, filterOf, filtered, linesOf, linkOf } from "./table.js";
 
 const NEAR = [1, -1, 2, 3]; // prompts to fetch ahead, relative to the current one
 const KEY = "mars-review-key";
-const NO_SETS = "There is no set here.";
+const NO_SETS = "This server has no review sets.";
 const STUDY = "study";
 const PAUSE = 300; // milliseconds without a judgement before charts are redrawn
 
@@ -35,14 +36,14 @@ export class ReviewView {
   /** @type {ReviewAbout} */
   about;
   /** @type {number[]} */
-  order = []; // prompts in reading order
-  at = 0; // index in it
-  other = 0; // the method compared with the reference
-  isWide = false; // all methods instead of the pair
+  order = []; // numbers of the prompts in reading order
+  at = 0; // index of the current prompt in `order`
+  other = 0; // index of the method that is compared with the reference
+  isWide = false; // whether all methods are shown instead of the pair
   masked = /** @type {"" | "each" | "end"} */ ("");
   filter = ALL;
   timer = 0;
-  token = 0; // of the latest request for a prompt
+  token = 0; // number of the latest request for a prompt; responses to earlier requests are dropped
   /** @type {ReviewPrompt | null} */
   prompt = null;
   /** @type {MaskedPrompt | null} */
@@ -133,7 +134,7 @@ export class ReviewView {
   }
 
   /**
-   * Stores a set of the visitor in this browser, sealed, and opens it.
+   * Stores a new set in this browser, sealed by the server, and opens it.
    * @param {string} name
    * @param {string} title
    */
@@ -146,23 +147,23 @@ export class ReviewView {
     if (why && this.root.dataset.phase === "open") put(this.status, why);
   }
 
-  // Reads the address: a set, a prompt, a pair, and whether sides are masked.
+  // Opens what the page's address names: a set, a prompt, a pair, whether labels are hidden, and the filter.
   async follow(isFirst = false) {
-    const told = new URLSearchParams(location.hash.slice(1));
-    if (!isFirst && (!told.has("review") || location.hash === this.hash)) return;
-    const masked = told.get("masked");
+    const query = new URLSearchParams(location.hash.slice(1));
+    if (!isFirst && (!query.has("review") || location.hash === this.hash)) return;
+    const masked = query.get("masked");
     // Without a link the labels are hidden; a link shows what its sender saw.
-    this.masked = masked === "each" || masked === "end" ? masked : told.has("review") ? "" : "each";
-    this.other = Number(told.get("beside")) || 0;
-    this.isWide = told.has("all");
-    this.filter = filterOf(told);
+    this.masked = masked === "each" || masked === "end" ? masked : query.has("review") ? "" : "each";
+    this.other = Number(query.get("beside")) || 0;
+    this.isWide = query.has("all");
+    this.filter = filterOf(query);
     if (Object.keys(linkOf(this.filter)).length) this.tabled.open = true;
-    await this.open(told.get("review") || STUDY, told.get("at") || "");
+    await this.open(query.get("review") || STUDY, query.get("at") || "");
   }
 
   /**
    * @param {string} address
-   * @param {string} [item] the first prompt to show
+   * @param {string} [item] id of the prompt to show first
    */
   async open(address, item = "") {
     put(this.status, "Opening…");
@@ -194,14 +195,15 @@ export class ReviewView {
     }
   }
 
-  // If the server no longer has the visitor's set, sends the sealed copy of this browser.
+  // Sends the server the sealed copy of a set that is stored in this browser, in case the server no longer has the set.
   /** @param {string} address */
   async bring(address) {
     const own = (await this.judgements.sets.all()).find(({ id }) => id === address);
     if (own) await this.server.bring(own.sealed);
   }
 
-  // The server's name of a pair, in a fixed order: the server assigns the sides.
+  // Returns the server's name for the compared pair. The order of its methods does not reveal the sides, which the
+  // server assigns.
   /** @param {string} path */
   maskedPair(path) {
     const known = this.about && pathOf(this.about.address) === path ? this.about.reference : 0;
@@ -223,16 +225,19 @@ export class ReviewView {
     this.root.dataset.masked = this.masked;
   }
 
-  // Prompts to read, in order: those that pass the filter; of a masked pair only those whose texts differ.
+  // Updates the list of prompts to read: those that pass the filter and, for a masked pair, have different texts. Stays
+  // at the current prompt if possible.
   arrange(item = "") {
     const { items } = this.about;
     const before = item || items[this.order[this.at]]?.id || "";
     const lines = this.lines();
-    const left = filtered(lines, this.filter);
-    this.order = left.map(({ number }) => number);
-    const place = this.order.findIndex((number) => items[number].id === before);
-    this.at = Math.max(0, place);
-    this.table.show(left, lines.length, this.filter);
+    const passing = filtered(lines, this.filter);
+    this.order = passing.map(({ number }) => number);
+    this.at = Math.max(
+      0,
+      this.order.findIndex((number) => items[number].id === before),
+    );
+    this.table.show(passing, lines.length, this.filter);
   }
 
   lines() {
@@ -254,14 +259,14 @@ export class ReviewView {
     this.root.scrollIntoView({ block: "start" });
   }
 
-  // After a pause without judgements, sends all rows; the server computes the charts from them.
+  // Redraws the charts after a pause without judgements: sends all rows to the server, which computes the figures.
   drawCharts() {
     clearTimeout(this.timer);
     if (!this.charted.open || this.masked) return;
-    this.timer = setTimeout(() => this.trying(() => this.reckon()), PAUSE);
+    this.timer = setTimeout(() => this.trying(() => this.fetchFigures()), PAUSE);
   }
 
-  async reckon() {
+  async fetchFigures() {
     const { about } = this;
     const rows = [...this.judgements.rows.values()].map(sendable);
     const figures = await this.server.json(`${pathOf(about.address)}/figures`, { rows });
@@ -277,10 +282,10 @@ export class ReviewView {
     this.to(this.at + by);
   }
 
-  /** @param {number} place */
-  to(place) {
+  /** @param {number} index */
+  to(index) {
     this.leaveNote();
-    this.at = Math.max(0, Math.min(this.order.length - 1, place));
+    this.at = Math.max(0, Math.min(this.order.length - 1, index));
     return this.draw();
   }
 
@@ -288,10 +293,10 @@ export class ReviewView {
     const { items } = this.about;
     const { length } = this.order;
     for (let step = 1; step <= length; step += 1) {
-      const place = (this.at + step) % length;
-      if (!this.rowOf(items[this.order[place]].id)?.preference) return this.to(place);
+      const index = (this.at + step) % length;
+      if (!this.rowOf(items[this.order[index]].id)?.preference) return this.to(index);
     }
-    put(this.said, "You have judged all of these.");
+    put(this.said, "You have judged all of these prompts.");
     return undefined;
   }
 
@@ -313,7 +318,7 @@ export class ReviewView {
     return this.draw();
   }
 
-  // Masks the sides, or shows them all; showing reveals what was judged masked.
+  // Hides or shows the labels. Showing them also reveals the sides of all masked judgements.
   /** @param {"" | "each" | "end"} masked */
   async mask(masked) {
     this.leaveNote();
@@ -328,7 +333,8 @@ export class ReviewView {
     await this.open(this.about.address, item);
   }
 
-  // Removes received and drawn content at once, including pending requests; the browser stores none of it.
+  // Removes all received and drawn content at once and ignores pending requests, so that hidden labels cannot be found
+  // on the page.
   forget() {
     this.token += 1;
     Object.assign(this, { prompt: null, hidden: null, prompts: null, maskeds: null });
@@ -369,7 +375,7 @@ export class ReviewView {
     put(this.said, this.reading.said);
     this.root.dataset.at = about.items[number].id;
     this.drawJudgement();
-    const near = NEAR.map((by) => this.order[this.at + by]).filter((each) => each !== undefined);
+    const near = NEAR.map((by) => this.order[this.at + by]).filter((number) => number !== undefined);
     (this.masked ? this.maskeds : this.prompts).fetch(near);
   }
 
@@ -379,7 +385,7 @@ export class ReviewView {
     this.drawJudgement();
   }
 
-  // The texts of a masked pair; after its judgement is revealed, the same texts with all that is known of them.
+  // Draws the texts of a masked pair. Once its judgement is revealed, also draws the labels, passes and checks.
   async drawMasked() {
     const { hidden, about } = this;
     if (!hidden) return;
@@ -409,13 +415,13 @@ export class ReviewView {
       find(this.root, ".rv-finding"),
       `${pair} give the same answer to ${whole(identical)} of ${counted(numItems, "prompt")}.`,
     );
-    const beside = same ? `, ${same} identical` : "";
-    put(this.bar.place, `${this.at + 1} of ${this.order.length}${beside}`);
+    const identicalText = same ? `, ${same} identical` : "";
+    put(this.bar.place, `${this.at + 1} of ${this.order.length}${identicalText}`);
     const seen = this.about.items.filter(({ id }) => this.seen.has(id)).length;
     put(this.legend, this.masked ? `${LEGEND.masked}${seenText(seen)}` : LEGEND.shown);
   }
 
-  // The names of the two answers in their present order; null while masked.
+  // The names of the left and the right method; null while they are masked.
   get sidesShown() {
     if (this.masked) return null;
     const { ways, reference } = this.about;
@@ -428,8 +434,8 @@ export class ReviewView {
   }
 
   /**
-   * Returns the reviewer's judgement of a prompt and the current pair. While masked, judgements with visible sides do
-   * not count.
+   * Returns the reviewer's judgement of a prompt for the current pair. While labels are hidden, judgements that were
+   * made with visible labels do not count.
    * @param {string} item
    */
   rowOf(item) {
@@ -454,7 +460,7 @@ export class ReviewView {
     this.judging.show(said, [sides.left, sides.right].map(titleOf), this.judgements.notes.get(this.draftOf));
     this.judging.disable(this.number < 0);
     this.root.dataset.judged = String(this.numJudged);
-    this.tellWhere();
+    this.showStorage();
   }
 
   get numJudged() {
@@ -462,7 +468,7 @@ export class ReviewView {
     return [...this.judgements.counting.values()].filter((row) => row.reviewer === reviewer && row.preference).length;
   }
 
-  // Called when rows have changed: here, in another window, or on the server.
+  // Called when rows have changed, here, in another window or on the server.
   renew() {
     if (!this.about) return;
     this.drawJudgement();
@@ -482,7 +488,7 @@ export class ReviewView {
     const open = masked && row?.left !== undefined ? { left: row.left, right: row.right } : this.sidesShown;
     const sides = open || { sealed: hidden?.sealed };
     const note = noteOf(this.root).value;
-    const told = {
+    const judgement = {
       ...said,
       note,
       reviewer,
@@ -494,7 +500,7 @@ export class ReviewView {
       ...sides,
     };
     const draft = this.draftOf;
-    const added = await this.judgements.add(told);
+    const added = await this.judgements.add(judgement);
     this.judgements.drop(draft);
     if (masked === "each" && added.preference && added.sealed !== undefined)
       await this.trying(() => this.judgements.reveal([added]));
@@ -509,7 +515,7 @@ export class ReviewView {
     if (isDone) this.leaveNote();
   }
 
-  // Adds the typed note to the judgement if it changes it.
+  // Adds the typed note to the judgement if it differs from the judgement's note.
   leaveNote() {
     const text = this.judgements.notes.get(this.draftOf);
     if (text === undefined) return;
@@ -523,19 +529,20 @@ export class ReviewView {
   undo() {
     const last = lastOfReviewer(this.judgements.rows.values(), this.reviewer);
     if (!last) return put(this.said, "There is nothing to undo.");
-    const place = this.order.findIndex((number) => this.about.items[number].id === last.item);
-    if (place >= 0 && place !== this.at) this.to(place);
-    put(this.said, "Your last judgement is undone.");
+    const index = this.order.findIndex((number) => this.about.items[number].id === last.item);
+    if (index >= 0 && index !== this.at) this.to(index);
+    put(this.said, "Your last judgement was undone.");
     return this.judgements.add({ ...without(last, "id", "set", "time", "isSent"), ...NOTHING, undoes: last.id });
   }
 
-  tellWhere() {
+  // Shows where the judgements are stored, and how many there are.
+  showStorage() {
     const { judgements, masked } = this;
     const num = judgements.unsent.length;
-    const kept = judgements.why || keptText(Boolean(this.server.key), Boolean(this.canKeep), num);
+    const storage = judgements.why || keptText(Boolean(this.server.key), Boolean(this.canKeep), num);
     const sealed = [...judgements.counting.values()].filter((row) => row.sealed !== undefined).length;
     const waits = masked ? ` ${HOLD}` : sealedText(sealed);
-    put(this.keeping.where, `${kept} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${waits}`);
+    put(this.keeping.where, `${storage} ${counted(this.numJudged, "pair")} judged by ${this.reviewer}.${waits}`);
     this.root.dataset.unsent = String(num);
   }
 
@@ -546,7 +553,7 @@ export class ReviewView {
     if (isRight) this.judgements.send();
     else this.server.key = "";
     store("sessionStorage", KEY, this.server.key);
-    this.tellWhere();
+    this.showStorage();
   }
 
   /** @param {string} form */
@@ -592,20 +599,20 @@ export class ReviewView {
     }
   }
 
-  // Writes the current state into the address.
+  // Writes the current state to the page's address.
   link() {
     /** @type {Record<string, string>} */
-    const told = { review: this.about.address, at: this.item, beside: String(this.other) };
-    if (this.masked) told.masked = this.masked;
-    if (this.isWide && !this.masked) told.all = "1";
-    Object.assign(told, linkOf(this.filter));
-    this.hash = `#${new URLSearchParams(told)}`;
+    const query = { review: this.about.address, at: this.item, beside: String(this.other) };
+    if (this.masked) query.masked = this.masked;
+    if (this.isWide && !this.masked) query.all = "1";
+    Object.assign(query, linkOf(this.filter));
+    this.hash = `#${new URLSearchParams(query)}`;
     if (this.root.clientWidth) history.replaceState(history.state, "", location.pathname + location.search + this.hash);
   }
 }
 
 /**
- * Called when the tab was opened and this script is loaded.
+ * Mounts the view; called when the tab was opened and this script has loaded.
  * @param {HTMLElement} root
  */
 export function mountReview(root) {
