@@ -93,8 +93,8 @@ test("a lane says in words how it decodes", () => {
   const whole = (settings) => laneOf([], { settings: { tau_policy: "fixed", ...settings } }).settings;
   const words = (settings) => laneWords(whole(settings));
   assert.equal(words({ method: "ar" }), "");
-  assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, keeps tokens it is at least 95 % sure of");
-  assert.equal(words({ tau: 0, block_size: 1 }), "unverified, keeps every proposal, up to 1 proposal per pass");
+  assert.equal(words({ tau: 0.95, block_size: "auto" }), "unverified, accepts tokens with at least 95 % confidence");
+  assert.equal(words({ tau: 0, block_size: 1 }), "unverified, accepts every proposal, up to 1 proposal per pass");
   const lossless = { lossless: true, tau: 0, block_size: "auto", mask_layout: "every" };
   assert.equal(words(lossless), "lossless");
   assert.equal(words({ ...lossless, lookup: true, block_size: 8 }), "lossless, with prompt lookup, up to 8 proposals per pass"); // prettier-ignore

@@ -1,5 +1,5 @@
-// The panel "Against AR": how many tokens AR would have chosen too, where it would not, and both texts aligned. During
-// a run the texts are aligned at most every half second.
+// The panel "Against AR": the share of tokens that AR would have chosen too, the positions where it would not, and both
+// texts aligned. During a run the texts are aligned at most every half second.
 
 import { shown, visible } from "../core/bytes.js";
 import { button, group, make, put } from "../core/dom.js";
@@ -10,7 +10,7 @@ import { aligned } from "../folds/diff.js";
 import { draftsJudged, judge } from "../folds/statistics.js";
 import { shownKey, shownLanes, subject } from "./shown.js";
 
-const LISTED = 200; // the list scrolls
+const LISTED = 200; // maximum number of entries in the list, which scrolls
 const PAUSE = 500; // milliseconds between two alignments
 const AROUND = 8; // tokens shown on each side of the first difference
 
@@ -64,22 +64,23 @@ export class AgainstArPanel {
     this.key = key;
     const [lane, other] = shownLanes(this.view);
     const sentence = nothing(lane);
-    const spoken = sentence ? null : lane || null;
-    this.drawMeter(spoken, other, sentence);
-    this.drawPlace(spoken, other);
-    this.later(spoken, other);
+    const comparable = sentence ? null : lane || null;
+    this.drawMeter(comparable, other, sentence);
+    this.drawPlace(comparable, other);
+    this.later(comparable, other);
   }
 
   /**
-   * Draws the share of tokens that AR would have chosen, and its parts.
+   * Draws the share of tokens that AR would have chosen, its parts, and the list of tokens that AR would not have
+   * chosen.
    * @param {Lane | null} lane
    * @param {Lane | undefined} other
    * @param {string} sentence
    */
   drawMeter(lane, other, sentence) {
-    const found = lane ? judge(lane, other) : null;
+    const result = lane ? judge(lane, other) : null;
     const isLossless = lane && lane.steps.every((step) => isVerified(step.settings));
-    const hasMeter = Boolean(lane) && !isLossless && Boolean(found && (found.judged.length || found.source));
+    const hasMeter = Boolean(lane) && !isLossless && Boolean(result && (result.judged.length || result.source));
     this.bar.hidden = !hasMeter;
     this.share.hidden = !hasMeter;
     put(this.detail, "");
@@ -89,37 +90,37 @@ export class AgainstArPanel {
     }
     if (isLossless) {
       const drafts = draftsJudged(lane);
-      const refused = drafts.filter((draft) => !draft.agrees);
+      const rejected = drafts.filter((draft) => !draft.agrees);
       put(this.headText, "Lossless: every token is AR's own choice, by construction.");
       put(
         this.detail,
         drafts.length
-          ? `AR confirmed ${whole(drafts.length - refused.length)} of ${counted(drafts.length, "verified draft")}.`
+          ? `AR confirmed ${whole(drafts.length - rejected.length)} of ${counted(drafts.length, "verified draft")}.`
           : "",
       );
       return this.drawList(
         "Where AR corrected a draft",
-        refused.map(({ place, draft, token }) =>
+        rejected.map(({ place, draft, token }) =>
           entryOf(lane, place, token, draft[0], { id: token.id, p: token.confidence }),
         ),
       );
     }
-    if (!hasMeter || !found) {
+    if (!hasMeter || !result) {
       put(
         this.headText,
-        "This trace does not say what AR would have chosen after the first token of each forward pass. Run it again with plain AR next to it.",
+        "This trace does not contain AR's choices after the first token of each forward pass. Run the prompt again with plain AR next to it.",
       );
       return this.drawList("", []);
     }
-    this.drawShare(found);
-    const wrong = found.judged.filter((each) => !each.agrees);
+    this.drawShare(result);
+    const wrong = result.judged.filter(({ agrees }) => !agrees);
     return this.drawList(
       wrong.length ? "Where AR would have chosen another token" : "",
       wrong.map(({ place, token, ar }) => entryOf(lane, place, token, token.id, ar)),
     );
   }
 
-  /** @param {Judged} found */
+  /** @param {Judged} result */
   drawShare({ own, judged, agreed, open, source }) {
     const known = own + judged.length;
     put(this.share, `${figure((100 * (own + agreed)) / known)} %`);
@@ -154,7 +155,7 @@ export class AgainstArPanel {
     this.list.replaceChildren(...shownEntries.map((entry) => this.entry(entry)));
   }
 
-  /** @param {PlaceEntry} found */
+  /** @param {PlaceEntry} given */
   entry({ place, step, mine, theirs, p }) {
     const parts = [
       make("span", "rv-ag-where", `token ${whole(place + 1)}`),
@@ -178,12 +179,12 @@ export class AgainstArPanel {
   drawPlace(lane, other) {
     const place = lane && other ? divergence(lane, other, 0) : -1;
     const both = lane && other ? [lane, other] : [];
-    const [length, least] = [lane?.tokens.length || 0, Math.min(...both.map((each) => each.tokens.length))];
+    const [length, least] = [lane?.tokens.length || 0, Math.min(...both.map(({ tokens }) => tokens.length))];
     const key = place >= 0 ? `${place}:${least - place > AROUND}` : `${length}:${other?.tokens.length || 0}:${place}`;
     if (place >= 0 && this.placed === key) return;
     this.placed = key;
     put(this.placeTitle, lane && other ? placeText(lane, other, place) : "");
-    this.place.replaceChildren(...(place < 0 ? [] : both.map((each) => around(each, place))));
+    this.place.replaceChildren(...(place < 0 ? [] : both.map((shownLane) => around(shownLane, place))));
   }
 
   /**
@@ -193,7 +194,7 @@ export class AgainstArPanel {
   later(lane, other) {
     this.waiting = [lane, other];
     if (this.timer) return;
-    const rest =
+    const delay =
       this.alignedAt === undefined || (lane && lane.end)
         ? 0
         : Math.max(0, PAUSE - (performance.now() - this.alignedAt));
@@ -201,7 +202,7 @@ export class AgainstArPanel {
       this.timer = null;
       this.alignedAt = performance.now();
       this.diff.draw(...this.waiting);
-    }, rest);
+    }, delay);
   }
 }
 
@@ -212,7 +213,8 @@ function nothing(lane) {
 }
 
 /**
- * Returns an entry for a place where AR chose otherwise. ar: AR's token and its confidence.
+ * Returns the list's entry for a position where AR would have chosen another token. mine: id of the lane's token or
+ * draft. ar: AR's token and its confidence.
  * @param {Lane} lane
  * @param {number} place
  * @param {Token} token
@@ -257,15 +259,14 @@ function around(lane, place) {
   return make("p", "", make("b", lane.isAr ? "rv-ag-ar" : "", lane.isAr ? "AR" : lane.facts.title), words);
 }
 
-const CONTEXT = 16; // tokens of a folded part shown at each end
-const FOLD = 48; // parts longer than this are folded
+const CONTEXT = 16; // tokens at each end of a collapsed part that stay visible
+const FOLD = 48; // number of tokens above which a common part is collapsed
 
-// Two texts merged, aligned token by token: the common parts and those of one text only. Long common parts are folded.
-// Colour, line and a word show the owner of a part.
+// Shows two texts merged into one, aligned token by token: common parts, and parts of one text only. Long common parts
+// are collapsed. The owner of a part is shown by colour, underline and name.
 class DiffText {
   /**
-   * names: of the first and the second text.
-   * @param {[string, string]} names
+   * @param {[string, string]} names names of the first and the second text
    */
   constructor(names) {
     this.names = names;
@@ -328,7 +329,7 @@ class DiffText {
 const textOf = (token) => (token.isEnd ? " ■" : token.text);
 
 /**
- * White space and incomplete characters would be invisible without a sign.
+ * Returns a part of one text. White space and incomplete characters, which would be invisible, are replaced by signs.
  * @param {Lane} lane
  * @param {number} from
  * @param {number} num
@@ -343,13 +344,14 @@ function oneText(lane, from, num) {
 }
 
 /**
- * During a run, the longer end of the other text is not a difference yet.
+ * Marks segments at the end of one text as "ahead" while the other text is still being written: they are no differences
+ * yet.
  * @param {Segment[]} segments
  * @param {Lane} lane
  * @param {Lane} other
  */
 function markAhead(segments, lane, other) {
-  for (const segment of segments.slice(segments.findLastIndex((each) => each.kind === "both") + 1)) {
+  for (const segment of segments.slice(segments.findLastIndex(({ kind }) => kind === "both") + 1)) {
     segment.isAhead = !(segment.kind === "first" ? other : lane).end;
   }
 }
@@ -361,6 +363,6 @@ function markAhead(segments, lane, other) {
 function summary(segments, [first, second]) {
   /** @param {string} kind */
   const count = (kind) =>
-    segments.filter((each) => each.kind === kind && !each.isAhead).reduce((sum, each) => sum + each.num, 0);
+    segments.filter((segment) => segment.kind === kind && !segment.isAhead).reduce((sum, { num }) => sum + num, 0);
   return `Aligned: ${counted(count("both"), "token")} in both, ${whole(count("first"))} only in ${first}, ${whole(count("second"))} only in ${second}`;
 }

@@ -1,12 +1,13 @@
-// The panel "Cache": the slots at the displayed forward, the input of each forward, and bytes. Draws folds/slots.js.
-// Nodes are updated in place, so that pointing continues after a new forward.
+// The panel "Cache": the KV cache slots in the displayed pass, the input of each pass, and the memory in use. Draws the
+// slots of folds/slots.js. Nodes are updated in place, so that the slot under the pointer stays highlighted after a new
+// pass.
 
 import { attribute, group, indexForKey, make, put, shape, targetOf } from "../core/dom.js";
 import { lastOf, thinned } from "../core/folds.js";
 import { counted, memory, probability, whole } from "../core/words.js";
 import { cacheAt, fedBy, isBlockwise, promptTokens, slotsAt } from "../folds/slots.js";
 
-const BEFORE = 14; // final slots drawn one by one before the cursor
+const BEFORE = 14; // number of final slots before the cursor that are drawn one by one
 const NUMBERS = [
   ["final", "final"],
   ["again", "fed again as real tokens"],
@@ -127,12 +128,12 @@ function room(lane) {
  * @param {CacheState} state
  */
 function headText(lane, index, state) {
-  const what = `Pass ${whole(index + 1)} of ${lane.title} fills ${counted(state.used - state.cursor, "slot")} after the cursor (${whole(state.cursor)}).`;
+  const filled = `Pass ${whole(index + 1)} of ${lane.title} fills ${counted(state.used - state.cursor, "slot")} after the cursor (${whole(state.cursor)}).`;
   if (state.isCommit)
-    return `${what} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
-  if (isBlockwise(lane)) return `${what} The block is being filled; nothing becomes final before it is committed.`;
+    return `${filled} It commits the block: ${state.pending === 1 ? "its token becomes" : `all ${whole(state.pending)} tokens become`} final, and it carries no masks.`;
+  if (isBlockwise(lane)) return `${filled} The block is being filled; nothing becomes final before it is committed.`;
   const num = state.after - state.cursor;
-  return `${what} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next pass overwrites the rest.`;
+  return `${filled} ${counted(num, "token")} ${num === 1 ? "becomes" : "become"} final; the next pass overwrites the rest.`;
 }
 
 /** @type {Record<string, string>} */
@@ -168,8 +169,8 @@ function slotSay(lane, slot) {
   return `${parts.join("; ")}.`;
 }
 
-const COLUMNS = 60; // visible forwards, including the displayed one
-const POINTS = 200; // points of the cursor's line
+const COLUMNS = 60; // maximum number of visible passes
+const POINTS = 200; // maximum number of points in the cursor's line
 /** @type {("pending" | "drafts" | "masks")[]} */
 const PARTS = ["masks", "drafts", "pending"]; // from top to bottom
 
@@ -177,7 +178,7 @@ const PARTS = ["masks", "drafts", "pending"]; // from top to bottom
 const fedText = ({ index, pending, drafts, masks }) =>
   `pass ${index + 1}: ${pending} fed again${drafts ? `, ${counted(drafts, "draft")}` : ""}, ${counted(masks, "mask")}`;
 
-// The input of each forward as stacked columns, and the cursor over the whole run: two small charts of one lane.
+// Two small charts of a lane: the input of each pass as stacked columns, and the cursor over the whole run.
 class FedChart {
   /** @type {HTMLElement[]} */
   nodes = [];
@@ -270,7 +271,7 @@ class FedChart {
   }
 
   /**
-   * Draws the cursor of every forward, thinned for long runs.
+   * Draws the cursor's position over the run; for long runs only at some of the passes.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -323,7 +324,7 @@ class FedChart {
   }
 
   /**
-   * Set at once, so that a key before the next frame continues from here.
+   * Chooses a pass. The index is set immediately, so that another key press before the next frame continues from it.
    * @param {number} index
    */
   goTo(index) {
@@ -340,8 +341,9 @@ const LEGEND = [
   ["mask", "mask, overwritten"],
 ];
 
-// The cache as a strip of slots: long final parts as one piece, then slot by slot with the cursor. One tab stop; arrow
-// keys read the slots. Colour, line and a word show a slot's state.
+// The KV cache as a strip: the early final slots as one piece, then single slots with the cursor among them. The strip
+// is a single tab stop; arrow keys move between slots and show their descriptions. Colour, outline and text show a
+// slot's state.
 class SlotStrip {
   /** @type {HTMLElement[]} */
   nodes = [];
@@ -369,7 +371,8 @@ class SlotStrip {
   }
 
   /**
-   * hidden: number of slots in each merged piece. slots: with text and description. free: number of slots after them.
+   * Draws the strip. hidden: number of slots in the pieces for prompt and output. slots: the single slots, with text
+   * and description. free: number of unused slots.
    * @param {{ hidden: { prompt: number, output: number }, slots: (Slot & { text: string, say: string })[], cursor: number, free: number }} cache
    */
   draw({ hidden, slots, cursor, free }) {
@@ -419,10 +422,10 @@ class SlotStrip {
     this.row.addEventListener("keydown", (event) => {
       const last = this.nodes.length - 1;
       const [right, left] = this.at < 0 ? [last, last] : [this.at + 1, this.at - 1];
-      const place = indexForKey(event, { ArrowRight: right, ArrowLeft: left, Home: 0, End: last, Escape: -1 }, last);
-      if (place === null) return;
+      const target = indexForKey(event, { ArrowRight: right, ArrowLeft: left, Home: 0, End: last, Escape: -1 }, last);
+      if (target === null) return;
       event.stopPropagation();
-      this.point(event.key === "Escape" ? -1 : place);
+      this.point(event.key === "Escape" ? -1 : target);
     });
   }
 

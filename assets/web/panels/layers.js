@@ -1,13 +1,13 @@
-// The panel "Layers": what each token of a forward would predict after every layer, with masks next to the tokens that
-// were written in their places. The server computes it with the model, so it is requested for one forward at a time,
-// once the reader has stopped there. Draws folds/layers.js.
+// The panel "Layers": what each token of a pass would predict after every layer, with masks next to the tokens that
+// were written at their positions. The server has to run the model for this, so the panel requests one pass at a time,
+// after the visitor has stayed at the pass for a moment. Draws the columns of folds/layers.js.
 
 import { make, put } from "../core/dom.js";
 import { counted, probability, whole } from "../core/words.js";
 import { columnsOf, fedOf, whyNot } from "../folds/layers.js";
 
-const PAUSE = 250; // milliseconds at one forward before the request
-const MOST_KEPT = 40; // stored answers
+const PAUSE = 250; // milliseconds for which a pass must be displayed before it is requested
+const MOST_KEPT = 40; // maximum number of cached answers
 const AWAY = "Layers need the model: open this run on a page that serves it.";
 const GOING = "While text streams, click a token to read the layers of its pass.";
 const HOW =
@@ -29,9 +29,9 @@ export class LayersPanel {
     element.classList.add("rv-la");
     /** @type {Map<string, LayersAnswer>} */
     this.answers = new Map();
-    this.wanted = ""; // the forward to show
-    this.asked = ""; // the forward of the request in progress
-    this.built = "";
+    this.wanted = ""; // key of the pass to show
+    this.asked = ""; // key of the pass that is being requested
+    this.built = ""; // key of the pass that is drawn
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.timer = undefined;
     this.head = make("p", "rv-la-head");
@@ -48,7 +48,7 @@ export class LayersPanel {
     const { view } = this;
     const { lane, step: index } = view.focus;
     const step = lane.steps[index];
-    const isGoing = view.run.lanes.some((each) => !each.end) && !view.selected;
+    const isGoing = view.run.lanes.some(({ end }) => !end) && !view.selected;
     const why = !step ? "No pass to show yet." : !view.server.layers ? AWAY : isGoing ? GOING : whyNot(lane, step);
     this.wanted = why ? "" : `${view.run.id} ${lane.name} ${index} ${lane.tokens.length}`;
     put(this.head, step ? `Pass ${whole(index + 1)} of ${lane.title}` : "");
@@ -61,7 +61,8 @@ export class LayersPanel {
   }
 
   /**
-   * Sends one request at a time; when its answer arrives, the wanted forward is requested next.
+   * Requests the layers of a pass, one request at a time. When the answer arrives, `draw` requests the pass that is
+   * shown by then.
    * @param {Lane} lane
    * @param {number} index
    */
@@ -71,9 +72,9 @@ export class LayersPanel {
     const answer = await this.view.server.layers?.(fedOf(lane, index)).catch(() => null);
     this.asked = "";
     if (this.answers.size >= MOST_KEPT) this.answers.delete([...this.answers.keys()][0]);
-    this.answers.set(key, answer ?? { error: "The server did not answer. Select the pass again in a moment." });
+    this.answers.set(key, answer ?? { error: "The server did not respond. Select the pass again in a moment." });
     this.draw();
-    if ("error" in (answer ?? { error: "" })) this.answers.delete(key); // a retry may succeed
+    if ("error" in (answer ?? { error: "" })) this.answers.delete(key); // errors are not cached, because a retry may succeed
   }
 
   /** @param {string} sentence */
@@ -109,7 +110,7 @@ export class LayersPanel {
 }
 
 /**
- * Describes what a mask's column shows.
+ * Describes what a mask predicts and from which layer on, compared with the real token at its position.
  * @param {Lane} lane
  * @param {LayerColumn} mask
  * @param {LayerColumn[]} columns
@@ -117,18 +118,19 @@ export class LayersPanel {
  */
 function maskText(lane, mask, columns, last) {
   const real = columns.find(({ kind, number }) => kind === "real" && number === mask.number);
-  const knows = `Mask ${mask.number} settles on “${lane.tokenName(mask.says[last][0])}” at layer ${mask.settled} of ${last}`;
+  const settled = `Mask ${mask.number} settles on “${lane.tokenName(mask.says[last][0])}” at layer ${mask.settled} of ${last}`;
   const other = mask.proposed === null ? "" : `; the run proposed “${lane.tokenName(mask.proposed)}” instead`;
-  const then = `${other}${mask.fate ? ` (${mask.fate})` : ""}`;
-  if (!real) return `${knows}${then}.`;
-  return `${knows}${then}; with the real token there, “${lane.tokenName(real.says[last][0])}” at layer ${real.settled}.`;
+  const outcome = `${other}${mask.fate ? ` (${mask.fate})` : ""}`;
+  if (!real) return `${settled}${outcome}.`;
+  return `${settled}${outcome}; with the real token there, “${lane.tokenName(real.says[last][0])}” at layer ${real.settled}.`;
 }
 
 /** @type {Record<string, string>} */
 const KINDS = { token: "rv-la-token", mask: "rv-la-mask", real: "rv-la-real" };
 
 /**
- * The three lines above the layers: the input, the final prediction, and its fate.
+ * Returns one of the three rows above the layers: the input (row 0), the final prediction (row 1), and what became of
+ * it (row 2).
  * @param {Lane} lane
  * @param {string} name
  * @param {number} row

@@ -3,7 +3,7 @@
 import { mainLane } from "../core/folds.js";
 
 /**
- * Returns the main lane, or another MARS lane if one of its forwards is chosen.
+ * Returns the lane that panels show: the one with the chosen pass, unless that is plain AR, otherwise the main lane.
  * @param {View} view
  */
 export function subject(view) {
@@ -12,7 +12,7 @@ export function subject(view) {
 }
 
 /**
- * Returns the selected lane and, if present, the plain AR lane, both as displayed.
+ * Returns the lane that panels show and, if present, the plain AR lane, both in their displayed state.
  * @param {View} view
  */
 export function shownLanes(view) {
@@ -23,7 +23,7 @@ export function shownLanes(view) {
 }
 
 /**
- * A key that changes whenever `shownLanes` does.
+ * Returns a key that changes whenever the result of `shownLanes` changes.
  * @param {View} view
  */
 export function shownKey(view) {

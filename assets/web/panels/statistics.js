@@ -1,4 +1,4 @@
-// The panel "Statistics": four charts of the displayed part of the run. Folds in, bars out; cached.
+// The panel "Statistics": four bar charts of the displayed part of the run, drawn from folds/statistics.js.
 
 import { group, indexForKey, make, put, targetOf } from "../core/dom.js";
 import { loopText, upToLoop } from "../core/loops.js";
@@ -47,7 +47,7 @@ export class StatisticsPanel {
   constructor(element, view) {
     this.view = view;
     element.classList.add("rv-statistics");
-    this.pictures = Object.fromEntries(PICTURES.map((each) => [each.key, new Picture(each)]));
+    this.pictures = Object.fromEntries(PICTURES.map((picture) => [picture.key, new Picture(picture)]));
     element.append(...Object.values(this.pictures).map((picture) => picture.element));
     this.hint = make(
       "p",
@@ -96,7 +96,7 @@ export class StatisticsPanel {
   /** @param {Lane} lane */
   drawCounts(lane) {
     const counts = forwardCounts(lane.steps);
-    const most = Math.max(...counts.map((each) => each.forwards));
+    const most = Math.max(...counts.map(({ forwards }) => forwards));
     const items = counts.map(({ count, forwards }) => ({
       label: String(count),
       share: forwards / most,
@@ -142,7 +142,7 @@ export class StatisticsPanel {
   /** @param {Lane} lane */
   drawKinds(lane) {
     const kinds = byKind(lane.tokens);
-    const most = Math.max(1, ...kinds.map((each) => each.tpf || 0));
+    const most = Math.max(1, ...kinds.map(({ tpf }) => tpf || 0));
     const items = kinds.map(({ kind, tokens, tpf }) => ({
       label: kind,
       share: tokens ? tpf / most : NaN,
@@ -174,7 +174,7 @@ function noCalibration(lane, source) {
     return "Every token so far was the first of its pass and so AR's own choice: nothing to calibrate.";
   return source
     ? "Only first tokens of a pass so far: nothing to compare."
-    : "Run it next to plain AR to compare confidence with correctness: this trace does not contain AR's choices.";
+    : "This trace does not contain AR's choices. Run the prompt again with plain AR next to it to compare confidence with correctness.";
 }
 
 /**
@@ -185,25 +185,25 @@ function noCalibration(lane, source) {
  */
 function calibrationText(pairs, source, numDrafts, metric) {
   const agreed = pairs.filter((pair) => pair.agrees).length;
-  const what = numDrafts ? "tokens and drafts" : "tokens";
-  const how = source === "lane" ? ", up to the first difference" : "";
+  const items = numDrafts ? "tokens and drafts" : "tokens";
+  const limit = source === "lane" ? ", up to the first difference" : "";
   const by = metric === "probability" ? "" : ` Confidence is by ${metric}.`;
-  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${what} after the first of a pass${how}.${by}`;
+  return `AR would have chosen ${whole(agreed)} of ${whole(pairs.length)} ${items} after the first of a pass${limit}.${by}`;
 }
 
-const CROWDED = 16; // maximum number of bars that each have a label
+const CROWDED = 16; // number of bars above which not every bar has a label
 
-// A small bar chart: one tab stop, arrow keys read the values, a table has the same for screen readers. Updates its
-// items in place.
+// A small bar chart. It is a single tab stop; arrow keys move between bars and show their values. A hidden table
+// contains the values for screen readers. Bars are updated in place.
 class Picture {
   /** @type {BarItem[]} */
   items = [];
   /** @type {Bar[]} */
   bars = [];
-  rest = ""; // text while no bar is pointed at
+  caption = ""; // text that is shown while no bar is pointed at
 
   /**
-   * names: {key, title, label, value}; label and value are the table's heads. isAcross: horizontal bars.
+   * label, value: headings of the table's columns. isAcross: whether the bars are horizontal.
    * @param {{ key: string, title: string, label: string, value: string, isAcross?: boolean }} given
    */
   constructor({ key, title, label, value, isAcross }) {
@@ -227,14 +227,15 @@ class Picture {
   }
 
   /**
-   * items: {label, share (0..1 of the space, NaN for none), top, sub, n (of the ramp, else 0), mark (0..1 or null),
-   * say, value, isVoid}
+   * Draws one bar for each item. share: length of the bar, 0 to 1; NaN for none. top, label, sub: texts at its end and
+   * below it. n: step of the colour ramp, 0 for none. mark: position of a line across the bar, 0 to 1, or null. say:
+   * text when the bar is pointed at. value: text in the table. isVoid: whether there is no data.
    * @param {BarItem[]} items
-   * @param {string} rest
+   * @param {string} caption
    */
-  draw(items, rest) {
+  draw(items, caption) {
     this.items = items;
-    this.rest = rest;
+    this.caption = caption;
     put(this.none, "");
     this.plot.hidden = false;
     while (this.bars.length > items.length) this.drop();
@@ -309,10 +310,10 @@ class Picture {
     const last = this.items.length - 1;
     const [next, before] = [this.at + 1, this.at - 1];
     const arrows = { ArrowRight: next, ArrowDown: next, ArrowLeft: before, ArrowUp: before };
-    const place = indexForKey(event, { ...arrows, Home: 0, End: last, Escape: -1 }, last);
-    if (place === null) return;
+    const target = indexForKey(event, { ...arrows, Home: 0, End: last, Escape: -1 }, last);
+    if (target === null) return;
     event.stopPropagation();
-    this.point(event.key === "Escape" ? -1 : place);
+    this.point(event.key === "Escape" ? -1 : target);
   }
 
   /** @param {number} index */
@@ -322,6 +323,6 @@ class Picture {
       if (this.bars[index]) this.bars[index].node.classList.add("rv-pic-at");
     }
     this.at = index;
-    put(this.readout, index >= 0 ? this.items[index].say : this.rest);
+    put(this.readout, index >= 0 ? this.items[index].say : this.caption);
   }
 }

@@ -1,5 +1,5 @@
-// The panel "Another τ": every recorded forward evaluated with another threshold. Exact up to the first forward that
-// differs, an estimate after it. A button runs it.
+// The panel "Another τ": every recorded pass evaluated with another threshold. The result is exact up to the first pass
+// that differs, and an estimate after that. A button runs the prompt with the other threshold.
 
 import { button, group, isModified, indexForKey, make, put, targetOf } from "../core/dom.js";
 import { settingsOf } from "../core/folds.js";
@@ -8,13 +8,13 @@ import { endIds, proposalRows } from "../folds/proposals.js";
 import { cellOf, whatIf } from "../folds/whatif.js";
 import { subject } from "./shown.js";
 
-let numKnobs = 0;
+let numSliders = 0; // makes the ids of the sliders unique
 
 export class WhatIfPanel {
   /** @type {Lane} */
   lane;
   /** @type {WhatIf | null} */
-  found;
+  result;
   /** @type {string} */
   key;
   /** @type {number | null} */
@@ -34,15 +34,15 @@ export class WhatIfPanel {
    */
   constructor(element, view) {
     this.view = view;
-    this.tau = NaN; // until there is a lane
+    this.tau = NaN; // the other threshold; NaN until there is a lane
     element.classList.add("rv-wi");
-    numKnobs += 1;
-    const id = `rv-wi-${numKnobs}`;
+    numSliders += 1;
+    const id = `rv-wi-${numSliders}`;
     this.slider = make("input", { type: "range", min: 0, max: 1, step: 0.01, id });
     this.slider.addEventListener("input", () => {
       this.tau = Number(this.slider.value);
       this.isOwn = true;
-      view.lens.set(this.tau); // after the run, the text above is shown through it
+      view.lens.set(this.tau); // after the run, the text above is shown with this threshold too
       this.later();
     });
     this.output = make("output", "rv-num");
@@ -68,7 +68,7 @@ export class WhatIfPanel {
     element.append(this.none, this.body);
   }
 
-  // Draws once a frame, however fast the slider is dragged.
+  // Draws in the next frame, so that fast dragging of the slider draws only once per frame.
   later() {
     if (this.frame) return;
     this.frame = requestAnimationFrame(() => {
@@ -84,31 +84,31 @@ export class WhatIfPanel {
     this.none.hidden = !sentence;
     this.body.hidden = Boolean(sentence);
     if (sentence) return;
-    if (lane !== this.lane) this.take(lane);
+    if (lane !== this.lane) this.start(lane);
     if (this.view.lens.isOn) this.follow(this.view.lens.tau);
-    const found = this.fold(lane);
-    this.write(lane, found);
+    const result = this.evaluate(lane);
+    this.write(lane, result);
     const focus = this.view.focus;
     const chosen = focus.lane === lane ? focus.step : -1;
-    this.strip.draw(found.cells, found.first, chosen);
+    this.strip.draw(result.cells, result.first, chosen);
     if (this.strip.at < 0) this.point(-1);
   }
 
   /**
-   * Starts another lane with an informative threshold, unless the visitor has chosen one.
+   * Resets the panel for another lane, and sets an informative threshold unless the visitor has chosen one.
    * @param {Lane} lane
    */
-  take(lane) {
+  start(lane) {
     this.lane = lane;
-    this.found = null;
+    this.result = null;
     this.key = "";
     this.strip.clear();
-    if (!this.isOwn) this.tau = telling(lane, endIds(this.view.run.lanes));
+    if (!this.isOwn) this.tau = informativeTau(lane, endIds(this.view.run.lanes));
     this.slider.value = String(this.tau);
   }
 
   /**
-   * Sets the threshold of the lens, whichever control changed it.
+   * Sets the slider to the threshold of the lens, which another control may have changed.
    * @param {number} tau
    */
   follow(tau) {
@@ -117,24 +117,27 @@ export class WhatIfPanel {
     if (this.slider.value !== String(tau)) this.slider.value = String(tau);
   }
 
-  /** @param {Lane} lane */
-  fold(lane) {
+  /**
+   * Evaluates the lane with the threshold. Reuses results from earlier calls.
+   * @param {Lane} lane
+   */
+  evaluate(lane) {
     const ends = endIds(this.view.run.lanes);
     const key = `${this.tau} ${[...ends].join()}`;
-    const known = key === this.key ? this.found : null;
+    const known = key === this.key ? this.result : null;
     if (known && known.cells.length === lane.steps.length && this.isEnded === Boolean(lane.end)) return known;
-    const found = whatIf(lane, this.tau, ends, known ? known.cells : []);
-    this.found = found;
+    const result = whatIf(lane, this.tau, ends, known ? known.cells : []);
+    this.result = result;
     this.key = key;
     this.isEnded = Boolean(lane.end);
-    return found;
+    return result;
   }
 
   /**
    * @param {Lane} lane
-   * @param {WhatIf} found
+   * @param {WhatIf} result
    */
-  write(lane, found) {
+  write(lane, result) {
     const { tau } = this;
     put(this.output, short(tau));
     this.slider.setAttribute("aria-valuetext", `τ ${short(tau)}`);
@@ -144,26 +147,26 @@ export class WhatIfPanel {
     const asRun =
       taus.size > 1 ? "actual run, τ changed during the run" : `actual run, τ ${short(settingsOf(lane).tau)}`;
     fillRow(this.tableHead, "th", ["", asRun, `with τ ${short(tau)}`]);
-    const rows = tableRows(found);
+    const rows = tableRows(result);
     while (this.tableBody.rows.length > rows.length) this.tableBody.deleteRow(-1);
     rows.forEach((row, i) => fillRow(this.tableBody.rows[i] || this.tableBody.insertRow(), "td", row));
-    const texts = [divergenceText(found, tau), losslessText(found), takenText(found), leftText(found)];
+    const texts = [divergenceText(result, tau), losslessText(result), takenText(result), leftText(result)];
     texts.forEach((text, i) => put(this.says[i], text));
     put(
       this.legendText,
-      `One cell per pass. Top: ${found.drafts ? "drafts" : "accepted tokens"} in this run; bottom: with τ ${short(tau)}, if different. ` +
+      `One cell per pass. Top: ${result.drafts ? "drafts" : "accepted tokens"} in this run; bottom: with τ ${short(tau)}, if different. ` +
         "Thick: first difference. Dashed: estimate.",
     );
   }
 
   /**
-   * Returns the forward under the pointer or the arrow keys, otherwise the one that panels show.
+   * Describes the pass under the pointer or the arrow keys or, if index is -1, the pass that panels show.
    * @param {number} index
    */
   point(index) {
-    const { lane, found } = this;
+    const { lane, result } = this;
     const at = index >= 0 ? index : this.strip.chosen;
-    const cell = found && found.cells[at];
+    const cell = result && result.cells[at];
     if (!cell) return put(this.detail, "");
     const step = lane.steps[at];
     const rows = proposalRows(lane, at, endIds(this.view.run.lanes)).slice(cell.isLossless ? step.count : 0);
@@ -177,12 +180,12 @@ export class WhatIfPanel {
 }
 
 /**
- * Returns a threshold to start with: the next lower one that would have changed anything (or a higher one, after a run
- * with a low τ).
+ * Returns a threshold to start with: for a run with τ above 0.5 the highest listed one that would have changed a pass,
+ * otherwise the lowest one above 0.8.
  * @param {Lane} lane
  * @param {Set<number>} ends
  */
-function telling(lane, ends) {
+function informativeTau(lane, ends) {
   const taus = settingsOf(lane).tau > 0.5 ? [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0] : [0.8, 0.9, 0.95, 0.99, 1];
   /** @param {number} tau */
   const differs = (tau) =>
@@ -216,15 +219,16 @@ function fillRow(row, tag, texts) {
   });
 }
 
-const [WIDE, HIGH] = [23, 44]; // of a cell with its gap, as in whatif.css
-const SIGHT = 236; // maximum height in pixels
-const MARGIN = 1; // rows drawn above and below the visible ones
+const [WIDE, HIGH] = [23, 44]; // size of a cell with its gap in pixels, as in whatif.css
+const SIGHT = 236; // maximum height of the strip in pixels
+const MARGIN = 1; // number of rows drawn above and below the visible ones
 
 /** @type {(cell: WhatIfCell, num: number) => number} */
 const ramp = (cell, num) => Math.min(5, cell.isLossless ? num + 1 : num);
 
-// One cell per forward: above, the tokens it accepted; below, those it would accept. One tab stop; arrow keys move
-// inside. Only visible rows are in the document, so that dragging costs the same for thousands of forwards.
+// A strip with one cell per pass: at the top the number of tokens that it accepted, below the number that it would
+// accept. The strip is a single tab stop; arrow keys move between cells. Only visible rows are in the document, so that
+// dragging the slider stays fast for thousands of passes.
 class WhatIfStrip {
   /** @type {WhatIfCell[]} */
   cells = [];
@@ -239,10 +243,11 @@ class WhatIfStrip {
   /** @type {number} */
   at;
   /** @type {Map<number, HTMLElement>} */
-  nodes = new Map(); // elements near the visible rows, by index
+  nodes = new Map(); // elements of the cells in and near the visible rows, by index
 
   /**
-   * point(index): a forward is pointed at, -1 for none. choose(index): it is chosen.
+   * point: called with the index of the pass that the visitor points at, -1 for none. choose: called with the index of
+   * the pass that the visitor chooses.
    * @param {{ point(index: number): void, choose(index: number): void }} given
    */
   constructor({ point, choose }) {
@@ -262,7 +267,7 @@ class WhatIfStrip {
   }
 
   /**
-   * first: the first cell that differs. chosen: the forward that panels show.
+   * first: index of the first cell that differs. chosen: index of the pass that panels show.
    * @param {WhatIfCell[]} cells
    * @param {number} first
    * @param {number} chosen
@@ -331,12 +336,12 @@ class WhatIfStrip {
       index === this.chosen && "rv-wi-chosen",
       index === this.at && "rv-wi-at",
     ].filter(Boolean);
-    const place = `translate(${(index % this.columns) * WIDE}px, ${this.row(index)}px)`;
-    const state = `${then} ${now} ${place} ${marks.join(" ")}`;
+    const transform = `translate(${(index % this.columns) * WIDE}px, ${this.row(index)}px)`;
+    const state = `${then} ${now} ${transform} ${marks.join(" ")}`;
     if (node.rvState === state) return;
     node.rvState = state;
     node.className = `rv-wi-cell rv-wi-a${ramp(cell, then)} rv-wi-b${ramp(cell, now)} ${marks.join(" ")}`;
-    node.style.transform = place;
+    node.style.transform = transform;
     node.textContent = String(then);
     node.dataset.now = then === now ? "" : String(now);
   }
@@ -353,7 +358,7 @@ class WhatIfStrip {
       },
       { passive: true },
     );
-    // Not pointerover: cells that scroll under a resting pointer are not pointed at.
+    // pointermove instead of pointerover, so that scrolling cells under a resting pointer are not pointed at.
     element.addEventListener("pointermove", (event) => this.point(indexOf(event)));
     element.addEventListener("pointerleave", () => this.point(-1));
     element.addEventListener("blur", () => this.point(-1));
@@ -402,11 +407,11 @@ class WhatIfStrip {
 const perForward = ({ forwards }, tokens) => (forwards ? figure(tokens / forwards) : "–");
 
 /**
- * [label, in the run, with the other τ] rows of the table.
- * @param {WhatIf} found
+ * Returns the rows of the table: a label, the value in the run, and the value with the other τ.
+ * @param {WhatIf} result
  */
-function tableRows(found) {
-  const { first, exact, whole: all, drafts, cells } = found;
+function tableRows(result) {
+  const { first, exact, whole: all, drafts, cells } = result;
   const loop = all.forwards < cells.length ? " up to the loop" : "";
   if (first < 0)
     return [
@@ -436,33 +441,33 @@ function tableRows(found) {
 }
 
 /**
- * Describes where the first difference is, and what is exact and what an estimate.
- * @param {WhatIf} found
+ * Describes where the first difference is, and which part of the result is exact.
+ * @param {WhatIf} result
  * @param {number} tau
  */
-function divergenceText(found, tau) {
-  const { first, cells } = found;
+function divergenceText(result, tau) {
+  const { first, cells } = result;
   if (!cells.length) return "No pass to show yet.";
   const named = `τ\u00a0=\u00a0${short(tau)}`;
-  const same = found.drafts ? "drafted the same" : "accepted the same tokens";
+  const same = result.drafts ? "drafted the same" : "accepted the same tokens";
   if (first < 0) return `With ${named} every pass would have ${same}: an identical run.`;
   const cell = cells[first];
   const [did, would] = cell.isLossless ? ["drafted", "have drafted"] : ["accepted", "have accepted"];
   const difference = `First difference at pass ${whole(first + 1)}: it ${did} ${cell.then} and would ${would} ${cell.now}.`;
-  const rest = cell.isLossless
+  const reason = cell.isLossless
     ? "later passes would have started at other tokens"
     : "later text would have been different";
-  return `${difference} Results are exact up to there; ${rest}, so later passes are estimated one by one.`;
+  return `${difference} Results are exact up to there; ${reason}, so later passes are estimated one by one.`;
 }
 
-/** @param {WhatIf} found */
-function losslessText(found) {
-  if (!found.drafts) return "";
+/** @param {WhatIf} given */
+function losslessText({ drafts }) {
+  if (!drafts) return "";
   return "In a lossless run τ does not change the text, only how many tokens are drafted. The cells count drafts.";
 }
 
 /**
- * Describes what would have been accepted in addition, and whether the run wrote it anyway.
+ * Describes the proposals that would have been accepted in addition, and whether the run wrote the same tokens later.
  * @param {WhatIf} given
  */
 function takenText({ taken, drafts }) {
@@ -487,7 +492,8 @@ function leftText({ left, drafts }) {
 }
 
 /**
- * Describes one forward: what it accepted, what it would accept, and what the run wrote at the difference.
+ * Describes one pass: what it accepted, what it would accept with τ, and what the run wrote at the positions that
+ * differ.
  * @param {Lane} lane
  * @param {WhatIfCell} cell
  * @param {ProposalRow[]} rows

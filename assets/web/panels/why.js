@@ -1,5 +1,5 @@
-// The panel "Why here?": every proposal of one forward, why no more of them were accepted, what the run wrote in their
-// place, and a way to branch there with another token. Shows the chosen forward, otherwise the latest displayed one.
+// The panel "Why here?": every proposal of a pass, why no more of them were accepted, what the run wrote instead, and
+// buttons that branch with another token. Shows the chosen pass, or the latest displayed one.
 
 import { attribute, button, make, put } from "../core/dom.js";
 import { factsOf } from "../core/methods.js";
@@ -44,10 +44,11 @@ export class WhyPanel {
     this.hold();
   }
 
-  // Keeps its forward while the pointer or the focus is in the table; a live run would replace it under the pointer.
+  // Keeps showing the same pass while the pointer or the focus is in the table. Otherwise a live run would replace the
+  // table under the pointer.
   hold() {
     const { element } = this.table;
-    const keep = () => {
+    const hold = () => {
       this.held = this.shown;
     };
     const release = () => {
@@ -55,11 +56,11 @@ export class WhyPanel {
       this.held = null;
       this.draw();
     };
-    for (const name of ["pointerenter", "focusin"]) element.addEventListener(name, keep);
+    for (const name of ["pointerenter", "focusin"]) element.addEventListener(name, hold);
     for (const name of ["pointerleave", "focusout"]) element.addEventListener(name, () => setTimeout(release));
   }
 
-  // Returns the forward to show. A choice or another run replaces a kept forward.
+  // Returns the pass to show. Choosing a pass or starting another run releases a held pass.
   focus() {
     const { view, held } = this;
     const focus = view.focus;
@@ -91,14 +92,14 @@ export class WhyPanel {
   }
 
   /**
-   * A branch is possible if the text before the place is the one that its proposals continued.
+   * Returns whether a branch can start at a proposal: the run's text before it must be the text that it continued.
    * @param {ProposalRow} row
    */
   canBranch(row) {
     const { lane } = this.shown;
-    const isSeen =
+    const hasSameText =
       this.view.canAsk("branch") && row.fate !== "past" && row.fate !== "dropped" && row.verdict !== "unknown";
-    return isSeen && row.place <= lane.tokens.length;
+    return hasSameText && row.place <= lane.tokens.length;
   }
 
   /**
@@ -121,7 +122,7 @@ function whereText(lane, step) {
 }
 
 /**
- * Describes what a pass was fed besides its last token; empty for nothing.
+ * Describes the masks and drafts in the input of a pass; empty if there were none.
  * @param {Lane} lane
  * @param {Step} step
  */
@@ -140,8 +141,8 @@ const HEADS = [
   ["chips", "alternatives, probability"],
 ];
 
-// The proposals of one forward as a table: bars on one scale with the threshold drawn through them, their fate and
-// their runners-up. Rows are built once per forward; later results are filled in during the run.
+// The proposals of a pass as a table: a bar for each confidence, with the threshold drawn across the bars, what became
+// of the proposal, and its runners-up. Rows are built once per pass; later results are filled in during the run.
 class WhyTable {
   /** @type {{ node: HTMLElement, cells: Record<string, HTMLTableCellElement>, canBranch: boolean | null }[]} */
   rows = [];
@@ -149,7 +150,8 @@ class WhyTable {
   ends;
 
   /**
-   * branch: can(row): whether a branch is possible at a place. go(place, id): starts it with any token except `ends`.
+   * branch.can: returns whether a branch can start at a proposal. branch.go: starts a branch at a position with a
+   * token.
    * @param {{ can(row: ProposalRow): boolean, go(place: number, id: number): void }} branch
    */
   constructor(branch) {
@@ -200,7 +202,7 @@ class WhyTable {
   }
 
   /**
-   * Updates what may change during the run: the token at the place, and whether a branch is possible.
+   * Updates what can change during the run: the token at each position, and whether a branch is possible.
    * @param {Lane} lane
    * @param {ProposalRow[]} rows
    */
@@ -257,7 +259,7 @@ function heading(key, text, settings, hasTau) {
 const quoted = (lane, id) => `“${lane.tokenName(id)}”`;
 
 /**
- * Returns the token at the place of a proposal with the verdict same or other.
+ * Returns the token that the run wrote at a proposal's position; it exists if the verdict is "same" or "other".
  * @param {ProposalRow} row
  */
 const written = (row) => /** @type {Token} */ (row.token);
@@ -285,7 +287,7 @@ function fateText(lane, row) {
 }
 
 /**
- * [kind, text] of the token at the place; kind is same, other or none.
+ * Describes the token that the run later wrote at a proposal's position. kind: "same", "other" or "none".
  * @param {Lane} lane
  * @param {ProposalRow} row
  * @returns {[kind: string, text: string]}
@@ -304,7 +306,7 @@ function laterText(lane, row) {
 }
 
 /**
- * The next forward was fed this token as a real one, so it reports AR's choice.
+ * Compares an accepted token with AR's choice, which the next pass reports because it has the token as input.
  * @param {Lane} lane
  * @param {number} id
  * @param {{ id: number, p: number }} check
@@ -316,7 +318,8 @@ function checkText(lane, id, check) {
 }
 
 /**
- * Describes what was written in place of the rejected proposals; empty if that is unknown.
+ * Describes what the run wrote instead of the rejected proposals, or what became of the drafts; empty if that is
+ * unknown.
  * @param {Lane} lane
  * @param {ProposalRow[]} rows
  */
@@ -326,24 +329,24 @@ function afterText(lane, rows) {
     return dropped === 1
       ? "The proposal after it continued the draft and was dropped."
       : `The ${dropped} proposals after it continued the draft and were dropped.`;
-  const left = rows.filter((row) => row.fate === "refused" || row.fate === "unseen");
-  if (!left.length)
+  const rejected = rows.filter((row) => row.fate === "refused" || row.fate === "unseen");
+  if (!rejected.length)
     return draftsText(
       lane,
       rows.filter((row) => row.fate === "drafted"),
     );
-  const { verdict } = left[0];
+  const { verdict } = rejected[0];
   if (verdict === "unwritten")
     return lane.end
       ? "The run ended before another token was written there."
       : "The token in its place is not written yet.";
   if (verdict === "other")
-    return `Pass ${written(left[0]).step.index + 1} wrote ${quoted(lane, written(left[0]).id)} instead.`;
+    return `Pass ${written(rejected[0]).step.index + 1} wrote ${quoted(lane, written(rejected[0]).id)} instead.`;
   if (verdict !== "same") return "";
-  const first = left.findIndex((row) => row.verdict !== "same");
-  const num = first < 0 ? left.length : first;
+  const first = rejected.findIndex((row) => row.verdict !== "same");
+  const num = first < 0 ? rejected.length : first;
   if (num === 1)
-    return `Pass ${written(left[0]).step.index + 1} then wrote the same token: the rejected proposal was right.`;
+    return `Pass ${written(rejected[0]).step.index + 1} then wrote the same token: the rejected proposal was right.`;
   return `The run then wrote the same ${num} tokens: the rejected proposals were right.`;
 }
 

@@ -1,5 +1,5 @@
-// What a result answers: its own prompt, the settings that no lane's head shows, and its conversation. If the page's
-// prompt box has another prompt by now, a note reports it, to avoid confusion. Text only.
+// Shows what a result answers: its prompt, the settings that apply to the whole run, and its conversation. If the
+// page's prompt box now contains another prompt, a note says so.
 
 import { joinBytes, shown } from "../core/bytes.js";
 import { make, put } from "../core/dom.js";
@@ -17,10 +17,10 @@ export function onceText(settings) {
   return parts.join(" · ");
 }
 
-const MOST_CHARACTERS = 120; // of a system prompt in one line
+const MOST_CHARACTERS = 120; // maximum characters of a system prompt that are shown
 
 /**
- * Describes the settings of a run and its system prompt.
+ * Describes the settings that apply to the whole run, and its system prompt.
  * @param {HeaderEvent} header
  */
 function runText({ settings, system }) {
@@ -42,7 +42,8 @@ export class Asked {
   }
 
   /**
-   * prompt: the result's, null if there is none. settings: in words. wanted: text of the box, null for no box.
+   * prompt: the prompt of the result, null if there is no result. settings: a description of the settings. wanted: the
+   * text of the page's prompt box, null if there is no such box.
    * @param {string | null} prompt
    * @param {string} [settings]
    * @param {string | null} [wanted]
@@ -57,7 +58,8 @@ export class Asked {
   }
 
   /**
-   * Draws the prompt of a race from the first header. Before it, space is reserved so that nothing jumps.
+   * Draws the prompt of a race from the first header that has arrived. Before that, it reserves the space, so that the
+   * page does not jump.
    * @param {Lane[]} lanes
    * @param {string | null} wanted
    */
@@ -70,7 +72,7 @@ export class Asked {
 }
 
 /**
- * Describes the conversation of a result; empty for a question without one.
+ * Describes the position of a result in its conversation; empty if there is no conversation.
  * @param {HeaderEvent | null | undefined} header
  */
 export function contextText(header) {
@@ -81,7 +83,7 @@ export function contextText(header) {
   return `Turn ${num + out + 1} of a conversation.${missing}`;
 }
 
-// The conversation of a result: the number of the turn, the earlier turns, and those that did not fit.
+// Shows the conversation of a result: the number of the turn, the earlier turns, and how many turns did not fit.
 class Context {
   constructor() {
     this.summary = make("summary");
@@ -92,7 +94,7 @@ class Context {
     this.element.addEventListener("toggle", () => this.fill());
   }
 
-  /** @param {Lane | undefined} lane of which the header is there */
+  /** @param {Lane | undefined} lane a lane whose header has arrived */
   draw(lane) {
     if (lane === this.lane) return;
     this.lane = lane;
@@ -102,7 +104,8 @@ class Context {
     put(this.summary, text);
   }
 
-  // The header has the earlier answers as tokens; they are converted to text only when opened.
+  // Fills the list of earlier turns when it is opened: the header contains their answers as tokens, which are decoded
+  // here.
   fill() {
     const { lane } = this;
     const turns = (this.element.open && lane?.header?.history) || [];

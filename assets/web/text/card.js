@@ -1,4 +1,5 @@
-// The card of a token or a forward: what was proposed, with which confidence, and why the forward stopped there.
+// The card of a token or a pass: what was proposed with which confidence, and why the pass stopped there. Also
+// describes the settings of lanes.
 
 import { button, make } from "../core/dom.js";
 import { draftIds, takerOf } from "../core/folds.js";
@@ -15,7 +16,7 @@ const ordinal = (i) => ORDINALS[i] || `${i + 1}th`;
 const blockText = (settings) => `B ${settings.block_size}`;
 
 /**
- * Describes the threshold, and how it adapts if it does.
+ * Describes the threshold and, if it adapts, the rule by which it does.
  * @param {Settings} settings
  */
 function tauText({ tau, tau_policy: policy, agreement_target: target, lossless }) {
@@ -33,7 +34,7 @@ export function settingsText(settings) {
   const parts = [tauText(settings), blockText(settings)];
   if (settings.metric && settings.metric !== "probability") parts.push(settings.metric);
   if (settings.lossless) parts.push("lossless");
-  // If B is chosen for each forward, the positions of masks are chosen too.
+  // With automatic B, the engine also chooses which drafts get masks.
   const hasAll = settings.mask_layout === "every" && settings.block_size !== "auto";
   if (settings.lossless && hasAll) parts.push("masks after every draft");
   if (settings.lossless && settings.lookup) parts.push("prompt lookup");
@@ -41,13 +42,13 @@ export function settingsText(settings) {
 }
 
 /**
- * Describes the latest settings of a lane.
+ * Describes the current settings of a lane.
  * @param {Lane} lane
  */
 export const laneText = ({ settings }) => joined(settingsText(settings), penaltyText(settings));
 
 /**
- * Describes the repetition penalty; empty for none, and for traces from before this setting existed.
+ * Describes the repetition penalty; empty if there is none, as in traces of versions without this setting.
  * @param {Settings | null} settings
  */
 export function penaltyText(settings) {
@@ -67,9 +68,11 @@ export function laneWords(settings) {
   if (settings.lossless) return `lossless${settings.lookup ? ", with prompt lookup" : ""}${most}`;
   const isPlain = settings.tau_policy === "fixed" && settings.metric === "probability";
   if (!isPlain) return `unverified, ${tauText(settings)}, measured by ${settings.metric}${most}`;
-  const kept =
-    settings.tau > 0 ? `keeps tokens it is at least ${short(100 * settings.tau)} % sure of` : "keeps every proposal";
-  return `unverified, ${kept}${most}`;
+  const rule =
+    settings.tau > 0
+      ? `accepts tokens with at least ${short(100 * settings.tau)} % confidence`
+      : "accepts every proposal";
+  return `unverified, ${rule}${most}`;
 }
 
 /**
@@ -77,14 +80,14 @@ export function laneWords(settings) {
  * @param {Settings} settings
  */
 function draftText({ draft, masked, block_size, tau }) {
-  const parts = [`${Math.min(Number(block_size), LIMITS.drafts)} drafts of ${draft || "the usual draft"}`];
+  const parts = [`${Math.min(Number(block_size), LIMITS.drafts)} drafts by ${draft || "the default draft model"}`];
   if (masked !== "none")
     parts.push(`masks in ${masked === "both" ? "both, if trained" : `the ${masked}`}`, `τ ${short(tau)}`);
   return parts.join(" · ");
 }
 
 /**
- * Describes what a move changed, short enough for a margin.
+ * Describes which settings a move changed, in a few words that fit in a text's margin.
  * @param {{ settings: Settings, before: Settings }} given
  */
 export function moveText({ settings, before }) {
@@ -109,11 +112,11 @@ export function moveText({ settings, before }) {
 export function whyText(lane, step) {
   const next = step.proposals[step.count];
   const waiting = draftIds(step).length;
-  const found = step.lookedUp.length ? ", copied from earlier text" : "";
-  const isAsked = step.guessed.length > 0 && step.settings.method === "speculative";
-  const asked = isAsked ? `, ${step.guessed.length} of them from the draft model` : "";
+  const copied = step.lookedUp.length ? ", copied from earlier text" : "";
+  const isDraftModel = step.guessed.length > 0 && step.settings.method === "speculative";
+  const modelText = isDraftModel ? `, ${step.guessed.length} of them from the draft model` : "";
   const drafts = waiting
-    ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${found}${asked}.`
+    ? ` ${waiting} more ${waiting === 1 ? "draft waits" : "drafts wait"} to be verified${copied}${modelText}.`
     : "";
   if (step.taken) return fillText(step, step.taken.length);
   if (step.stop === "eos") return "The text ended here.";
@@ -133,27 +136,28 @@ export function whyText(lane, step) {
 }
 
 /**
- * Describes what happened to the guesses of a Jacobi forward.
+ * Describes what became of the guesses that a pass of Jacobi decoding verified.
  * @param {Step} step
  */
 function guessText(step) {
   const num = step.proposals.length - 1;
-  const held = Math.min(step.count - 1, num);
+  const confirmed = Math.min(step.count - 1, num);
   if (!num) return "No guesses were made before this pass: its token is AR's own.";
-  return `${held} of ${num} ${num === 1 ? "guess" : "guesses"} were confirmed; the last token is AR's own. The predictions after it are the next guesses.`;
+  return `${confirmed} of ${num} ${num === 1 ? "guess" : "guesses"} were confirmed; the last token is AR's own. The predictions after it are the next guesses.`;
 }
 
 /**
- * Describes what a block diffusion forward filled, and what it emitted because nothing before it was open.
+ * Describes how many positions a pass of block diffusion filled, and how many tokens it emitted: those with no open
+ * position before them.
  * @param {Step} step
  * @param {number} filled
  */
 function fillText(step, filled) {
   const over = { eos: " The text ended here.", limit: " The token limit was reached." }[step.stop] ?? "";
-  const left = step.count
-    ? `${counted(step.count, "token")} emitted, with no open place before`
+  const emitted = step.count
+    ? `${counted(step.count, "token")} emitted, with no open position before`
     : "none emitted yet, because an earlier position is not filled";
-  return `Filled ${counted(filled, "place")} of the block, the most confident first; ${left}.${over}`;
+  return `Filled ${counted(filled, "position")} of the block, the most confident first; ${emitted}.${over}`;
 }
 
 /**
@@ -178,7 +182,8 @@ export function sourceText(lane, token) {
 }
 
 /**
- * [token, share] rows with small bars, the chosen one first. others: runners-up with which a branch can start.
+ * Draws a proposal and its runners-up with their probabilities as bars. others: the runners-up from which a branch can
+ * start, which become buttons.
  * @param {Lane} lane
  * @param {Proposal} proposal
  * @param {Others | null} others
@@ -220,18 +225,18 @@ export class Card {
    * @param {number} index
    * @param {Anchor} anchor
    * @param {Others | null} [others]
-   * @param {string} [hint] what pressing it does
+   * @param {string} [hint] what pressing the token does
    */
   token(lane, index, anchor, others = null, hint = "") {
     const token = lane.tokens[index];
     const { step } = token;
     const name = lane.tokenName(token.id);
-    const place = step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`;
+    const rank = step.count === 1 ? "its only token" : `${ordinal(token.position)} of ${step.count}`;
     const proposal = step.proposals[token.position];
     this.show(
       anchor,
       titleOf(token.isEnd ? `end mark ${name}` : name, `token ${index + 1}`),
-      make("div", "rv-where rv-num", `pass ${step.index + 1} · ${place}`),
+      make("div", "rv-where rv-num", `pass ${step.index + 1} · ${rank}`),
       ...(proposal ? [probs(lane, proposal, others)] : []),
       this.facts(step, token.confidence, sourceText(lane, token)),
       make("div", "rv-why", whyText(lane, step)),
@@ -275,7 +280,8 @@ export class Card {
   }
 
   /**
-   * Places the card below the anchor, or above it at the end of the window; always inside the view.
+   * Shows the card below the anchor, or above it if there is no space below. The card stays inside the view
+   * horizontally.
    * @param {Anchor} anchor
    * @param {HTMLElement[]} parts
    */
@@ -287,7 +293,7 @@ export class Card {
     const at = anchor instanceof Element ? anchor.getClientRects()[0] || anchor.getBoundingClientRect() : anchor;
     const width = element.offsetWidth;
     const height = element.offsetHeight;
-    const floor = window.innerHeight - (parseFloat(getComputedStyle(root).getPropertyValue("--rv-floor")) || 0); // a bar covers the rest
+    const floor = window.innerHeight - (parseFloat(getComputedStyle(root).getPropertyValue("--rv-floor")) || 0); // on a phone, a bar covers the bottom
     const isAbove = at.bottom + 8 + height > floor && at.top - 8 - height > 0;
     const left = Math.max(4, Math.min(at.left - box.left - 12, box.width - width - 4));
     element.style.left = `${left}px`;

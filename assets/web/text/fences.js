@@ -1,17 +1,17 @@
-// Fenced code in a text that arrives token by token. Pure; no DOM.
+// Detects fenced code in a text that arrives token by token. Pure; no DOM.
 
 const FENCE = /^ {0,3}```$/;
-const LONGEST = 7; // letters of a line that can still become a fence
+const LONGEST = 7; // maximum characters of a line that can still be a fence
 
 export class Fences {
   isOpen = false;
   line = "";
 
   /**
-   * Reads the next token; returns whether some of it is fenced code or a fence.
+   * Reads the next token. Returns whether any part of it is fenced code or a fence.
    * @param {string} text
    */
-  take(text) {
+  read(text) {
     let isCode = this.isOpen;
     for (const letter of text) {
       if (letter === "\n") this.line = "";
@@ -19,7 +19,7 @@ export class Fences {
       else continue;
       if (!FENCE.test(this.line)) continue;
       this.isOpen = !this.isOpen;
-      this.line += "`".repeat(LONGEST); // more letters on this line change nothing
+      this.line += "`".repeat(LONGEST); // further characters on this line are ignored
       isCode = true;
     }
     return isCode;

@@ -1,5 +1,5 @@
-// Parses an answer as Markdown into a tree of blocks; every piece has its position in the text. Headings, lists,
-// tables, quotes, fenced and inline code, emphasis; no HTML, no images, no working links. Pure; no DOM.
+// Parses an answer as Markdown into a tree of blocks, whose pieces are positions in the text. Supports headings, lists,
+// tables, quotes, fenced and inline code, and emphasis, but no HTML, images or working links. Pure; no DOM.
 
 /** @typedef {{ from: number, to: number, text: string }} Line a line without its line end */
 
@@ -13,7 +13,7 @@ const DIVIDER = /^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$
 // Code, strong, emphasis, strikethrough, links and images; only their text is shown.
 const INLINE =
   /(`+)(?!`)(.+?)(?<!`)\1(?!`)|(\*\*|__)(?=\S)(.+?\S?)\3|(?<![\w*])([*_])(?=[^\s*_])(.+?)(?<=\S)\5(?![\w*])|~~(?=\S)(.+?)~~|!?\[([^\]\n]*)\]\(([^()\s]*)\)/s;
-const MOST_DEEP = 8;
+const MOST_DEEP = 8; // maximum depth of nested blocks and inline elements
 
 /** @type {(tag: string, children: (MarkdownNode | Piece)[], kind?: string) => MarkdownNode} */
 const node = (tag, children, kind) => (kind ? { tag, kind, children } : { tag, children });
@@ -51,52 +51,52 @@ const cut = ({ from, to, text }, num) => ({ from: from + num, to, text: text.sli
  */
 function blocks(lines, text, depth) {
   /** @type {MarkdownNode[]} */
-  const found = [];
+  const nodes = [];
   for (let at = 0; at < lines.length;) {
     const line = lines[at];
     const begin = at;
-    /** @param {(each: Line) => boolean} goesOn */
-    const until = (goesOn) => {
-      for (at += 1; at < lines.length && goesOn(lines[at]);) at += 1;
+    /** @param {(next: Line) => boolean} continues */
+    const takeWhile = (continues) => {
+      for (at += 1; at < lines.length && continues(lines[at]);) at += 1;
       return lines.slice(begin, at);
     };
     const fence = FENCE.exec(line.text);
     const heading = HEADING.exec(line.text);
     if (!line.text.trim()) at += 1;
     else if (fence) {
-      const inner = until((each) => !each.text.trimStart().startsWith(fence[1])).slice(1);
+      const inner = takeWhile((next) => !next.text.trimStart().startsWith(fence[1])).slice(1);
       at += 1; // the closing fence, if it has arrived
       /** @type {Piece[]} */
       const pieces = inner.map(({ from, to }) => [from, Math.min(to + 1, text.length)]);
-      found.push(node("pre", [node("code", pieces)], fence[2]));
+      nodes.push(node("pre", [node("code", pieces)], fence[2]));
     } else if (heading) {
       at += 1;
       const words = cut(line, heading[0].length);
       const closing = /[ \t]+#+[ \t]*$/.exec(words.text)?.[0].length ?? 0;
-      found.push(node(`h${heading[1].length}`, inline(text, words.from, words.to - closing)));
+      nodes.push(node(`h${heading[1].length}`, inline(text, words.from, words.to - closing)));
     } else if (RULE.test(line.text)) {
       at += 1;
-      found.push(node("hr", []));
+      nodes.push(node("hr", []));
     } else if (QUOTE.test(line.text) && depth < MOST_DEEP) {
-      const inner = until((each) => QUOTE.test(each.text)).map((each) =>
-        cut(each, QUOTE.exec(each.text)?.[0].length ?? 0),
+      const inner = takeWhile((next) => QUOTE.test(next.text)).map((quoted) =>
+        cut(quoted, QUOTE.exec(quoted.text)?.[0].length ?? 0),
       );
-      found.push(node("blockquote", blocks(inner, text, depth + 1)));
-    } else if (ITEM.test(line.text) && depth < MOST_DEEP) found.push(list(until(belongs(line)), text, depth));
+      nodes.push(node("blockquote", blocks(inner, text, depth + 1)));
+    } else if (ITEM.test(line.text) && depth < MOST_DEEP) nodes.push(list(takeWhile(belongs(line)), text, depth));
     else if (line.text.includes("|") && DIVIDER.test(lines[at + 1]?.text ?? "") && lines[at + 1].text.includes("-"))
-      found.push(
+      nodes.push(
         table(
-          until((each) => each.text.includes("|")),
+          takeWhile((next) => next.text.includes("|")),
           text,
         ),
       );
-    else found.push(paragraph(until(isProse), text));
+    else nodes.push(paragraph(takeWhile(isProse), text));
   }
-  return found;
+  return nodes;
 }
 
 /**
- * Whether a line continues a paragraph.
+ * Returns whether a line continues a paragraph.
  * @param {Line} line
  */
 const isProse = ({ text }) =>
@@ -106,20 +106,21 @@ const isProse = ({ text }) =>
 const indent = (text) => /^[ \t]*/.exec(text)?.[0].length ?? 0;
 
 /**
- * Whether a line belongs to the list that begins with `first`: another item, or text indented below one.
+ * Returns a function that tells, for each following line, whether it belongs to the list that begins with `first`: the
+ * line is another item, or text indented below an item.
  * @param {Line} first
  */
 function belongs(first) {
   const [depth, isNumbered] = [indent(first.text), NUMBERED.test(first.text)];
-  let isOpen = true; // no blank line in between
+  let isOpen = true; // whether the previous line was not blank
   /** @param {Line} line */
   return (line) => {
     const { text } = line;
     const isBlank = !text.trim();
     const isItem = ITEM.test(text) && !RULE.test(text) && NUMBERED.test(text) === isNumbered;
-    const isOf = isBlank || indent(text) > depth || isItem || (isOpen && isProse(line));
+    const isInList = isBlank || indent(text) > depth || isItem || (isOpen && isProse(line));
     isOpen = !isBlank;
-    return isOf;
+    return isInList;
   };
 }
 
@@ -137,8 +138,8 @@ function list(lines, text, depth) {
     if (mark && indent(line.text) <= level) items.push([cut(line, mark[0].length)]);
     else items[items.length - 1].push(cut(line, Math.min(indent(line.text), level + 2)));
   }
-  const children = items.map((own) => {
-    const inner = blocks(own, text, depth + 1);
+  const children = items.map((item) => {
+    const inner = blocks(item, text, depth + 1);
     const [first] = inner;
     return node("li", first?.tag === "p" ? [...first.children, ...inner.slice(1)] : inner);
   });
@@ -152,11 +153,11 @@ function list(lines, text, depth) {
 function table(lines, text) {
   const rows = lines.filter((_, i) => i !== 1);
   const num = cells(rows[0]).length;
-  const made = rows.map(
+  const rowNodes = rows.map(
     (row, i) =>
     node("tr", cells(row).slice(0, num).map(([from, to]) => node(i ? "td" : "th", inline(text, from, to)))), // prettier-ignore
   );
-  return node("table", [node("thead", made.slice(0, 1)), node("tbody", made.slice(1))]);
+  return node("table", [node("thead", rowNodes.slice(0, 1)), node("tbody", rowNodes.slice(1))]);
 }
 
 /**
@@ -166,17 +167,17 @@ function table(lines, text) {
  */
 function cells({ from, text }) {
   /** @type {Piece[]} */
-  const found = [];
+  const pieces = [];
   const trimmed = text.trimEnd().replace(/\|$/, "");
   let begin = /^\s*\|?/.exec(trimmed)?.[0].length ?? 0;
   for (let at = begin; at <= trimmed.length; at += 1) {
     if (at < trimmed.length && (trimmed[at] !== "|" || trimmed[at - 1] === "\\")) continue;
     const cell = trimmed.slice(begin, at);
     const left = begin + cell.length - cell.trimStart().length;
-    found.push([from + left, from + left + cell.trim().length]);
+    pieces.push([from + left, from + left + cell.trim().length]);
     begin = at + 1;
   }
-  return found;
+  return pieces;
 }
 
 /**
@@ -185,16 +186,16 @@ function cells({ from, text }) {
  */
 function paragraph(lines, text) {
   const children = lines.flatMap((line, i) => {
-    const rest = cut(line, indent(line.text));
+    const unindented = cut(line, indent(line.text));
     const isBroken = / {2,}$/.test(line.text) && i < lines.length - 1;
     const end = i < lines.length - 1 && !isBroken ? Math.min(line.to + 1, text.length) : line.to;
-    return [...inline(text, rest.from, end), ...(isBroken ? [node("br", [])] : [])];
+    return [...inline(text, unindented.from, end), ...(isBroken ? [node("br", [])] : [])];
   });
   return node("p", children);
 }
 
 /**
- * Returns the pieces of a line with their inline elements.
+ * Parses a range of the text into pieces and inline elements.
  * @param {string} text
  * @param {number} from
  * @param {number} to
@@ -202,23 +203,23 @@ function paragraph(lines, text) {
  * @returns {(MarkdownNode | Piece)[]}
  */
 function inline(text, from, to, depth = 0) {
-  const found = depth < MOST_DEEP ? INLINE.exec(text.slice(from, to)) : null;
-  if (!found) return from < to ? [[from, to]] : [];
-  const [whole, ticks, code, strong, bold, , leaning, struck, words, address] = found;
-  const begin = from + found.index;
+  const match = depth < MOST_DEEP ? INLINE.exec(text.slice(from, to)) : null;
+  if (!match) return from < to ? [[from, to]] : [];
+  const [all, ticks, code, strong, bold, , italic, struck, words, address] = match;
+  const begin = from + match.index;
   /** @type {(tag: string, inner: string, skipped: number) => MarkdownNode} */
-  const set = (tag, inner, skipped) =>
+  const element = (tag, inner, skipped) =>
     node(tag, inline(text, begin + skipped, begin + skipped + inner.length, depth + 1));
-  const skipped = whole.startsWith("!") ? 2 : 1;
-  const made = ticks
+  const skipped = all.startsWith("!") ? 2 : 1;
+  const parsed = ticks
     ? node("code", [[begin + ticks.length, begin + ticks.length + code.length]])
     : strong
-      ? set("strong", bold, 2)
-      : leaning !== undefined
-        ? set("em", leaning, 1)
+      ? element("strong", bold, 2)
+      : italic !== undefined
+        ? element("em", italic, 1)
         : struck !== undefined
-          ? set("s", struck, 2)
+          ? element("s", struck, 2)
           : node("u", [[begin + skipped, begin + skipped + words.length]], address);
-  const before = found.index ? [/** @type {Piece} */ ([from, begin])] : [];
-  return [...before, made, ...inline(text, begin + whole.length, to, depth)];
+  const before = match.index ? [/** @type {Piece} */ ([from, begin])] : [];
+  return [...before, parsed, ...inline(text, begin + all.length, to, depth)];
 }

@@ -1,4 +1,4 @@
-// One lane's pane: its head (settings, verdict, counts, first difference) above its text.
+// The pane of a lane: a head with its settings, verdict, counts and first difference, and below it the text.
 
 import { runColours } from "../core/colours.js";
 import { group, make, put } from "../core/dom.js";
@@ -9,7 +9,8 @@ import { Rendered } from "./rendered.js";
 import { TokenView } from "./text.js";
 
 /**
- * Names a lane, and describes its method; lanes with names of their own, such as a branch, have only those.
+ * Returns the title of a lane with a description of its method. Lanes with special titles, such as a branch, have no
+ * description.
  * @param {Lane} lane
  */
 function paneTitle({ title, facts, header, isAr }) {
@@ -25,7 +26,7 @@ export class Pane {
    */
   constructor(lane, isFollowing, report) {
     this.lane = lane;
-    this.differs = -1; // token of the first difference from the compared lane, if there are more than two
+    this.differs = -1; // index of the first token that differs from the reference lane, if there are more than two lanes
     this.checked = 0;
     this.number = make("b");
     this.unit = make("span");
@@ -53,7 +54,8 @@ export class Pane {
   }
 
   /**
-   * Draws what is new of the lane, up to the displayed step. isBeat: whether passes are drawn one by one.
+   * Draws the new steps of the lane, up to the displayed one. isBeat: whether the latest pass is highlighted, because
+   * passes are drawn one by one.
    * @param {Lane} shown
    * @param {boolean} isBeat
    */
@@ -82,7 +84,7 @@ export class Pane {
   }
 
   /**
-   * Continues the search for the first difference from another lane.
+   * Compares the text with another lane's, continuing the search for the first difference where it stopped last time.
    * @param {Lane} other
    * @param {(lane: Lane) => Lane} shown
    */
@@ -94,7 +96,7 @@ export class Pane {
   }
 
   /**
-   * Shows how its text compares with the other lane's; see `compared` in core/trace.js.
+   * Shows the result of a comparison with another lane (`compared` in core/folds.js).
    * @param {Compared} given
    */
   compared({ place, isShown, isSame }) {

@@ -1,6 +1,6 @@
-// A rendered answer in place of its tokens: Markdown, in which the forward under the pointer is still highlighted; or,
-// if the answer is an HTML page, that page in a frame without scripts or requests, below the tokens. Also works during
-// a run. All text is set as textContent; the frame's content is untrusted.
+// Shows an answer formatted instead of as tokens, also during a run. Markdown is rendered, and the pass under the
+// pointer is still highlighted in it. If the answer is an HTML page, the page is shown below the tokens, in a frame
+// without scripts or requests. All text is set as textContent; the frame's content is untrusted.
 
 import { attribute, make, targetOf, toggle } from "../core/dom.js";
 import { markdown } from "./markdown.js";
@@ -13,7 +13,7 @@ const NOWHERE = "Links are disabled here: ";
 
 export class Rendered {
   /**
-   * @param {HTMLElement} raw the text of tokens
+   * @param {HTMLElement} raw the element with the tokens
    * @param {TokenView} view
    */
   constructor(raw, view) {
@@ -25,7 +25,7 @@ export class Rendered {
     this.body = make("div", { class: "rv-md", tabindex: 0, role: "document", "aria-label": "Formatted answer" });
     const given = { class: "rv-md-frame", sandbox: "", title: "The answer as a page", tabindex: -1, referrerpolicy: "no-referrer" }; // prettier-ignore
     this.frame = make("iframe", given);
-    this.element = make("div", { class: "rv-rendered", hidden: "" }); // filled on demand: no second tab stop
+    this.element = make("div", { class: "rv-rendered", hidden: "" }); // filled on demand, to avoid a second tab stop
     this.button = toggle("Formatted", false, (isOn) => this.turn(isOn));
     attribute(this.button, { class: "rv-md-toggle", title: "Show the answer formatted" });
     this.body.addEventListener("pointerover", (event) => this.point(targetOf(event)));
@@ -56,11 +56,11 @@ export class Rendered {
     this.drawn = state;
     const text = shown.given + shown.tokens.map((token) => token.text).join("");
     const page = pageIn(text);
-    this.raw.hidden = !page; // a page's highlights are in its tokens
+    this.raw.hidden = !page; // passes cannot be highlighted in a page, so its tokens stay visible
     this.body.hidden = Boolean(page);
     this.frame.hidden = !page;
     if (page) this.frame.srcdoc = POLICY + page;
-    else this.body.replaceChildren(...markdown(text).map((each) => blockOf(each, text, endsOf(shown))));
+    else this.body.replaceChildren(...markdown(text).map((block) => blockOf(block, text, endsOf(shown))));
     this.light(this.lit);
   }
 
@@ -71,14 +71,14 @@ export class Rendered {
   }
 
   /**
-   * Highlights what one forward wrote.
+   * Highlights the text that one pass wrote; -1 removes the highlight.
    * @param {number} step
    */
   light(step) {
-    for (const each of this.body.querySelectorAll(".rv-md-on")) each.classList.remove("rv-md-on");
+    for (const node of this.body.querySelectorAll(".rv-md-on")) node.classList.remove("rv-md-on");
     this.lit = step;
     if (step < 0) return;
-    for (const each of this.body.querySelectorAll(`[data-forward="${step}"]`)) each.classList.add("rv-md-on");
+    for (const node of this.body.querySelectorAll(`[data-forward="${step}"]`)) node.classList.add("rv-md-on");
   }
 }
 
@@ -86,7 +86,7 @@ export class Rendered {
 const stepOf = (target) => Number(target.dataset.forward ?? -1);
 
 /**
- * Returns the HTML page that an answer consists of; "" if it is not one.
+ * Returns the HTML page in an answer; "" if the answer is not an HTML page.
  * @param {string} text
  */
 export function pageIn(text) {
@@ -97,25 +97,25 @@ export function pageIn(text) {
 /** @typedef {{ to: number, step: Step | null }} Stretch */
 
 /**
- * Returns the end in the text of each forward, after the given part.
+ * Returns the end of each pass in the text. The first entry, without a step, is the end of the given text.
  * @param {Lane} lane
  * @returns {Stretch[]}
  */
 export function endsOf(lane) {
   let to = lane.given.length;
   /** @type {Stretch[]} */
-  const found = [{ to, step: null }];
+  const ends = [{ to, step: null }];
   for (const { text, step } of lane.tokens) {
     to += text.length;
-    const last = found[found.length - 1];
+    const last = ends[ends.length - 1];
     if (last.step === step) last.to = to;
-    else found.push({ to, step });
+    else ends.push({ to, step });
   }
-  return found;
+  return ends;
 }
 
 /**
- * Returns a block of the answer, in the direction of its first letter; code is always left to right.
+ * Creates the element of a block. Its direction follows its first letter; code is always left to right.
  * @param {MarkdownNode} given
  * @param {string} text
  * @param {Stretch[]} ends
@@ -133,17 +133,17 @@ function blockOf(given, text, ends) {
  * @returns {HTMLElement}
  */
 function elementOf({ tag, kind, children }, text, ends) {
-  const made = make(/** @type {"p"} */ (tag));
-  if (tag === "u" && kind) made.title = `${NOWHERE}${kind}`;
+  const element = make(/** @type {"p"} */ (tag));
+  if (tag === "u" && kind) element.title = `${NOWHERE}${kind}`;
   for (const child of children) {
-    if (!Array.isArray(child)) made.append(elementOf(child, text, ends));
-    else made.append(...spansOf(child, text, ends));
+    if (!Array.isArray(child)) element.append(elementOf(child, text, ends));
+    else element.append(...spansOf(child, text, ends));
   }
-  return made;
+  return element;
 }
 
 /**
- * Returns a piece of text, split at the boundaries of forwards.
+ * Creates the spans of a piece of text, one for each pass that wrote a part of it.
  * @param {Piece} piece
  * @param {string} text
  * @param {Stretch[]} ends

@@ -1,5 +1,6 @@
-// The token view of one lane. It appends spans, never rebuilds them, and hides what is later than the displayed step.
-// It has one tab stop; arrow keys move inside. Cards and charts are notified through `report`.
+// The text of a lane, token by token. New spans are appended and never rebuilt; those after the displayed step are
+// hidden. The text is a single tab stop; arrow keys move between tokens. Cards and charts are notified through
+// `report`.
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { make, placeIn, put, targetOf } from "../core/dom.js";
@@ -8,7 +9,7 @@ import { SOURCES } from "../core/sources.js";
 import { moveText } from "./card.js";
 import { Fences } from "./fences.js";
 
-const SEGMENT = 40; // tokens after which a line break starts a new block, so that layout stays local
+const SEGMENT = 40; // tokens after which a line break starts a new block, so that the browser lays out only the last block
 const CODE = /\n(?:def|class) \w+.*:\n/;
 
 /** @type {(className: string, text?: string) => HTMLElement} */
@@ -40,20 +41,20 @@ export class TokenView {
   constructor(element, lane, isFollowing, report) {
     this.element = element;
     this.lane = lane;
-    this.shown = lane; // the lane at the displayed step
+    this.shown = lane; // the lane in its displayed state
     this.report = report;
     this.at = -1;
     this.marks = new MoveMarks(lane);
     this.range = new TextRange(this);
-    this.isWhole = true; // all of `shown` is visible: after a jump over thousands of forwards this takes some frames
+    this.isWhole = true; // whether all of `shown` is visible; after a jump over thousands of passes this takes some frames
     this.isStuck = isFollowing;
     this.tail = make("span", { class: "rv-tail", "aria-hidden": true });
     this.groups = new Groups(element, this.tail);
     this.segmentStart = 0;
-    this.counted = -1; // the latest token with a count below it
+    this.counted = -1; // index of the latest token with a count below it
     this.fences = new Fences();
-    this.seen = ""; // the latest text outside fenced code
-    this.judged = 0; // tokens that were compared with AR's choice
+    this.recent = ""; // the latest text outside fenced code
+    this.judged = 0; // number of tokens that were compared with AR's choice
     this.listen();
   }
 
@@ -62,18 +63,18 @@ export class TokenView {
   }
 
   /**
-   * Draws what is new in the lane, up to the displayed step.
-   * @param {Lane} now
+   * Draws the new steps of the lane, and shows those up to the displayed one.
+   * @param {Lane} shownLane
    */
-  append(now) {
+  append(shownLane) {
     const { lane } = this;
     const before = this.tokens.length;
-    if (before === 0 && lane.end) this.isStuck = false; // a complete run: reading starts at the top
+    if (before === 0 && lane.end) this.isStuck = false; // a complete run is read from the top
     if (before === 0 && lane.given && !this.given) {
-      const last = lane.lastGiven(); // the beginning of a branch
+      const last = lane.lastGiven(); // the token with which a branch begins
       this.given = span("rv-given", shown(lane.given.slice(0, lane.given.length - last.length)));
       if (last) this.given.append(span("rv-fork", shown(last)));
-      this.given.title = "given text: decoding started after it";
+      this.given.title = "Given text; decoding started after it";
       this.groups.segment.prepend(this.given);
     }
     for (let i = this.chunks.length; i < lane.steps.length; i += 1) {
@@ -86,13 +87,14 @@ export class TokenView {
       }
     }
     this.lookForCode(before);
-    const isReplay = now !== lane || this.shown !== lane;
-    const hasMoved = now.steps.length !== this.shown.steps.length || !this.isWhole;
-    this.show(now);
+    const isReplay = shownLane !== lane || this.shown !== lane;
+    const hasMoved = shownLane.steps.length !== this.shown.steps.length || !this.isWhole;
+    this.show(shownLane);
     this.isBehind = isReplay ? hasMoved : this.isStuck && !this.lit;
   }
 
-  // Scrolls to the end of the visible text. Causes a layout, so call it after all drawing.
+  // Scrolls to the end of the visible text if new text was added there. This causes a layout, so call it after all
+  // drawing.
   follow() {
     if (!this.isBehind) return;
     this.isBehind = false;
@@ -105,17 +107,17 @@ export class TokenView {
   }
 
   /**
-   * Hides the forwards after the last one of `now`.
-   * @param {Lane} now
+   * Shows the passes of the displayed lane and hides later ones.
+   * @param {Lane} shownLane
    */
-  show(now) {
-    for (const place of [this.shown.shortened, now.shortened]) {
-      if (place >= 0) put(this.tokens[place], shown((now.tokens[place] || this.lane.tokens[place]).text));
+  show(shownLane) {
+    for (const index of [this.shown.shortened, shownLane.shortened]) {
+      if (index >= 0) put(this.tokens[index], shown((shownLane.tokens[index] || this.lane.tokens[index]).text));
     }
-    this.shown = now;
-    this.isWhole = this.groups.show(now.steps.length);
+    this.shown = shownLane;
+    this.isWhole = this.groups.show(shownLane.steps.length);
     this.drawTail();
-    if (this.at >= now.tokens.length) this.leave("keyboard");
+    if (this.at >= shownLane.tokens.length) this.leave("keyboard");
   }
 
   /** @param {Step} step */
@@ -129,38 +131,38 @@ export class TokenView {
       if (token.joins >= 0) this.complete(token.joins);
       if (token.isEnd) child.title = "end of the text";
       child.rvToken = i;
-      if (this.fences.take(token.text)) {
+      if (this.fences.read(token.text)) {
         node.classList.add("rv-fenced");
         this.element.classList.add("rv-fences");
-      } else this.seen += token.text;
+      } else this.recent += token.text;
       node.append(child);
       this.tokens.push(child);
     }
     markDirection(node);
     if (step.count > 1) {
-      const place = countPlace(this.lane.tokens, step.first, step.count, this.counted);
+      const countAt = countPlace(this.lane.tokens, step.first, step.count, this.counted);
       node.dataset.n = String(step.count);
       node.classList.toggle("rv-mid", !beginsWithSpace(this.lane.tokens[step.first]));
-      if (place >= 0) {
-        this.tokens[place].dataset.k = String(step.count);
-        this.counted = place;
+      if (countAt >= 0) {
+        this.tokens[countAt].dataset.k = String(step.count);
+        this.counted = countAt;
       }
     }
     return node;
   }
 
   /**
-   * Redraws a token after its last character was completed by a later token.
-   * @param {number} place
+   * Redraws a token after a later token has appended a joiner or accent to its text.
+   * @param {number} index
    */
-  complete(place) {
-    const node = this.tokens[place];
-    put(node, shown(this.lane.tokens[place].text));
+  complete(index) {
+    const node = this.tokens[index];
+    put(node, shown(this.lane.tokens[index].text));
     if (node.parentElement) markDirection(node.parentElement);
   }
 
   /**
-   * Highlights the last displayed forward until the next one, if passes are drawn one by one.
+   * Highlights the last displayed pass until the next one is displayed, if passes are drawn one by one (isBeat).
    * @param {boolean} isBeat
    */
   land(isBeat) {
@@ -172,28 +174,28 @@ export class TokenView {
   }
 
   drawTail() {
-    const { shown: now } = this;
-    const ghosts = now.ghosts();
+    const { shown: shownLane } = this;
+    const ghosts = shownLane.ghosts();
     const nodes = [];
-    if (now.end) {
-      const rest = now.tokens.findLast((t) => !t.isEnd);
-      if (rest && rest.rest) nodes.push(span("rv-t", shown(rest.rest)));
-    } else if (now.steps.length) nodes.push(span("rv-frontier"));
+    if (shownLane.end) {
+      const last = shownLane.tokens.findLast((token) => !token.isEnd);
+      if (last && last.rest) nodes.push(span("rv-t", shown(last.rest)));
+    } else if (shownLane.steps.length) nodes.push(span("rv-frontier"));
     if (ghosts && ghosts.drafts) nodes.push(span("rv-draft", shown(ghosts.drafts)));
     if (ghosts && ghosts.refused) nodes.push(span("rv-ghost", shown(ghosts.refused)));
     this.tail.replaceChildren(...nodes);
   }
 
   /**
-   * Sets the whole text in a monospaced font if it has code outside fences: a line that starts with a definition, here
-   * or in the prompt.
+   * Sets the whole text in a monospaced font if it contains code outside fences: a Python definition in the text or in
+   * the prompt.
    * @param {number} from
    */
   lookForCode(from) {
     if (this.isCode) return;
-    if (from === 0) this.seen = `${this.lane.header?.prompt || ""}\n${this.lane.given}${this.seen}`;
-    this.isCode = CODE.test(this.seen);
-    this.seen = this.seen.slice(-80);
+    if (from === 0) this.recent = `${this.lane.header?.prompt || ""}\n${this.lane.given}${this.recent}`;
+    this.isCode = CODE.test(this.recent);
+    this.recent = this.recent.slice(-80);
     if (this.isCode) this.element.classList.add("rv-code");
   }
 
@@ -202,7 +204,7 @@ export class TokenView {
     if (this.tokens[index]) this.tokens[index].classList.add("rv-mark");
   }
 
-  // Marks the tokens for which AR would have chosen another one, as the next forward reports.
+  // Marks the tokens for which AR would have chosen another token. Each pass reports this for the tokens before it.
   markDamage() {
     const { tokens, steps } = this.lane;
     const end = Math.min(this.tokens.length, steps.at(-1)?.first ?? 0);
@@ -219,13 +221,13 @@ export class TokenView {
       () => {
         const { isOwnScroll } = this;
         this.isOwnScroll = false;
-        if (isOwnScroll) return; // already at the end; measuring would cause another layout
+        if (isOwnScroll) return; // `follow` has scrolled to the end; measuring would cause another layout
         this.isStuck = element.scrollHeight - element.scrollTop - element.clientHeight < 28;
       },
       { passive: true },
     );
     new ResizeObserver(() => {
-      this.isBehind ||= this.isStuck; // rewrapping has moved the end
+      this.isBehind ||= this.isStuck; // new line breaks have moved the end
       this.follow();
     }).observe(element);
     element.addEventListener("click", (event) => {
@@ -239,7 +241,7 @@ export class TokenView {
   }
 
   /**
-   * Chooses the forward of a token and pins the token's card.
+   * Chooses the pass of a token and pins the token's card.
    * @param {number} index
    * @param {HTMLElement} node
    */
@@ -276,7 +278,7 @@ export class TokenView {
   }
 
   /**
-   * Marks the chosen forward until another one, or none, is chosen.
+   * Marks the chosen pass, and scrolls to it; -1 removes the mark.
    * @param {number} step
    */
   choose(step) {
@@ -293,7 +295,8 @@ export class TokenView {
   }
 
   /**
-   * Arrow keys move by token (left, right) and by forward (up, down); Enter chooses the forward, Escape deselects it.
+   * Handles keys: left and right arrows move by token, up and down arrows by pass. Enter chooses the pass, Escape
+   * leaves the text.
    * @param {KeyboardEvent} event
    */
   key(event) {
@@ -344,10 +347,10 @@ export class TokenView {
   }
 }
 
-const GROUP = 48; // forwards in a group
-const AT_ONCE = 4; // hidden groups shown per call: laying out thousands of tokens at once would block the page
+const GROUP = 48; // passes in a group
+const AT_ONCE = 4; // hidden groups shown per call; laying out thousands of tokens at once would block the page
 
-// The forwards of a text in groups, so that hundreds of them can be hidden or shown at once.
+// The passes of a text, arranged in groups so that many passes can be hidden or shown at once.
 class Groups {
   /** @type {HTMLElement[]} */
   chunks = [];
@@ -364,17 +367,17 @@ class Groups {
    */
   constructor(element, tail) {
     this.element = element;
-    this.tail = tail; // follows the last displayed forward
+    this.tail = tail; // the node after the last displayed pass
     /** @type {HTMLElement[]} */
-    this.whole = []; // segments completed since the last call of show
+    this.complete = []; // segments that were completed since the last call of `show`
     /** @type {HTMLElement[]} */
-    this.drawn = []; // those completed before it, which are laid out
+    this.drawn = []; // segments that were completed before that, so they have been laid out
     this.newSegment();
   }
 
-  // A block of its own, to keep layout local.
+  // Starts a new block, so that the browser does not lay out the whole text for each new token.
   newSegment() {
-    if (this.segment) this.whole.push(this.segment);
+    if (this.segment) this.complete.push(this.segment);
     this.segment = span("rv-seg");
     this.element.append(this.segment);
     this.newGroup();
@@ -387,7 +390,7 @@ class Groups {
   }
 
   /**
-   * Adds the nodes of one forward, its text last.
+   * Adds the nodes of a pass; its text is the last one.
    * @param {HTMLElement[]} nodes
    */
   add(nodes) {
@@ -399,12 +402,12 @@ class Groups {
   }
 
   /**
-   * Shows the first `num` forwards, starting at the end, where a reader looks. Returns whether all are shown now: after
-   * a long jump this takes several calls.
+   * Shows the first `num` passes, starting with the last ones, which are in view. Returns whether all of them are
+   * shown; after a long jump this takes several calls.
    * @param {number} num
    */
   show(num) {
-    this.rest();
+    this.releaseSegments();
     let left = AT_ONCE;
     for (const group of this.groups.toReversed()) {
       const size = group.nodes.length;
@@ -420,16 +423,16 @@ class Groups {
     return left >= 0;
   }
 
-  // Segments that were laid out in an earlier frame are rendered only while in view; they keep their height.
-  rest() {
+  // Lets the browser skip rendering of segments outside the view, once they were laid out and their height is known.
+  releaseSegments() {
     for (const segment of this.drawn) segment.classList.add("rv-laid");
-    this.drawn = this.whole;
-    this.whole = [];
+    this.drawn = this.complete;
+    this.complete = [];
   }
 
   /** @param {number} num */
   placeTail(num) {
-    const group = this.groups.findLast((each) => each.first <= num && each.nodes.length);
+    const group = this.groups.findLast(({ first, nodes }) => first <= num && nodes.length);
     const next = group && group.nodes[num - group.first];
     if (next) (group.cut ? next[0] : group.node).before(this.tail);
     else if (this.segment.lastChild !== this.tail) this.segment.append(this.tail);
@@ -452,8 +455,8 @@ function hide(node, isHidden) {
   if (node.hidden !== isHidden) node.hidden = isHidden;
 }
 
-// Marks of the time axis in a text: forward passes outside the zoomed span are dimmed, and a bar marks the token that this
-// lane had written when the other lane ended. Only classes and attributes change, so nothing moves.
+// Marks of the time axis in a text: forward passes outside the zoomed span are dimmed, and a bar marks the token that
+// this lane had written when the other lane ended. Only classes and attributes change, so nothing moves.
 class TextRange {
   /** @param {TokenView} view */
   constructor(view) {
@@ -514,17 +517,18 @@ class TextRange {
 /** @type {(step: Step, span: Span | null, clock: Clock) => boolean} */
 const isOut = (step, span, clock) => Boolean(span && (clock.end(step) <= span.from || clock.begin(step) >= span.to));
 
-// Ticks in the margin of a text, where a setting was changed.
+// Marks in the margin of a text at the steps where a setting was changed.
 class MoveMarks {
   /** @param {Lane} lane */
   constructor(lane) {
     this.lane = lane;
-    this.num = 0; // moves with a tick
+    this.num = 0; // number of moves that have a mark
     this.node = make("span");
   }
 
   /**
-   * Returns the tick before a step, if any. A move can still grow while a slider is dragged.
+   * Returns the mark to draw before a step, [] if there is none. Also updates the last mark, because its move continues
+   * while a slider is dragged.
    * @param {Step} step
    */
   upTo(step) {
@@ -543,22 +547,23 @@ class MoveMarks {
 const INKED = /\S$/;
 
 /**
- * Returns the token for the count; -1 if none is visible, or the text since the previous count is too narrow.
+ * Returns the index of the token below which a group's number of tokens is drawn: its last visible one. Returns -1 if
+ * no token is visible or the text since the previous number is too narrow.
  * @param {Token[]} tokens
  * @param {number} first
  * @param {number} count
- * @param {number} [before] the token with the previous count, -1 for none
+ * @param {number} [before] index of the token with the previous number, -1 for none
  */
 export function countPlace(tokens, first, count, before = -1) {
-  let place = first + count - 1;
-  while (place >= first && !INKED.test(tokens[place].text)) place -= 1;
-  if (place < first) return -1;
-  const between = tokens.slice(before + 1, place + 1).reduce((sum, { text }) => sum + text.length, 0);
-  return before >= 0 && between <= String(count).length ? -1 : place;
+  let index = first + count - 1;
+  while (index >= first && !INKED.test(tokens[index].text)) index -= 1;
+  if (index < first) return -1;
+  const between = tokens.slice(before + 1, index + 1).reduce((sum, { text }) => sum + text.length, 0);
+  return before >= 0 && between <= String(count).length ? -1 : index;
 }
 
 /**
- * Whether a group begins with a space, which its gap can replace: after a line break it would hide the next letter.
+ * Returns whether a group begins with a space other than a line break. The gap between groups is drawn over that space.
  * @param {Token} token
  */
 export const beginsWithSpace = (token) => /^[^\S\n]/.test(token.text);
