@@ -18,7 +18,7 @@ from app.engines.engines import Engines
 from app.engines.limits import RefusalError
 from app.ui.controls import DEFAULTS, settings_with
 from app.ui.examples import ExampleBook
-from app.ui.wiring import in_words, owner_of, run_queue
+from app.ui.wiring import errors_as_messages, owner_of, run_queue
 from mars_runtime.settings import (
     FORMER_NAMES,
     SETTINGS,
@@ -172,7 +172,7 @@ def _endpoint(
     """
 
     def endpoint(request: gr.Request, *values: Any) -> Iterator[Any]:
-        with in_words():
+        with errors_as_messages():
             yield from run(_named(arguments, values), owner_of(request))
 
     kinds = {"request": gr.Request, **{argument.name: argument.type for argument in arguments}}

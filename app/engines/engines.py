@@ -1,7 +1,8 @@
-"""Load checkpoints in the background and keep one engine for each while memory lasts. If a
-checkpoint does not fit, an idle one is unloaded first.
+"""Load checkpoints in the background, with one engine for each. If the memory is too small for
+another checkpoint, an idle one is unloaded first.
 
-A loading thread imports torch, so the page is up before the first checkpoint is loaded.
+The loading threads import torch, so that the page can be served before the first checkpoint is
+loaded.
 """
 
 from __future__ import annotations
@@ -42,20 +43,24 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 ALL = "all"
-MAX_REPLACED = 3  # engines that died or hang; a hung engine's memory cannot be released
-KEEPS_DYING = "The engine keeps failing. The operator of this page has to restart it."
-# Minimum time since the last request for a checkpoint: that visitor may be about to run something.
+MAX_REPLACED = 3  # limit of replaced engines, because the memory of a hung engine stays in use
+UNLISTED = "Choose a model from the list."
+KEEPS_DYING = "The engine keeps failing. The operator of this page has to restart the server."
+# A checkpoint is not unloaded this soon after a request for it, because that visitor may be about
+# to run something.
 IDLE_SECONDS = 5.0
-PATIENCE = 120.0  # seconds that a checkpoint waits for memory while others are in use
-LOOK_SECONDS = 0.2
-WAITING = "{} is waiting for memory until other checkpoints finish their runs…"
-LOADING = "load "  # prefix of the names of its threads
+PATIENCE = 120.0  # maximum seconds that a checkpoint waits for memory that others use
+CHECK_SECONDS = 0.2
+WAITING = "{} is waiting for memory: runs with other models have to end first…"
+LOADING = "load "  # prefix of the names of loading threads
 MEGABYTE = 1_000_000
 HUB_SECONDS = 2.0  # maximum time to wait for the Hub before rendering the page without it
 FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^\s/]+/)+")
-"""The folders in front of a file name. Visitors see the file name; the log has the whole path."""
-FAULT = "The checkpoint could not be loaded because of an error in the app. Choose another one."
-# Required memory divided by the size of the weights: decoding and other processes need some too.
+"""Matches the folders in front of a file name. Visitors see only the file name; the log has the
+whole path.
+"""
+FAULT = "The model could not be loaded because of an error in the app. Choose another one."
+# Required memory divided by the size of the weights; decoding and other processes need memory too.
 SPARE = 1.3
 BYTES = {"fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "int8": 1.25, "int4": 1.25}
 GGUF_BYTES = 0.6  # bytes per weight in a file with four bits per weight
@@ -66,12 +71,14 @@ log = logging.getLogger(__name__)
 
 
 class UnavailableError(RuntimeError):
-    """A checkpoint cannot be served; the message is one sentence."""
+    """A checkpoint cannot be served. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A checkpoint and its engine. If another machine decodes, only its metadata is known here."""
+    """A loaded checkpoint and its engine. If another machine decodes, ``checkpoint`` holds only a
+    description.
+    """
 
     entry: Entry
     checkpoint: Checkpoint | ModelDescription
@@ -79,7 +86,7 @@ class Served:
 
     @property
     def about(self) -> Checkpoint | Facts:
-        """Return the facts about hardware and checkpoint for the header of a trace."""
+        """Return the facts about hardware and checkpoint, for the header of a trace."""
         return (
             self.checkpoint.facts
             if isinstance(self.checkpoint, ModelDescription)
@@ -93,7 +100,7 @@ class Served:
 
     @property
     def advice(self) -> str:
-        """Return one sentence about a missing compiler that slows the checkpoint down; empty if
+        """Return a sentence that says that a missing compiler makes this checkpoint slow; empty if
         none is missing.
         """
         if isinstance(self.checkpoint, ModelDescription) or self.is_bitwise:
@@ -110,18 +117,20 @@ class Served:
 
     @property
     def is_bitwise(self) -> bool:
-        """Whether a token's result is independent of what else a forward pass computes."""
+        """Whether the result for a token is bitwise independent of the other positions in its
+        forward pass.
+        """
         if isinstance(self.checkpoint, ModelDescription):
             return self.checkpoint.facts.is_bitwise
         return self.checkpoint.model.is_bitwise
 
 
 class Load:
-    """Loading of one checkpoint, started at once in a daemon thread, so a hanging network cannot
-    block the exit of the process.
+    """The loading of one checkpoint, which starts at once in a daemon thread. A hanging network
+    therefore cannot block the exit of the process.
 
-    bring: downloads and loads; it reports its progress by calling its argument with a sentence.
-    situation: the latest of these sentences.
+    bring: downloads and loads the checkpoint; calls its argument with progress messages.
+    situation: the latest progress message.
     """
 
     def __init__(self, name: str, bring: Callable[[Tell], Served]) -> None:
@@ -132,18 +141,18 @@ class Load:
 
     @property
     def served(self) -> Served | None:
-        """The loaded checkpoint, or None while it is being loaded."""
+        """The loaded checkpoint, or None if it is not loaded."""
         is_loaded = self._future.done() and self._future.exception() is None
         return self._future.result() if is_loaded else None
 
     @property
     def is_dead(self) -> bool:
-        """Whether it was loaded and its engine has failed."""
+        """Whether the checkpoint was loaded and its engine has failed since."""
         return self.served is not None and not self.served.engine.is_alive
 
     @property
     def failure(self) -> str:
-        """Return why loading failed, in one sentence; empty if it did not fail."""
+        """Return why loading failed, in one sentence; empty if it has not failed."""
         error = self._future.exception() if self._future.done() else None
         if error is None:
             return ""
@@ -151,7 +160,7 @@ class Load:
 
     @property
     def trouble(self) -> str:
-        """Return why the checkpoint cannot answer now, in one sentence; empty if it can."""
+        """Return why the checkpoint cannot decode now, in one sentence; empty if it can."""
         if self.failure or self.served is None:
             return self.failure or self.situation
         return DEAD if self.is_dead else ""
@@ -159,7 +168,7 @@ class Load:
     def wait(self, timeout: float | None = None) -> Served | None:
         """Return the loaded checkpoint, or None if loading takes longer than ``timeout`` seconds.
 
-        Raises UnavailableError.
+        Raises UnavailableError if loading failed.
         """
         try:
             return self._future.result(timeout)
@@ -183,8 +192,8 @@ class Load:
 
 
 class Source(Protocol):
-    """Resolves the names of checkpoints to files; ``mars_runtime.model.fetch`` is one
-    implementation.
+    """Finds or downloads the files of a checkpoint. The module ``mars_runtime.model.fetch``
+    implements it.
     """
 
     def is_present(self, entry: Entry) -> bool: ...
@@ -194,8 +203,8 @@ class Source(Protocol):
 
 
 class Engines:
-    """Loads engines on demand, by checkpoint name, and unloads idle ones when another needs the
-    memory.
+    """Loads engines on demand, by checkpoint name, and unloads idle ones when another engine needs
+    the memory.
     """
 
     def __init__(
@@ -204,7 +213,9 @@ class Engines:
         entries: dict[str, Entry] | None = None,
         source: Source = fetch,
     ) -> None:
-        """``entries``: those that may be chosen, the wanted one first."""
+        """Create the engines without loading them. entries: the checkpoints that visitors may
+        choose, with the default first.
+        """
         self.settings = settings
         self.metrics = Metrics()
         listed = read_entries(settings.checkpoint, settings.offered) if entries is None else entries
@@ -212,91 +223,104 @@ class Engines:
         self.wanted = next(iter(self.entries))
         self._source = source
         self._loads: dict[str, Load] = {}
-        self._asked: dict[str, float] = {}  # when each checkpoint was last requested or loaded
-        # Number of callers that hold each checkpoint, see ``kept``.
+        self._requested: dict[str, float] = {}  # when each checkpoint was last requested or loaded
+        # Number of callers that are inside ``kept`` for each checkpoint.
         self._kept: Counter[str] = Counter()
         self._num_replaced = 0
         self._lock = threading.Lock()
-        self._memory = threading.Lock()  # checkpoints are read one at a time
-        self._turns = _turns(self.entries)
-        self._awaited = {name for name in self._turns if self._is_absent(self.entries[name])}
-        self._has_come: set[str] = set()
-        self._loaded: set[str] = set()  # loaded checkpoints that were not unloaded since
+        self._memory = threading.Lock()  # checkpoints are loaded one at a time
+        self._candidates = _candidates(self.entries)
+        self._downloading = {
+            name for name in self._candidates if self._is_absent(self.entries[name])
+        }
+        self._was_loaded: set[str] = set()
+        self._loaded: set[str] = set()  # checkpoints that are in memory
         self._provisional: set[str] = set()  # loaded while the native library was being compiled
         self._asks_hub = entries is None and not settings.offered.strip() and not settings.offline
         self._asking: threading.Thread | None = None
 
     @property
     def default(self) -> str:
-        """The checkpoint for visitors who chose none: the wanted one, or a substitute while the
-        wanted one is downloaded or if it is unavailable.
+        """The checkpoint for visitors who have not chosen one: the wanted one, or a substitute
+        while the wanted one is downloaded or if it is unavailable.
         """
-        return next((name for name in self._turns if self._answers(name)), self._turns[-1])
+        return next(
+            (name for name in self._candidates if self._is_usable(name)), self._candidates[-1]
+        )
 
-    def _answers(self, name: str) -> bool:
-        """Whether visitors may be given this checkpoint, as far as is known."""
+    def _is_usable(self, name: str) -> bool:
+        """Whether a visitor can get this checkpoint: loading has not failed, and it is not being
+        downloaded.
+        """
         load = self._loads.get(name)
         is_lost = load is not None and bool(load.failure)
-        return not is_lost and (name not in self._awaited or name in self._has_come)
+        return not is_lost and (name not in self._downloading or name in self._was_loaded)
 
     def offered(self) -> list[str]:
-        """The names that visitors may choose, once the Hub has answered or the time limit for it is
-        over.
+        """Return the names that visitors may choose. Waits for the Hub's answer, for at most
+        HUB_SECONDS.
         """
         if self._asking is not None:
             self._asking.join(HUB_SECONDS)
         return list(self.entries)
 
     def entry(self, checkpoint: object) -> Entry:
-        """Return the registry entry of a checkpoint. Raises RefusalError if it is not listed."""
+        """Return the registry entry of a checkpoint. Raises RefusalError if the checkpoint is not
+        listed.
+        """
         entry = self.entries.get(checkpoint) if isinstance(checkpoint, str) else None
         if entry is None:
-            raise RefusalError("checkpoint", "Choose a checkpoint from the list.")
+            raise RefusalError("checkpoint", UNLISTED)
         return entry
 
     def entry_or_default(self, checkpoint: object) -> Entry:
-        """Return the registry entry of a checkpoint, or that of the default if it is not listed."""
+        """Return the registry entry of a checkpoint, or the default's entry if the checkpoint is
+        not listed.
+        """
         is_listed = isinstance(checkpoint, str) and checkpoint in self.entries
         return self.entry(checkpoint if is_listed else self.default)
 
     def limits(self, checkpoint: object) -> Limits:
-        """Return the limits of requests to a checkpoint. Raises RefusalError if it is unlisted."""
+        """Return the limits of requests to a checkpoint. Raises RefusalError if it is not
+        listed.
+        """
         settings, entry = self.settings, self.entry(checkpoint)
         return Limits(settings.max_prompt_chars, settings.max_new_tokens, entry.block_size)
 
     def open(self) -> None:
-        """Start loading the first checkpoint and downloading the wanted one. Check whether the Hub
-        answers if that decides what is offered.
+        """Start downloading the wanted checkpoint and loading the first one. If more checkpoints
+        are offered when the Hub answers, check whether it does.
         """
         if self._asks_hub:
             self._asking = threading.Thread(target=self._offer_published, daemon=True)
             self._asking.start()
         opens_with = self.default
-        for name in reversed(self._turns[: self._turns.index(opens_with) + 1]):
+        for name in reversed(self._candidates[: self._candidates.index(opens_with) + 1]):
             self.begin(name)
 
     def _offer_published(self) -> None:
-        """Offer checkpoints of the Hub that this machine can serve, if the Hub answers."""
+        """If the Hub answers, also offer its checkpoints that are small enough for this machine."""
         small = {name: entry for name, entry in registry().items() if entry.is_small_enough}
         if small.keys() - self.entries.keys() and fetch.hub_answers(HUB_SECONDS):
-            # assign at once: other threads may be iterating over it
+            # Replace the dictionary instead of changing it: other threads may iterate over it.
             self.entries = {**self.entries, **small}
 
     def arrival(self) -> Load | None:
         """Return the load of the wanted checkpoint while visitors get a substitute, else None."""
         load = self._loads.get(self.wanted)
-        is_awaited = self.wanted in self._awaited
-        return load if load is not None and (is_awaited or load.failure) else None
+        was_absent = self.wanted in self._downloading
+        return load if load is not None and (was_absent or load.failure) else None
 
     def begin(self, name: str) -> Load:
-        """Return the load of a checkpoint. Load it again if it failed or its engine died or hangs.
+        """Return the load of a checkpoint, after starting it if necessary. A failed load is
+        repeated, and a failed engine is replaced.
 
-        Raises UnavailableError.
+        Raises UnavailableError if the checkpoint is not listed or keeps failing.
         """
         if name not in self.entries:
-            raise UnavailableError("Choose a checkpoint from the list.")
+            raise UnavailableError(UNLISTED)
         with self._lock:
-            self._asked[name] = time.monotonic()
+            self._requested[name] = time.monotonic()
             current = self._loads.get(name)
             if current is not None and not current.failure and not current.is_dead:
                 return current
@@ -315,7 +339,7 @@ class Engines:
 
     @contextmanager
     def kept(self, name: str) -> Iterator[None]:
-        """Keep a checkpoint loaded inside the ``with`` block, even between two runs."""
+        """Prevent a checkpoint from being unloaded inside the ``with`` block."""
         with self._lock:
             self._kept[name] += 1
         try:
@@ -323,22 +347,24 @@ class Engines:
         finally:
             with self._lock:
                 self._kept -= Counter([name])
-                self._asked[name] = time.monotonic()
+                self._requested[name] = time.monotonic()
 
     def trouble(self, name: str) -> str:
-        """Return why a checkpoint cannot answer now, in one sentence. Empty if it can, or if it is
-        merely unloaded and would load again on request.
+        """Return why a checkpoint cannot decode now, in one sentence. Empty if it can, or if it was
+        unloaded and loads again on request.
         """
         load = self._loads.get(name)
-        if load is None and name in self._has_come:
+        if load is None and name in self._was_loaded:
             return ""
         return f"{name} is not loaded." if load is None else load.trouble
 
     def before_serving(self) -> None:
-        """Do what has to be done once, right before the page is served."""
+        """Hook that is called once, just before the page is served. Subclasses may override it."""
 
     def close(self) -> None:
-        """Close every engine with its runs. Loads in progress are not waited for."""
+        """Close all engines and their runs. Does not wait for checkpoints that are still
+        loading.
+        """
         self.metrics.close()
         for load in list(self._loads.values()):
             if load.served is not None:
@@ -359,17 +385,17 @@ class Engines:
             tell(f"Loading {name}…")
         with self._memory:
             served = self._load_when_it_fits(name, tell)
-            # Before the next checkpoint is read, which may have to wait for this one.
-            self._has_come.add(name)
+            # Inside the lock: the next load may need to know that this checkpoint can be unloaded.
+            self._was_loaded.add(name)
             self._loaded.add(name)
         if served.engine.max_running:
             self.metrics.watch(name, served.engine)
-        self._asked[name] = time.monotonic()
+        self._requested[name] = time.monotonic()
         return served
 
     def _load_when_it_fits(self, name: str, tell: Tell) -> Served:
-        """Load a checkpoint. If memory is short, unload the least recently used idle one, or wait
-        until one is idle. Raises CheckpointError.
+        """Load a checkpoint. If memory is short, unload the least recently used idle checkpoint, or
+        wait until one is idle. Raises CheckpointError.
         """
         until = time.monotonic() + PATIENCE
         while True:
@@ -382,11 +408,11 @@ class Engines:
                 if not self._loaded - {name} or time.monotonic() > until:
                     raise
                 tell(WAITING.format(name))
-                time.sleep(LOOK_SECONDS)
+                time.sleep(CHECK_SECONDS)
 
     def _free_one(self) -> bool:
-        """Unload the idle checkpoint that was requested least recently; it loads again on request.
-        Return False if none is idle.
+        """Unload the least recently requested idle checkpoint; it is loaded again on request.
+        Return False if no checkpoint is idle.
         """
         with self._lock:
             now = time.monotonic()
@@ -395,27 +421,27 @@ class Engines:
                 for name, load in self._loads.items()
                 if _is_idle(load)
                 and not self._kept[name]
-                and now - self._asked[name] > IDLE_SECONDS
+                and now - self._requested[name] > IDLE_SECONDS
             ]
             if not idle:
                 return False
-            name = min(idle, key=self._asked.__getitem__)
+            name = min(idle, key=self._requested.__getitem__)
             freed = self._loads.pop(name)
             self._loaded.discard(name)
         self.metrics.forget(name)
         self._close(freed)
         del freed
         _collect()
-        log.info("unloaded %s to make room for another checkpoint", name)
+        log.info("unloaded %s to free memory for another checkpoint", name)
         return True
 
     def _close(self, load: Load) -> None:
-        """Close the engine of a checkpoint that is loaded and idle."""
+        """Close the engine of an idle checkpoint."""
         assert load.served is not None, "an idle checkpoint has an engine"
         load.served.engine.close()
 
     def _use_native(self) -> None:
-        """Reload the checkpoints that were loaded while the native library was being compiled."""
+        """Reload the checkpoints that were loaded before the native library was compiled."""
         with self._memory:
             names, self._provisional = sorted(self._provisional), set()
         for name in names:
@@ -427,7 +453,7 @@ class Engines:
 
     def _replace(self, name: str, old: Load) -> None:
         """Load a checkpoint a second time for new runs, and close the first engine when its runs
-        have ended. If the second load fails, keep the first engine.
+        have ended. If the second load fails, the first engine stays.
         """
         new = Load(name, lambda tell: self._bring(name, tell))
         try:
@@ -438,10 +464,10 @@ class Engines:
         with self._lock:
             self._loads[name] = new
         log.info("%s now uses the native forward pass", name)
-        # A visitor may have got the first engine and be about to start a run.
+        # A visitor may be about to start a run on the first engine.
         time.sleep(IDLE_SECONDS)
         while not old.is_dead and (self._kept[name] or not _is_idle(old)):
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         if not old.is_dead:
             self._close(old)
 
@@ -465,9 +491,9 @@ class Engines:
         return Served(self.entries[name], checkpoint, engine)
 
 
-def _turns(entries: Mapping[str, Entry]) -> list[str]:
-    """Return the candidates for the default in order of preference: the wanted checkpoint, the chat
-    model if it is on the Hub, a bundled one.
+def _candidates(entries: Mapping[str, Entry]) -> list[str]:
+    """Return the candidates for the default checkpoint in order of preference: the wanted one, the
+    chat model if the wanted one is on the Hub, a bundled one.
     """
     wanted, *others = entries.values()
     chat = [entry.name for entry in others if entry.gguf is not None and wanted.hub is not None]
@@ -477,15 +503,16 @@ def _turns(entries: Mapping[str, Entry]) -> list[str]:
 
 def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
     """Return the entries of the checkpoints that visitors may load, by name: ``chosen`` first, then
-    ``offered`` (``AppSettings``). A folder or a Hub repository outside the registry gets its own
-    entry. Raises AppSettingsError.
+    ``offered`` (``AppSettings``). A folder or a Hub repository that is not in the registry gets a
+    new entry. Raises AppSettingsError.
     """
     known = registry()
     first = known.pop(chosen, None) or unlisted_entry(chosen)
     names = {name.strip() for name in offered.split(",")} - {"", ALL, chosen}
     if unknown := names - known.keys():
         raise AppSettingsError(
-            f"There is no checkpoint {min(unknown)} to offer. Choose among {', '.join(known)}."
+            f"MARS_OFFERED names an unknown checkpoint, {min(unknown)}. "
+            f"Choose from {', '.join(known)}."
         )
     if offered.strip() == ALL:
         names = set(known)
@@ -502,15 +529,15 @@ def read_entries(chosen: str, offered: str = "") -> dict[str, Entry]:
 
 
 def _collect() -> None:
-    """Return the memory of closed engines to the system."""
-    gc.unfreeze()  # includes the model that an engine froze when it became ready
+    """Return the memory of closed engines to the operating system."""
+    gc.unfreeze()  # an engine excludes its model from collection when it is ready
     gc.collect()
     gc.freeze()
     return_freed_memory()
 
 
 def _is_idle(load: Load) -> bool:
-    """Whether the checkpoint is loaded and has no running or waiting run."""
+    """Whether the checkpoint is loaded and has no running or waiting runs."""
     if load.served is None:
         return False
     engine = load.served.engine
@@ -518,7 +545,7 @@ def _is_idle(load: Load) -> bool:
 
 
 def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
-    """Return the progress of a download, such as: Downloading mars-smollm2, 94 MB: 43 %."""
+    """Return the progress of a download, such as "Downloading mars-smollm2, 94 MB: 43 %"."""
     if num_in_all <= 0:
         return f"Fetching {name}…"
     percent = min(100, 100 * num_bytes // num_in_all)
@@ -526,8 +553,8 @@ def fetching(name: str, num_bytes: int, num_in_all: int) -> str:
 
 
 def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
-    """Raise MemoryShortError if the checkpoint in ``path``, a folder or a GGUF file, does not fit
-    on the device. If either size is unknown, nothing is raised.
+    """Raise MemoryShortError if the checkpoint at ``path``, a folder or a GGUF file, does not fit
+    into the free memory of the device. Does nothing if the free memory is unknown.
     """
     from mars_runtime.model.build import has_native
     from mars_runtime.model.load import choose_device
@@ -538,14 +565,14 @@ def check_memory(name: str, path: Path, device: str, dtype: str) -> None:
     needed = SPARE * num_weights(path) * BYTES.get(dtype, BYTES[default])
     if free is not None and needed > free:
         raise MemoryShortError(
-            f"{name} needs some {needed / GIGABYTE:.1f} GB of memory and "
-            f"{free / GIGABYTE:.1f} GB are free: choose a smaller one."
+            f"{name} needs about {needed / GIGABYTE:.1f} GB of memory, but only "
+            f"{free / GIGABYTE:.1f} GB are free. Choose a smaller model."
         )
 
 
 def num_weights(path: Path) -> int:
-    """Return the number of weights of a checkpoint; 0 for a damaged file, which loading rejects
-    later.
+    """Return the number of weights of a checkpoint, or 0 for a damaged file, which loading will
+    reject.
 
     Raises CheckpointError if compressed weights cannot be decompressed.
     """
@@ -556,8 +583,8 @@ def num_weights(path: Path) -> int:
 
 
 def _in_safetensors(path: Path) -> int:
-    """Return the number of weights from the header of a file: eight bytes with its length, then
-    JSON.
+    """Return the number of weights in a safetensors file. The file starts with the length of its
+    JSON header in eight bytes, then the header.
     """
     try:
         with path.open("rb") as file:

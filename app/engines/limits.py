@@ -1,4 +1,4 @@
-"""Limits of what a visitor may request, and the error for a request outside them."""
+"""Limits of a visitor's request, and the error for a request that exceeds them or is invalid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 
 class RefusalError(ValueError):
-    """An invalid request. ``field`` is the control at fault; the message is one sentence."""
+    """An invalid request. ``field`` is the name of the invalid control. The message is one
+    sentence.
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -15,7 +17,9 @@ class RefusalError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of this app and the chosen checkpoint: characters, tokens, trained depth."""
+    """Limits of a request: length of the prompt, number of generated tokens, and the largest B of
+    the checkpoint.
+    """
 
     max_prompt_chars: int
     max_new_tokens: int

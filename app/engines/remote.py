@@ -1,6 +1,6 @@
-"""Engines with their checkpoint on another machine, which serves the endpoint: MARS_REMOTE.
+"""Engines whose checkpoints are served by an endpoint on another machine, at the URL MARS_REMOTE.
 
-Only the page runs here: no file is downloaded and no weights are loaded.
+This machine serves only the page. It downloads no files and loads no weights.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.model.registry import Entry
 from mars_runtime.serving.remote import AWAY, Machine, RemoteEngine
 
-LOOK_SECONDS = 0.75  # between two health checks of the machine
+CHECK_SECONDS = 0.75  # time between two health checks of the machine
 ANSWER_SECONDS = 1.5  # timeout of a health check
-WARM_UP_SECONDS = 60.0  # timeout for the machine to measure its forward passes
-NO_ADDRESS = "MARS_REMOTE must be the address of an endpoint, such as http://host:8000."
+WARM_UP_SECONDS = 60.0  # timeout for the warm-up, in which the machine measures its forward passes
+NO_ADDRESS = "MARS_REMOTE must be the URL of an endpoint, such as http://host:8000."
 
 
 def _address(text: str) -> str:
-    """Return the root of an endpoint; its address may end with /v1. Raises AppSettingsError."""
+    """Return the URL of the endpoint without a trailing /v1. Raises AppSettingsError."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:
@@ -38,11 +38,13 @@ def _address(text: str) -> str:
 class RemoteEngines(Engines):
     """``Engines`` for checkpoints that another machine serves.
 
-    Offers only the default checkpoint unless the settings offer others.
+    Offers only the default checkpoint, unless the settings offer others.
     """
 
     def __init__(self, settings: AppSettings) -> None:
-        """Raises AppSettingsError."""
+        """Start checking the machine's health. Raises AppSettingsError if MARS_REMOTE is not a
+        URL.
+        """
         address = _address(settings.remote)
         super().__init__(replace(settings, offered=settings.offered or settings.checkpoint))
         self._machine = Machine(address, settings.remote_key)
@@ -51,21 +53,25 @@ class RemoteEngines(Engines):
         threading.Thread(target=self._watch, name="remote health", daemon=True).start()
 
     def trouble(self, name: str) -> str:
-        """Return the fault of the latest health check or of loading; empty if there is none."""
+        """Return the error of the latest health check or of loading the checkpoint; empty if there
+        is none.
+        """
         return self._fault or super().trouble(name)
 
     def close(self) -> None:
-        """End every run and close the connection to the machine."""
+        """End all runs and close the connection to the machine."""
         self._is_closed.set()
         super().close()
         self._machine.close()
 
     def _watch(self) -> None:
-        """Check the machine's health; load the default checkpoint once the machine is up."""
-        while not self._is_closed.wait(LOOK_SECONDS):
+        """Check the machine's health at intervals. Load the default checkpoint when the machine is
+        up.
+        """
+        while not self._is_closed.wait(CHECK_SECONDS):
             self._fault = self._machine.trouble(ANSWER_SECONDS)
             if not self._fault and self._loads and super().trouble(self.wanted):
-                with suppress(UnavailableError):  # the next run reports it
+                with suppress(UnavailableError):  # the next run reports the error
                     self.begin(self.wanted)
 
     def _is_absent(self, entry: Entry) -> bool:

@@ -1,8 +1,8 @@
-"""Engines for ZeroGPU, which lends a GPU for each call of a decorated function.
+"""Engines on ZeroGPU, which lends a GPU for each call of a decorated function.
 
-ZeroGPU moves weights to the GPU in every process that it forks, but only weights that the main
-thread loaded before the page was served. So every checkpoint is loaded up front, none in the
-background. Only this module imports the package ``spaces``.
+ZeroGPU forks a process for the function and moves weights to the GPU there, but only weights that
+the main thread loaded before the page was served. Therefore all checkpoints are loaded at the
+start, none in the background. Only this module imports the package ``spaces``.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ MISSING = (
     "This Space has ZeroGPU hardware, but the package spaces is missing. Upload the folder that "
     "python -m app.deploy --target zerogpu writes."
 )
-WORKER_ERROR = "ZeroGPU worker error"  # title of ZeroGPU errors without a message for visitors
+WORKER_ERROR = "ZeroGPU worker error"  # title of errors whose message is not meant for visitors
 MAX_CHARS = 300
-MAX_LOADED = 3  # they live as long as the process
+MAX_LOADED = 3  # number of checkpoints; they are never unloaded
 TOO_LATE = "This checkpoint was not loaded when the page started. Choose another one."
 log = logging.getLogger(__name__)
 
 
 def is_on_zerogpu() -> bool:
-    """Whether this is a Space with ZeroGPU hardware. Call it before torch is imported, because
-    ``spaces`` patches torch. Raises AppSettingsError if the package ``spaces`` is missing there.
+    """Whether this process is a Space with ZeroGPU hardware. Call it before torch is imported,
+    because ``spaces`` patches torch. Raises AppSettingsError if the package ``spaces`` is missing.
     """
     if not SWITCH.get(os.environ.get(VARIABLE, "").strip().lower(), False):
         return False
@@ -67,17 +67,21 @@ def is_on_zerogpu() -> bool:
 
 
 def zero_engines(settings: AppSettings) -> LeasedEngines:
-    """Return engines on GPUs that ZeroGPU lends. Call it in the main thread: it loads them."""
+    """Return engines on GPUs that ZeroGPU lends. Call it in the main thread, because it loads the
+    weights.
+    """
     return LeasedEngines(settings, lend)
 
 
 class LeasedEngines(Engines):
-    """``Engines`` for the first few checkpoints that may be chosen, each loaded before the page is
-    served.
+    """``Engines`` for the first MAX_LOADED of the offered checkpoints. All are loaded before the
+    page is served.
     """
 
     def __init__(self, settings: AppSettings, lend: Callable[[Decode], Lease]) -> None:
-        """``lend`` makes of what decodes here what decodes on a device, in another process."""
+        """Load the checkpoints. lend: wraps a decoding function so that it runs in a process that
+        has a GPU.
+        """
         super().__init__(settings)
         self._slots = SharedMemory()
         self._checkpoints: dict[str, Checkpoint] = {}
@@ -95,10 +99,10 @@ class LeasedEngines(Engines):
             return error
 
     def _bring(self, name: str, tell: Tell) -> Served:
-        outcome = self._brought.get(name) or CheckpointError(TOO_LATE)
-        if isinstance(outcome, CheckpointError):
-            raise outcome
-        return outcome
+        loaded = self._brought.get(name) or CheckpointError(TOO_LATE)
+        if isinstance(loaded, CheckpointError):
+            raise loaded
+        return loaded
 
     def _load(self, name: str, tell: Tell) -> Served:
         from mars_runtime.model.fetch import resolve_checkpoint
@@ -121,8 +125,9 @@ class LeasedEngines(Engines):
         return Served(self.entries[name], checkpoint, engine)
 
     def before_serving(self) -> None:
-        """Let ``spaces`` pack the weights and report that the app is up, which it does when a
-        Gradio app is launched. The page is mounted, not launched, so launch an empty app."""
+        """Launch and close an empty Gradio app. ``spaces`` packs the weights and reports that the
+        app is up when an app is launched, and the page itself is mounted, not launched.
+        """
         with bound("127.0.0.1", 0) as free:
             port = free.getsockname()[1]
         with gr.Blocks(analytics_enabled=False) as empty:
@@ -143,13 +148,13 @@ class LeasedEngines(Engines):
 
 
 def lend(decode: Decode) -> Lease:
-    """Return ``decode`` so that ZeroGPU runs it in a process with a GPU. The result raises
+    """Wrap ``decode`` so that ZeroGPU runs it in a process with a GPU. The result raises
     LeaseError.
     """
     import spaces
 
-    # A process belongs to one decorated function and is reused only for that one, so there is only
-    # one.
+    # A single decorated function for all checkpoints, because ZeroGPU reuses a process only for
+    # the same function.
     @spaces.GPU(duration=duration)  # type: ignore[untyped-decorator]
     def decoded(call: Call) -> Generator[News, None, None]:
         yield from decode(call)
@@ -164,13 +169,13 @@ def lend(decode: Decode) -> Lease:
 
 
 def duration(call: Call) -> int:
-    """Return the seconds of GPU quota that the visitor must have left."""
+    """Return how many seconds of GPU quota the visitor must have left for this call."""
     return math.ceil(call.seconds)
 
 
 def sentence(error: gr.Error) -> str:
-    """Return ZeroGPU's message about quotas or waiting as plain text, or our own for a process that
-    was killed.
+    """Return ZeroGPU's message about quotas or waiting, without its markup. For a killed process,
+    return LOST.
     """
     if getattr(error, "title", "") == WORKER_ERROR:
         return LOST

@@ -50,11 +50,11 @@ from app.ui.wiring import (
     IN_BROWSER,
     STREAMED,
     Field,
-    in_words,
+    errors_as_messages,
     owner_of,
+    pass_prompt_to_view,
     run_queue,
     session_of,
-    tell_prompt,
     wire_memory,
     wire_stream,
 )  # fmt: skip
@@ -270,7 +270,7 @@ def wire_live(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
     _wire_steering(tab, handlers)
     _wire_examples(tab, handlers.book)
     _wire_nearest(tab, handlers)
-    tell_prompt(tab.prompt, "live")
+    pass_prompt_to_view(tab.prompt, "live")
 
 
 def _wire_run(page: gr.Blocks, tab: LiveTab, handlers: LiveHandlers) -> None:
@@ -297,7 +297,7 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
     """
 
     def steer(request: gr.Request, *values: Any) -> None:
-        with in_words():
+        with errors_as_messages():
             handlers.steer(session_of(request), dict(zip(STEERED, values, strict=True)))
 
     inputs = [tab.controls[name] for name in STEERED]
@@ -312,7 +312,7 @@ def _wire_steering(tab: LiveTab, handlers: LiveHandlers) -> None:
     for name, button in tab.presets.items():
 
         def choose(request: gr.Request, *values: Any, name: str = name) -> list[Any]:
-            with in_words():
+            with errors_as_messages():
                 named = dict(zip(("checkpoint", *STEERED), values, strict=True))
                 chosen = handlers.preset(session_of(request), name, named)
             return [chosen.get(name, gr.skip()) for name in CONTROLS]

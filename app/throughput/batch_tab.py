@@ -12,7 +12,7 @@ from app.throughput.batch_order import BATCH, MAX_BATCH, NOTHING, TITLES
 from app.ui import rounds
 from app.ui.fields import Desk, block_size_field, block_size_update, setting_field
 from app.ui.views import BatchView
-from app.ui.wiring import Field, in_words
+from app.ui.wiring import Field, errors_as_messages
 from mars_runtime.settings import MAX_CACHE_BLOCK, MIN_CACHE_BLOCK
 
 TAU, NUM_TOKENS, BATCH_SIZE, CACHE_BLOCK = 0.0, 64, 2, 16
@@ -57,7 +57,7 @@ def batch_tab(page: gr.Blocks, batch: BatchHandlers, live: Mapping[str, Field]) 
         desk.choices(gr.Radio, "rounds", rounds.TITLES, rounds.ROUNDS[0], "Rounds")
 
     def follow(checkpoint: Any, block_size: Any) -> Any:
-        with in_words():
+        with errors_as_messages():
             return block_size_update(engines.limits(checkpoint).block_size, block_size)
 
     desk.wire_examples("prompts", others, batch.examples, "block_size", follow)

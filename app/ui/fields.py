@@ -13,7 +13,7 @@ from app.ui.controls import DEFAULTS, FIXED_BLOCK_SIZE, Control
 from app.ui.examples import ExamplePages
 from app.ui.stream import TabHandlers
 from app.ui.views import LineView, RaceView
-from app.ui.wiring import AT_ONCE, Field, tell_prompt, wire_memory, wire_stream
+from app.ui.wiring import AT_ONCE, Field, pass_prompt_to_view, wire_memory, wire_stream
 from mars_runtime.settings import SETTINGS
 from mars_runtime.text import MAX_SYSTEM_CHARS
 
@@ -164,7 +164,7 @@ class Desk:
         with gr.Row(**self.named("prompts")):
             another = gr.Button("Another example", size="sm", min_width=0)
             of_live = gr.Button("Use the prompt from Live", size="sm", min_width=0)
-        tell_prompt(box, self.place)
+        pass_prompt_to_view(box, self.place)
         of_live.click(lambda prompt: prompt, [self._live_prompt], [box], **AT_ONCE)
         return another
 

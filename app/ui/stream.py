@@ -1,7 +1,9 @@
-"""How every tab streams a run: validate, start, load, follow, judge.
+"""The steps of a streamed run, which all tabs share: validate, start, load, follow, check the
+answers.
 
-A tab implements two classes: its handlers, which read its controls, and its run, which decodes and
-writes the log. A visitor is a session; one session cannot see or change another's run.
+A tab implements two classes: its handlers, which validate the controls, and its run, which decodes
+and writes the log. A visitor is identified by a session. A session cannot read or change the run of
+another session.
 """
 
 from __future__ import annotations
@@ -35,19 +37,21 @@ from mars_runtime.tasks import Task
 from mars_runtime.text import ALONE, Context, TextError
 from mars_runtime.trace import TraceWriter
 
-# An update takes some 3 ms of Python next to the decoding thread: at most 3 % of its time at full
-# speed. In slow motion the device pauses anyway, so updates can be more frequent.
+# An update takes about 3 ms of Python time, which the decoding thread shares: at most 3 % of its
+# time at full speed. In slow motion decoding pauses anyway, so updates can be more frequent.
 POLL_SECONDS, SLOW_POLL_SECONDS = 1 / 7, 1 / 12
-HEARTBEAT_SECONDS = 1.0  # an idle generator still yields, to detect a closed tab
-LOOK_SECONDS = 0.2  # between two checks whether a visitor still waits
+HEARTBEAT_SECONDS = 1.0  # an idle generator yields this often, so that Gradio can close it
+CHECK_SECONDS = 0.2  # time between two checks of whether the visitor still waits
 CLEAR_SECONDS = 2.0
-USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # shown to the user
+USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # their messages are shown
 STOPPED = "Stopped. The results up to this point are shown."
-HELD_UP = "Waiting: another run is being timed and has the device to itself."
-FAILED = "The run failed because of an error in the app. Run it again."
+HELD_UP = "Waiting: another run is being timed and needs the device to itself."
+SHARING_WITH_ONE = "Sharing the device with 1 other run."
+SHARING = "Sharing the device with {} other runs."
+FAILED = "The run failed because of an error in the app. Press Run to try again."
 WARMING_UP = "Warming up: measuring how long forward passes take on this machine…"
 Wait = Callable[[], object]
-"""Blocks until there may be news, for a short time at most."""
+"""Blocks for a short time, until there may be new events."""
 log = logging.getLogger(__name__)
 
 
@@ -62,11 +66,11 @@ OrderT = TypeVar("OrderT", bound=TabOrder)
 
 
 class TabRun(ABC, Generic[OrderT]):
-    """A visitor's run in a tab. It has no transcripts before its checkpoint is loaded."""
+    """A visitor's run in a tab. It has no transcripts until its checkpoint is loaded."""
 
     def __init__(self, log: RunLog, order: OrderT, book: ExampleBook, max_seconds: float) -> None:
-        """Create a run that has not begun. book: knows which answers can be judged. max_seconds:
-        the deadline.
+        """Create a run without starting it. book: knows which answers can be checked. max_seconds:
+        the time limit.
         """
         self.log = log
         self.order = order
@@ -78,11 +82,13 @@ class TabRun(ABC, Generic[OrderT]):
 
     @abstractmethod
     def decode(self, served: Served) -> Iterator[Wait]:
-        """Start and ``follow`` the runs one after the other, then judge the answers."""
+        """Start and ``follow`` the transcripts, then check the answers. Yields functions that wait
+        for news.
+        """
 
     @property
     def pause(self) -> float:
-        """Seconds between two values of the stream."""
+        """Seconds between two updates of the page."""
         return POLL_SECONDS
 
     @property
@@ -91,24 +97,24 @@ class TabRun(ABC, Generic[OrderT]):
         return [transcript for transcript in self.transcripts if transcript.end is None]
 
     def begin(self, *transcripts: Transcript) -> None:
-        """Add transcripts. After Stop they are cancelled at once."""
+        """Add transcripts. If the visitor has pressed Stop, cancel them at once."""
         self.transcripts.extend(transcripts)
         if self.is_cancelled:
             self.cancel()
 
     def follow(self) -> Iterator[Wait]:
-        """Wait until all transcripts have ended."""
+        """Log events until all transcripts have ended. Yields functions that wait for news."""
         self.advance()
         while self.running:
             yield partial(self.running[0].run.wait, self.pause)
             self.advance()
 
     def advance(self) -> None:
-        """Log what is new since the last call."""
+        """Log events that arrived since the last call."""
         self.collect()
 
     def collect(self) -> bool:
-        """Move new events into the log; return whether there were any."""
+        """Append new events to the log. Return whether there were any."""
         lines = [
             (transcript, line) for transcript in self.transcripts for line in transcript.read()
         ]
@@ -119,20 +125,20 @@ class TabRun(ABC, Generic[OrderT]):
 
     @property
     def drawn(self) -> list[Transcript]:
-        """Transcripts that the page shows; the others are only timed repetitions."""
+        """Transcripts that the page shows. The others repeat a run only to time it."""
         return [transcript for transcript in self.transcripts if transcript.is_drawn]
 
     def say_situation(self, running: str) -> None:
-        """Log what the latest transcript waits for or how many share its device; otherwise
-        ``running``.
+        """Log what the latest transcript waits for, or how many runs share the device. If neither
+        applies, log ``running``.
         """
         situation = waiting_sentence([self.transcripts[-1].run])
         if situation or running:
             self.log.say(situation or running, "waiting" if situation else "running")
 
     def judge_all(self, served: Served, kind: str, prompt: str) -> None:
-        """Judge all finished transcripts of the prompt. ``kind``: the key of their names in the
-        verdict.
+        """Check the answers of all complete transcripts of the prompt. kind: the key for the
+        transcript's name in the logged verdict.
         """
         for transcript in self.drawn:
             if transcript.is_done:
@@ -141,8 +147,8 @@ class TabRun(ABC, Generic[OrderT]):
     def judge(
         self, served: Served, prompt: str, tokens: Sequence[int], about: Mapping[str, Any]
     ) -> None:
-        """Log whether a complete answer is right, if that can be judged. ``about`` identifies the
-        answer.
+        """Log whether a complete answer is correct, if the prompt is a task that can be checked.
+        about: identifies the answer in the log.
 
         Call it only after all timing is done.
         """
@@ -153,20 +159,22 @@ class TabRun(ABC, Generic[OrderT]):
 
     @property
     def time_is_over(self) -> str:
-        """Start of the message at the deadline."""
-        return f"The time limit of {self.max_seconds:g} s is over"
+        """Start of the message that is logged at the time limit."""
+        return f"The time limit of {self.max_seconds:g} s was reached"
 
     def cancel(self) -> None:
-        """End within one forward and start nothing else. A second call does nothing."""
+        """End within one forward pass, and start nothing else. Repeated calls have no effect."""
         self.is_cancelled = True
         for transcript in list(self.transcripts):
             transcript.run.cancel()
 
     def close(self) -> None:
-        """Log how a cancelled run ended; a page that lost its stream reads the log later."""
+        """Log the end of a cancelled run, for a page that reads the log after it lost its
+        stream.
+        """
         until = time.monotonic() + CLEAR_SECONDS
         while self.running and time.monotonic() < until:
-            self.running[0].run.wait(LOOK_SECONDS)
+            self.running[0].run.wait(CHECK_SECONDS)
             self.collect()
 
 
@@ -174,14 +182,14 @@ R = TypeVar("R", bound=TabRun[Any])
 
 
 class RunRegistry(Generic[R]):
-    """The run of each session, at most one. Thread-safe."""
+    """The current run of each session. Thread-safe."""
 
     def __init__(self) -> None:
         self._runs: dict[str, R] = {}
         self._lock = threading.Lock()
 
     def begin(self, session: str, run: R) -> None:
-        """Set the session's run and cancel its previous one."""
+        """Make this the session's run, and cancel the previous one."""
         with self._lock:
             previous = self._runs.get(session)
             self._runs[session] = run
@@ -189,22 +197,22 @@ class RunRegistry(Generic[R]):
             previous.cancel()
 
     def of(self, session: str) -> R | None:
-        """Return the session's run, if any."""
+        """Return the session's run, or None."""
         with self._lock:
             return self._runs.get(session)
 
     def stop(self, session: str) -> bool:
-        """Cancel the session's run; return whether there was one."""
+        """Cancel the session's run. Return whether there was one."""
         run = self.of(session)
         if run is not None:
             run.cancel()
         return run is not None
 
     def clear(self, session: str, pause: float) -> None:
-        """Stop the session's run and wait until its last lines have been sent.
+        """Cancel the session's run and wait until its last lines have been sent.
 
-        Both streams write to the same component, and the older one must not come last. ``pause``:
-        seconds between two values of a stream.
+        Otherwise the old stream could write to the component after the new one. pause: seconds
+        between two updates of the page.
         """
         if not self.stop(session):
             return
@@ -214,7 +222,9 @@ class RunRegistry(Generic[R]):
         time.sleep(pause)
 
     def end(self, session: str, run: R) -> None:
-        """Cancel this run and forget it, unless the session has started another since."""
+        """Cancel this run and remove it, unless the session has started another run in the
+        meantime.
+        """
         run.cancel()
         with self._lock:
             if self._runs.get(session) is run:
@@ -226,11 +236,11 @@ class RunRegistry(Generic[R]):
 
 
 class TabHandlers(ABC, Generic[R]):
-    """Handlers of a tab with streaming runs; one object serves every visitor."""
+    """Handlers of a tab whose runs are streamed. One object serves all visitors."""
 
     pause: ClassVar[float] = POLL_SECONDS
     most_tokens: ClassVar[int]
-    """Maximum of the tab's token slider, unless the app allows fewer."""
+    """Maximum of the tab's token slider, unless the app's own limit is lower."""
 
     def __init__(self, engines: Engines, logs: RunLogs, book: ExampleBook) -> None:
         self.engines = engines
@@ -240,25 +250,25 @@ class TabHandlers(ABC, Generic[R]):
 
     @property
     def max_tokens(self) -> int:
-        """Maximum of the token slider."""
+        """Maximum of the tab's token slider."""
         return min(self.most_tokens, self.engines.settings.max_new_tokens)
 
     def limits(self, values: Mapping[str, Any]) -> Limits:
-        """Return the limits of the chosen checkpoint. Raises RefusalError."""
+        """Return the limits of the chosen checkpoint. Raises RefusalError if it is not listed."""
         return self.engines.limits(values.get("checkpoint"))
 
     @abstractmethod
     def read(self, values: Mapping[str, Any]) -> R:
-        """Validate the controls and return the run that they request, not started. Raises
+        """Validate the controls and return the requested run without starting it. Raises
         RefusalError.
         """
 
     @abstractmethod
     def blank(self) -> RunLog:
-        """Return an empty log for a run that cannot start."""
+        """Return an empty log, for a run that cannot start."""
 
     def check(self, values: Mapping[str, Any]) -> RefusalError | None:
-        """Return what is wrong with these controls, or None."""
+        """Return the error of the first invalid control, or None if all are valid."""
         try:
             self.read(values)
         except RefusalError as refusal:
@@ -266,11 +276,11 @@ class TabHandlers(ABC, Generic[R]):
         return None
 
     def run(self, session: str, values: Mapping[str, Any], owner: str = "") -> Iterator[str]:
-        """Decode what the controls request; yield the component's growing value.
+        """Decode what the controls request, and yield the growing value of the tab's view.
 
-        Yields several times a second if there is news, and otherwise once a second. An error ends
-        the run with a message. Closing the generator cancels the run. owner: of the engine's
-        requests (``engine.request.Request``).
+        Yields several times per second while there is news, and otherwise once per second. An error
+        ends the run with a message. Closing the generator cancels the run. owner: the client's
+        address, which the engine uses to share its slots fairly.
         """
         log_value, run = self.blank(), None
         try:
@@ -291,11 +301,11 @@ class TabHandlers(ABC, Generic[R]):
             yield log_value.latest()
 
     def stop(self, session: str) -> None:
-        """End the visitor's run within one forward; its output stays on the page."""
+        """End the visitor's run within one forward pass. Its output stays on the page."""
         self.runs.stop(session)
 
     def _values(self, session: str, run: R) -> Iterator[str]:
-        """Yield values of the log until the run is over or the visitor has started another."""
+        """Yield values of the log until the run ends or the visitor starts another run."""
         shown = -math.inf
         for wait in self._decoded(run):
             if run.log.has_news or time.monotonic() - shown >= HEARTBEAT_SECONDS:
@@ -306,16 +316,18 @@ class TabHandlers(ABC, Generic[R]):
                 return
 
     def _decoded(self, run: R) -> Iterator[Wait]:
-        """Wait until the checkpoint is loaded and warm, then run. Raises UnavailableError."""
+        """Wait until the checkpoint is loaded and warmed up, then decode. Raises
+        UnavailableError.
+        """
         with self.engines.kept(run.order.checkpoint):
             load = self.engines.begin(run.order.checkpoint)
             while (served := load.wait(0.0)) is None and not run.is_cancelled:
                 run.log.say(load.situation)
-                yield partial(load.wait, LOOK_SECONDS)
-            # A control that is moved while waiting changes the order before its lanes are built.
+                yield partial(load.wait, CHECK_SECONDS)
+            # If the visitor moves a control during this wait, the run starts with the new value.
             while served is not None and not run.is_cancelled and not served.engine.is_ready(0.0):
                 run.log.say(WARMING_UP)
-                yield partial(served.engine.is_ready, LOOK_SECONDS)
+                yield partial(served.engine.is_ready, CHECK_SECONDS)
             if served is None or run.is_cancelled:
                 run.log.stop()
             else:
@@ -323,23 +335,27 @@ class TabHandlers(ABC, Generic[R]):
 
 
 def waiting_sentence(runs: Iterable[Run]) -> str:
-    """Return what the runs wait for or share, for the visitor; empty if neither."""
+    """Return a sentence about what the runs wait for, or how many runs share the device; empty if
+    neither applies.
+    """
     runs = tuple(runs)
-    place = max((run.place for run in runs), default=0)
-    if place:
-        return f"Waiting: {place} {'run is' if place == 1 else 'runs are'} ahead of yours."
+    num_ahead = max((run.place for run in runs), default=0)
+    if num_ahead:
+        return f"Waiting: {num_ahead} {'run is' if num_ahead == 1 else 'runs are'} ahead of yours."
     if any(run.is_awaiting_device for run in runs):
-        return "Waiting for a GPU, which is lent for this run."
+        return "Waiting for a GPU."
     if any(run.is_held_up for run in runs):
         return HELD_UP
     if any(run.is_hurried for run in runs):
         return "Slow motion is off while other visitors wait for a slot."
     others = max((run.num_sharing for run in runs), default=0)
-    return f"Shared with {others} {'other' if others == 1 else 'others'}." if others else ""
+    if not others:
+        return ""
+    return SHARING_WITH_ONE if others == 1 else SHARING.format(others)
 
 
 def sentence_of(error: Exception) -> str:
-    """Return the error message for the visitor. Unexpected errors are logged, without the
+    """Return the error message for the visitor. An unexpected error is logged, without the
     prompt.
     """
     if isinstance(error, (UnavailableError, RefusalError, *USER_ERRORS)):
@@ -349,10 +365,10 @@ def sentence_of(error: Exception) -> str:
 
 
 class Transcript:
-    """A run with a name for its lines, and what was read of it so far.
+    """A run, its name in the log, and the events that were read from it.
 
-    tokens: the visible ones by row. finished: rows with complete text. is_drawn: False for a timed
-    repetition.
+    tokens: visible tokens by row. finished: rows whose text is complete. is_drawn: False if the run
+    only repeats another one to time it.
     """
 
     def __init__(
@@ -374,17 +390,21 @@ class Transcript:
 
     @property
     def end(self) -> End | None:
-        """How the run ended; None while it is running."""
+        """The event that ended the run, or None while it is running."""
         last = self.events[-1] if self.events else None
         return last if isinstance(last, End) else None
 
     @property
     def is_done(self) -> bool:
-        """Whether the run completed, without an error, a deadline or a cancellation."""
+        """Whether the run is complete: it was not ended by an error, the time limit or a
+        cancellation.
+        """
         return self.end is not None and self.end.reason in FINAL
 
     def read(self) -> list[str]:
-        """Return the trace lines of events since the last call, starting with the header."""
+        """Return the trace lines of events that arrived since the last call. The first lines
+        include the header.
+        """
         events = self.run.events_since(len(self.events))
         lines = [self._writer.header_line()] if events and not self.events else []
         for event in events:
@@ -402,7 +422,7 @@ class Transcript:
 
 
 def _slim(event: Event) -> Event:
-    """Return the event without its proposals."""
+    """Return the event without its proposals, which would make the log large."""
     if not isinstance(event, Step):
         return event
     return replace(event, rows=tuple(replace(row, proposals=()) for row in event.rows))
@@ -411,9 +431,9 @@ def _slim(event: Event) -> Event:
 def writer_of(
     served: Served, prompt: str, request: Request, task: Task | None, context: Context = ALONE
 ) -> TraceWriter:
-    """Return the trace writer of a request, with its header.
+    """Return the trace writer of a request.
 
-    task: the prompt's task, if known. context: what precedes and follows the prompt.
+    task: the prompt's task, if it is known. context: the earlier turns and the system prompt.
     """
     header = make_header(
         served.about,

@@ -1,7 +1,7 @@
-"""The look of the page: its theme and the document's head.
+"""The theme of the page, and the head of its document.
 
-``theme.json`` has the colours and sizes of ``assets/web/core/tokens.css`` under Gradio's names.
-Only system fonts are used, so nothing is fetched from other servers.
+``theme.json`` sets Gradio's names for the colours and sizes of ``assets/web/core/tokens.css``. Only
+system fonts are used, so that the page loads nothing from other servers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mars_runtime import web
 
 
 def theme() -> gr.themes.Base:
-    """Return the theme of the page; light and dark are both specified explicitly."""
+    """Return the theme of the page. Light and dark colours are both set explicitly."""
     theme = json.loads(Path(__file__).with_name("theme.json").read_text(encoding="utf-8"))
     base = gr.themes.Base(
         neutral_hue="slate",
@@ -30,11 +30,10 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """Return the styles of the components and the page, and the call that starts it, for the
-    document's head.
+    """Return the styles and the start script, for the head of the document.
 
-    The script is already there (``gradio_compat.edit_document``). ``css=`` is not used because it
-    rewrites selectors and loses some of them inside media queries.
+    ``gradio_compat.edit_document`` adds the page's main script before them. Gradio's parameter
+    ``css=`` is not used, because it rewrites selectors and loses some of them inside media queries.
     """
     css = (web.WEB / "views" / "page" / "page.css").read_text("utf-8")
     start = "<script>window.mars.mountPage();</script>"

@@ -1,7 +1,8 @@
-"""The views: ``gr.HTML`` components with static templates; most receive a string of lines.
+"""The views: ``gr.HTML`` components with static templates. The value of most views is a string of
+lines.
 
-Text is only set through ``textContent``, never through a template. Scripts and styles are part of
-the document (``app/server.py``, ``app/ui/theme.py``).
+Scripts set text only through ``textContent``, never through a template. The scripts and styles are
+part of the document (``app/server.py``, ``app/ui/theme.py``).
 """
 
 from __future__ import annotations
@@ -17,31 +18,41 @@ from mars_runtime import web
 
 Judge = Callable[[str, gr.Request], dict[str, Any]]
 Answer = Callable[..., Any]
-"""A function that a view's script calls, with a value and possibly the request."""
+"""A function that the script of a view calls with a value; it may also have the request as a
+parameter.
+"""
 
 
 class View(gr.HTML):
-    """A ``gr.HTML`` with scripts that are part of the page.
+    """A ``gr.HTML`` whose script is part of the page.
 
-    A subclass sets ``page``, its HTML in ``assets/web/``, and ``mount``, the exported function that
-    mounts it.
+    A subclass sets ``page``, the path of its HTML in ``assets/web/``, and ``mount``, the name of
+    the JavaScript function that mounts it.
     """
 
     page: str
     mount: ClassVar[str]
 
     def __init__(
-        self, value: str, template: str, given: str, asked: list[Callable[..., Any]], **place: Any
+        self,
+        value: str,
+        template: str,
+        parameters: str,
+        functions: list[Callable[..., Any]],
+        **place: Any,
     ) -> None:
-        """Create the view. given: arguments of ``mount``. asked: functions that its script may
-        call. place: other arguments of ``gr.HTML`` (``elem_id``, ...).
+        """Create the view.
+
+        template: the static HTML. parameters: the parameters of ``mount``, as JavaScript.
+        functions: server functions that the script may call. place: other arguments of ``gr.HTML``,
+        such as ``elem_id``.
         """
         super().__init__(
             value,
             html_template=template,
             css_template="",
-            js_on_load=f"window.mars.{self.mount}({given});",
-            server_functions=asked,
+            js_on_load=f"window.mars.{self.mount}({parameters});",
+            server_functions=functions,
             apply_default_css=False,
             container=False,
             padding=False,
@@ -50,16 +61,16 @@ class View(gr.HTML):
 
 
 class LineView(View):
-    """A view with a string of lines as value (``run_log.py``); "" is the empty state.
+    """A view whose value is a string of lines (``run_log.py``). The value "" is the empty state.
 
-    Send values with ``show_progress="hidden"``, at most 15 per second. missed: returns a whole run
-    as one value, for a page that missed lines of a stream. A subclass also sets ``lines``, a
-    description of its lines.
+    Send values with ``show_progress="hidden"``, at most 15 per second. missed: server function that
+    returns a whole run as one value, for a page that missed lines of a stream. asks: further server
+    functions. A subclass also sets ``lines``, which describes its lines in the API.
     """
 
     lines: ClassVar[str]
     recorded: ClassVar[str] = ""
-    """File of the result that is shown until a visitor runs something."""
+    """File with the recorded result that is shown until the visitor runs something."""
 
     def __init__(
         self,
@@ -78,24 +89,25 @@ class LineView(View):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """Return the static HTML with the addresses of plotly.js and of the recorded result."""
+        """Return the static HTML with the URLs of plotly.js and of the recorded result."""
         recorded = file_address(cls.recorded) if cls.recorded else ""
         return web.template(cls.page, plotly=plotly, recorded=recorded)
 
     def postprocess(self, value: str | None) -> str:
-        """Return the lines unchanged: they are data, not HTML."""
+        """Return the lines unchanged. They are data, not HTML."""
         return value or ""
 
     def api_info(self) -> dict[str, Any]:
-        """Return the API's description of the value: a string of lines."""
+        """Return the description of the value for Gradio's API."""
         return {"type": "string", "description": self.lines}
 
 
 class RaceView(LineView):
-    """One to four lanes of text, figures, cards and live charts.
+    """One to four lanes with text, figures, cards and live charts.
 
-    First line: the run as JSON. Further lines: ``<lane>\\t<trace line>``, ``verdict\\t{"lane",
-    "right"}``, ``pace\\t{"pace"}``, ``status\\t{"text", "kind"}`` (kind: ``waiting`` or ``note``).
+    The first line is the run as JSON. Further lines are ``<lane>\\t<trace line>``,
+    ``verdict\\t{"lane", "right"}``, ``pace\\t{"pace"}`` and ``status\\t{"text", "kind"}`` (kind:
+    ``waiting`` or ``note``).
     """
 
     page = "views/race/view.html"
@@ -103,10 +115,12 @@ class RaceView(LineView):
     lines = "run line, then <lane>\\t<trace line> lines"
 
     def __init__(self, value: str = "", replay: str = "", opens: bool = False, **more: Any) -> None:
-        """Create the view. replay: address of the page used to export a run; empty disables export.
-        opens: whether it is the view of the Live tab. Its initial recording plays once
-        (``assets/web/views/race/view.js``), and ``window.mars.start`` triggers its event
-        ``submit``, which runs what a view requests (``assets/web/views/page/page.js``).
+        """Create the view.
+
+        replay: URL of the page with which a run is exported; empty disables export.
+        opens: this is the view of the Live tab. Its initial recording plays once
+        (``assets/web/views/race/view.js``). ``window.mars.start`` triggers the event ``submit``,
+        which runs what a view requests (``assets/web/views/page/page.js``).
         """
         super().__init__(value, self.template(file_address("plotly.js"), replay, opens), **more)
         if opens:
@@ -114,15 +128,15 @@ class RaceView(LineView):
 
     @classmethod
     def template(cls, plotly: str, replay: str = "", opens: bool = False) -> str:
-        """Return the static HTML with the addresses filled in."""
+        """Return the static HTML with the URLs filled in."""
         is_open = "true" if opens else ""
         return web.template(cls.page, plotly=plotly, replay=replay, opens=is_open)
 
 
 class ConversationView(LineView):
-    """The turns above the race, stored and drawn only in the browser.
+    """The earlier turns above the race, which only the browser stores.
 
-    Its value is the checkpoint that can have conversations; "" if the chosen one cannot.
+    The value is the name of the checkpoint, or "" if the checkpoint does not support conversations.
     """
 
     page = "views/conversation/view.html"
@@ -131,12 +145,12 @@ class ConversationView(LineView):
 
 
 class BatchView(LineView):
-    """One lane per row for one or two methods, totals and figures.
+    """One lane per row for one or two methods, with totals and figures.
 
-    First line: the run as JSON (``run``, ``sides``: [{"side", "method", "title"}], ``prompts``).
-    Further lines: ``<side>\\t<trace line>``, ``totals\\t{"side", ...}``, ``figures\\t{"time",
-    "forwards"}``, ``rounds\\t{"side", "kind", "ratio", "rate", ...}`` (``speedup.Rounds``),
-    ``verdict\\t{"side", "row", "right"}``, ``status\\t{"text", "kind"}``.
+    The first line is the run as JSON (``run``, ``sides``: [{"side", "method", "title"}],
+    ``prompts``). Further lines are ``<side>\\t<trace line>``, ``totals\\t{"side", ...}``,
+    ``figures\\t{"time", "forwards"}``, ``rounds\\t{"side", "kind", "ratio", "rate", ...}``
+    (``speedup.Rounds``), ``verdict\\t{"side", "row", "right"}`` and ``status\\t{"text", "kind"}``.
     """
 
     page = "views/batch/batch.html"
@@ -146,13 +160,13 @@ class BatchView(LineView):
 
 
 class GridView(LineView):
-    """Small multiples of one prompt over τ and B.
+    """Small charts of one prompt, by τ and B.
 
-    First line: the grid as JSON (``run``, ``prompt``, ``rows``: [{"tau", "lossless"}],
-    ``columns``: [B]). Further lines: ``<cell>\\t<trace line>``, ``rounds\\t{"cell", "kind",
-    "ratio", "rate", ...}`` (``speedup.Rounds``), ``verdict\\t{"cell", "right"}``,
-    ``status\\t{"text", "kind"}``. Cells are called ``ar`` and ``r<row>c<column>``. A cell that is
-    opened is shown by the race view whose ``elem_id`` is ``grid-race``.
+    The first line is the grid as JSON (``run``, ``prompt``, ``rows``: [{"tau", "lossless"}],
+    ``columns``: [B]). Further lines are ``<cell>\\t<trace line>``, ``rounds\\t{"cell", "kind",
+    "ratio", "rate", ...}`` (``speedup.Rounds``), ``verdict\\t{"cell", "right"}`` and
+    ``status\\t{"text", "kind"}``. The names of cells are ``ar`` and ``r<row>c<column>``. A cell
+    that the visitor opens is shown in the race view with the ``elem_id`` ``grid-race``.
     """
 
     page = "views/grid/grid.html"
@@ -162,12 +176,12 @@ class GridView(LineView):
 
 
 class TrafficView(LineView):
-    """Figures and charts of requests that arrive at their own times.
+    """Figures and charts of requests that arrive over time.
 
-    First line: the run as JSON (``run``, ``question``, ``kind``, ``ways``: [{"name", "title"}],
-    ``seconds``, ``requests``, ``budget``). Further lines: ``about\\t{...}``, ``tick\\t{"way",
-    "at", ...}``, ``decision\\t{"way", "at", "level", ...}``, ``point\\t{"way", "offered", ...}``,
-    ``agreement\\t{"way", "share", ...}``, ``status\\t{"text", "kind"}``.
+    The first line is the run as JSON (``run``, ``question``, ``kind``, ``ways``: [{"name",
+    "title"}], ``seconds``, ``requests``, ``budget``). Further lines are ``about\\t{...}``,
+    ``tick\\t{"way", "at", ...}``, ``decision\\t{"way", "at", "level", ...}``, ``point\\t{"way",
+    "offered", ...}``, ``agreement\\t{"way", "share", ...}`` and ``status\\t{"text", "kind"}``.
     """
 
     page = "views/load/load.html"
@@ -177,10 +191,10 @@ class TrafficView(LineView):
 
 
 class StabilityView(LineView):
-    """The answers to one prompt by seed, as a tree of what they have in common.
+    """The answers to one prompt with different seeds, as a tree of their common beginnings.
 
-    First line: the run as JSON (``run``, ``prompt``, ``method``, ``temperature``, ``seeds``).
-    Further lines: ``s<seed>\\t<trace line>``, ``status\\t{"text", "kind"}``.
+    The first line is the run as JSON (``run``, ``prompt``, ``method``, ``temperature``, ``seeds``).
+    Further lines are ``s<seed>\\t<trace line>`` and ``status\\t{"text", "kind"}``.
     """
 
     page = "views/stability/stability.html"
@@ -190,8 +204,8 @@ class StabilityView(LineView):
 
 
 class ExplainView(LineView):
-    """Prose with measured figures (``assets.py``) and pictures of recorded runs that are part of
-    the page. It takes no value.
+    """The page "How it works": text with measured figures (``assets.py``) and pictures of recorded
+    runs. The view has no value.
     """
 
     page = "explain/explain.html"
@@ -200,15 +214,15 @@ class ExplainView(LineView):
 
     @classmethod
     def template(cls, plotly: str) -> str:
-        """Return the page with its figures; it does not use plotly."""
+        """Return the page with its figures filled in. It does not use plotly."""
         return assets.explain_page()
 
 
 class CompareView(View):
-    """The tray of pinned runs and their comparison, stored and drawn only in the browser.
+    """The pinned runs and their comparison, which only the browser stores.
 
-    judge: a server function with that name that takes the text of a trace and the request, and
-    returns ``{"lines", "pin"}`` or ``{"error"}``. most_chars: maximum length of the text.
+    judge: server function ``judge``, called with the text of a trace and the request; returns
+    ``{"lines", "pin"}`` or ``{"error"}``. most_chars: maximum length of the text.
     """
 
     page = "views/compare/compare.html"
@@ -223,22 +237,22 @@ class CompareView(View):
 class FrontierView(View):
     """Points and curves of measured results.
 
-    told: a function that returns the data to draw as JSON; it is called once.
+    load: returns the data as JSON; called once, when the view opens.
     """
 
     page = "views/frontier/frontier.html"
     mount = "mountFrontierView"
 
-    def __init__(self, told: Callable[[], str], **place: Any) -> None:
-        functions = [server_function("told", lambda _: told())]
+    def __init__(self, load: Callable[[], str], **place: Any) -> None:
+        functions = [server_function("told", lambda _: load())]
         super().__init__("", web.template(self.page), "element, server", functions, **place)
 
 
 class ReviewView(View):
     """Answers of several methods side by side.
 
-    Its script and style are loaded when the tab is opened; its requests go to
-    ``app/review/routes.py``.
+    The script and style are loaded when the tab is opened. The script sends its requests to the
+    routes of ``app/review/routes.py``.
     """
 
     page = "views/review/review.html"
@@ -251,12 +265,12 @@ class ReviewView(View):
 
 
 def server_function(name: str, answer: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a new function that the page's script calls by ``name``. It must be new because Gradio
-    sets attributes on it.
+    """Return a new function that the page's script calls by ``name``. Gradio sets attributes on the
+    function, so it cannot be shared between views.
     """
 
-    def asked(posted: str) -> Any:
+    def function(posted: str) -> Any:
         return answer(posted)
 
-    asked.__name__ = name
-    return asked
+    function.__name__ = name
+    return function

@@ -1,7 +1,7 @@
-"""How every tab connects its events to its handlers.
+"""Functions with which all tabs connect events to handlers.
 
-Values are passed raw (``preprocess=False``): the handlers validate them and answer with a sentence.
-Gradio's own checks have other messages, or none.
+Values are passed unvalidated (``preprocess=False``). The handlers validate them and return error
+messages, because Gradio's own checks have other messages or none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mars_runtime.serving.limits import address_of
 
 _PRIVATE: dict[str, Any] = {
     "show_progress": "hidden",
-    # Otherwise Gradio redraws the progress of all controls and removes their error messages.
+    # With the default, Gradio redraws all controls and removes their error messages.
     "show_progress_on": [],
     "api_visibility": "private",
 }
@@ -29,14 +29,13 @@ IN_BROWSER: dict[str, Any] = {**_PRIVATE, "queue": False}
 AT_ONCE: dict[str, Any] = {**IN_BROWSER, "preprocess": False}
 STREAMED: dict[str, Any] = {**_PRIVATE, "preprocess": False}
 RUN = "run"
-"""Gradio's concurrency group of all events that decode, from any tab or endpoint."""
+"""Gradio's concurrency group for all events that decode."""
 R = TypeVar("R", bound=TabRun[Any])
 Decode = Callable[[str, Mapping[str, Any], str], Iterator[Any]]
-"""Starts a run. Called with a session, the controls and an owner; yields growing values of the
-outputs.
+"""Function that starts a run. Called with a session, the values of the controls and an owner;
+yields growing values of the outputs.
 """
 Field = gr.Textbox | gr.Slider | gr.Checkbox | gr.CheckboxGroup | gr.Dropdown | gr.Radio | gr.Number
-"""A control of the page."""
 
 
 def wire_stream(
@@ -49,12 +48,15 @@ def wire_stream(
     decode: Decode | None = None,
     js: str | None = None,
 ) -> None:
-    """Wire the runs of one tab: validated, streamed, and ended by Stop or when the page is closed.
+    """Wire the runs of one tab: validation, streaming, and the end by Stop or when the page is
+    closed.
 
-    inputs: controls by the handlers' names. outputs: components whose values ``decode`` yields;
-    only the tab's view for ``handlers.run``. js: a script for the controls' values, run first in
-    the browser. An error message stays at its control until an event that reads the control
-    returns; so an event that follows typing in the prompt reads a copy.
+    inputs: controls by the names that the handlers use.
+    outputs: components whose values ``decode`` yields; for ``handlers.run``, only the tab's view.
+    js: script that changes the posted values in the browser.
+
+    The error message of a control disappears when an event that reads the control returns.
+    Therefore an event that reacts to typing in the prompt must read a copy of the prompt.
     """
     decode = decode or handlers.run
 
@@ -69,7 +71,7 @@ def wire_stream(
     def run(request: gr.Request, *values: Any) -> Iterator[Any]:
         yield from decode(session_of(request), named(values), owner_of(request))
 
-    # Runs in the event loop: in a thread a late Stop could end the run that began after it.
+    # async, so that it runs in the event loop. In a thread, a delayed Stop could end the next run.
     async def stop(request: gr.Request) -> None:
         handlers.stop(session_of(request))
 
@@ -88,15 +90,17 @@ def wire_stream(
     page.unload(stop)
 
 
-def tell_prompt(box: Field, place: str) -> None:
-    """Pass the text of a place's prompt box to its view (``views/page/page.js``)."""
+def pass_prompt_to_view(box: Field, place: str) -> None:
+    """Send each change of a prompt box to the view of its tab (``views/page/page.js``). place: the
+    tab's name.
+    """
     script = f"(prompt) => {{ window.mars.prompt({json.dumps(place)}, prompt); }}"
     box.change(None, [box], js=script, queue=False, api_visibility="private")
 
 
 def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> None:
-    """Keep the controls of a tab over a reload (``views/page/memory.js``). place: the tab's name in
-    the browser's storage.
+    """Restore the controls of a tab after a reload of the page (``views/page/memory.js``). place:
+    the tab's name in the browser's storage.
     """
     inputs, arguments = (
         list(controls.values()),
@@ -117,27 +121,29 @@ def wire_memory(page: gr.Blocks, place: str, controls: Mapping[str, Field]) -> N
 
 
 def session_of(request: gr.Request) -> str:
-    """Return the session of a request; a client without a session gets a new one."""
+    """Return the session of a request. A client without a session gets a new one."""
     return request.session_hash or uuid.uuid4().hex
 
 
 def owner_of(request: gr.Request) -> str:
-    """Return the client's address; slots are divided fairly among addresses, not sessions."""
+    """Return the client's address. Slots are shared fairly among addresses, not sessions."""
     client = request.client
     return address_of(client and (client.host, client.port))
 
 
 def run_queue(settings: AppSettings) -> dict[str, Any]:
-    """Return the queue's limits: as many runs as the engine accepts, and one more, which it rejects
-    itself.
+    """Return the limits of Gradio's queue for runs: as many runs as the engine accepts, plus one
+    that the engine rejects with its own message.
     """
     limit = settings.max_runs + settings.max_waiting + 1
     return {"concurrency_id": RUN, "concurrency_limit": limit}
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
-    """Turn a RefusalError into an error message for the client; other exceptions keep Gradio's."""
+def errors_as_messages() -> Iterator[None]:
+    """Turn a RefusalError into an error message for the client. Other exceptions get Gradio's own
+    message.
+    """
     try:
         yield
     except RefusalError as refusal:

@@ -254,7 +254,7 @@ class SmallMachine(Engines):
 @pytest.fixture
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallMachine]:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(module, "CHECK_SECONDS", 0.02)
     made = SmallMachine(tmp_path)
     yield made
     made.close()

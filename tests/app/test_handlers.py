@@ -17,7 +17,7 @@ from scripted_page import ScriptedBackend, controls, make_handlers
 from app.handlers import Handlers
 from app.live.lanes import NOTE_CONTROL, NOTE_UNKNOWN, OFFER, offer
 from app.ui.controls import RefusalError
-from app.ui.stream import HELD_UP, WARMING_UP
+from app.ui.stream import HELD_UP, SHARING_WITH_ONE, WARMING_UP
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_visitors_see_how_many_share_the_device(
     last(race)
     other = handlers.live.run("other", controls(view="mars", max_new_tokens=512))
     begun(other)
-    assert any("Shared with 1 other." in text for text in islice(held, 40))
+    assert any(SHARING_WITH_ONE in text for text in islice(held, 40))
     handlers.live.stop("other")
     last(other)
     handlers.live.stop("held")
@@ -162,7 +162,7 @@ def test_visitors_see_how_many_share_the_device(
     said = [data for tag, data in lines if tag == "status"]
     alone = {"text": HELD_UP, "kind": "waiting"}
     assert said[0] == alone
-    assert {"text": "Shared with 1 other.", "kind": "note"} in said
+    assert {"text": SHARING_WITH_ONE, "kind": "note"} in said
 
 
 BAD = [

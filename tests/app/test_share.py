@@ -23,7 +23,7 @@ from app.ui.controls import Limits, RefusalError
 
 def limits_of(checkpoint: object) -> Limits:
     if checkpoint not in ("small", "deep"):
-        raise RefusalError("checkpoint", "Choose a checkpoint from the list.")
+        raise RefusalError("checkpoint", "Choose a model from the list.")
     return Limits(40, 100, 4 if checkpoint == "small" else 12)
 
 
