@@ -157,7 +157,7 @@ def test_what_was_not_trained_is_left_out_and_said(
 ):
     cli.run(small(tmp_path / "results.json", "--block-sizes", "2", "16"))
     printed = capsys.readouterr().out
-    assert "one was trained for B up to 8; larger B are skipped." in printed
+    assert "one was trained for B up to 8. Larger values are skipped." in printed
     assert "B=16" not in printed
 
 
@@ -166,7 +166,7 @@ def test_what_was_not_trained_is_left_out_and_said(
     [
         (["--taus", "nan"], "τ must be a number"),
         (["--block-sizes", "99"], "whole number from 1"),
-        (["--families", "poetry"], "no family 'poetry'"),
+        (["--families", "poetry"], "--families 'poetry' is unknown"),
         (["--prompts", "0"], "--prompts must be at least 1, got 0."),
         (["--batch-size", "0"], "--batch-size must be at least 1"),
     ],

@@ -12,13 +12,13 @@ from scripted_text import ScriptedBackend, write_tokenizer
 from mars_runtime.engine import Engine
 from mars_runtime.lab.harness.answers import (
     AnswerRecord,
+    AnswerRequest,
     AnswerStore,
-    Wanted,
-    Written,
+    DecodedAnswer,
+    decode_all,
     figures_of,
     key_of,
     record,
-    write_all,
 )
 from mars_runtime.lab.harness.judges import bbh_scores, final_answer, humaneval_scores, program
 from mars_runtime.lab.harness.table import BenchmarkResult, tables
@@ -34,21 +34,21 @@ def tokenizer(tmp_path: Path) -> Tokenizer:
     return write_tokenizer(tmp_path)
 
 
-def written(tokenizer: Tokenizer, text: str, *wanted: Wanted) -> list[Written]:
+def written(tokenizer: Tokenizer, text: str, *wanted: AnswerRequest) -> list[DecodedAnswer]:
     with Engine(ScriptedBackend(text, forward_seconds=0.0), max_runs=2) as engine:
-        actual = dict(write_all(engine, tokenizer, wanted))
+        actual = dict(decode_all(engine, tokenizer, wanted))
     return [actual[number] for number in range(len(wanted))]
 
 
 def test_counts_are_those_of_the_forwards(tokenizer: Tokenizer) -> None:
-    (answer,) = written(tokenizer, "Hello.", Wanted((1, 2), BOLD))
+    (answer,) = written(tokenizer, "Hello.", AnswerRequest((1, 2), BOLD))
     assert answer.text == "Hello."
     assert answer.output.taken == (4, 3)  # six letters and the end of turn
     assert answer.output.is_ended
 
 
 def test_a_stop_string_ends_text_and_counts(tokenizer: Tokenizer) -> None:
-    (answer,) = written(tokenizer, "one\n\ntwo and much more", Wanted((1,), BOLD, ("\n\n",)))
+    (answer,) = written(tokenizer, "one\n\ntwo and much more", AnswerRequest((1,), BOLD, ("\n\n",)))
     assert answer.text == "one"
     assert answer.output.taken == (4, 1)  # up to the token that completed it
     assert record("task", 3, answer, 64).is_ended
@@ -56,19 +56,19 @@ def test_a_stop_string_ends_text_and_counts(tokenizer: Tokenizer) -> None:
 
 def test_the_limit_is_no_end(tokenizer: Tokenizer) -> None:
     short = DecodeSettings("ar", max_new_tokens=3)
-    (answer,) = written(tokenizer, "Hello.", Wanted((1,), short))
+    (answer,) = written(tokenizer, "Hello.", AnswerRequest((1,), short))
     assert answer.text == "Hel"
     assert not record("task", 0, answer, 3).is_ended
 
 
 def test_many_requests_come_back_each_with_its_own_limit(tokenizer: Tokenizer) -> None:
-    wanted = [Wanted((1,), DecodeSettings("ar", max_new_tokens=n)) for n in range(1, 21)]
+    wanted = [AnswerRequest((1,), DecodeSettings("ar", max_new_tokens=n)) for n in range(1, 21)]
     actual = written(tokenizer, "x" * 40, *wanted)
     assert [len(item.text) for item in actual] == list(range(1, 21))
 
 
 def test_answers_are_found_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    wanted = Wanted((1, 2), BOLD)
+    wanted = AnswerRequest((1, 2), BOLD)
     (answer,) = written(tokenizer, "A \u2028 line.", wanted)
     key = key_of("weights", "fp32", "task", 0, wanted)
     path = tmp_path / "runs" / "answers.jsonl"
@@ -82,8 +82,8 @@ def test_answers_are_found_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
     others = [
         key_of("other", "fp32", "task", 0, wanted),
         key_of("weights", "fp32", "task", 1, wanted),
-        key_of("weights", "fp32", "task", 0, Wanted((1, 2), BOLD, ("stop",))),
-        key_of("weights", "fp32", "task", 0, Wanted((1, 2), DecodeSettings("ar"))),
+        key_of("weights", "fp32", "task", 0, AnswerRequest((1, 2), BOLD, ("stop",))),
+        key_of("weights", "fp32", "task", 0, AnswerRequest((1, 2), DecodeSettings("ar"))),
     ]
     assert key not in others
     assert not any(map(again.get, others))

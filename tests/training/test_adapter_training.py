@@ -238,7 +238,7 @@ def test_a_run_begins_with_an_adapter_that_was_saved(
 
 @pytest.mark.parametrize(
     ("form", "says"),
-    [(Form(4), "another form or base"), (Form(2, full=True), "Remove --adapter")],
+    [(Form(4), "same form and base"), (Form(2, full=True), "Remove --adapter")],
 )
 def test_an_adapter_that_does_not_fit_is_a_sentence(
     base: Path,

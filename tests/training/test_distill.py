@@ -88,7 +88,7 @@ def test_passages_are_cut_after_whole_sentences() -> None:
 
 def test_slips_change_a_text() -> None:
     text = "He went to the house, and the dog was there, and he said nothing, being tired."
-    assert requests.with_slips(text, random.Random(0)) != text
+    assert requests.with_mistakes(text, random.Random(0)) != text
 
 
 def test_a_question_carries_its_passage() -> None:

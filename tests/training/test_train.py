@@ -227,7 +227,7 @@ def test_ctrl_c_saves_and_the_run_resumes_to_the_same_weights(data, tmp_path, mo
 
     monkeypatch.setattr(train.Trainer, "step", interrupted)
     assert cli.run(arguments(*words, stopped)) == 130
-    assert "Continue with --resume" in capsys.readouterr().err
+    assert "Add --resume to continue" in capsys.readouterr().err
     saved = torch.load(stopped / "resume.pt", weights_only=False)
     assert saved["progressed"].step == 4
     monkeypatch.setattr(train.Trainer, "step", step)

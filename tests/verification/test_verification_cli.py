@@ -97,7 +97,7 @@ def test_greedy_text_that_differs_is_an_exit_code(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--families", "poetry"], "no family 'poetry'"),
+        (["--families", "poetry"], "--families 'poetry' is unknown"),
         (["--prompts", "0"], "--prompts must be at least 1"),
         (["--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
         (["--threads", "-5"], "--threads must be at least 1, got -5."),

@@ -20,10 +20,10 @@ from mars_runtime.lab.verification.laws import (
     LogitAgreement,
     Mismatch,
     agreement,
+    compare_with_ar,
     distance,
     first_difference,
     greedy_difference,
-    hold,
     pooled,
     prompt_distance,
     shares,
@@ -48,7 +48,7 @@ def echo(prompts: Sequence[Sequence[int]], settings: DecodeSettings) -> Iterator
 
 def test_a_law_that_is_kept_has_no_mismatch():
     expected = decode_in_batches(echo, PROMPTS, AR, 1)
-    held = hold(echo, PROMPTS, LOSSLESS, 1, expected)
+    held = compare_with_ar(echo, PROMPTS, LOSSLESS, 1, expected)
     assert (held.num_prompts, held.num_tokens, held.num_forwards) == (3, 9, 3)
     assert held.mismatches == ()
 
@@ -56,7 +56,7 @@ def test_a_law_that_is_kept_has_no_mismatch():
 def test_a_law_that_is_broken_says_where():
     expected = decode_in_batches(echo, PROMPTS, AR, 1)
     heard: list[int] = []
-    held = hold(echo, PROMPTS, LOSSLESS, 4, expected, heard.append)
+    held = compare_with_ar(echo, PROMPTS, LOSSLESS, 4, expected, heard.append)
     assert held.mismatches == (Mismatch(prompt=1, place=1, expected=5, found=50),)
     assert sum(heard) == 3
 

@@ -1,8 +1,8 @@
-"""``python -m mars_runtime evaluate``: accuracy and tokens per forward over a grid of τ and B.
+"""``python -m mars_runtime evaluate``: measure accuracy and tokens per forward pass.
 
-Example: ``python -m mars_runtime evaluate --taus 0.5 0.8 0.95 --block-sizes 2 4 8 --prompts 50``.
-The same command with the same ``--out`` continues an interrupted run. A chat model answers open
-requests, which have no checker, so only tokens per forward pass are reported.
+Every combination of the given settings is measured, for example with ``--taus 0.5 0.8 0.95
+--block-sizes 2 4 8``. The same command with the same ``--out`` continues an interrupted run. Chat
+models answer open requests, which have no checker, so they get no accuracy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "evaluate", help="measure accuracy and tokens per forward pass over τ and B"
     )
-    parser.add_argument("--checkpoints", nargs="+", default=list(DEFAULT_CHECKPOINTS))
+    parser.add_argument(
+        "--checkpoints",
+        nargs="+",
+        default=list(DEFAULT_CHECKPOINTS),
+        help=f"names or folders ({' '.join(DEFAULT_CHECKPOINTS)})",
+    )
     parser.add_argument(
         "--families",
         nargs="+",
@@ -62,25 +67,39 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="families of prompts (default: tasks and natural text; requests for a chat model)",
     )
     parser.add_argument("--prompts", type=int, default=50, help="held-out prompts per family")
-    parser.add_argument("--taus", nargs="*", type=float, default=None, help="0.95")
     parser.add_argument(
-        "--tau-policies", nargs="+", choices=TAU_POLICIES, default=None, help="fixed"
+        "--taus", nargs="*", type=float, default=None, help="values of τ for MARS (0.95)"
+    )
+    parser.add_argument(
+        "--tau-policies",
+        nargs="+",
+        choices=TAU_POLICIES,
+        default=None,
+        help="policies for τ (fixed)",
     )
     parser.add_argument(
         "--agreement-targets",
         nargs="*",
         type=float,
         default=None,
-        help="target agreement of adaptive thresholds (0.95)",
+        help="targets of the policy agreement (0.95)",
     )
-    parser.add_argument("--block-sizes", nargs="*", type=block_size, default=None, help="4")
-    parser.add_argument("--lossless-taus", nargs="*", type=float, default=None, help="0")
+    parser.add_argument(
+        "--block-sizes", nargs="*", type=block_size, default=None, help="values of B for MARS (4)"
+    )
+    parser.add_argument(
+        "--lossless-taus",
+        nargs="*",
+        type=float,
+        default=None,
+        help="values of τ for lossless MARS (0)",
+    )
     parser.add_argument(
         "--lossless-block-sizes",
         nargs="*",
         type=block_size,
         default=None,
-        help="B of lossless runs (8; 4 for requests)",
+        help="values of B for lossless MARS (8 for tasks, 4 for requests)",
     )
     parser.add_argument(
         "--mask-layouts",
@@ -88,36 +107,54 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=partial(current_word, "mask_layout"),
         choices=MASK_LAYOUTS,
         default=None,
-        help="where masks are fed in lossless runs",
+        help="mask layouts of lossless MARS (last for tasks, both for requests)",
     )
     parser.add_argument("--lookup", dest="has_lookup", action=argparse.BooleanOptionalAction,
-        default=None, help="also measure prompt lookup")  # fmt: skip
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=None, help="mars")
+        default=None, help="also measure prompt lookup (only for requests)")  # fmt: skip
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=METHODS,
+        default=None,
+        help="methods to measure in addition to AR (mars)",
+    )
     parser.add_argument(
         "--drafts", nargs="+", default=None, help="draft checkpoints for speculative decoding"
     )
-    parser.add_argument("--repetition-penalties", nargs="+", type=float, default=None, help="1")
-    parser.add_argument("--metric", choices=METRICS, default=None, help="probability")
+    parser.add_argument(
+        "--repetition-penalties", nargs="+", type=float, default=None, help="penalties (1)"
+    )
+    parser.add_argument(
+        "--metric",
+        choices=METRICS,
+        default=None,
+        help="confidence metric (probability)",
+    )
     parser.add_argument(
         "--max-new-tokens",
         type=int,
         default=None,
-        help="longest answer, in tokens (256; 128 for requests)",
+        help="maximum number of tokens per answer (256 for tasks, 128 for requests)",
     )
     parser.add_argument(
-        "--batch-size", type=int, default=16, help="rows per batch; changes memory and time only"
+        "--batch-size",
+        type=int,
+        default=16,
+        help="prompts per batch; affects only memory and time (%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0, help="selects the prompts")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, default=None, help="CPU threads")
     parser.add_argument("--out", type=path_of, default=Path("runs/evaluation.json"))
-    parser.add_argument("--restart", action="store_true", help="measure finished cells again")
+    parser.add_argument(
+        "--restart", action="store_true", help="discard stored measurements and start again"
+    )
     _add_former(parser)
 
 
 def _add_former(parser: argparse.ArgumentParser) -> None:
-    """Add the former names of options, which the help does not list."""
+    """Add former names of options, which the help does not list."""
     shared: dict[str, Any] = {"default": None, "help": argparse.SUPPRESS}
     word = partial(current_word, "mask_layout")
     parser.add_argument("--thresholds", nargs="+", choices=TAU_POLICIES, **shared)
@@ -126,30 +163,32 @@ def _add_former(parser: argparse.ArgumentParser) -> None:
 
 
 def block_size(text: str) -> BlockSize:
-    """Return a number of proposals, or ``auto``."""
+    """Parse a value of B: a number or ``auto``."""
     return AUTO if text == AUTO else int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluate, print, write ``--out``. Return the exit code."""
+    """Evaluate, print the tables, write ``--out``; return the exit code."""
     console = Console()
     try:
         return run_or_report(lambda: _run(_with_current_names(args), console))
     except KeyboardInterrupt:
         console.print(
-            "Stopped. Run the same command again to continue after the finished cells.",
+            "Stopped. Run the same command again to continue.",
             style="yellow",
         )
         return 130
 
 
 def _with_current_names(args: argparse.Namespace) -> argparse.Namespace:
-    """Return the arguments by their current names. Raises SettingsError if both names of one are
-    given."""
+    """Replace former names of arguments with current ones.
+
+    Raises SettingsError if an argument is present under both names.
+    """
     renamed = {*FORMER_FIELDS, *FORMER_FIELDS.values()}
-    given = {n: value for n, value in vars(args).items() if value is not None or n not in renamed}
+    values = {n: value for n, value in vars(args).items() if value is not None or n not in renamed}
     absent = dict.fromkeys(FORMER_FIELDS.values())
-    return argparse.Namespace(**{**absent, **with_current_names(given, FORMER_FIELDS)})
+    return argparse.Namespace(**{**absent, **with_current_names(values, FORMER_FIELDS)})
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
@@ -160,7 +199,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     grids = {name: grid_of(args, prompt_sets) for name, prompt_sets in to_evaluate.items()}
     at_least_one(args, "batch_size", "threads")
     check_file(args.out)
-    _check_own(args.out)
+    _check_replaceable(args.out)
     cells = args.out.with_name(args.out.stem + ".cells.jsonl")
     check_file(cells)
     cells.touch()
@@ -185,13 +224,13 @@ def _evaluated(
     args: argparse.Namespace,
     console: Console,
 ) -> dict[GridCell, Sequence[Outcome]]:
-    """Evaluate all cells of a checkpoint, with a progress bar that counts prompts."""
+    """Evaluate all cells of a checkpoint, and show a progress bar that counts prompts."""
     from mars_runtime.lab.evaluation.run import evaluate, plan_cells
 
     model, trained = _load(name, args)
     limited = grid.limited_to(trained, fills_blocks=model.fills_blocks)
     if replace(limited, methods=grid.methods) != grid:
-        console.print(f"{name} was trained for B up to {trained}; larger B are skipped.")
+        console.print(f"{name} was trained for B up to {trained}. Larger values are skipped.")
     cells = plan_cells(model, limited, prompt_sets)
     results: dict[GridCell, Sequence[Outcome]] = {}
     with progress_bars(console) as progress:
@@ -204,35 +243,39 @@ def _evaluated(
 
 
 def grid_of(args: argparse.Namespace, prompt_sets: Sequence[PromptSet]) -> Grid:
-    """Return the grid of the arguments, with defaults for this kind of prompts. Raises
-    SettingsError for a value out of range."""
+    """Return the grid that the arguments describe; the kind of prompts selects the defaults.
+
+    Raises SettingsError for a value out of range.
+    """
     default = REQUESTS_GRID if all(prompt_set.is_open for prompt_set in prompt_sets) else Grid()
-    chosen = {field.name: getattr(args, field.name) for field in fields(Grid)}
+    values = {field.name: getattr(args, field.name) for field in fields(Grid)}
     frozen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in chosen.items()
+        for name, value in values.items()
         if value is not None
     }
     grid = replace(default, **frozen)
-    list(grid.settings())
+    list(grid.settings())  # validates all values
     return grid
 
 
-def _check_own(path: Path) -> None:
-    """Raise OutputError for an existing file that was not written by an evaluation."""
+def _check_replaceable(path: Path) -> None:
+    """Raise OutputError if ``path`` exists and was not written by an evaluation."""
     if not path.exists():
         return
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        is_own = isinstance(content, dict) and content.get("kind") == "evaluation"
+        is_evaluation = isinstance(content, dict) and content.get("kind") == "evaluation"
     except (OSError, ValueError, RecursionError):
-        is_own = False
-    if not is_own:
-        raise OutputError(f"{path} is not an evaluation. Remove it, or choose another file.")
+        is_evaluation = False
+    if not is_evaluation:
+        raise OutputError(
+            f"--out {path} is not an evaluation. Remove this file, or choose another file."
+        )
 
 
 def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of ``--out``: provenance, arguments, averages and cells."""
+    """Return the content of the result file: provenance, arguments and figures."""
     return {
         **{"kind": "evaluation", "version": 2},
         **provenance(*arguments.get("drafts") or ()),
@@ -242,7 +285,7 @@ def document(results: report.Results, arguments: Mapping[str, Any]) -> dict[str,
 
 
 def _load(name: str, args: argparse.Namespace) -> tuple[EvalModel, int]:
-    """Return the model and the block size that it was trained for."""
+    """Load a checkpoint; return it with the largest B for which it was trained."""
     import torch
 
     from mars_runtime.lab.evaluation.run import eval_model_of

@@ -1,4 +1,4 @@
-"""The grid of an evaluation: its cells, each with a unique key."""
+"""Define the grid of an evaluation: the settings to measure, and cells with unique keys."""
 
 from __future__ import annotations
 
@@ -24,21 +24,25 @@ FORMER_FIELDS = {
     "targets": "agreement_targets",
     "groups": "mask_layouts",
 }
-"""Former name -> current name of fields of the grid, as of settings (``settings.FORMER_NAMES``)."""
+"""Former name -> current name of a field of Grid (see also ``settings.FORMER_NAMES``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The settings to measure. AR is always measured, as the baseline.
 
-    taus, block_sizes: MARS is measured on their product, with each of ``tau_policies``; the policy
-        ``agreement`` uses each of ``agreement_targets`` instead of the taus.
-    lossless_taus, lossless_block_sizes: the same for lossless MARS, with each of ``mask_layouts``;
-        has_lookup: also AR + lookup, and the last of ``mask_layouts`` with prompt lookup.
-    methods: jacobi and speculative decoding use ``block_sizes``, block diffusion their product with
-        the taus. drafts: draft checkpoints, each with masks in neither model, one or both.
-    repetition_penalties: every method that supports them is measured with each, and compared with
-        AR with the same penalty.
+    - taus, block_sizes, tau_policies: MARS is measured with every combination. The policy
+      ``agreement`` uses ``agreement_targets`` instead of ``taus``.
+    - lossless_taus, lossless_block_sizes, mask_layouts: lossless MARS is measured with every
+      combination.
+    - has_lookup: also measure AR with prompt lookup, and lossless MARS with prompt lookup and the
+      last of ``mask_layouts``.
+    - methods: Jacobi and speculative decoding are measured with ``block_sizes``, block diffusion
+      with every combination of ``block_sizes`` and ``taus``.
+    - drafts: draft checkpoints for speculative decoding. Each is measured with masks in neither
+      model, in one of them, and in both.
+    - repetition_penalties: each method that supports them is measured with every penalty, and
+      compared with AR with the same penalty.
     """
 
     taus: tuple[float, ...] = (0.95,)
@@ -56,46 +60,46 @@ class Grid:
     repetition_penalties: tuple[float, ...] = (1.0,)
 
     def settings(self) -> Iterator[DecodeSettings]:
-        """Yield AR, MARS, lossless MARS and the others, by penalty. Raises SettingsError."""
+        """Yield the settings of all methods, for each penalty AR first. Raises SettingsError."""
         for penalty in self.repetition_penalties:
-            for settings in self._ways():
+            for settings in self._methods_without_penalty():
                 if penalty == 1 or "repetition_penalty" not in METHODS[settings.method].refuses:
                     yield replace(settings, repetition_penalty=penalty)
 
-    def _ways(self) -> Iterator[DecodeSettings]:
+    def _methods_without_penalty(self) -> Iterator[DecodeSettings]:
         yield DecodeSettings("ar", 1.0, 1, self.metric, max_new_tokens=self.max_new_tokens)
         if "mars" in self.methods:
             yield from self._mars()
         for size in self.block_sizes if "jacobi" in self.methods else ():
-            yield self._one(0.0, size, method="jacobi")
+            yield self._with_defaults(0.0, size, method="jacobi")
         if "speculative" in self.methods:
             yield from self._speculative()
         if "block_diffusion" in self.methods:
             for size in self.block_sizes:
                 for tau in self.taus:
-                    yield self._one(tau, size, method="block_diffusion")
+                    yield self._with_defaults(tau, size, method="block_diffusion")
 
     def _mars(self) -> Iterator[DecodeSettings]:
         for block_size in self.block_sizes:
             for tau_policy in self.tau_policies:
                 if tau_policy == "agreement":
-                    adaptive = self._one(0.0, block_size, tau_policy=tau_policy)
+                    adaptive = self._with_defaults(0.0, block_size, tau_policy=tau_policy)
                     yield from (
                         replace(adaptive, agreement_target=target)
                         for target in self.agreement_targets
                     )
                     continue
                 for tau in self.taus:
-                    yield self._one(tau, block_size, tau_policy=tau_policy)
+                    yield self._with_defaults(tau, block_size, tau_policy=tau_policy)
         lossless = [
-            self._one(tau, block_size, lossless=True, mask_layout=mask_layout)
+            self._with_defaults(tau, block_size, lossless=True, mask_layout=mask_layout)
             for mask_layout in self.mask_layouts
             for block_size in self.lossless_block_sizes
             for tau in self.lossless_taus
         ]
         yield from lossless
         if self.has_lookup:
-            yield self._one(0.0, 1, lossless=True, lookup=True)
+            yield self._with_defaults(0.0, 1, lossless=True, lookup=True)
             layout = self.mask_layouts[-1]
             last = [settings for settings in lossless if settings.mask_layout == layout]
             yield from (replace(settings, lookup=True) for settings in last)
@@ -103,23 +107,28 @@ class Grid:
     def _speculative(self) -> Iterator[DecodeSettings]:
         for draft in self.drafts:
             for size in self.block_sizes:
-                speculative = self._one(0.95, size, mask_layout="every", method="speculative")
+                speculative = self._with_defaults(
+                    0.95, size, mask_layout="every", method="speculative"
+                )
                 yield from (
-                    replace(speculative, draft=draft, masked=way) for way in reversed(MASKED)
+                    replace(speculative, draft=draft, masked=masked) for masked in reversed(MASKED)
                 )
 
     def limited_to(self, trained: int, *, fills_blocks: bool = False) -> Grid:
-        """Return the grid without block sizes beyond ``trained``. Block diffusion is only measured
-        for weights trained for it, and is their only method."""
-        able = [name for name in self.methods if (name == "block_diffusion") == fills_blocks]
+        """Return the part of the grid that a checkpoint supports.
+
+        trained: largest B for which the checkpoint was trained. fills_blocks: whether it was
+        trained for block diffusion; then only AR and block diffusion are measured.
+        """
+        methods = [name for name in self.methods if (name == "block_diffusion") == fills_blocks]
         return replace(
             self,
-            methods=tuple(able),
+            methods=tuple(methods),
             block_sizes=_within(trained, self.block_sizes),
             lossless_block_sizes=_within(trained, self.lossless_block_sizes),
         )
 
-    def _one(self, tau: float, block_size: BlockSize, **others: Any) -> DecodeSettings:
+    def _with_defaults(self, tau: float, block_size: BlockSize, **others: Any) -> DecodeSettings:
         shared: dict[str, Any] = {"metric": self.metric, "max_new_tokens": self.max_new_tokens}
         return DecodeSettings(tau=tau, block_size=block_size, **shared, **others)
 
@@ -130,10 +139,10 @@ def _within(trained: int, sizes: Sequence[BlockSize]) -> tuple[BlockSize, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GridCell:
-    """One measurement: a checkpoint, a family of prompts and settings.
+    """A measurement to perform: a checkpoint decodes a family of prompts with some settings.
 
-    fingerprint, prompts_id: hashes of weights and prompts, so that a stored result is never used
-    for others.
+    fingerprint, prompts_id: hashes of the weights and the prompts. They prevent that a stored
+    result is used after either has changed.
     """
 
     checkpoint: str
@@ -146,7 +155,7 @@ class GridCell:
 
     @property
     def key(self) -> str:
-        """The key of stored results."""
+        """The key under which the result of this cell is stored."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @property

@@ -1,4 +1,4 @@
-"""Decode prompts in batches and record the output of each: a fold over events."""
+"""Decode prompts in batches, and extract the output of each prompt from the events."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from mars_runtime.loops import find_loop
 from mars_runtime.settings import DecodeSettings
 
 Decode = Callable[[Sequence[Sequence[int]], DecodeSettings], Iterable[Event]]
-"""Decodes a ragged batch of token ids with one settings for all rows."""
+"""A function that decodes prompts of any lengths as one batch, with the same settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutput:
     """The output for one prompt.
 
-    tokens: EOS included. taken, offered: for each forward pass of the row without prefill, how many
-    tokens were emitted and how many could have been. is_looped: whether a repetition loop was cut.
+    - tokens: emitted tokens, EOS included.
+    - taken, offered: for each forward pass of the row, without prefill, the number of tokens that
+      it emitted and the number that it could have emitted at most.
+    - is_ended: whether EOS was emitted.
+    - is_looped: whether a repetition loop was cut off.
     """
 
     tokens: tuple[int, ...]
@@ -33,8 +36,10 @@ class RowOutput:
         return len(self.taken)
 
     def without_loop(self) -> RowOutput:
-        """Return the output before a repetition loop. The forward pass in which the loop begins
-        counts with its remaining tokens."""
+        """Return the output up to its repetition loop, or unchanged without a loop.
+
+        If the loop begins inside a forward pass, the tokens of this pass before the loop count.
+        """
         loop = find_loop(self.tokens)
         if loop is None:
             return self
@@ -56,10 +61,10 @@ class RowOutput:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A RowOutput, judged and reduced to what is stored.
+    """The judged output for one prompt, as it is stored.
 
-    is_right: by the task's checker, None without one. output_id: equal for two outcomes exactly
-    when their tokens are. taken, offered, is_looped: as in RowOutput.
+    is_right: result of the task's checker, None without a checker. output_id: hash of the tokens.
+    taken, offered, is_looped: as in RowOutput.
     """
 
     num_tokens: int
@@ -79,8 +84,9 @@ class Outcome:
 
 
 def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
-    """Return each row's tokens and forward passes in a batch. Raises ValueError for a row without
-    any.
+    """Extract the output of each row from the events of a batch.
+
+    Raises ValueError if a row has no forward pass.
     """
     steps: list[list[RowStep]] = [[] for _ in range(num_rows)]
     for event in events:
@@ -93,8 +99,11 @@ def read_rows(events: Iterable[Event], num_rows: int) -> list[RowOutput]:
 
 
 def num_offered(step: RowStep, before: RowStep | None) -> int:
-    """Return how many tokens a forward pass could have emitted. In lossless mode that is AR's token
-    and the drafts of the previous forward pass: new proposals must be verified first."""
+    """Return the maximum number of tokens that a forward pass could have emitted.
+
+    In lossless mode, these are AR's token and the drafts of the previous pass (``before``), because
+    new proposals must be verified first.
+    """
     if step.settings.method == "ar":
         return 1
     if step.settings.method == "block_diffusion":
@@ -105,13 +114,16 @@ def num_offered(step: RowStep, before: RowStep | None) -> int:
 
 
 def survival(forwards: Iterable[tuple[int, int]]) -> list[float]:
-    """Return acceptance by position: of the forward passes that offered a token there, the share
-    that emitted it. forwards: pairs of emitted and offered tokens."""
-    known = list(forwards)
-    widest = max((offered for _, offered in known), default=0)
+    """Return the acceptance rate at each position of a forward pass.
+
+    This is the share of the passes that emitted a token at the position, among the passes that
+    offered one. forwards: (number of emitted tokens, number of offered tokens) of each pass.
+    """
+    pairs = list(forwards)
+    widest = max((offered for _, offered in pairs), default=0)
     shares = []
-    for place in range(widest):
-        emitted = [taken > place for taken, offered in known if offered > place]
+    for position in range(widest):
+        emitted = [taken > position for taken, offered in pairs if offered > position]
         shares.append(sum(emitted) / len(emitted))
     return shares
 
@@ -129,7 +141,7 @@ def _output(steps: Sequence[RowStep]) -> RowOutput:
 
 
 def by_length(texts: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield batches of indices of texts with similar lengths."""
+    """Yield batches of indices into ``texts``. Texts of similar lengths share a batch."""
     order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
     yield from (order[first : first + batch_size] for first in range(0, len(order), batch_size))
 
@@ -141,8 +153,11 @@ def decode_in_batches(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> list[RowOutput]:
-    """Return outputs in the order of ``prompts``. Prompts of similar lengths share a batch, which
-    changes only the time. on_rows: called with the size of each finished batch."""
+    """Decode all prompts; return the outputs in the order of ``prompts``.
+
+    Prompts of similar lengths share a batch, to save time. on_rows: called after each batch with
+    its number of prompts.
+    """
     outputs: dict[int, RowOutput] = {}
     for batch in by_length(prompts, batch_size):
         events = decode([prompts[index] for index in batch], settings)
@@ -152,7 +167,6 @@ def decode_in_batches(
 
 
 def judge(output: RowOutput, text: str, is_right: bool | None) -> Outcome:
-    """Return the outcome of one output."""
     ids = ",".join(map(str, output.tokens))
     return Outcome(
         num_tokens=len(output.tokens),

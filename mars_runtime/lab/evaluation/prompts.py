@@ -1,4 +1,4 @@
-"""Held-out prompts by family: task families, natural text and open requests."""
+"""Load held-out prompts of task families, natural text and open requests."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from mars_runtime.tasks import Task
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """The prompts of one family. Natural text and open requests have no right answer and are never
-    averaged with other families."""
+    """The prompts of one family.
+
+    Natural text and open requests have no right answer, so averages over families exclude them.
+    """
 
     family: str
     tasks: tuple[Task, ...]
 
     @property
     def prompts_id(self) -> str:
-        """A fingerprint of the prompts and their expected answers."""
+        """Hash of the prompts and their expected answers."""
         return digest([part for task in self.tasks for part in (task.prompt, task.expected)])
 
     @property
     def is_open(self) -> bool:
-        """Whether these are open requests."""
+        """Whether the prompts are open requests."""
         return tasks.is_open(self.family)
 
     def judge(self, index: int, text: str) -> bool | None:
-        """Return whether ``text`` is a right answer to prompt ``index``; None without a checker."""
+        """Return whether ``text`` is a right answer to prompt ``index``, or None if unknown."""
         task = self.tasks[index]
         return tasks.check(task, text) if tasks.is_checkable(task) else None
 
 
 def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptSet]:
-    """Return up to ``count`` different held-out prompts per family.
+    """Load up to ``count`` different held-out prompts per family.
 
     Raises UsageError for an unknown family or a count below 1.
     """
@@ -45,10 +47,10 @@ def load_prompts(families: Sequence[str], seed: int, count: int) -> list[PromptS
     known = [*tasks.all_families(), *tasks.KINDS, *tasks.SHIFTED]
     unknown = [name for name in families if name not in known]
     if unknown:
-        raise UsageError(f"There is no family {unknown[0]!r}. Choose among {', '.join(known)}.")
+        raise UsageError(f"--families {unknown[0]!r} is unknown. Choose among {', '.join(known)}.")
     sets = []
     for name in dict.fromkeys(families):
-        # A repeated prompt would count the same evidence twice.
+        # Remove repeated prompts, whose results are not independent.
         unique = {task.prompt: task for task in tasks.generate(name, "eval", seed, count)}
         sets.append(PromptSet(name, tuple(unique.values())))
     return sets

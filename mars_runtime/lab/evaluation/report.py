@@ -1,8 +1,8 @@
-"""Figures of an evaluation and their tables: a summary of each cell, averages over the families,
-and figures of open requests, which have no right answer.
+"""Compute the figures of an evaluation, and build its tables.
 
-Only pure folds. Natural text and open requests are summarised with the families but left out of
-every average. A lossless method is compared with AR token for token.
+Figures are summaries of cells, averages over task families, and figures of open requests. Averages
+exclude natural text and open requests, which have no right answer. Every method is compared with
+AR, token by token.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ Results = Mapping[GridCell, Sequence[Outcome]]
 class Summary:
     """The figures of one cell.
 
-    accuracy: share of right answers (Wilson), None without a checker. tpf: mean over rows of tokens
-    / forward passes; tpf_pooled: all tokens / all forward passes. agreement: share of prompts with
-    exactly AR's tokens on the same weights, None without AR. ended: share of rows that reached EOS
-    within the limit.
+    - accuracy: share of right answers with Wilson's interval, None without a checker.
+    - tpf: tokens per forward pass, as the mean over prompts.
+    - tpf_pooled: all tokens divided by all forward passes.
+    - agreement: share of prompts for which the method emits the same tokens as AR with the same
+      weights; None if AR was not measured.
+    - ended: share of answers that ended with EOS within the limit.
     """
 
     cell: GridCell
@@ -43,10 +45,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """One method over the families. Each family has equal weight; natural text is left out.
+    """The averages of one method over the task families, which have equal weight.
 
-    accuracy_change: accuracy minus that of AR on the same weights and prompts, paired by prompt;
-    None for AR itself.
+    accuracy_change: accuracy minus the accuracy of AR with the same weights, paired by prompt; None
+    for AR itself.
     """
 
     checkpoint: str
@@ -60,12 +62,14 @@ class Average:
 
 @dataclass(frozen=True, slots=True)
 class RequestFigures:
-    """One method over the kinds of requests, without repetition loops.
+    """The figures of one method on open requests, without repetition loops.
 
-    tpf: tokens per forward pass, kinds with equal weight; by_kind: of each kind. agreement: share
-    of answers with exactly AR's tokens, None without AR. num_tokens: mean per answer. ended,
-    looped: shares of answers that ended by themselves and that were cut. by_place: of the forward
-    passes that offered this many tokens, the share that emitted them.
+    - tpf: tokens per forward pass. All kinds of requests have equal weight.
+    - by_kind: kind of request -> tokens per forward pass.
+    - agreement: share of answers with the same tokens as AR; None if AR was not measured.
+    - num_tokens: mean number of tokens per answer.
+    - ended, looped: shares of answers that ended with EOS, and that were cut at a loop.
+    - by_place: acceptance rate at each position of a forward pass (see ``measure.survival``).
     """
 
     checkpoint: str
@@ -81,13 +85,13 @@ class RequestFigures:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """One method on one kind of prompts, to show what breaks first if prompts are unlike the
-    training data. Agreement with AR is no measure of quality, so AR itself is judged too.
+    """The figures of one method on one kind of prompts that may differ from the training data.
 
-    tpf: tokens per forward pass, without loops. first_mask: share of the forward passes that
-    offered a second token and emitted it, None if none did. ended, looped: shares of answers.
-    right: share of the answers that contain a right word, None if there are none to check.
-    agreement: share with exactly AR's tokens.
+    - tpf: tokens per forward pass, without loops.
+    - first_mask: acceptance rate of the second token of a forward pass, None if no pass had one.
+    - ended, looped: shares of answers that ended with EOS, and that were cut at a loop.
+    - right: share of right answers among those with a checker, None if there are none.
+    - agreement: share of answers with the same tokens as AR.
     """
 
     checkpoint: str
@@ -102,7 +106,7 @@ class KindFigures:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Return every figure as plain values; shares from 0 to 1."""
+    """Return all figures as JSON values. Shares are between 0 and 1."""
     kinds = kind_figures(results)
     return {
         "averages": [asdict(figure) for figure in average(results)],
@@ -113,9 +117,7 @@ def to_json(results: Results) -> dict[str, Any]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Return the tables of averages and families, and of requests and kinds, as far as there are
-    any.
-    """
+    """Yield the tables for which there are results: averages, families, requests, kinds."""
     judged = {
         cell: outcomes for cell, outcomes in results.items() if not tasks.is_open(cell.family)
     }
@@ -129,7 +131,7 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def summarise(results: Results) -> list[Summary]:
-    """Return a summary for each cell, in order."""
+    """Return a summary of each cell, in the order of ``results``."""
     return [_summary(cell, results) for cell in results]
 
 
@@ -153,9 +155,7 @@ def _summary(cell: GridCell, results: Results) -> Summary:
 
 
 def average(results: Results) -> list[Average]:
-    """Return one average for each checkpoint and settings that judged at least one family, in
-    order.
-    """
+    """Return the averages for each pair of checkpoint and settings with a judged family."""
     groups: dict[tuple[str, str, DecodeSettings], list[GridCell]] = {}
     for cell, outcomes in results.items():
         if not tasks.is_open(cell.family) and _is_judged(outcomes):
@@ -168,10 +168,11 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
     ar = [_ar_of(cell, results) for cell in cells]
     right = [[float(o.is_right is True) for o in group] for group in groups]
     change = None
-    if cells[0].settings.method != "ar" and all(twin is not None for twin in ar):
-        twins = [[float(o.is_right is True) for o in twin or ()] for twin in ar]
+    if cells[0].settings.method != "ar" and all(outcomes is not None for outcomes in ar):
+        ar_right = [[float(o.is_right is True) for o in outcomes or ()] for outcomes in ar]
+        pairs = zip(right, ar_right, strict=True)
         change = statistics.mean_of_means(
-            [[a - b for a, b in zip(x, y, strict=True)] for x, y in zip(right, twins, strict=True)]
+            [[a - b for a, b in zip(x, y, strict=True)] for x, y in pairs]
         )
     return Average(
         checkpoint=cells[0].checkpoint,
@@ -185,7 +186,7 @@ def _average(cells: Sequence[GridCell], results: Results) -> Average:
 
 
 def request_figures(results: Results) -> list[RequestFigures]:
-    """Return the figures of each checkpoint and settings that answered requests, in order."""
+    """Return the figures for each pair of checkpoint and settings with open requests."""
     ways: dict[tuple[str, str, str, DecodeSettings], list[GridCell]] = {}
     for cell in results:
         if tasks.is_open(cell.family):
@@ -211,8 +212,9 @@ def _request_figures(cells: Sequence[GridCell], results: Results) -> RequestFigu
 
 
 def kind_figures(results: Results) -> list[KindFigures]:
-    """Return the figures of every open cell, in order; empty if no kind is unlike the training
-    data.
+    """Return the figures of each cell with open requests.
+
+    The list is empty if no kind of prompts differs from the training data (``tasks.SHIFTED``).
     """
     cells = [cell for cell in results if tasks.is_open(cell.family)]
     if not any(cell.family in tasks.SHIFTED for cell in cells):
@@ -253,8 +255,9 @@ def _by_place(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def _agreement_with_ar(cells: Sequence[GridCell], results: Results) -> float | None:
-    """Return the share of all prompts of ``cells`` whose output is AR's, None if AR was not
-    measured.
+    """Return the share of prompts for which a method and AR emit the same tokens.
+
+    Returns None if AR was not measured.
     """
     same = [
         outcome.output_id == other.output_id
@@ -270,7 +273,7 @@ def _is_judged(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
-    """Return AR's outcomes on the same weights, prompts and limit, with the same penalty."""
+    """Return AR's outcomes with the same weights, prompts, limit and penalty, or None."""
     for other, outcomes in results.items():
         if (
             other.settings.method == "ar"
@@ -286,7 +289,7 @@ def _ar_of(cell: GridCell, results: Results) -> Sequence[Outcome] | None:
 
 
 def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) -> Table:
-    """Return one row per method: the averages of the families, and natural text."""
+    """Return a table with one row per method: averages, and tokens per pass on natural text."""
     natural = {
         (summary.cell.checkpoint, summary.cell.settings): summary.tpf
         for summary in summaries
@@ -304,7 +307,7 @@ def averages_table(averages: Sequence[Average], summaries: Sequence[Summary]) ->
 
 
 def families_table(summaries: Sequence[Summary]) -> Table:
-    """Return one row per method and one column per family: accuracy and tokens per forward pass."""
+    """Return a table of accuracy and tokens per forward pass, by method and family."""
     families = list(dict.fromkeys(summary.cell.family for summary in summaries))
     ways: dict[str, dict[str, str]] = {}
     for summary in summaries:
@@ -319,8 +322,9 @@ def families_table(summaries: Sequence[Summary]) -> Table:
 
 
 def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
-    """Return tokens per forward pass by kind, then acceptance by position; empty without
-    requests.
+    """Return two tables: tokens per forward pass by kind of request, and acceptance by position.
+
+    A table without rows is left out.
     """
     if not figures:
         return []
@@ -352,12 +356,12 @@ def request_tables(figures: Sequence[RequestFigures]) -> list[Table]:
         )
         for method in drafting
     )
-    title = "Open requests: share of the forward passes offering this many tokens that emitted them"
+    title = "Acceptance rate on open requests, by position in the forward pass"
     return [rates, Table(title, ("method", *map(str, range(1, widest + 1))), lines)]
 
 
 def kinds_table(figures: Sequence[KindFigures]) -> Table:
-    """Return one row for each method and kind."""
+    """Return a table with one row per method and kind of prompts."""
     columns: dict[str, Callable[[KindFigures], str]] = {
         "method": _way,
         "kind": lambda kind: kind.kind,

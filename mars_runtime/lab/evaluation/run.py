@@ -1,4 +1,4 @@
-"""Evaluate a model cell by cell, except for cells that are stored already."""
+"""Evaluate a model on all cells of a grid. Stored results are not measured again."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from mars_runtime.settings import DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class EvalModel:
-    """A model as functions: from a prompt to ids, from ids to events, from tokens to text.
+    """The functions of a checkpoint that an evaluation needs.
 
-    to_text drops EOS. fills_blocks: the weights were trained for block diffusion.
+    encode_prompt: prompt -> token ids. to_text: token ids -> text, without EOS. fills_blocks:
+    whether the checkpoint was trained for block diffusion.
     """
 
     name: str
@@ -41,13 +42,13 @@ class EvalModel:
 
 
 def eval_model_of(checkpoint: Checkpoint) -> EvalModel:
-    """Return a checkpoint as functions."""
+    """Return the functions of a loaded checkpoint."""
     tokenizer, drafting = checkpoint.tokenizer, draft_models(checkpoint)
 
     @cache
     def costs(num_rows: int, threads: int) -> ForwardCosts:
-        """Measure at the first use of a batch size and number of threads, so warm up first."""
-        del threads  # only a key of the cache
+        """Measure costs for a batch size. The result is cached, so the first call is slow."""
+        del threads  # the argument only makes the cache depend on the number of threads
         fewer = [2**power for power in range(num_rows.bit_length()) if 2**power < num_rows]
         return measure_costs(checkpoint, (*fewer, num_rows))
 
@@ -80,14 +81,14 @@ def _filled(
     """Decode one prompt by block diffusion. Raises DecodeError."""
     if len(prompts) > 1 or not checkpoint.diffusion_size:
         raise DecodeError(
-            "Block diffusion needs a batch size of 1 and a checkpoint trained for it."
+            "Block diffusion needs a batch size of 1 and a checkpoint trained for block diffusion."
         )
     model, tokenizer, size = checkpoint.model, checkpoint.tokenizer, checkpoint.diffusion_size
     return diffusion.decode(model, tokenizer, prompts[0], lambda: settings, size)
 
 
 def plan_cells(model: EvalModel, grid: Grid, prompt_sets: Sequence[PromptSet]) -> list[GridCell]:
-    """Return every cell of a model, AR first."""
+    """Return all cells to measure for a model, AR first."""
     return [
         GridCell(
             checkpoint=model.name,
@@ -110,8 +111,11 @@ def evaluate_cell(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> tuple[Outcome, ...]:
-    """Return one outcome per prompt. Answers to open requests are cut at a repetition loop, which
-    is easy to predict and has no value."""
+    """Decode and judge all prompts of a cell; return one outcome per prompt.
+
+    Answers to open requests are cut at a repetition loop, because loops are easy to predict and
+    would inflate the figures.
+    """
     ids = [model.encode_prompt(task.prompt) for task in prompts.tasks]
     shared = 1 if METHODS[cell.settings.method].is_alone else batch_size
     outputs = decode_in_batches(model.decode, ids, cell.settings, shared, on_rows)
@@ -132,9 +136,10 @@ def evaluate(
     batch_size: int,
     on_rows: Callable[[int], None] = lambda count: None,
 ) -> Iterator[tuple[GridCell, tuple[Outcome, ...]]]:
-    """Yield each cell with its outcomes, after storing them.
+    """Measure all cells without a stored result; yield every cell with its outcomes.
 
-    on_rows: called with the number of finished prompts, stored ones included.
+    Outcomes are stored before they are yielded. on_rows: called with a number of prompts each time
+    they are finished or found in the store.
     """
     by_family = {prompts.family: prompts for prompts in prompt_sets}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""Finished results on disk, one JSON line each, so that an interrupted run can continue."""
+"""Store finished results on disk as lines of JSON, so that an interrupted run can continue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ TYPES = {"num_tokens": int, "num_forwards": int, "is_ended": bool, "output_id": 
 
 
 class LineStore(Generic[Value]):
-    """Values by key, in memory and, with a path, appended to a file.
+    """A mapping from keys to values that is stored in a file, or only in memory without a path.
 
-    Lines that are truncated (by a crash) or of another format are ignored.
+    Values are appended to the file as lines of JSON. Incomplete or invalid lines are ignored when
+    the file is read.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class LineStore(Generic[Value]):
         self._values: dict[str, Value] = {}
         if path is None or not path.exists():
             return
-        # Not splitlines(): JSON may contain U+2028 and similar characters.
+        # splitlines() would also split at U+2028 and similar characters inside of JSON strings.
         for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
                 fields = json.loads(line)
@@ -41,29 +42,31 @@ class LineStore(Generic[Value]):
                 continue
 
     def get(self, key: str) -> Value | None:
-        """Return the value of a key, or None."""
         return self._values.get(key)
 
     def __getitem__(self, key: str) -> Value:
         return self._values[key]
 
     def put(self, key: str, value: Value, **more: str) -> None:
-        """Store a value; it is on disk when this returns. more: fields for human readers."""
+        """Store a value, on disk before this method returns. more: fields for human readers."""
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             line = json.dumps({"key": key, **more, **self._to_line(value)}, ensure_ascii=False)
-            # A leading line break ends a line that a crash truncated.
+            # The leading line break separates the line from an incomplete one after a crash.
             with self._path.open("a", encoding="utf-8") as file:
                 file.write("\n" + line + "\n")
         self._values[key] = value
 
 
 class CellStore(LineStore[tuple[Outcome, ...]]):
-    """Outcomes by the key of their cell: lines of ``{"key", "label", "outcomes"}``."""
+    """Stores the outcomes of cells, as lines of ``{"key", "label", "outcomes"}``.
+
+    is_fresh: discard the content of the file.
+    """
 
     def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
         if is_fresh and path.exists():
-            os.truncate(path, 0)  # not removed: it may be locked (``outputs.py``)
+            os.truncate(path, 0)  # the file must not be removed, because it is locked
         super().__init__(path, _to_line, _from_line)
 
 
@@ -76,12 +79,11 @@ def _from_line(fields: dict[str, Any]) -> tuple[Outcome, ...]:
 
 
 def _outcome(values: dict[str, Any]) -> Outcome:
-    """Return an outcome from JSON. Raises KeyError, TypeError or ValueError for a line that this
-    version has not written."""
+    """Parse an outcome. Raises KeyError, TypeError or ValueError for an invalid one."""
     lists = {name: tuple(values[name]) for name in ("taken", "offered")}
     outcome = Outcome(**{**values, **lists})
     if any(type(getattr(outcome, name)) is not kind for name, kind in TYPES.items()):
-        raise ValueError("a value of another type")
+        raise ValueError("An outcome has a value of a wrong type.")
     if outcome.num_forwards < 1 or outcome.is_right not in (True, False, None):
-        raise ValueError("a value out of range")
+        raise ValueError("An outcome has a value out of range.")
     return outcome

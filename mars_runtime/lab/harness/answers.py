@@ -1,5 +1,7 @@
-"""Answers to a benchmark's requests: decoded several at a time by one engine, cut at stop strings,
-stored on disk so that an interrupted benchmark can continue, and counted by task.
+"""Decode and store the answers to the requests of lm-eval, and compute figures of each task.
+
+An engine decodes several answers at once. Answers are cut at stop strings and stored on disk, so
+that an interrupted benchmark can continue.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from mars_runtime.text import Tokenizer
 
 POLL_SECONDS = 0.05
 WAITING = 8
-"""Requests that wait in the engine, so that its batch is always full."""
+"""Number of requests to enqueue beyond those that run, so that the batch is always full."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A request: ids of the prompt, settings, and strings that end its answer."""
+class AnswerRequest:
+    """A request. prompt: token ids. stops: strings that end the answer."""
 
     prompt: tuple[int, ...]
     settings: DecodeSettings
@@ -38,55 +40,56 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """An answer: the text before the first stop string, and its forward passes up to there."""
+class DecodedAnswer:
+    """An answer, up to the first stop string. output: its tokens and forward passes."""
 
     text: str
     output: RowOutput
 
 
 class AnswerError(RuntimeError):
-    """An answer was aborted; the message is one sentence."""
+    """An answer was aborted. The message says why."""
 
 
-def write_all(
-    engine: Engine, tokenizer: Tokenizer, wanted: Sequence[Wanted]
-) -> Iterator[tuple[int, Written]]:
-    """Yield the number and answer of each request when it ends.
+def decode_all(
+    engine: Engine, tokenizer: Tokenizer, requests: Sequence[AnswerRequest]
+) -> Iterator[tuple[int, DecodedAnswer]]:
+    """Decode all requests; yield the index and the answer of each request when it is complete.
 
-    Raises AnswerError and what ``Engine.submit`` raises.
+    Raises AnswerError and the errors of ``Engine.submit``.
     """
-    todo = deque(enumerate(wanted))
-    under_way: dict[int, _Writer] = {}
-    while todo or under_way:
-        while todo and len(under_way) < engine.max_running + WAITING:
-            number, next_request = todo.popleft()
+    waiting = deque(enumerate(requests))
+    in_flight: dict[int, _AnswerReader] = {}
+    while waiting or in_flight:
+        while waiting and len(in_flight) < engine.max_running + WAITING:
+            number, next_request = waiting.popleft()
             request = Request(next_request.prompt, next_request.settings, MAX_DEADLINE)
-            under_way[number] = _Writer(engine.submit(request), tokenizer, next_request.stops)
-        for number in [n for n, writer in under_way.items() if writer.read()]:
-            yield number, under_way.pop(number).written()
+            run = engine.submit(request)
+            in_flight[number] = _AnswerReader(run, tokenizer, next_request.stops)
+        for number in [n for n, reader in in_flight.items() if reader.read()]:
+            yield number, in_flight.pop(number).answer()
         time.sleep(POLL_SECONDS)
 
 
-class _Writer:
-    """Reads the answer of one run."""
+class _AnswerReader:
+    """Reads the answer of a run from its events."""
 
     def __init__(self, run: Run, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
         self._run = run
         self._answer = StreamedAnswer(tokenizer, stops)
-        self._seen = 0
+        self._num_read = 0
         self._text: list[str] = []
 
     def read(self) -> bool:
-        """Read new events; return whether the answer is complete."""
-        events = self._run.events_since(self._seen)
-        self._seen += len(events)
+        """Read the new events of the run; return whether the answer is complete."""
+        events = self._run.events_since(self._num_read)
+        self._num_read += len(events)
         self._text.append(self._answer.read(events).text)
         if self._answer.is_cut:
             self._run.cancel()
         return self._answer.is_over
 
-    def written(self) -> Written:
+    def answer(self) -> DecodedAnswer:
         """Return the complete answer. Raises AnswerError."""
         end = self._answer.end
         if end is not None and end.reason not in FINAL:
@@ -95,15 +98,18 @@ class _Writer:
             )
         events = [event for event in self._answer.events if not isinstance(event, End)]
         (output,) = read_rows(events, 1)
-        return Written("".join(self._text), output)
+        return DecodedAnswer("".join(self._text), output)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecord:
-    """A stored answer.
+    """An answer as it is stored.
 
-    num_tokens, num_forwards: without prefill. kept_tokens, kept_forwards: before a repetition loop.
-    is_ended: by EOS or a stop string, not by the limit.
+    - document: number of the question in its task.
+    - num_tokens, num_forwards: tokens, and forward passes without prefill.
+    - kept_tokens, kept_forwards: the same, before a repetition loop.
+    - is_ended: whether the answer ended with EOS or a stop string, before the limit.
+    - is_looped: whether the answer has a repetition loop.
     """
 
     task: str
@@ -117,41 +123,43 @@ class AnswerRecord:
     is_looped: bool
 
 
-def record(task: str, document: int, written: Written, limit: int) -> AnswerRecord:
-    """Return the record of an answer of at most ``limit`` tokens."""
-    whole, without_loop = written.output, written.output.without_loop()
+def record(task: str, document: int, answer: DecodedAnswer, limit: int) -> AnswerRecord:
+    """Build the record of an answer. limit: the maximum number of tokens that was allowed."""
+    output, without_loop = answer.output, answer.output.without_loop()
     return AnswerRecord(
         task=task,
         document=document,
-        text=written.text,
-        num_tokens=len(whole.tokens),
-        num_forwards=whole.num_forwards,
+        text=answer.text,
+        num_tokens=len(output.tokens),
+        num_forwards=output.num_forwards,
         kept_tokens=len(without_loop.tokens),
         kept_forwards=without_loop.num_forwards,
-        is_ended=whole.is_ended or len(whole.tokens) < limit,
+        is_ended=output.is_ended or len(output.tokens) < limit,
         is_looped=without_loop.is_looped,
     )
 
 
 class AnswerStore(LineStore[AnswerRecord]):
-    """Answers by ``key_of``."""
+    """Stores answers under the keys of ``key_of``, in memory only if ``path`` is None."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path, asdict, lambda values: AnswerRecord(**values))
 
 
-def key_of(fingerprint: str, arithmetic: str, task: str, document: int, wanted: Wanted) -> str:
-    """Equal for two answers exactly when one can replace the other."""
-    settings = asdict(wanted.settings)
-    parts = [fingerprint, arithmetic, task, document, wanted.prompt, settings, wanted.stops]
+def key_of(
+    fingerprint: str, arithmetic: str, task: str, document: int, request: AnswerRequest
+) -> str:
+    """Return a key of everything that determines an answer: weights, arithmetic and request."""
+    settings = asdict(request.settings)
+    parts = [fingerprint, arithmetic, task, document, request.prompt, settings, request.stops]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
 def figures_of(records: Sequence[AnswerRecord]) -> dict[str, dict[str, Any]]:
-    """Return the figures of each task.
+    """Return the figures of each task as JSON values.
 
-    tpf, tpf_whole: mean tokens per forward pass over answers, without and with repetition loops.
-    ended, looped: shares of answers that ended before the limit, and that have a loop.
+    ``tpf``, ``tpf_whole``: mean tokens per forward pass of an answer, without and with repetition
+    loops. ``ended``, ``looped``: shares of answers that ended before the limit, and with a loop.
     """
     tasks = dict.fromkeys(answer.task for answer in records)
     return {task: _figures([answer for answer in records if answer.task == task]) for task in tasks}

@@ -1,7 +1,7 @@
-"""``python -m mars_runtime lm_eval …``: lm-eval's command line with the model ``mars`` registered.
+"""``python -m mars_runtime lm_eval …``: run lm-eval with the model ``mars`` registered.
 
-Only the harness's own tasks need it: the task files in ``tasks/`` register the model themselves
-(``documents.py``).
+The tasks of lm-eval itself need this command. The task files in ``tasks/`` also work with ``python
+-m lm_eval``, because they register the model (``documents.py``).
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-NEEDED = "lm-eval is not installed here. Run pip install -r requirements-lm-eval.txt."
+NEEDED = "lm-eval is not installed. Run pip install -r requirements-lm-eval.txt."
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the ``lm_eval`` command; all its arguments, --help included, are lm-eval's."""
+    """Add the ``lm_eval`` command, which passes all arguments, --help included, to lm-eval."""
     parser = subparsers.add_parser(
         "lm_eval",
         help="run lm-evaluation-harness with a checkpoint",
         prefix_chars="\0",
         add_help=False,
     )
-    parser.add_argument("given", nargs="*")
+    parser.add_argument("arguments", nargs="*")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> int:
         from mars_runtime.lab.harness import documents
     except ImportError:
         print(NEEDED, file=sys.stderr)
-        return 0 if args.given == ["--help"] else 1
+        return 0 if args.arguments == ["--help"] else 1
     assert documents.NAME == "mars"
-    sys.argv = ["lm_eval", *args.given]
+    sys.argv = ["lm_eval", *args.arguments]
     cli_evaluate()
     return 0

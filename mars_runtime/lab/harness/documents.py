@@ -1,7 +1,7 @@
-"""The questions of the benchmarks, from the files in the folder ``MARS_BENCHMARKS``.
+"""Load the questions of the benchmarks from files in the folder MARS_BENCHMARKS.
 
-Importing this module also registers the model: lm-eval imports the functions of a task file before
-it resolves the model.
+Importing this module also registers the model ``mars`` with lm-eval. The task files in ``tasks/``
+refer to functions of this module, and lm-eval imports these before it resolves the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import lm_eval.models  # noqa: F401  # registers its own models, which requires an empty registry
+import lm_eval.models  # noqa: F401  # must register lm-eval's models before ours
 from lm_eval.api.registry import model_registry
 
 from mars_runtime.lab.training.distill.mixture import Prompt
@@ -26,11 +26,11 @@ if NAME not in model_registry:
     model_registry.register(NAME, target="mars_runtime.lab.harness.model:MarsLM")
 
 Splits = dict[str, Any]
-"""A data set of lm-eval: a ``datasets.Dataset`` by the name of its split."""
+"""A data set of lm-eval: name of a split -> ``datasets.Dataset``."""
 
 
 class BenchmarkError(ValueError):
-    """A benchmark's file is missing; the message is one sentence with the remedy."""
+    """The file of a benchmark is missing. The message says what to do."""
 
 
 def ifeval(**_: Any) -> Splits:
@@ -44,14 +44,18 @@ def humaneval(**_: Any) -> Splits:
 
 
 def bbh(**_: Any) -> Splits:
-    """Return BIG-Bench Hard: the first question of each of its 27 tasks, then the second ..., so
-    that any number of questions covers all tasks equally."""
+    """Return the questions of BIG-Bench Hard, alternating between its 27 tasks.
+
+    Therefore any number of leading questions covers all tasks equally.
+    """
     return _test_split(list(in_turn(_rows("bbh.jsonl.gz"))))
 
 
 def gsm8k_train_heldout(**_: Any) -> Splits:
-    """Return questions of GSM8K's *training* split that a hash excludes from the training of the
-    chat model's adapter, in the form of its training prompts."""
+    """Return questions of GSM8K's training split that the bundled adapter was not trained on.
+
+    The questions have the form of the adapter's training prompts.
+    """
     folder = _path("gsm8k_train.jsonl").parent
     answers = {row["question"].strip(): row["answer"] for row in _rows("gsm8k_train.jsonl")}
     prompts = (Prompt("maths", turns) for turns in Texts(folder, SEED).maths())
@@ -60,16 +64,16 @@ def gsm8k_train_heldout(**_: Any) -> Splits:
 
 
 def in_turn(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield one row of each task, then the next of each."""
+    """Yield the first row of each task, then the second row of each task, and so on."""
     tasks: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         tasks.setdefault(row["task"], []).append(row)
-    for place in range(max(map(len, tasks.values()), default=0)):
-        yield from (task_rows[place] for task_rows in tasks.values() if place < len(task_rows))
+    for index in range(max(map(len, tasks.values()), default=0)):
+        yield from (task_rows[index] for task_rows in tasks.values() if index < len(task_rows))
 
 
 def question_in(prompt: str, questions: Mapping[str, str]) -> str:
-    """Return the question that a prompt contains. Raises StopIteration if there is none."""
+    """Return the one of ``questions`` that a prompt contains. Raises StopIteration without one."""
     frames = (form.split("{question}") for form in MATHS_FORMS)
     bare = (prompt.removeprefix(before).removesuffix(after) for before, after in frames)
     return next(question for question in bare if question in questions)
@@ -85,15 +89,15 @@ def _problem(prompt: str, answers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _path(name: str) -> Path:
-    """Return a file of the folder or of its parent. Raises BenchmarkError."""
+    """Return the path of a file in MARS_BENCHMARKS or its parent folder. Raises BenchmarkError."""
     folder = os.environ.get("MARS_BENCHMARKS", "")
     if not folder:
-        raise BenchmarkError("Set MARS_BENCHMARKS to the folder of the benchmarks' files.")
+        raise BenchmarkError("Set MARS_BENCHMARKS to the folder with the files of the benchmarks.")
     for path in (Path(folder) / name, Path(folder).parent / name):
         if path.is_file():
             return path
     raise BenchmarkError(
-        f"There is no {name} in {folder}. Set MARS_BENCHMARKS to the folder that has it."
+        f"MARS_BENCHMARKS {folder} has no file {name}. Set it to the folder with this file."
     )
 
 

@@ -1,6 +1,7 @@
-"""Scores of answers for benchmarks that lm-eval scores with a network.
+"""Score the answers to BIG-Bench Hard and HumanEval without downloads.
 
-Generated programs run in the sandbox only.
+For these benchmarks lm-eval itself would download data or code. Generated programs run only in the
+sandbox of this repository.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from mars_runtime.tasks.python_functions import extract_code
 from mars_runtime.tasks.sandbox import passes_test
 
 WORDS = (("yes", "no"), ("true", "false"), ("valid", "invalid"))
-"""Pairs of words of which an answer to BIG-Bench Hard is one."""
+"""Pairs of words that are the possible answers to some tasks of BIG-Bench Hard."""
 
 
 def bbh_scores(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
-    """Return 1 if the final answer of the text is the target."""
+    """Return the score 1 if the final answer of the text equals the target, else 0."""
     return {"exact_match": float(final_answer(results[0], doc["target"]) == tidy(doc["target"]))}
 
 
 def humaneval_scores(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
-    """Return 1 if the function passes its test."""
+    """Return the score 1 if the function passes its tests, else 0."""
     source = program(doc["prompt"], doc["entry_point"], results[0])
     return {"pass@1": float(passes_test(source, doc["entry_point"], doc["test"]))}
 
 
 def program(prompt: str, name: str, answer: str) -> str:
-    """Return the program of a prompt, which ends with a signature and a docstring, and an answer.
+    """Combine a prompt, which ends with a signature and a docstring, with the answer.
 
-    An answer that defines the function again replaces them.
+    If the answer defines the whole function, it replaces the signature and the docstring.
     """
     code = extract_code(answer)
     if f"def {name}(" in code:
@@ -39,24 +40,28 @@ def program(prompt: str, name: str, answer: str) -> str:
 
 
 def final_answer(text: str, target: str) -> str:
-    """Return the last part of the text, after any "answer is", that has the form of the target: an
-    option such as (B), one of two words, a number, or else the last line with text."""
-    said = re.split(r"answer is:?|answer:", text, flags=re.IGNORECASE)[-1].strip()
-    wanted = tidy(target)
-    if re.fullmatch(r"\([a-z]\)", wanted):
-        options = re.findall(r"\(([A-Z])\)", said) or re.findall(r"\b([A-Z])\b(?=[).:]|$)", said)
+    """Return the final answer in a text.
+
+    Only the text after the last "answer is" is searched, if the text contains it. The final answer
+    is the last part that has the form of the target: an option such as (B), a number, one of two
+    words, or otherwise the last line.
+    """
+    end = re.split(r"answer is:?|answer:", text, flags=re.IGNORECASE)[-1].strip()
+    expected = tidy(target)
+    if re.fullmatch(r"\([a-z]\)", expected):
+        options = re.findall(r"\(([A-Z])\)", end) or re.findall(r"\b([A-Z])\b(?=[).:]|$)", end)
         return f"({options[-1].lower()})" if options else ""
-    if re.fullmatch(r"-?\d+", wanted):
-        numbers = re.findall(r"-?\d+", said.replace(",", ""))
+    if re.fullmatch(r"-?\d+", expected):
+        numbers = re.findall(r"-?\d+", end.replace(",", ""))
         return str(numbers[-1]) if numbers else ""
     for words in WORDS:
-        if wanted in words:
-            options = re.findall(rf"\b({'|'.join(words)})\b", said.lower())
+        if expected in words:
+            options = re.findall(rf"\b({'|'.join(words)})\b", end.lower())
             return str(options[-1]) if options else ""
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in end.splitlines() if line.strip()]
     return tidy(lines[-1]) if lines else ""
 
 
 def tidy(text: str) -> str:
-    """Return the text in lower case, with single spaces, without quotes around it."""
+    """Return the text in lower case, with single spaces, without surrounding punctuation."""
     return " ".join(text.lower().split()).strip(" .\"'*`")

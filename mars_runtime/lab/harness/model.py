@@ -1,9 +1,9 @@
-"""The model ``mars`` for lm-evaluation-harness: any of its tasks, decoded by this runtime.
+"""The model ``mars`` for lm-evaluation-harness, which decodes with this runtime.
 
     python -m lm_eval --model mars --model_args checkpoint=mars-smollm2,tau=0.95 --tasks …
 
-Importing this module registers it. lm-eval has no plug-ins, but it imports the functions of a task
-file before it resolves the model: see ``tasks/`` and ``cli.py``.
+Importing this module registers the model. lm-eval has no plug-ins, so the task files in ``tasks/``
+or the command in ``cli.py`` cause the import.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from mars_runtime.engine.backend import CheckpointBackend
 from mars_runtime.engine.request import MAX_DEADLINE
 from mars_runtime.lab.harness.answers import (
     AnswerRecord,
+    AnswerRequest,
     AnswerStore,
-    Wanted,
+    decode_all,
     figures_of,
     key_of,
     record,
-    write_all,
 )
 from mars_runtime.lab.harness.texts import (
     encode_context,
@@ -47,12 +47,13 @@ MAX_NEW_TOKENS = 256
 
 
 @register_model("mars")
-class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no types here
-    """A checkpoint with the settings of one method.
+class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, LM is untyped
+    """A checkpoint that decodes with one method.
 
-    checkpoint: a name or a folder. settings: fields of DecodeSettings. batch_size: answers that
-    share forward passes; greedy text does not depend on it. answers: a file that stores finished
-    answers, so that an interrupted run can continue.
+    - checkpoint: name or folder.
+    - batch_size: number of answers to decode at once; greedy text does not depend on it.
+    - answers: path of a file for finished answers, so that an interrupted run can continue.
+    - settings: fields of DecodeSettings.
     """
 
     def __init__(
@@ -69,14 +70,16 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         super().__init__()
         if threads is not None:
             torch.set_num_threads(threads)
-        # lm-eval passes cuda:0 by default.
-        where = device if device and (torch.cuda.is_available() or "cuda" not in device) else "auto"
-        self._checkpoint = load_checkpoint(checkpoint, device=where, dtype=dtype)
+        # lm-eval passes cuda:0 by default, even without a GPU.
+        is_usable = device and (torch.cuda.is_available() or "cuda" not in device)
+        self._checkpoint = load_checkpoint(
+            checkpoint, device=device if device and is_usable else "auto", dtype=dtype
+        )
         self._tokenizer = self._checkpoint.tokenizer
         self._settings = DecodeSettings(**with_current_names(settings))
         self._batch_size = int(batch_size) if str(batch_size).isdigit() else 8
         self._store = AnswerStore(Path(answers) if answers else None)
-        # AR feeds no masks, so an adapter does not change its answers: only the base counts.
+        # An adapter does not change answers of AR, so only the base file identifies them.
         path = self._checkpoint.path
         is_base = self._settings.method == "ar" and path.is_file()
         self._fingerprint = fingerprint([path] if is_base else self._checkpoint.weight_files)
@@ -84,21 +87,21 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
 
     @property
     def tokenizer_name(self) -> str:
-        """Identify the model in the harness's cache of requests."""
+        """Name of the model in lm-eval's cache of requests."""
         return self._checkpoint.name
 
     def chat_template(self, chat_template: bool | str = False) -> str:
-        """Return the name of the template, which is applied by token id."""
+        """Return the name of the chat template, which lm-eval stores with the results."""
         return "ChatML"
 
     def apply_chat_template(
         self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """Return the conversation as a string for ``texts.encode_context``."""
+        """Encode a conversation as a string that ``texts.encode_context`` can decode."""
         return render(chat_history, is_open=not add_generation_prompt)
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return settings, counts and provenance, which the harness stores with its results."""
+        """Return the settings, figures and provenance that lm-eval stores with its results."""
         return {
             "mars": {
                 **{"checkpoint": self._checkpoint.name, "fingerprint": self._fingerprint},
@@ -109,7 +112,7 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         }
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Return one answer per request."""
+        """Decode the requests; return the text of each answer."""
         answers = self._answers(requests, is_quiet=disable_tqdm)
         self._records += answers
         for request, answer in zip(requests, answers, strict=True):
@@ -117,38 +120,38 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
         return [answer.text for answer in answers]
 
     def _answers(self, requests: Sequence[Any], *, is_quiet: bool) -> list[AnswerRecord]:
-        """Return the record of each request; decode those that are not stored."""
+        """Return the record of each request's answer; decode only answers that are not stored."""
         backend = CheckpointBackend(self._checkpoint, keeps=False)
         backend.reserve(self._batch_size)
-        wanted = [self._wanted(backend.capacity, *request.args) for request in requests]
+        ours = [self._answer_request(backend.capacity, *request.args) for request in requests]
         names = [(str(request.task_name), int(request.doc_id)) for request in requests]
         weights = (self._fingerprint, self._checkpoint.model.arithmetic)
-        keys = [
-            key_of(*weights, *name, request) for name, request in zip(names, wanted, strict=True)
-        ]
+        keys = [key_of(*weights, *name, request) for name, request in zip(names, ours, strict=True)]
         missing = [number for number, key in enumerate(keys) if self._store.get(key) is None]
         if missing:
             bar = tqdm(total=len(missing), desc="Answers", disable=is_quiet)
-            missing_requests = [wanted[number] for number in missing]
-            # A machine that is suspended for minutes must not end the run.
+            missing_requests = [ours[number] for number in missing]
+            # The long limit lets the run survive when the machine is suspended for minutes.
             with Engine(backend, self._batch_size, max_turn_seconds=MAX_DEADLINE) as engine:
-                for place, written in write_all(engine, self._tokenizer, missing_requests):
-                    number = missing[place]
-                    limit = wanted[number].settings.max_new_tokens
-                    self._store.put(keys[number], record(*names[number], written, limit))
+                for index, answer in decode_all(engine, self._tokenizer, missing_requests):
+                    number = missing[index]
+                    limit = ours[number].settings.max_new_tokens
+                    self._store.put(keys[number], record(*names[number], answer, limit))
                     bar.update()
         return [self._store[key] for key in keys]
 
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Return the log-probability of each continuation by plain AR, and whether greedy decoding
-        emits it."""
+        """Return (log-probability, whether greedy decoding emits it) of each continuation.
+
+        Both are those of plain AR.
+        """
         pairs = [encode_pair(self._tokenizer, *request.args) for request in requests]
-        room = self._checkpoint.model.config.max_positions
+        max_tokens = self._checkpoint.model.config.max_positions
         texts = []
         for ids, first in pairs:
-            shortened_ids = shortened(ids, room)
+            shortened_ids = shortened(ids, max_tokens)
             texts.append((shortened_ids, max(1, first - (len(ids) - len(shortened_ids)))))
         scores = dict(score_all(self._checkpoint.model, texts, self._batch_size))
         return [(scores[n].log_probability, scores[n].is_greedy) for n in range(len(texts))]
@@ -156,13 +159,13 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Return the log-probability of whole texts, in windows of the model's context."""
+        """Return the log-probability of each text, computed in windows of the context length."""
         texts: list[tuple[list[int], int]] = []
         owners: list[int] = []
-        room = self._checkpoint.model.config.max_positions
+        max_tokens = self._checkpoint.model.config.max_positions
         for number, request in enumerate(requests):
             ids = self._tokenizer.encode(request.args[0])
-            windows = get_rolling_token_windows(ids, self._tokenizer.im_end_id, room - 1, 1)
+            windows = get_rolling_token_windows(ids, self._tokenizer.im_end_id, max_tokens - 1, 1)
             for before, scored in map(make_disjoint_window, windows):
                 texts.append(([*before, *scored], len(before)))
                 owners.append(number)
@@ -171,12 +174,15 @@ class MarsLM(LM):  # type: ignore[misc]  # lm-eval is optional: it may have no t
             sums[owners[number]] += score.log_probability
         return sums
 
-    def _wanted(self, capacity: int, context: str, arguments: Mapping[str, Any]) -> Wanted:
+    def _answer_request(
+        self, capacity: int, context: str, arguments: Mapping[str, Any]
+    ) -> AnswerRequest:
         options = normalize_gen_kwargs(dict(arguments), MAX_NEW_TOKENS)
         limit = int(options["max_gen_toks"])
         settings = replace(
             self._settings, max_new_tokens=limit, temperature=float(options.get("temperature", 0.0))
         )
-        room = min(self._checkpoint.model.config.max_positions, capacity) - limit
-        prompt = shortened(encode_context(self._tokenizer, context), room)
-        return Wanted(tuple(prompt), settings, tuple(stop for stop in options["until"] if stop))
+        max_prompt = min(self._checkpoint.model.config.max_positions, capacity) - limit
+        prompt = shortened(encode_context(self._tokenizer, context), max_prompt)
+        stops = tuple(stop for stop in options["until"] if stop)
+        return AnswerRequest(tuple(prompt), settings, stops)

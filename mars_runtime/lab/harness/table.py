@@ -1,5 +1,6 @@
-"""``python -m mars_runtime lm_eval_table FOLDER …``: tables from results of ``lm_eval``, with the
-paper's rows. Writes ``--out`` as JSON and the same as Markdown.
+"""``python -m mars_runtime lm_eval_table FOLDER …``: compare results of lm-eval with the paper's.
+
+The command prints the tables, and writes them as JSON and as Markdown.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ PAPER = ASSETS / "results" / "paper.json"
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A column: the paper's name, our task, the metric of lm-eval, and our heading."""
+    """A benchmark, which is a column of the tables.
+
+    name: the paper's name. task: our task. metric: name of lm-eval's metric. heading: the column's
+    heading.
+    """
 
     name: str
     task: str
@@ -44,13 +49,17 @@ BENCHMARKS = (
 
 
 class ResultsError(ValueError):
-    """Files without usable results; the message is one sentence with the remedy."""
+    """There are no usable results. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """A method on a benchmark. accuracy: share right (Wilson); tpf, tpf_whole: mean over answers,
-    without and with repetition loops; looped, ended: shares of answers."""
+    """The result of a method on a benchmark.
+
+    - accuracy: share of right answers with Wilson's interval.
+    - tpf, tpf_whole: mean tokens per forward pass of an answer, without and with repetition loops.
+    - ended, looped: shares of answers that ended before the limit, and that have a loop.
+    """
 
     checkpoint: str
     fingerprint: str
@@ -67,7 +76,7 @@ class BenchmarkResult:
 
 
 def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str, Any]]:
-    """Return the newest result of each method and task below the paths, and their provenance.
+    """Read the newest result of each method and task in some folders, and their provenance.
 
     Raises ResultsError.
     """
@@ -78,7 +87,9 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
         result = json.loads(file.read_text(encoding="utf-8"))
         mars = result["config"].get("mars")
         if mars is None:
-            raise ResultsError(f"{file} is not a result of the model mars. Choose another folder.")
+            raise ResultsError(
+                f"{file} is the result of another model than mars. Choose another folder."
+            )
         origin = {key: mars[key] for key in ("date", "commit", "hardware", "versions")}
         origin["versions"] = {**origin["versions"], "lm_eval": result["lm_eval_version"]}
         for benchmark in BENCHMARKS:
@@ -87,7 +98,7 @@ def read_results(paths: Sequence[Path]) -> tuple[list[BenchmarkResult], dict[str
                 newest[cell.checkpoint, cell.way, cell.task] = cell
     if not newest:
         raise ResultsError(
-            "There are no results of lm-eval. Give the folders of its --output_path."
+            "No results of lm-eval were found. Pass the folders that were its --output_path."
         )
     return list(newest.values()), origin
 
@@ -115,23 +126,22 @@ def _result(
 
 
 def document(cells: Sequence[BenchmarkResult], origin: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of the JSON file."""
     return {"kind": "lm_eval", "version": 1, **origin, "cells": [asdict(cell) for cell in cells]}
 
 
 def tables(cells: Sequence[BenchmarkResult], paper: Mapping[str, Any]) -> list[Table]:
-    """Return accuracy and tokens per forward pass of our methods, then of the paper's.
+    """Return two tables, accuracy and tokens per forward pass, with our and the paper's results.
 
-    A cell with fewer answers than others in its column shows their number.
+    A cell shows its number of answers if others in its column have more.
     """
-    ways = list(dict.fromkeys((cell.checkpoint, cell.way) for cell in cells))
-    by_place = {(cell.checkpoint, cell.way, cell.task): cell for cell in cells}
+    methods = list(dict.fromkeys((cell.checkpoint, cell.way) for cell in cells))
+    by_method = {(cell.checkpoint, cell.way, cell.task): cell for cell in cells}
     headings = ("", *(benchmark.heading for benchmark in BENCHMARKS))
     accuracies: list[tuple[str, ...]] = []
     rates: list[tuple[str, ...]] = []
-    for checkpoint, way in ways:
-        row_cells = [by_place.get((checkpoint, way, benchmark.task)) for benchmark in BENCHMARKS]
-        name = f"{checkpoint} · {way}"
+    for checkpoint, method in methods:
+        row_cells = [by_method.get((checkpoint, method, b.task)) for b in BENCHMARKS]
+        name = f"{checkpoint} · {method}"
         fewer = [_fewer(cell, cells) for cell in row_cells]
         shares = [percent(cell.accuracy if cell else None) for cell in row_cells]
         tpfs = [number(cell.tpf if cell else None) for cell in row_cells]
@@ -144,7 +154,7 @@ def tables(cells: Sequence[BenchmarkResult], paper: Mapping[str, Any]) -> list[T
         rates.append((name, *(_plain(row["tpf"].get(key), 2) for key in names)))
     return [
         Table("Accuracy in percent, with 95 % intervals", headings, tuple(accuracies)),
-        Table("Tokens per forward", headings, tuple(rates)),
+        Table("Tokens per forward pass", headings, tuple(rates)),
     ]
 
 
@@ -165,13 +175,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "lm_eval_table", help="compare results of lm-eval with the paper's"
     )
     parser.add_argument(
-        "results", nargs="+", type=Path, help="folders given to lm-eval as --output_path"
+        "results", nargs="+", type=Path, help="folders that were the --output_path of lm-eval"
     )
     parser.add_argument("--out", type=path_of, default=Path("runs/lm_eval.json"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, print, write. Return the exit code."""
+    """Read the results, print the tables, write ``--out``; return the exit code."""
     try:
         check_file(args.out)
         cells, origin = read_results(args.results)

@@ -1,9 +1,10 @@
-"""The frozen base that an adapter is trained for: a Llama, Qwen2 or Qwen3 with a tied head.
+"""Load and run the frozen base model of an adapter: a Llama, Qwen2 or Qwen3 with a tied head.
 
-``read_base`` reads it by its name in the registry, from a folder in transformers' layout or from a
-GGUF file. ``Backbone`` runs its layers on rows of hidden states; the caller's ``Attend`` decides
-what each row attends to. The residual stream and the norms are float32; the products have the dtype
-of the weights, and bfloat16 is several times as fast on CPUs with AMX.
+``read_base`` loads a base from a registry name, a folder in transformers' layout or a GGUF file.
+``Backbone`` runs its layers on rows of hidden states, and the caller supplies the attention.
+
+The residual stream and the norms are float32. Matrix products have the dtype of the weights;
+bfloat16 is several times as fast as float32 on CPUs with AMX.
 """
 
 from __future__ import annotations
@@ -29,18 +30,21 @@ from mars_runtime.model.quantized import GroupedMatrix
 from mars_runtime.text import TextError, Tokenizer, read_spec
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q [N, kv heads, group, d], k [N, kv heads, d], v) -> [N, heads * d]."""
-Update = Callable[[int, str, Tensor, Tensor], Tensor]
-"""(layer, part, input of the product, product) -> the product with what an adapter adds."""
+"""Attention of one layer, supplied by the caller.
 
-ALIGNED = 8  # products of rows of other lengths are many times slower on a GPU
+(layer, q [N, kv heads, group, d], k [N, kv heads, d], v [N, kv heads, d]) -> [N, heads * d].
+"""
+Update = Callable[[int, str, Tensor, Tensor], Tensor]
+"""Adds the update of an adapter: (layer, part, input, product) -> product with the update."""
+
+ALIGNED = 8  # on a GPU, products of rows with other lengths are many times slower
 PIECES, COMPARED = 96, 4
-"""Parts of the vocabulary, and how many of them can hold the best token after rounding."""
+"""For ``greedy``: number of parts of the vocabulary, and of best parts to compare in float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A base model. weights: dense, named and ordered as in a checkpoint of transformers."""
+    """A base model. weights: name and order as in a transformers checkpoint; not quantised."""
 
     name: str
     config: ModelConfig
@@ -49,7 +53,7 @@ class Base:
 
 
 def read_base(name_or_path: str) -> Base:
-    """Read a base into host memory, regardless of the default device. Raises CheckpointError."""
+    """Load a base into host memory, whatever the default device is. Raises CheckpointError."""
     files = resolve_checkpoint(name_or_path)
     try:
         with torch.device("cpu"):
@@ -62,7 +66,7 @@ def read_base(name_or_path: str) -> Base:
 
 
 def _check(config: ModelConfig, path: Path) -> None:
-    """Raise CheckpointError if adapters cannot be trained for this kind of model."""
+    """Raise CheckpointError if the output head of the model is not tied to its embedding."""
     if not config.tie_word_embeddings:
         raise CheckpointError(
             f"{path} cannot be the base of an adapter. Choose a model with its output head tied "
@@ -71,8 +75,10 @@ def _check(config: ModelConfig, path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
-    """Return the shape, the dense weights, and what the tokenizer is made from. Raises
-    CheckpointError."""
+    """Read a GGUF file or a folder; return config, dense weights, arguments of ``from_spec``.
+
+    Raises CheckpointError.
+    """
     if path.is_file():
         content = read_gguf(path)
         _check(content.config, path)
@@ -88,9 +94,11 @@ def _read(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Any]:
 
 @dataclass(frozen=True, slots=True)
 class BackboneLayer:
-    """One decoder layer; ``weights`` [out, in] by part, qkv and gate_up joined in this order.
+    """The weights of one decoder layer.
 
-    qkv_bias: [out], or None. head_norms: those of a query's and of a key's head, or None.
+    - weights: part (qkv, o, gate_up, down) -> [out, in]. qkv and gate_up are joined matrices.
+    - qkv_bias: [out], or None.
+    - head_norms: weights of the norms of query heads and key heads, or None.
     """
 
     attention_norm: Tensor
@@ -101,10 +109,10 @@ class BackboneLayer:
 
 
 class Backbone:
-    """A base on the default device; ``hidden`` runs its layers."""
+    """A base model on the default device. ``hidden`` runs its layers."""
 
     def __init__(self, base: Base, dtype: torch.dtype, is_compiled: bool = False) -> None:
-        """is_compiled: whether the functions between the products are compiled."""
+        """Copy the weights to the default device. is_compiled: see ``Pieces``."""
         self.config = base.config
         device = torch.get_default_device()
         weights = {name: weight.to(device, dtype) for name, weight in base.weights.items()}
@@ -115,7 +123,7 @@ class Backbone:
         self._frequencies = frequencies(base.config)
 
     def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines [N, 1, d] for positions [N]."""
+        """Return the cosines and sines of the rotary embedding, [N, 1, d], for positions [N]."""
         angles = positions[:, None].float() * self._frequencies
         angles = torch.cat([angles, angles], -1)[:, None]
         return angles.cos(), angles.sin()
@@ -123,30 +131,33 @@ class Backbone:
     def hidden(
         self, x: Tensor, positions: Tensor, attend: Attend, update: Update | None = None
     ) -> Tensor:
-        """Return the residual stream [N, H] (float32, before the final norm) of embedded rows."""
-        turn = self.rotations(positions)
+        """Run all layers; return the residual stream [N, H], float32, before the final norm.
+
+        x: [N, H], embedded rows.
+        """
+        rotation = self.rotations(positions)
         for index, layer in enumerate(self.layers):
-            x = self.pieces.add(x, self._attention(index, layer, x, turn, attend, update))
+            x = self.pieces.add(x, self._attention(index, layer, x, rotation, attend, update))
             x = self.pieces.add(x, self._mlp(index, layer, x, update))
         return x
 
     def head(self, h: Tensor) -> Tensor:
-        """Return logits [N, V], in the dtype of the weights, for normed hidden states [N, H]."""
+        """Return logits [N, V] for normed hidden states [N, H], in the dtype of the weights."""
         return linear(h, self.embedding)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Return the embeddings [N, H], float32, of ids [N]."""
+        """Return the float32 embeddings [N, H] of ids [N]."""
         return self.embedding[ids].float()
 
     def normed(self, x: Tensor) -> Tensor:
-        """Apply the final norm; return [N, H] float32."""
+        """Apply the final norm to ``x`` [N, H]; the result is float32."""
         return rms_norm(x, self.norm, self.config.rms_norm_eps, torch.float32)
 
     def greedy(self, x: Tensor) -> Tensor:
-        """Return the best next tokens [N] for the residual stream [N, H].
+        """Return the most probable next tokens [N] for the residual stream [N, H].
 
-        Products in bfloat16 cannot distinguish near ties, so the best token of each of the best
-        parts of the vocabulary is compared again in float32.
+        bfloat16 logits cannot distinguish near ties. Therefore the vocabulary is divided into
+        parts, and the best tokens of the best parts are compared again in float32.
         """
         h = self.normed(x)
         logits = self.head(h)
@@ -165,7 +176,7 @@ class Backbone:
         index: int,
         layer: BackboneLayer,
         x: Tensor,
-        turn: tuple[Tensor, Tensor],
+        rotation: tuple[Tensor, Tensor],
         attend: Attend,
         update: Update | None,
     ) -> Tensor:
@@ -177,8 +188,8 @@ class Backbone:
         )
         if layer.head_norms is not None:
             heads = norm_heads(heads, *layer.head_norms, config)
-        turned = self.pieces.rotate(heads, *turn, config.num_kv_heads)
-        q, k, v = torch.split(turned, [config.num_heads, *[config.num_kv_heads] * 2], 1)
+        rotated = self.pieces.rotate(heads, *rotation, config.num_kv_heads)
+        q, k, v = torch.split(rotated, [config.num_heads, *[config.num_kv_heads] * 2], 1)
         grouped = q.view(rows, config.num_kv_heads, -1, config.head_dim)
         return _product(index, layer, "o", attend(index, grouped, k, v), update)
 
@@ -189,7 +200,7 @@ class Backbone:
 
 
 def fast_dtype() -> torch.dtype:
-    """Return bfloat16 if the default device multiplies it faster than float32, else float32."""
+    """Return bfloat16 if the default device has fast bfloat16 products, else float32."""
     if torch.get_default_device().type == "cuda":
         return torch.bfloat16
     has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
@@ -197,9 +208,9 @@ def fast_dtype() -> torch.dtype:
 
 
 def pays_compiling() -> bool:
-    """Whether to compile the functions between the products: on a CPU with a compiler.
+    """Return whether to compile ``Pieces``: on a CPU if there is a C++ compiler.
 
-    On a GPU compiling took two minutes.
+    On a GPU compilation would take two minutes.
     """
     is_cpu = torch.get_default_device().type == "cpu"
     return is_cpu and any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))
@@ -211,12 +222,15 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """Return the norm of a float32 ``x`` in ``dtype``."""
+    """Apply RMS norm to a float32 ``x``, and convert the result to ``dtype``."""
     return F.rms_norm(x, weight.shape, weight, eps).to(dtype)
 
 
 def norm_heads(qkv: Tensor, query: Tensor, key: Tensor, config: ModelConfig) -> Tensor:
-    """Norm each head of the queries and keys of [N, heads, d] by these weights [d], in float32."""
+    """Apply RMS norm to each query head and key head of ``qkv`` [N, heads, d], in float32.
+
+    query, key: weights of the two norms, [d].
+    """
     q, k, v = torch.split(qkv, [config.num_heads, *[config.num_kv_heads] * 2], 1)
     eps = config.rms_norm_eps
     normed = [rms_norm(x.float(), w, eps, qkv.dtype) for x, w in ((q, query), (k, key))]
@@ -224,9 +238,9 @@ def norm_heads(qkv: Tensor, query: Tensor, key: Tensor, config: ModelConfig) -> 
 
 
 def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
-    """Apply rotary embedding in float32 to the queries and keys of [N, heads, d].
+    """Apply rotary embedding to the query and key heads of ``qkv`` [N, heads, d], in float32.
 
-    The last ``kv_heads`` heads are the values, which do not change.
+    The last ``kv_heads`` heads are values and do not change.
     """
     split = qkv.shape[1] - kv_heads
     half = qkv.shape[2] // 2
@@ -236,22 +250,23 @@ def rotate(qkv: Tensor, cos: Tensor, sin: Tensor, kv_heads: int) -> Tensor:
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
-    """Return silu(gate) * up for [N, 2 I], gate first."""
+    """Return silu(gate) * up. gate_up: [N, 2 I], gate first."""
     gate, up = gate_up.chunk(2, -1)
     return F.silu(gate) * up
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
-    """Add the output of a product, in its own dtype, to the float32 residual stream."""
+    """Add the output ``y`` of a layer, of any dtype, to the float32 residual stream ``x``."""
     return x + y
 
 
 def joint_softmax(
     scores: Tensor, own: Tensor, unseen: Tensor, own_unseen: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return one softmax over two sets of keys, scores [..., T] and own [..., M].
+    """Compute one softmax over two sets of keys; return the weights of both sets.
 
-    unseen, own_unseen: the keys that are masked out.
+    scores: [..., T], for the first set. own: [..., M], for the second set. unseen, own_unseen: True
+    for keys that must be ignored.
     """
     width, masks = scores.shape[-1], own.shape[-1]
     parts = [scores.masked_fill(unseen, -math.inf), own.masked_fill(own_unseen, -math.inf)]
@@ -263,8 +278,11 @@ def joint_softmax(
 
 
 class Pieces:
-    """The functions between the products. Compiled, each is one pass over memory; otherwise these
-    passes take longer than the products on two cores."""
+    """The functions between the matrix products of a layer, compiled if ``is_compiled``.
+
+    A compiled function reads memory only once. Without compilation, these functions take longer
+    than the products on two cores.
+    """
 
     def __init__(self, is_compiled: bool) -> None:
         def piece(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,4 @@
-"""``python -m mars_runtime train``: train a checkpoint or an adapter.
-
-Arguments are validated before torch is imported.
-"""
+"""``python -m mars_runtime train``: train a checkpoint or an adapter."""
 
 from __future__ import annotations
 
@@ -16,27 +13,32 @@ from mars_runtime.lab.training.recipe import RECIPES
 from mars_runtime.outputs import check_folder, only_writer, path_of
 
 OUTPUTS = ("resume.pt", "config.json", "*.safetensors*")
-"""Files that a run writes into its folder."""
+"""Patterns of the files that a training writes to its folder."""
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the ``train`` command."""
     parser = subparsers.add_parser("train", help="train a checkpoint or an adapter")
     add = parser.add_argument
-    add("--recipe", choices=sorted(RECIPES), default="cpu")
-    add("--stage", choices=("ar", "mars", "block_diffusion", "adapter"), required=True)
+    add("--recipe", choices=sorted(RECIPES), default="cpu", help="hyperparameters (%(default)s)")
+    add(
+        "--stage",
+        choices=("ar", "mars", "block_diffusion", "adapter"),
+        required=True,
+        help="what to train",
+    )
     add(
         "--data",
         type=Path,
         required=True,
-        help="folder with the training texts; for stage adapter the folder written by distill",
+        help="folder with the training texts; for stage adapter, the output folder of distill",
     )
-    add("--out", type=path_of, required=True, help="folder of the new checkpoint")
+    add("--out", type=path_of, required=True, help="folder for the new checkpoint")
     add(
         "--from",
         dest="start",
-        help="checkpoint to start from, required by all stages except ar; stage ar then trains the "
-        "baseline on as many tokens as stage mars",
+        help="checkpoint to start from, required by all stages except ar; with it, stage ar trains "
+        "a baseline on as many tokens as stage mars",
     )
     add("--resume", action="store_true", help="continue from the last save in --out")
     add("--threads", type=int, help="CPU threads")
@@ -49,29 +51,39 @@ def add_parser(subparsers: Any) -> None:
         default="one",
         help="number of mask embeddings: one, or one per position",
     )
-    add("--adapter", type=Path, help="folder of an adapter of the same form to start from")
-    add("--sampler", action="store_true", help="train a head that re-ranks a mask's candidates")
+    add(
+        "--adapter",
+        type=Path,
+        help="folder of an adapter to start from, with the same rank, mask embeddings and sampler",
+    )
+    add("--sampler", action="store_true", help="also train a head that re-ranks candidates")
     add(
         "--until-miss-from",
         type=float,
         default=1.0,
-        help="from this share of the steps on, ignore masks after a group's first wrong one",
+        help="after this share of the steps, ignore the masks behind the first wrong mask of a "
+        "group",
     )
-    add("--batch-tokens", type=int, default=1024, help="padded tokens per step and process")
+    add(
+        "--batch-tokens",
+        type=int,
+        default=1024,
+        help="tokens per step and process, padding included",
+    )
     add("--anchors", type=int, default=64, help="groups of masks per text and step")
     add("--measure-steps", type=int, default=50, help="steps between held-out measurements")
-    add("--measure-texts", type=int, default=8, help="held-out texts per kind")
+    add("--measure-texts", type=int, default=8, help="held-out texts to measure per kind")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     add(
         "--full",
         action="store_true",
-        help="instead of an adapter, fine-tune all weights as the paper does, for comparison: "
-        "figures only, no checkpoint",
+        help="fine-tune all weights as the paper does, instead of an adapter; writes only figures, "
+        "for comparison, and no checkpoint",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; return the exit code."""
+    """Train as the arguments specify; return the exit code."""
     return run_or_report(lambda: _run(args))
 
 
@@ -85,31 +97,31 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise UsageError for arguments that do not fit together."""
+    """Raise UsageError for invalid arguments. This check runs before torch is imported."""
     at_least_one(args, "threads", "steps", "rank", "batch_tokens", "anchors", "measure_texts")
     if not args.data.is_dir():
         raise UsageError(
-            f"There is no folder {args.data}. Give --data the folder with the training texts."
+            f"--data {args.data} is not a folder. Pass the folder with the training texts."
         )
     if args.stage != "ar" and args.start is None:
-        raise UsageError(f"Stage {args.stage} starts from an AR checkpoint. Give it with --from.")
-    # The base of an adapter may also be a name of the registry or a GGUF file.
+        raise UsageError(f"--stage {args.stage} needs a checkpoint to start from. Pass --from.")
+    # For an adapter, --from can also be a registry name or a GGUF file, which is checked later.
     is_folder = args.stage == "adapter" or (Path(args.start or "") / "config.json").is_file()
     if args.start and not is_folder:
         raise UsageError(
-            f"There is no checkpoint in {args.start}. --from needs a folder with config.json and "
-            "weights."
+            f"--from {args.start} has no checkpoint. Pass a folder with config.json and weights."
         )
     if not args.resume and any(any(args.out.glob(pattern)) for pattern in OUTPUTS):
         raise UsageError(
-            f"{args.out} has a checkpoint. Continue it with --resume, or choose another folder."
+            f"--out {args.out} already has a checkpoint. Add --resume to continue its training, or "
+            "choose another folder."
         )
     if args.resume and not (args.out / "resume.pt").is_file():
-        raise UsageError(f"There is nothing to resume in {args.out}. Start without --resume.")
+        raise UsageError(f"--out {args.out} has no save to resume from. Remove --resume.")
 
 
 def _train(args: argparse.Namespace) -> int:
-    """Train a checkpoint; an interrupt saves it. Return the exit code."""
+    """Train a checkpoint; return the exit code, which is 130 after Ctrl-C."""
     import torch
 
     from mars_runtime.lab.training.tokenizer import put_tokenizer
@@ -123,19 +135,19 @@ def _train(args: argparse.Namespace) -> int:
     if args.resume:
         try:
             trainer.resume()
-        except Exception as error:  # torch raises errors of many kinds for an invalid file
+        except Exception as error:  # torch raises many types of errors for an invalid file
             raise UsageError(
-                f"The save in {args.out} is damaged or from another recipe. Start again with "
-                "another --out, without --resume."
+                f"The save in {args.out} is damaged or belongs to another recipe. Choose another "
+                "--out and remove --resume."
             ) from error
     if trainer.run():
-        print(f"Stopped and saved in {args.out}. Continue with --resume.", file=sys.stderr)
+        print(f"Stopped. Saved to {args.out}. Add --resume to continue.", file=sys.stderr)
         return 130
     return 0
 
 
 def _train_adapter(args: argparse.Namespace) -> int:
-    """Train an adapter; under ``torchrun`` all processes share the run. Return the exit code."""
+    """Train an adapter; return the exit code. Processes started by ``torchrun`` train together."""
     import torch
     import torch.distributed as dist
 

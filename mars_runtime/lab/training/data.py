@@ -1,7 +1,7 @@
-"""Training examples: task families and natural text, tokenized and bucketed by length.
+"""Generate training examples from task families and natural text, and put them into batches.
 
-A shard depends only on (recipe, index), so a resumed run reads the same data as an uninterrupted
-one.
+Examples are generated in shards. A shard depends only on the recipe and its number, so a resumed
+run trains on the same data as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from mars_runtime.text import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """ids: prompt, response and EOS. response_start: index of the first token of the response."""
+    """A tokenized example. ids: prompt, response and EOS. response_start: index in ``ids``."""
 
     ids: tuple[int, ...]
     response_start: int
 
 
 Examples = Callable[[int], list[TrainingExample]]
-"""Function that returns the examples of a shard, by its number."""
+"""A function that returns the examples of the shard with the given number."""
 
 
 class Corpus:
-    """Draws (prompt, answer) pairs with the shares of a recipe; the texts in ``folder`` are read
-    once.
+    """Draws pairs (prompt, answer) in the proportions that a recipe specifies.
+
+    folder: the data folder with natural text, which is read into memory.
     """
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
@@ -44,7 +45,7 @@ class Corpus:
         self._files = {name: [(t.prompt, t.answer) for t in tasks] for name, tasks in files.items()}
 
     def pairs(self, shard: int) -> list[tuple[str, str]]:
-        """Return the shuffled (prompt, answer) pairs of one shard."""
+        """Return the pairs (prompt, answer) of one shard, shuffled."""
         recipe = self._recipe
         rng = random.Random(f"{recipe.seed}/{shard}")
         pairs: list[tuple[str, str]] = []
@@ -60,14 +61,12 @@ class Corpus:
         return pairs
 
     def texts(self, num_shards: int) -> Iterator[str]:
-        """Return plain texts to train a tokenizer on."""
+        """Yield the prompts and answers of the first shards, to train a tokenizer on."""
         return chain.from_iterable(pair for n in range(num_shards) for pair in self.pairs(n))
 
 
 def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> TrainingExample:
-    """Return one example, truncated at ``max_length``. A truncated text gets no EOS, because it
-    continues.
-    """
+    """Tokenize an example. An example longer than ``max_length`` is cut and then has no EOS."""
     head = tokenizer.encode_prompt(prompt)
     tail = [*tokenizer.encode(answer), tokenizer.im_end_id]
     ids = [*head, *tail][:max_length]
@@ -77,7 +76,7 @@ def encode(prompt: str, answer: str, tokenizer: Tokenizer, max_length: int) -> T
 def encoded(
     corpus: Corpus, tokenizer: Tokenizer, recipe: Recipe, shard: int
 ) -> list[TrainingExample]:
-    """Return the examples of one shard, except those with no room for a response."""
+    """Return the tokenized examples of one shard. Examples with too long prompts are dropped."""
     examples = [encode(p, a, tokenizer, recipe.max_length) for p, a in corpus.pairs(shard)]
     return [e for e in examples if len(e.ids) > e.response_start]
 
@@ -85,15 +84,15 @@ def encoded(
 def in_batches(
     examples: Sequence[TrainingExample], batch_tokens: int, order: str
 ) -> list[list[TrainingExample]]:
-    """Yield batches of rows of similar length, about ``batch_tokens`` tokens each with padding;
-    ``order`` seeds their order.
+    """Put examples of similar length into batches of about ``batch_tokens`` tokens with padding.
+
+    order: seed of the random order of the batches.
     """
     rng = random.Random(order)
     result: list[list[TrainingExample]] = []
     batch: list[TrainingExample] = []
-    for example in sorted(
-        examples, key=lambda e: (len(e.ids), rng.random())
-    ):  # sorted by length, so the newest row is the widest
+    # Examples are sorted by length, so the new example has the width of the batch.
+    for example in sorted(examples, key=lambda e: (len(e.ids), rng.random())):
         if batch and (len(batch) + 1) * len(example.ids) > batch_tokens:
             result.append(batch)
             batch = []

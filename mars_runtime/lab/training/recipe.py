@@ -1,6 +1,6 @@
-"""Everything that determines a training run, as frozen values that are saved with the weights.
+"""Define the recipes, which contain all hyperparameters of a training run.
 
-This module does not import torch, so a recipe can be read, printed and compared anywhere.
+A recipe is saved with the weights. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ Masking = Literal["block", "random", "everywhere"]
 
 @dataclass(frozen=True)
 class Noise:
-    """How the noisy stream is built and read. The defaults are MARS's; each change makes the stream
-    less like AR (paper, section 3.1).
+    """How to build the noisy stream. The defaults are those of MARS (paper, section 3.1).
 
-    masking: ``block``: every position of a block is a mask; ``random``: each is a mask with a
-    probability that is drawn for its block, the others keep their tokens; ``everywhere``: the same,
-    with the whole response as one block. is_causal: whether a position sees only earlier positions
-    of its block, or all of it. is_shifted: whether a mask predicts the token after it, or its own.
-    has_clean_stream: whether blocks see the clean stream, so that one text trains all of its
-    blocks; without it a text ends with one block of masks.
+    - masking: ``block``: all positions of a block are masks. ``random``: a position is a mask with
+      a probability that is drawn for its block; otherwise it has its real token. ``everywhere``:
+      like ``random``, with the whole response as one block.
+    - is_causal: whether a position attends only to earlier positions of its block, or to all.
+    - is_shifted: whether a mask predicts the next token, or the token at its own position.
+    - has_clean_stream: whether blocks attend to the clean stream, so that a text trains all of its
+      blocks. If not, each text is cut to end with one block of masks.
     """
 
     masking: Masking = "block"
@@ -37,7 +37,7 @@ BLOCK_DIFFUSION_NOISE = Noise(masking="random", is_causal=False, is_shifted=Fals
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of the Qwen2 model; the head size is hidden_size / num_heads."""
+    """The shape of a Qwen2 model. The size of a head is hidden_size / num_heads."""
 
     vocab_size: int
     hidden_size: int
@@ -51,11 +51,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass of the optimizer.
+    """The budget and the optimizer settings of one stage.
 
-    tokens: budget, which counts every token of a forward pass (both streams, prompts, padding).
-    batch_tokens: about this many of them per step. prompt_weight: weight of the prompt's own tokens
-    in the loss, for models without pretraining.
+    - tokens: total number of tokens in all forward passes, including both streams, prompts and
+      padding.
+    - batch_tokens: approximate number of tokens per step, counted in the same way.
+    - learning_rate: peak of the schedule; final_ratio: its last value as a share of the peak.
+    - prompt_weight: weight of the prompt tokens in the loss. Models without pretraining need it to
+      be above 0.
     """
 
     tokens: int
@@ -71,13 +74,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a pair of checkpoints.
+    """All hyperparameters of an AR checkpoint and of the MARS checkpoint trained from it.
 
-    mixture: share of examples by source (``data.py``). block_size: trained depth B. clean_weight:
-    weight of the clean loss in stage ``mars`` (paper, section 3.2, "SFT loss"). masked_share: share
-    of a response's blocks in the noisy stream of stage ``mars``; 1 in the paper, and a smaller
-    share leaves more of the budget for other texts. tokenizer: the bundled checkpoint to copy the
-    tokenizer from, if any. precision: of accelerate.
+    - mixture: pairs (source of examples, share of examples); ``data.py`` reads the sources.
+    - block_size: B, the number of proposals for which masks are trained.
+    - clean_weight: weight of the clean loss in stage ``mars`` ("SFT loss", paper, section 3.2).
+    - masked_share: share of a response's blocks in the noisy stream of stage ``mars``. The paper
+      uses 1. A smaller share leaves more of the token budget for other texts.
+    - tokenizer: name of the bundled checkpoint whose tokenizer is copied; None trains a tokenizer.
+    - precision: the ``mixed_precision`` of accelerate.
     """
 
     name: str
@@ -106,7 +111,7 @@ MIXTURE: tuple[tuple[str, float], ...] = (
     ("fairytale", 0.02),
     ("tales", 0.03),
 )
-"""Shares of examples, not of tokens: a tale is about five times as long as a task."""
+"""Source -> share of examples. A tale has about five times as many tokens as a task."""
 
 CPU = Recipe(
     name="cpu",
@@ -114,7 +119,7 @@ CPU = Recipe(
     ar=Stage(33_000_000, 1024, 1.2e-3, 200_000, prompt_weight=0.5),
     mars=Stage(46_000_000, 1536, 8e-4, 200_000),
     mixture=MIXTURE,
-    # Both values favour the clean stream, because a stage this short must not cost AR accuracy.
+    # This stage is short. Both values favour the clean stream, to preserve the accuracy of AR.
     clean_weight=16.0,
     masked_share=1 / 3,
 )
@@ -135,13 +140,14 @@ DRAFT = Recipe(
     mars=Stage(8_000_000, 2_048, 1e-3, 200_000),
     mixture=MIXTURE,
     block_size=4,
-    # A draft model is mainly used for AR's own tokens, so masks must not cost their accuracy.
+    # A draft model is mainly used with AR, so the clean loss preserves the accuracy of AR.
     clean_weight=4.0,
     compile=False,
     tokenizer="mars-tiny",
     precision="no",
 )
-"""A draft model for speculative decoding: the token ids of mars-tiny at a fifth of its size."""
+"""A draft model for speculative decoding, with the tokenizer of mars-tiny and a fifth of its size.
+"""
 
 TWIN = Recipe(
     name="twin",
@@ -151,6 +157,6 @@ TWIN = Recipe(
     mixture=MIXTURE,
     tokenizer="mars-tiny",
 )
-"""The shape of mars-tiny with the paper's loss weights, for stage ``block_diffusion``."""
+"""Trains a block diffusion model of the shape of mars-tiny, with the paper's loss weights."""
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (CPU, GPU, DRAFT, TWIN)}

@@ -1,8 +1,8 @@
-"""Inputs of a training stage: batches of texts, the noisy stream next to the clean one, and the
-two-stream attention mask of stages ``mars`` and ``block_diffusion`` (paper, section 3.2).
+"""Build the input of a forward pass in training: token ids, attention mask and targets.
 
-Prompt positions form block -1 and have no noisy twin: a noisy prompt token would have the values of
-the clean one, so leaving it out changes nothing.
+Stages ``mars`` and ``block_diffusion`` use a clean and a noisy stream (paper, section 3.2). The
+prompt is block -1 and is only in the clean stream: no position of the prompt is masked, so a noisy
+copy would change nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mars_runtime.lab.training.data import TrainingExample
 from mars_runtime.lab.training.recipe import MARS_NOISE, Noise
 
 WIDTH_STEP = 32
-"""Batches are padded to a multiple of this, so that few shapes are compiled."""
+"""Widths of batches are multiples of this, which limits the number of shapes to compile."""
 WHOLE = 1 << 20
-"""A block size that is longer than any response."""
+"""A block size larger than any response, to treat the response as one block."""
 NO_BLOCK = 1 << 20
 """The block number of padding in the noisy stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """A batch of texts. ids: [R, T] padded with ``pad``; response_start, length: [R]; all int64."""
+    """A batch of texts, padded on the right. ids: [R, T]; response_start, length: [R]; int64."""
 
     ids: Tensor
     response_start: Tensor
@@ -37,7 +37,7 @@ class TokenBatch:
 
     @classmethod
     def of(cls, examples: Sequence[TrainingExample], pad: int) -> TokenBatch:
-        """Return right-padded rows, with the width rounded up."""
+        """Build a batch whose width is a multiple of WIDTH_STEP. pad: token id of the padding."""
         width = _whole_width(max(len(e.ids) for e in examples))
         ids = torch.full((len(examples), width), pad)
         for row, example in enumerate(examples):
@@ -46,18 +46,21 @@ class TokenBatch:
         return cls(ids, starts, torch.tensor([len(e.ids) for e in examples]))
 
     def to(self, device: torch.device) -> TokenBatch:
-        """Return the batch on ``device``."""
         start, length = self.response_start.to(device), self.length.to(device)
         return TokenBatch(self.ids.to(device), start, length)
 
 
 @dataclass(frozen=True, slots=True)
 class TwoStreams:
-    """Both streams of a batch in one sequence: [clean T | noisy N].
+    """The clean stream (T positions) and the noisy stream (N positions) of a batch, joined.
 
-    ids, positions: [R, T + N]. mask: [R, 1, T + N, T + N]. targets: [R, T + N], -100 without a
-    target. num_clean: T. The noisy stream has the drawn blocks only: blocks do not see each other's
-    noise, so omitting one changes no logit of the others.
+    - ids, positions: [R, T + N].
+    - mask: [R, 1, T + N, T + N], True where attention is allowed.
+    - targets: [R, T + N], -100 for positions without a target.
+    - num_clean: T.
+
+    The noisy stream has only randomly drawn blocks. Blocks do not attend to the noisy positions of
+    other blocks, so leaving out a block does not change the logits of the others.
     """
 
     ids: Tensor
@@ -77,9 +80,11 @@ class TwoStreams:
         masked_share: float = 1.0,
         noise: Noise = MARS_NOISE,
     ) -> TwoStreams:
-        """Draw each row's first block, pad its response with EOS to a whole block, and build the
-        noisy stream from ``masked_share`` of its blocks (at least one) as specified by
-        ``noise``.
+        """Build both streams of a batch.
+
+        The size of the first block of each row is drawn at random, and the response is padded with
+        EOS to a multiple of the block size. The noisy stream has a share ``masked_share`` of the
+        blocks, but at least one.
         """
         first = [rng.randint(1, block_size) for _ in examples]
         rows = zip(examples, first, strict=True)
@@ -89,7 +94,7 @@ class TwoStreams:
         at, is_mask = _positions(blocks, batch.length.tolist(), noise, rng)
         following, clean_targets, own_targets = _targets(batch)
         width = batch.ids.shape[1]
-        if not noise.has_clean_stream:  # the text ends with its only block
+        if not noise.has_clean_stream:  # cut the clean text where its only block begins
             begins = torch.tensor([drawn[0].start for drawn in blocks])
             width = _whole_width(int(begins.max()))
             clean_targets = clean_targets.where(
@@ -112,16 +117,16 @@ class TwoStreams:
         )
 
     def to(self, device: torch.device) -> TwoStreams:
-        """Return the streams on ``device``."""
         ids, positions = self.ids.to(device), self.positions.to(device)
         mask, targets = self.mask.to(device), self.targets.to(device)
         return TwoStreams(ids, positions, mask, targets, self.num_clean)
 
 
 def _targets(batch: TokenBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the targets of positions, [R, T + 1], -100 without one: the token after each position
-    of the response, the same including the position before the response, and each token of the
-    response itself.
+    """Return three tensors of targets, [R, T + 1] each, with -100 for positions without a target.
+
+    The first has the next token at every position before the end. The second is limited to next
+    tokens in the response. The third has the token at the position itself, in the response only.
     """
     ids = F.pad(batch.ids, (0, 2), value=-100)
     position = torch.arange(ids.shape[1] - 1)
@@ -139,7 +144,7 @@ def _draw_blocks(
     noise: Noise,
     rng: random.Random,
 ) -> list[list[range]]:
-    """Return the positions of each row's drawn blocks, in order."""
+    """Draw the blocks of the noisy stream of each row; return their positions in order."""
     rows = []
     spans = zip(batch.response_start.tolist(), batch.length.tolist(), first, strict=True)
     for start, length, first_block in spans:
@@ -156,8 +161,9 @@ def _draw_blocks(
 def _positions(
     rows: list[list[range]], lengths: list[int], noise: Noise, rng: random.Random
 ) -> tuple[Tensor, Tensor]:
-    """Return the positions of the noisy stream and where it has a mask, both [R, N]. Padding
-    consists of masks at the row's length without targets.
+    """Return the positions of the noisy stream and whether each is a mask, both [R, N].
+
+    The padding consists of masks at the position after the row's last token.
     """
     num_noisy = _whole_width(max(sum(map(len, blocks)) for blocks in rows))
     at, is_mask = [], []
@@ -170,18 +176,19 @@ def _positions(
 
 
 def _is_masked(size: int, noise: Noise, rng: random.Random) -> list[bool]:
-    """Draw which positions of a block are masks; at least one is."""
+    """Draw which positions of a block are masks. At least one position is a mask."""
     if noise.masking == "block":
         return [True] * size
-    level, sure = rng.random(), rng.randrange(size)
-    return [position == sure or rng.random() < level for position in range(size)]
+    level, always_masked = rng.random(), rng.randrange(size)
+    return [position == always_masked or rng.random() < level for position in range(size)]
 
 
 def _fill_block(
     example: TrainingExample, first_block: int, block_size: int, eos_id: int
 ) -> TrainingExample:
-    """Pad a response that ends in EOS with EOS to a whole block. A truncated response is not
-    padded.
+    """Append EOS to a response until its last block is full.
+
+    A truncated response, which does not end with EOS, is returned unchanged.
     """
     if example.ids[-1] != eos_id:
         return example
@@ -194,10 +201,10 @@ def _whole_width(width: int) -> int:
 
 
 def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_size: int) -> Tensor:
-    """Return the block of every position, [R, length]. response_start, first_block: [R] int64.
+    """Return the block number of every position, [R, length]; positions of the prompt have -1.
 
-    The first block of a row holds ``first_block`` (1..B) positions of the response and the others
-    ``block_size``, so that over many rows a block, and later a cursor, may begin anywhere.
+    response_start: [R] int64. first_block: [R] int64, size of the first block (1..B). The first
+    block has a random size so that blocks start at all positions, as they do in decoding.
     """
     offset = torch.arange(length) - response_start[:, None]
     block = (offset + block_size - first_block[:, None]).div(block_size, rounding_mode="floor")
@@ -207,13 +214,14 @@ def block_ids(length: int, response_start: Tensor, first_block: Tensor, block_si
 def two_stream_mask(
     clean_block: Tensor, noisy_block: Tensor, noisy_position: Tensor, *, is_causal: bool = True
 ) -> Tensor:
-    """Return the attention mask: True where a query (row) may attend to a key (column).
+    """Return the attention mask [R, 1, T + N, T + N], True where a query attends to a key.
 
-    clean_block: [R, T]; noisy_block, noisy_position: [R, N], position of each mask in the sequence.
-    Result [R, 1, T + N, T + N] bool, clean stream first.
+    clean_block: [R, T], block number of each clean position. noisy_block, noisy_position: [R, N],
+    block number and text position of each noisy position.
 
-    clean i sees clean j <= i; noisy i sees noisy j <= i of its own block, and clean j of earlier
-    blocks; clean never sees noisy. Without ``is_causal`` noisy i sees all noisy j of its own block.
+    A clean position attends to clean positions up to itself. A noisy position attends to the clean
+    positions of earlier blocks, and to the noisy positions of its own block: up to itself if
+    ``is_causal``, otherwise to all.
     """
     rows, length = clean_block.shape
     num_noisy = noisy_block.shape[1]

@@ -1,5 +1,6 @@
-"""Natural text for training: tales to continue and questions about tales, from the data folder,
-cleaned and cut into passages.
+"""Read natural text for training from the data folder: tales to continue, questions about tales.
+
+Texts are cleaned and cut into passages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mars_runtime.tasks import NATURAL, Split, Task
 from mars_runtime.tasks.reading import DATA as READING
 from mars_runtime.tasks.requests import DATA as REQUESTS
 
-EVAL_ONE_IN = 25  # tales and chapters
+EVAL_ONE_IN = 25  # one in 25 tales and chapters is held out for evaluation
 
 _REPLACED = {
     "\u2018": "'",
@@ -36,7 +37,10 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(A-Z])")
 
 
 def _is_held_out(name: str) -> bool:
-    """Whether a title is held out, so that a tale from two sources is in one split."""
+    """Return whether the tale with this title is held out for evaluation.
+
+    Titles are normalised, so a tale that occurs in two sources is in the same split.
+    """
     title = re.sub(r"^(the|a|an)[^a-z]+|[^a-z0-9/]", "", name.strip().lower())
     return zlib.crc32(title.encode()) % EVAL_ONE_IN == 0
 
@@ -49,9 +53,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _tales(data: Path) -> dict[str, dict[str, str]]:
-    """Return the raw text of each section, by the name of the tale and the number of the
-    section.
-    """
+    """Return name of a tale -> number of a section -> raw text."""
     tales: dict[str, dict[str, str]] = {}
     for record in _records(data / "fairytale_sections_train.jsonl"):
         tales.setdefault(record["tale"], {})[str(record["section"])] = close_quotes(record["text"])
@@ -59,7 +61,7 @@ def _tales(data: Path) -> dict[str, dict[str, str]]:
 
 
 def _chapters(data: Path) -> Iterator[tuple[str, str]]:
-    """Yield (name of book and chapter, raw text) of the children's classics."""
+    """Yield (name, raw text) of each chapter of the children's classics."""
     text = (data / "childrens_classics.txt").read_text(encoding="utf-8")
     for book in re.split(r"^<<<BOOK ", text, flags=re.MULTILINE)[1:]:
         title, _, body = book.partition(">>>")
@@ -77,7 +79,10 @@ def _natural_task(opening: str, continuation: str) -> Task:
 
 
 def tale_passages(data: Path, split: Split) -> list[Task]:
-    """Yield openings of one to three sentences with the 1500 to 2500 characters that follow."""
+    """Return tasks that ask to continue a tale.
+
+    The prompt has one to three sentences of the tale, the answer the next 1500 to 2500 characters.
+    """
     texts = [
         (name, "\n\n".join(sections.values())) for name, sections in _tales(data).items()
     ] + list(_chapters(data))
@@ -90,7 +95,10 @@ def tale_passages(data: Path, split: Split) -> list[Task]:
 
 
 def _trimmed(section: str, answer: str) -> str:
-    """Return the sentence with the answer and its neighbours, or nothing if none contains it."""
+    """Return the sentence that contains the answer, with the sentences before and after it.
+
+    Returns an empty string if no sentence contains the answer or the sentence is too long.
+    """
     parts = sentences(section.replace("\n", " "))
     for index, part in enumerate(parts):
         if re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", part, re.IGNORECASE):
@@ -100,7 +108,7 @@ def _trimmed(section: str, answer: str) -> str:
 
 
 def fairytale_questions(data: Path, split: Split) -> list[Task]:
-    """Yield questions with an answer that occurs word for word in a short piece of the tale."""
+    """Return questions about tales whose answer occurs word for word in the quoted passage."""
     tales = {name: {n: clean(t) for n, t in s.items()} for name, s in _tales(data).items()}
     tasks: list[Task] = []
     for record in _records(data / "fairytale_questions_train.jsonl"):
@@ -122,7 +130,7 @@ def fairytale_questions(data: Path, split: Split) -> list[Task]:
 
 
 def to_ascii(text: str) -> str:
-    """Replace curly quotes and dashes with ASCII, drop accents, and remove other characters."""
+    """Replace curly quotes and dashes with ASCII, remove accents and all other non-ASCII."""
     for old, new in _REPLACED.items():
         text = text.replace(old, new)
     text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
@@ -142,9 +150,7 @@ def close_quotes(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return plain paragraphs, one per line, without headings, emphasis, brackets and page
-    numbers.
-    """
+    """Return plain paragraphs, one per line, without headings, markup and page numbers."""
     text = re.sub(r"!?\[[^\]]*\]\([^)]*\)", "", to_ascii(text))
     text = re.sub(r"\[[^\]]{0,200}\]|<[^>]{0,80}>", "", text)
     text = re.sub(r"--+", " - ", text)
@@ -155,9 +161,7 @@ def clean(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text after full stops and similar marks; joined with blanks the sentences have the
-    same words.
-    """
+    """Split a text into sentences. Joining them with spaces gives the same words."""
     pieces: list[str] = []
     start = 0
     for match in _SENTENCE.finditer(text):
@@ -168,7 +172,10 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(text: str, shortest: int = 1500, longest: int = 2500) -> list[tuple[str, str]]:
-    """Yield (opening of one to three sentences, continuation) pairs of a cleaned text."""
+    """Cut a cleaned text into pairs (opening of one to three sentences, continuation).
+
+    shortest, longest: length of a continuation in characters.
+    """
     units: list[str] = []
     for paragraph in text.split("\n"):
         parts = sentences(paragraph)

@@ -1,8 +1,8 @@
-"""The byte-level BPE tokenizer of the bundled checkpoints, copied from one of them or trained.
+"""Train the byte-level BPE tokenizer of the bundled checkpoints, or copy it from one of them.
 
-It has no normalizer and no unknown token, so every string round-trips. Each digit is a token, as in
-Qwen2. The space before a capitalised word is a separate token, so a name has the same tokens at the
-beginning of a line and inside it. A small model learns to copy names much faster this way.
+The tokenizer has no normalizer and no unknown token, so every string round-trips. Each digit is a
+token, as in Qwen2. The space before a capitalised word is a separate token, so a name has the same
+tokens everywhere in a line. Small models learn to copy names much faster this way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CHAT_TEMPLATE = (
     "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-# A capitalised word, another word with its leading space, one digit, punctuation, line ends, space.
+# In order: capitalised words, contractions, other words with a leading space or symbol, digits,
+# punctuation, line ends, spaces.
 _SPLIT = (
     r"\p{Lu}+\p{Ll}*|'(?:s|t|re|ve|m|ll|d)(?!\p{L})|[^\r\n\p{L}\p{N}]?(?:(?!\p{Lu})\p{L})+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,7 +36,7 @@ _SPLIT = (
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Train a tokenizer with exactly ``vocab_size`` ids, special tokens first."""
+    """Train a tokenizer with ``vocab_size`` ids. The first ids are the special tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -55,7 +56,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> None:
-    """Write a standard fast tokenizer with the ChatML template, loadable by transformers."""
+    """Write the tokenizer with the ChatML template, in the format of transformers."""
     import transformers
 
     fast_class: Any = transformers.PreTrainedTokenizerFast
@@ -74,8 +75,10 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_positions: int) -> No
 
 
 def put_tokenizer(recipe: Recipe, data: Path, out: Path, start: Path | None) -> None:
-    """Copy the tokenizer of ``start`` or of the checkpoint that the recipe names; otherwise train
-    one, unless the folder has one.
+    """Write a tokenizer to the folder ``out``.
+
+    The tokenizer is copied from the checkpoint ``start`` or from the one that the recipe names.
+    Without either, a new tokenizer is trained, unless ``out`` already has a tokenizer.
     """
     start = start or (REGISTRY.parent / recipe.tokenizer if recipe.tokenizer else None)
     if start is not None:

@@ -1,7 +1,6 @@
-"""Training of one stage: losses, AdamW with warm-up and cosine, a log, and checkpoints from which
-an interrupted run resumes.
+"""Train one stage of a recipe, with AdamW, a cosine schedule, a log and resumable saves.
 
-Logits of the clean stream are shifted right: the one at t predicts the token at t + 1.
+In the clean stream, the logits at position t predict the token at t + 1.
 """
 
 from __future__ import annotations
@@ -43,12 +42,15 @@ if TYPE_CHECKING:
 CHECKPOINT_SECONDS = 240.0
 MAX_SHARD = "9500KB"
 STATE = "resume.pt"
-"""File with the state of an interrupted run."""
+"""Name of the file with the state from which an interrupted run resumes."""
 
 
 @dataclass(slots=True)
 class Progressed:
-    """Progress of a run: everything that a resumed run needs, except tensors."""
+    """The progress of a run. shard, batch: the next batch to read.
+
+    With the tensors of the model and the optimizer, a run can resume from these values.
+    """
 
     step: int = 0
     tokens: int = 0
@@ -57,8 +59,9 @@ class Progressed:
 
 
 def learning_rate(stage: Stage, tokens: int) -> float:
-    """Return the factor of the learning rate: linear warm-up, then a cosine down to
-    ``final_ratio`` of the peak.
+    """Return the learning rate after ``tokens`` tokens of a stage.
+
+    A linear warm-up is followed by a cosine decay to ``final_ratio`` of the peak.
     """
     if tokens < stage.warmup_tokens:
         return stage.learning_rate * (tokens + 1) / stage.warmup_tokens
@@ -68,7 +71,7 @@ def learning_rate(stage: Stage, tokens: int) -> float:
 
 
 def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
-    """Return a Qwen2 model of the recipe's shape with seeded random weights."""
+    """Build a Qwen2 model with the shape of the recipe and seeded random weights."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     shape = recipe.shape
@@ -92,7 +95,7 @@ def new_model(recipe: Recipe, tokenizer: Tokenizer) -> Any:
 
 
 def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
-    """Return AdamW over the trained parameters, with weight decay on matrices only."""
+    """Build AdamW for the trainable parameters, with weight decay only on matrices."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": stage.weight_decay},
@@ -103,10 +106,11 @@ def new_optimizer(model: Any, stage: Stage) -> torch.optim.AdamW:
 
 
 class Trainer:
-    """Trains one stage of one recipe on one device, writing to ``out``.
+    """Trains one stage of a recipe on one device, and writes the checkpoint to ``out``.
 
-    data: the folder with the texts, or the examples themselves. noise: a noisy stream to use
-    instead of the stage's own. adapt: changes the model before training.
+    data: the folder with the texts, or a function that returns examples. start: folder of the
+    checkpoint to start from; None for a new model. noise: replaces the default noisy stream of the
+    stage. adapt: function that modifies the model before training.
     """
 
     def __init__(
@@ -126,8 +130,7 @@ class Trainer:
         self.recipe, self.name, self.out = recipe, stage, out
         default_noise = BLOCK_DIFFUSION_NOISE if stage == "block_diffusion" else MARS_NOISE
         self.noise = noise or default_noise
-        # Started from a checkpoint, stage ``ar`` is the baseline: as much additional training as
-        # ``mars`` gets.
+        # Stage ``ar`` with a starting checkpoint is the baseline: it trains as long as ``mars``.
         self.stage = recipe.ar if start is None else recipe.mars
         self.accelerator = Accelerator(mixed_precision=recipe.precision)
         self.tokenizer = Tokenizer.from_dir(start or out)
@@ -135,7 +138,7 @@ class Trainer:
             data = partial(encoded, Corpus(data, recipe), self.tokenizer, recipe)
         self.examples = data
         if start is not None:
-            weight_files(start)  # transformers does not decompress them
+            weight_files(start)  # decompresses the weights, which transformers cannot do
         model = (
             new_model(recipe, self.tokenizer)
             if start is None
@@ -149,26 +152,29 @@ class Trainer:
             model, new_optimizer(model, self.stage)
         )
         plain = self.accelerator.unwrap_model(self.model)
-        # On a CPU the backward of scaled_dot_product_attention takes a third of a step; matmuls
-        # and a fused softmax take a tenth.
+        # On a CPU, the backward pass of scaled_dot_product_attention takes a third of a step. With
+        # matrix products and a fused softmax (eager), it takes a tenth.
         if self.accelerator.device.type == "cpu":
             plain.set_attn_implementation("eager")
-        # The wrapped backbone is compiled in place: the state dict keeps its names.
+        # Compile in place, so that the names in the state dict do not change.
         if recipe.compile:
             plain.model.compile(dynamic=True)
         elif self.accelerator.device.type == "cuda":
             fuse_norms(plain)
 
     def end_by(self, until: float) -> None:
-        """Let the schedule end at ``until`` (of ``time.monotonic``), unless the budget ends it
-        earlier.
+        """End the training at the time ``until`` (``time.monotonic``), or earlier by its budget.
+
+        The learning rate follows the elapsed time if that is ahead of the tokens.
         """
         self.began, self.until = time.monotonic(), until
 
     @property
     def spent(self) -> int:
-        """Return the spent tokens of the budget: those that were read, or the elapsed share of the
-        time, whichever is more.
+        """The used part of the token budget.
+
+        This is the number of tokens read or, if larger, the elapsed share of the time limit times
+        the budget.
         """
         share = (time.monotonic() - self.began) / max(1e-9, self.until - self.began)
         return max(self.progressed.tokens, int(min(1.0, share) * self.stage.tokens))
@@ -192,7 +198,7 @@ class Trainer:
         return mars_loss(self.model, streams, self.recipe.clean_weight), streams.ids.numel()
 
     def step(self, examples: list[TrainingExample]) -> dict[str, float]:
-        """Perform one optimizer step and return the loss terms."""
+        """Perform one optimizer step on a batch, and return the loss terms."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.stage, self.spent)
         with self.accelerator.autocast():
@@ -206,29 +212,31 @@ class Trainer:
         return {name: float(term.detach()) for name, term in terms.items()}
 
     def stream(self) -> Iterator[list[TrainingExample]]:
-        """Yield batches from the current progress on; ``progressed`` points at the next one."""
-        where = self.progressed
+        """Yield batches, starting at the current progress, until the budget is used up."""
+        progress = self.progressed
         while self.spent < self.stage.tokens:
-            # Both streams count towards the budget of a step.
+            # Tokens of the clean and of the noisy stream count towards ``batch_tokens``.
             streams = 1.0 if self.name == "ar" else 1.0 + self.recipe.masked_share
             budget = int(self.stage.batch_tokens / streams)
-            order = f"{self.recipe.seed}/{where.shard}/order"
-            shard = in_batches(self.examples(where.shard), budget, order)
-            while where.batch < len(shard) and self.spent < self.stage.tokens:
-                where.batch += 1
-                yield shard[where.batch - 1]
-            if where.batch >= len(shard):
-                where.shard, where.batch = where.shard + 1, 0
+            order = f"{self.recipe.seed}/{progress.shard}/order"
+            shard = in_batches(self.examples(progress.shard), budget, order)
+            while progress.batch < len(shard) and self.spent < self.stage.tokens:
+                progress.batch += 1
+                yield shard[progress.batch - 1]
+            if progress.batch >= len(shard):
+                progress.shard, progress.batch = progress.shard + 1, 0
 
     def logged(self) -> Iterator[str]:
-        """Train to the end of the budget; yield a log line for each step."""
+        """Train until the budget is used up; yield a log line for each step."""
         for examples in self.stream():
             terms = self.log.smooth(self.step(examples))
             yield self.log.write(self.progressed.step, self.progressed.tokens, terms)
 
     def run(self) -> bool:
-        """Train to the end of the budget, saving every few minutes and at the end. Return whether
-        Ctrl-C ended it: the first one after the current step, a second one at once.
+        """Train until the budget is used up, and save every few minutes and at the end.
+
+        Return whether Ctrl-C ended the run. The first Ctrl-C ends it after the current step, the
+        second one at once.
         """
         saved = time.monotonic()
         with interruptible(signal.SIGINT, is_second_fatal=True) as interrupt:
@@ -245,22 +253,20 @@ class Trainer:
         return interrupt.is_set()
 
     def save(self) -> None:
-        """Save the weights in bfloat16 as an ordinary checkpoint, the recipe, and the state for
-        ``resume``.
-        """
+        """Write a checkpoint with bfloat16 weights, the recipe, and the state for ``resume``."""
         model = self.accelerator.unwrap_model(self.model)
         rounded = {name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}
-        del rounded["lm_head.weight"]  # tied to the embedding
+        del rounded["lm_head.weight"]  # the same tensor as the embedding
         if self.name == "mars":
             model.config.mars_block_size = self.recipe.block_size
         if self.name == "block_diffusion":
             model.config.block_diffusion_size = self.recipe.block_size
             model.config.block_diffusion_shifted = self.noise.is_shifted
         model.save_pretrained(str(self.out), state_dict=rounded, max_shard_size=MAX_SHARD)
-        said = {"stage": self.name, "tokens_read": self.progressed.tokens, **asdict(self.recipe)}
+        recipe = {"stage": self.name, "tokens_read": self.progressed.tokens, **asdict(self.recipe)}
         if self.name != "ar":
-            said["noise"] = asdict(self.noise)
-        (self.out / "recipe.json").write_text(json.dumps(said, indent=1) + "\n")
+            recipe["noise"] = asdict(self.noise)
+        (self.out / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n")
         state = {
             "model": model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -269,7 +275,7 @@ class Trainer:
         save_state(state, self.out)
 
     def resume(self) -> None:
-        """Continue from the last save in ``out``. Raises FileNotFoundError if there is none."""
+        """Load the last save in ``out``. Raises FileNotFoundError if there is no save."""
         with torch.serialization.safe_globals([Progressed]):
             state = torch.load(self.out / STATE, weights_only=True)
         self.accelerator.unwrap_model(self.model).load_state_dict(state["model"])
@@ -278,7 +284,7 @@ class Trainer:
 
 
 def save_state(state: dict[str, Any], out: Path) -> None:
-    """Write the state of a run into the folder ``out``, through a partial file."""
+    """Write the state of a run to the folder ``out``, atomically."""
     out.mkdir(parents=True, exist_ok=True)
     partial_file = out / f"{STATE}.partial"
     torch.save(state, partial_file)
@@ -286,8 +292,10 @@ def save_state(state: dict[str, Any], out: Path) -> None:
 
 
 def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Tensor]:
-    """Return the cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times
-    that of the prompt tokens (stage ``ar``).
+    """Return the loss terms of stage ``ar``.
+
+    The loss is the cross entropy of the response tokens, EOS included, plus ``prompt_weight`` times
+    the cross entropy of the prompt tokens.
     """
     hidden = model.model(input_ids=batch.ids).last_hidden_state[:, :-1]
     position = torch.arange(hidden.shape[1], device=batch.ids.device)
@@ -303,10 +311,11 @@ def ar_loss(model: Any, batch: TokenBatch, prompt_weight: float) -> dict[str, Te
 
 
 def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str, Tensor]:
-    """Return CE(noisy) + clean_weight * CE(clean), from one forward pass over both streams (stage
-    ``mars``).
+    """Return the loss terms of stage ``mars``: CE(noisy) + clean_weight * CE(clean).
+
+    One forward pass reads both streams.
     """
-    # 0 where attention is allowed, otherwise the lowest float: a form that every attention accepts.
+    # An additive mask works with every attention implementation: 0 or the lowest float.
     bias = torch.zeros(streams.mask.shape, device=streams.mask.device)
     hidden = model.model(
         input_ids=streams.ids,
@@ -324,16 +333,18 @@ def mars_loss(model: Any, streams: TwoStreams, clean_weight: float) -> dict[str,
 
 
 def _cross_entropy(model: Any, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy over the positions with a target, 0 if there are none (random
-    masking may give none). The head is applied to these positions only. hidden: [M, H].
+    """Return the mean cross entropy, or 0 without targets, which can happen with random masking.
+
+    hidden: [M, H], the hidden states of the positions that have a target. targets: [M].
     """
     loss = F.cross_entropy(model.lm_head(hidden).float(), targets, reduction="sum")
     return loss / max(1, len(targets))
 
 
 def fuse_norms(model: Any) -> None:
-    """Replace the model's norms with one kernel each; without compiling, transformers
-    needs eight.
+    """Make each norm of the model run as one kernel.
+
+    Without compiling, a norm of transformers runs as eight kernels.
     """
     for module in model.modules():
         if type(module).__name__ == "Qwen2RMSNorm":
@@ -346,14 +357,14 @@ def _norm(module: Any, x: Tensor) -> Tensor:
 
 @contextmanager
 def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[Event]:
-    """Yield an event that a signal sets, so that a run stops after the current step.
+    """Yield an event that is set when a signal arrives, so that the caller can stop cleanly.
 
-    is_second_fatal: whether a second signal ends the process, as it would by default.
+    is_second_fatal: whether a second signal has its default effect and ends the process.
     """
-    came = Event()
+    received = Event()
 
-    def note(_number: int, _frame: FrameType | None) -> None:
-        came.set()
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        received.set()
         if is_second_fatal:
             restore()
 
@@ -361,15 +372,15 @@ def interruptible(*signals: signal.Signals, is_second_fatal: bool) -> Iterator[E
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    before = {number: signal.signal(number, note) for number in signals}
+    before = {number: signal.signal(number, handle) for number in signals}
     try:
-        yield came
+        yield received
     finally:
         restore()
 
 
 class TrainingLog:
-    """Writes smoothed loss terms and tokens/s, one JSON line every 20 steps."""
+    """Writes a line of JSON every 20 steps, with smoothed loss terms and tokens/s."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -378,13 +389,13 @@ class TrainingLog:
         self._tokens = -1
 
     def smooth(self, terms: dict[str, float]) -> dict[str, float]:
-        """Return the exponential mean of the loss terms."""
+        """Add the loss terms of a step; return their exponential moving averages."""
         for name, value in terms.items():
             self.terms[name] = 0.95 * self.terms.get(name, value) + 0.05 * value
         return self.terms
 
     def write(self, step: int, tokens: int, terms: dict[str, float]) -> str:
-        """Write a line every 20 steps; return a text for the progress bar."""
+        """Write a line if ``step`` is a multiple of 20; return the text of the progress bar."""
         if self._tokens < 0:
             self._began, self._tokens = time.monotonic(), tokens
         rate = (tokens - self._tokens) / max(1e-9, time.monotonic() - self._began)
@@ -397,7 +408,7 @@ class TrainingLog:
 
 
 def progress_bar() -> Progress:
-    """Return a terminal progress bar; its tasks have a field ``info``."""
+    """Return a progress bar for the terminal. Its tasks need a field ``info``, the text to show."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f}%"))

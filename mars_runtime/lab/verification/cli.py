@@ -1,11 +1,12 @@
-"""``python -m mars_runtime verify``: check that a checkpoint keeps its promises.
+"""``python -m mars_runtime verify``: check a promise of the runtime for a checkpoint.
 
-- ``lossless``: every lossless method emits AR's tokens, single and in batches.
-- ``sampling``: lossless draws equal AR's draws with the same seeds and follow AR's probabilities.
-- ``logits``: logits compared with those of transformers for the same weights, in the requested
-dtype, and greedy text in fp32.
+- ``lossless``: every lossless method emits the same tokens as AR, for single prompts and batches.
+- ``sampling``: with the same seed, lossless decoding draws the same tokens as AR, and the draws
+  follow AR's probabilities.
+- ``logits``: greedy answers in fp32 are those of transformers. The logits in the requested dtype
+  are also compared.
 
-The exit code is 1 if a promise is broken.
+The exit code is 1 if the promise is broken.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from mars_runtime.tasks import families_for
 from mars_runtime.terminal import progress_bars
 
 DEFAULTS = {"lossless": (62, 24), "sampling": (1, 8), "logits": (40, 24)}
-"""Prompts of each family and maximum new tokens, by promise."""
+"""Promise -> (number of prompts per family, maximum number of new tokens)."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the ``verify`` command."""
-    parser = subparsers.add_parser("verify", help="check that a checkpoint keeps its promises")
+    parser = subparsers.add_parser("verify", help="check that decoding is exact for a checkpoint")
     add = parser.add_argument
-    add("promise", choices=tuple(DEFAULTS))
+    add("promise", choices=tuple(DEFAULTS), help="what to check")
     add("--checkpoint", default="mars-tiny", help="name or folder (%(default)s)")
     add(
         "--families",
@@ -48,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--max-new-tokens",
         type=int,
         default=None,
-        help="longest answer, in tokens (24; sampling 8)",
+        help="maximum number of tokens per answer (24; sampling 8)",
     )
     add("--seed", type=int, default=0, help="selects the prompts")
     add("--device", default="auto")
@@ -58,7 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the promise, print the evidence, write ``--out``. Return the exit code."""
+    """Check the promise, print the evidence, write ``--out``; return the exit code."""
     console = Console()
     return run_or_report(lambda: _run(args, console))
 
@@ -94,10 +95,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         def begin(label: str, total: int) -> Callable[[int], None]:
             return partial(progress.advance, progress.add_task(label, total=total))
 
-        found = check(case, prompts, begin)
-    document = {"kind": args.promise, "version": 1, **provenance(), **found.document}
+        result = check(case, prompts, begin)
+    document = {"kind": args.promise, "version": 1, **provenance(), **result.document}
     write_text(out, json.dumps(document, ensure_ascii=False, indent=1))
-    console.print(found.table.to_rich(), crop=False)
-    console.print(found.sentence, style="green" if found.is_kept else "red", markup=False)
+    console.print(result.table.to_rich(), crop=False)
+    console.print(result.sentence, style="green" if result.is_kept else "red", markup=False)
     console.print(f"Written to {out}", markup=False)
-    return 0 if found.is_kept else 1
+    return 0 if result.is_kept else 1

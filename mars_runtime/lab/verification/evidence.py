@@ -1,4 +1,4 @@
-"""Evidence for each promise: decode with a checkpoint and compare (``laws.py``)."""
+"""Collect the evidence for each promise, by decoding with a checkpoint and comparing results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from mars_runtime.provenance import fingerprint
 from mars_runtime.settings import DecodeSettings, describe
 
 Begin = Callable[[str, int], Callable[[int], None]]
-"""Starts a progress bar with a label and a total; returns a function that advances it."""
+"""A function (label, total) that starts a progress bar and returns a function to advance it."""
 
 FP32 = "fp32"
 ANSWER_BATCH = 16
 NUM_DRAWS = 128
 DRAW_BATCH = 16
 WARMTHS = ((1.0, 1.0), (0.7, 0.9))
-"""Temperature and top-p."""
+"""Pairs of temperature and top-p with which the promise ``sampling`` is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The checkpoint, how it is loaded, and the length of its answers."""
+    """The checkpoint to check, how to load it, and the maximum length of answers."""
 
     checkpoint: str
     device: str
@@ -42,7 +42,7 @@ class Case:
     max_new_tokens: int
 
     def load(self, dtype: str | None = None) -> Checkpoint:
-        """Load the checkpoint. Raises CheckpointError."""
+        """Load the checkpoint, by default with the requested dtype. Raises CheckpointError."""
         return load_checkpoint(self.checkpoint, device=self.device, dtype=dtype or self.dtype)
 
     @property
@@ -52,7 +52,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A result for a file, a terminal and in a sentence, and whether the promise is kept."""
+    """The result of checking a promise.
+
+    document: content of the result file. sentence: summary. is_kept: whether the promise holds.
+    """
 
     document: dict[str, Any]
     table: Table
@@ -69,22 +72,23 @@ def _facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """Compare AR in batches, and lossless methods single and in batches, with AR."""
+    """Check that AR in batches and all lossless methods emit the tokens of AR on single prompts."""
     checkpoint = case.load()
     model = eval_model_of(checkpoint)
     ids = [model.encode_prompt(prompt) for prompt in prompts]
     decode = model.decode
     expected = decode_in_batches(decode, ids, case.ar, 1, begin("AR", len(ids)))
-    held = []
+    comparisons = []
     for settings in [case.ar, *laws.ways(case.max_new_tokens)]:
         for batch_size in laws.BATCH_SIZES:
             if settings.method == "ar" and batch_size == 1:
                 continue
             bar = begin(f"{describe(settings)}, batches of {batch_size}", len(ids))
-            held.append(laws.hold(decode, ids, settings, batch_size, expected, bar))
-    wrong = sum(len(method.mismatches) for method in held)
-    answers = sum(method.num_prompts for method in held)
-    tokens = sum(method.num_tokens for method in held)
+            comparison = laws.compare_with_ar(decode, ids, settings, batch_size, expected, bar)
+            comparisons.append(comparison)
+    wrong = sum(len(comparison.mismatches) for comparison in comparisons)
+    answers = sum(comparison.num_prompts for comparison in comparisons)
+    tokens = sum(comparison.num_tokens for comparison in comparisons)
     return Evidence(
         document={
             **_facts(checkpoint),
@@ -94,30 +98,33 @@ def lossless(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
             "num_answers": answers,
             "num_tokens": tokens,
             "num_mismatches": wrong,
-            "ways": [asdict(method) for method in held],
+            "ways": [asdict(comparison) for comparison in comparisons],
         },
-        table=_law_table(held),
+        table=_comparison_table(comparisons),
         sentence=f"{wrong} of {answers} answers ({tokens} tokens) to {len(ids)} prompts differ "
         f"from AR's, in {model.dtype}.",
         is_kept=wrong == 0,
     )
 
 
-def _law_table(held: Sequence[laws.HeldWay]) -> Table:
-    columns: dict[str, Callable[[laws.HeldWay], str]] = {
-        "method": lambda method: describe(method.settings),
-        "batch": lambda method: str(method.batch_size),
-        "prompts": lambda method: str(method.num_prompts),
-        "tokens": lambda method: str(method.num_tokens),
-        "tokens per forward": lambda method: f"{method.num_tokens / method.num_forwards:.2f}",
-        "mismatches": lambda method: str(len(method.mismatches)),
+def _comparison_table(comparisons: Sequence[laws.MethodComparison]) -> Table:
+    columns: dict[str, Callable[[laws.MethodComparison], str]] = {
+        "method": lambda row: describe(row.settings),
+        "batch": lambda row: str(row.batch_size),
+        "prompts": lambda row: str(row.num_prompts),
+        "tokens": lambda row: str(row.num_tokens),
+        "tokens per pass": lambda row: f"{row.num_tokens / row.num_forwards:.2f}",
+        "mismatches": lambda row: str(len(row.mismatches)),
     }
-    return Table.of("Comparison with AR, token by token", held, columns)
+    return Table.of("Comparison with AR, token by token", comparisons, columns)
 
 
 def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """Compare greedy answers in fp32 with transformers' choices, then the logits in the requested
-    dtype at the same positions."""
+    """Check that greedy answers in fp32 are those of transformers.
+
+    The logits in the requested dtype are also compared with those of transformers, at the same
+    positions.
+    """
     exact = case.load(FP32)
     model = eval_model_of(exact)
     ids = [model.encode_prompt(prompt) for prompt in prompts]
@@ -125,20 +132,21 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
     answers = decode_in_batches(model.decode, ids, case.ar, ANSWER_BATCH, bar)
     num_tokens = sum(len(answer.tokens) for answer in answers)
     forbidden = forbidden_ids(exact.tokenizer, exact.model).tolist()
-    theirs, asked = loader(exact)(), case.load()
+    reference_model, requested = loader(exact)(), case.load()
     bar = begin("logits", len(ids))
-    apart, parted = [], []
+    agreements, differences = [], []
     for number, (prompt, answer) in enumerate(zip(ids, answers, strict=True)):
         tokens, first = [*prompt, *answer.tokens[:-1]], len(prompt) - 1
-        reference = laws.transformers_logits(theirs, tokens, first)
-        apart.append(laws.agreement(laws.runtime_logits(asked.model, tokens, first), reference))
-        parted.append(laws.greedy_difference(number, reference, answer.tokens, forbidden))
+        reference = laws.transformers_logits(reference_model, tokens, first)
+        logits = laws.runtime_logits(requested.model, tokens, first)
+        agreements.append(laws.agreement(logits, reference))
+        differences.append(laws.greedy_difference(number, reference, answer.tokens, forbidden))
         bar(1)
-    mismatches = [difference for difference in parted if difference is not None]
-    agreement = laws.pooled(apart)
+    mismatches = [difference for difference in differences if difference is not None]
+    agreement = laws.pooled(agreements)
     return Evidence(
         document={
-            **_facts(asked),
+            **_facts(requested),
             "num_prompts": len(ids),
             "max_new_tokens": case.max_new_tokens,
             "logits": asdict(agreement),
@@ -149,7 +157,7 @@ def logits(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
         },
         table=_agreement_table(agreement),
         sentence=f"{len(mismatches)} of {len(answers)} greedy answers in fp32 "
-        f"({num_tokens} tokens) differ from transformers'.",
+        f"({num_tokens} tokens) differ from those of transformers.",
         is_kept=not mismatches,
     )
 
@@ -163,22 +171,30 @@ def _agreement_table(agreement: laws.LogitAgreement) -> Table:
         "mean KL": f"{agreement.mean_divergence:.2e}",
         "max KL": f"{agreement.max_divergence:.2e}",
     }
-    title = "Logits of this runtime compared with transformers'"
+    title = "Logits of this runtime compared with those of transformers"
     return Table(title, tuple(columns), (tuple(columns.values()),))
 
 
 def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
-    """Compare lossless draws, by masks and prompt lookup, with AR's draws of the same seeds."""
+    """Check that lossless decoding with masks and prompt lookup draws the same tokens as AR.
+
+    Draws with the same seed must be equal, and all draws must follow AR's probabilities.
+    """
     checkpoint = case.load()
     ids = [checkpoint.tokenizer.encode_prompt(prompt) for prompt in prompts]
-    held = {warmth: _hold(checkpoint, ids, _way(case, *warmth), begin) for warmth in WARMTHS}
-    wrong = sum(num_wrong for _, num_wrong in held.values())
-    unlikely = sum(not position.is_chance for places, _ in held.values() for position in places)
+    results = {
+        warmth: _compare_draws(checkpoint, ids, _lossless_settings(case, *warmth), begin)
+        for warmth in WARMTHS
+    }
+    wrong = sum(num_wrong for _, num_wrong in results.values())
+    unlikely = sum(
+        not distance.is_chance for distances, _ in results.values() for distance in distances
+    )
     draws = len(ids) * NUM_DRAWS * len(WARMTHS)
     return Evidence(
         document={
             **_facts(checkpoint),
-            "way": describe(_way(case, *WARMTHS[0])),
+            "way": describe(_lossless_settings(case, *WARMTHS[0])),
             "num_prompts": len(ids),
             "num_draws": NUM_DRAWS,
             "num_mismatches": wrong,
@@ -186,19 +202,19 @@ def sampling(case: Case, prompts: Sequence[str], begin: Begin) -> Evidence:
                 {
                     "temperature": heat,
                     "top_p": top_p,
-                    "places": [asdict(position) for position in places],
+                    "places": [asdict(distance) for distance in distances],
                 }
-                for (heat, top_p), (places, _) in held.items()
+                for (heat, top_p), (distances, _) in results.items()
             ],
         },
-        table=_draws_table({warmth: places for warmth, (places, _) in held.items()}),
+        table=_draws_table({warmth: distances for warmth, (distances, _) in results.items()}),
         sentence=f"{wrong} of {draws} lossless draws differ from AR's with the same seed; "
         f"{unlikely} positions differ more from AR's probabilities than 99.9 % of random draws.",
         is_kept=not wrong and not unlikely,
     )
 
 
-def _way(case: Case, temperature: float, top_p: float) -> DecodeSettings:
+def _lossless_settings(case: Case, temperature: float, top_p: float) -> DecodeSettings:
     return DecodeSettings(
         tau=0.0,
         lossless=True,
@@ -210,26 +226,26 @@ def _way(case: Case, temperature: float, top_p: float) -> DecodeSettings:
     )
 
 
-def _hold(
-    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], way: DecodeSettings, begin: Begin
+def _compare_draws(
+    checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], settings: DecodeSettings, begin: Begin
 ) -> tuple[list[laws.Distance], int]:
-    """Return distances by position, and how many draws differ from AR's."""
-    bar = begin(f"temperature {way.temperature:g}, top-p {way.top_p:g}", len(prompts))
-    plain = replace(way, method="ar", lossless=False, mask_layout="last", lookup=False)
-    by_place: dict[int, list[laws.PromptDistance]] = {}
+    """Return the distances at each position, and the number of draws that differ from AR's."""
+    bar = begin(f"temperature {settings.temperature:g}, top-p {settings.top_p:g}", len(prompts))
+    ar = replace(settings, method="ar", lossless=False, mask_layout="last", lookup=False)
+    by_position: dict[int, list[laws.PromptDistance]] = {}
     num_wrong = 0
     for number, prompt in enumerate(prompts):
-        drawn = draw(checkpoint, prompt, way)
-        by_ar = draw(checkpoint, prompt, plain)
-        num_wrong += sum(one != other for one, other in zip(drawn, by_ar, strict=True))
-        for place, pair in enumerate(_chances(checkpoint, prompt, drawn, way)):
-            by_place.setdefault(place, []).append(laws.prompt_distance(*pair, seed=number))
+        drawn = draw(checkpoint, prompt, settings)
+        ar_drawn = draw(checkpoint, prompt, ar)
+        num_wrong += sum(tokens != other for tokens, other in zip(drawn, ar_drawn, strict=True))
+        for position, pair in enumerate(_chances(checkpoint, prompt, drawn, settings)):
+            by_position.setdefault(position, []).append(laws.prompt_distance(*pair, seed=number))
         bar(1)
-    return [laws.distance(place, by_prompt) for place, by_prompt in by_place.items()], num_wrong
+    return [laws.distance(*item) for item in by_position.items()], num_wrong
 
 
 def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> list[list[int]]:
-    """Return NUM_DRAWS answers with a seed each, decoded in batches."""
+    """Decode NUM_DRAWS answers to a prompt, each with a different seed."""
     drawn: list[list[int]] = [[] for _ in range(NUM_DRAWS)]
     capacity = len(prompt) + way.max_new_tokens
     prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws have the same prompt
@@ -252,29 +268,33 @@ def _chances(
     drawn: Sequence[Sequence[int]],
     way: DecodeSettings,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the tokens drawn at each position, and AR's probabilities there."""
+    """Yield, for each position of the answers, the drawn tokens and AR's probabilities.
+
+    Tokens are [N] and probabilities [N, V], for the N answers that reach the position.
+    """
     forbidden = forbidden_ids(checkpoint.tokenizer, checkpoint.model).cpu()
     chances = []
     for logits in laws.answer_logits(checkpoint.model, prompt, drawn):
         allowed = logits.cpu().index_fill(-1, forbidden, -torch.inf)
         chances.append(laws.shares(allowed, way.temperature, way.top_p))
-    for place in range(max(map(len, drawn))):
-        here = [number for number, tokens in enumerate(drawn) if len(tokens) > place]
-        ids = torch.tensor([drawn[number][place] for number in here])
-        yield ids, torch.stack([chances[number][place] for number in here])
+    for position in range(max(map(len, drawn))):
+        numbers = [number for number, tokens in enumerate(drawn) if len(tokens) > position]
+        ids = torch.tensor([drawn[number][position] for number in numbers])
+        yield ids, torch.stack([chances[number][position] for number in numbers])
 
 
-def _draws_table(held: dict[tuple[float, float], list[laws.Distance]]) -> Table:
+def _draws_table(distances: dict[tuple[float, float], list[laws.Distance]]) -> Table:
     lines = tuple(
         (
-            f"temperature {heat:g}, top-p {top_p:g}, token {position.place + 1}",
-            str(position.num_draws),
-            f"{position.seen:.3f}",
-            f"{position.by_chance:.3f}",
-            f"{position.rare:.3f}",
+            f"temperature {heat:g}, top-p {top_p:g}, token {distance.place + 1}",
+            str(distance.num_draws),
+            f"{distance.seen:.3f}",
+            f"{distance.by_chance:.3f}",
+            f"{distance.rare:.3f}",
         )
-        for (heat, top_p), places in held.items()
-        for position in places
+        for (heat, top_p), by_position in distances.items()
+        for distance in by_position
     )
     columns = ("drawn with", "draws", "total variation", "by chance", "once in 1,000")
-    return Table("Lossless draws against AR's probabilities, mean over prompts", columns, lines)
+    title = "Lossless draws compared with AR's probabilities, mean over prompts"
+    return Table(title, columns, lines)

@@ -1,10 +1,8 @@
-"""The laws of lossless text and of sampling, and distances between logits: what promises are
-checked against.
+"""Compare decoded tokens and logits with a reference, to check the promises of the runtime.
 
-Lossless: the tokens are AR's, independent of drafts and of the other rows of the batch. Sampling:
-drawn tokens are as far from the probabilities that they were drawn with as chance explains. Logits:
-this runtime's compared with those of transformers for the same weights. Decoding is passed in as a
-function from prompts and settings to events.
+- Lossless: the tokens must equal AR's, whatever drafts and other rows of the batch are.
+- Sampling: the distance between drawn tokens and AR's probabilities must be explained by chance.
+- Logits: the logits of this runtime are compared with those of transformers on the same weights.
 """
 
 from __future__ import annotations
@@ -25,12 +23,13 @@ BATCH_SIZES = (1, 4)
 ROUNDS = 1000
 RARE = 0.999
 CHUNK = 32
-"""Tokens per forward pass: prompts are processed in pieces, as in decoding."""
+"""Maximum number of tokens per forward pass. Longer texts are fed in pieces, as in prefill."""
 
 
 def ways(max_new_tokens: int) -> list[DecodeSettings]:
-    """Return settings with drafts and masks of many shapes: low and high thresholds, few and many
-    masks, groups after the last token or after every token, and prompt lookup.
+    """Return settings of lossless methods that cover different drafts and masks.
+
+    They have low and high τ, few and many masks, both mask layouts, and prompt lookup.
     """
     plain = DecodeSettings(lossless=True, max_new_tokens=max_new_tokens)
     every = replace(plain, mask_layout="every")
@@ -45,8 +44,10 @@ def ways(max_new_tokens: int) -> list[DecodeSettings]:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A prompt, by its number, with tokens that first differ from AR's at ``place``; a token is
-    None if its text has ended there.
+    """The first difference between two answers. prompt: number of the prompt.
+
+    place: position of the first different token. expected, found: the two tokens, None if an answer
+    has already ended.
     """
 
     prompt: int
@@ -56,8 +57,8 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldWay:
-    """One method compared with AR, over all prompts."""
+class MethodComparison:
+    """The comparison of one method with AR on all prompts."""
 
     settings: DecodeSettings
     batch_size: int
@@ -67,21 +68,21 @@ class HeldWay:
     mismatches: tuple[Mismatch, ...]
 
 
-def hold(
+def compare_with_ar(
     decode: Decode,
     prompts: Sequence[Sequence[int]],
     settings: DecodeSettings,
     batch_size: int,
     expected: Sequence[RowOutput],
     on_rows: Callable[[int], None] = lambda count: None,
-) -> HeldWay:
-    """Decode ``prompts`` in batches and compare with ``expected`` token by token."""
+) -> MethodComparison:
+    """Decode ``prompts`` in batches, and compare the tokens with ``expected``, AR's outputs."""
     outputs = decode_in_batches(decode, prompts, settings, batch_size, on_rows)
     differences = (
         first_difference(number, ar.tokens, output.tokens)
         for number, (ar, output) in enumerate(zip(expected, outputs, strict=True))
     )
-    return HeldWay(
+    return MethodComparison(
         settings=settings,
         batch_size=batch_size,
         num_prompts=len(prompts),
@@ -92,20 +93,21 @@ def hold(
 
 
 def first_difference(number: int, expected: Sequence[int], found: Sequence[int]) -> Mismatch | None:
-    """Return where two texts first differ; None if they are the same."""
-    for place, (one, other) in enumerate(zip_longest(expected, found)):
-        if one != other:
-            return Mismatch(number, place, one, other)
+    """Return the first difference between two answers, or None if they are equal."""
+    for place, (token, other) in enumerate(zip_longest(expected, found)):
+        if token != other:
+            return Mismatch(number, place, token, other)
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Total variation, in 0..1, at one position of the answers, averaged over prompts.
+    """Total variation distance (0 to 1) at one position of the answers, averaged over prompts.
 
-    seen: between the tokens drawn there and the mean of the model's own probabilities. by_chance,
-    rare: for the same number of random draws from those probabilities, the mean and the value
-    exceeded once in a thousand times.
+    - place: the position.
+    - seen: distance between the drawn tokens and AR's mean probabilities.
+    - by_chance: mean distance of the same number of random draws from these probabilities.
+    - rare: distance that such random draws exceed once in a thousand times.
     """
 
     place: int
@@ -116,13 +118,14 @@ class Distance:
 
     @property
     def is_chance(self) -> bool:
-        """Whether chance explains the distance."""
+        """Whether random draws reach this distance more often than once in a thousand times."""
         return self.seen <= self.rare
 
 
 def shares(logits: Tensor, temperature: float, top_p: float) -> Tensor:
-    """Return the probabilities [N, V] that tokens are drawn with, from logits without forbidden
-    tokens.
+    """Return the probabilities [N, V] with which tokens are drawn.
+
+    logits: [N, V], with -inf for forbidden tokens.
     """
     scaled = logits.float() / temperature
     if top_p < 1.0:
@@ -133,8 +136,9 @@ def shares(logits: Tensor, temperature: float, top_p: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class PromptDistance:
-    """Distance at one position of the answers to one prompt. chance: distances of random draws,
-    ROUNDS of them.
+    """The distance at one position of the answers to one prompt.
+
+    chance: [ROUNDS], distances of random draws from the same probabilities.
     """
 
     num_draws: int
@@ -143,16 +147,19 @@ class PromptDistance:
 
 
 def prompt_distance(tokens: Tensor, chances: Tensor, seed: int) -> PromptDistance:
-    """Return the distance of tokens [N] from the probabilities [N, V] that each was drawn with."""
+    """Return the distance between drawn tokens [N] and their mean probabilities.
+
+    chances: [N, V], the probabilities of each draw. seed: seed of the random draws for comparison.
+    """
     generator = torch.Generator().manual_seed(seed)
-    again = torch.multinomial(chances, ROUNDS, replacement=True, generator=generator)
+    random = torch.multinomial(chances, ROUNDS, replacement=True, generator=generator)
     mean = chances.mean(0)
-    chance = torch.tensor([total_variation(drawn, mean) for drawn in again.unbind(1)])
+    chance = torch.tensor([total_variation(drawn, mean) for drawn in random.unbind(1)])
     return PromptDistance(len(tokens), total_variation(tokens, mean), chance)
 
 
 def distance(place: int, by_prompt: Sequence[PromptDistance]) -> Distance:
-    """Return the distance at one position, averaged over prompts."""
+    """Average the distances of all prompts at one position."""
     chance = torch.stack([prompt.chance for prompt in by_prompt]).mean(0)
     return Distance(
         place=place,
@@ -164,21 +171,21 @@ def distance(place: int, by_prompt: Sequence[PromptDistance]) -> Distance:
 
 
 def total_variation(tokens: Tensor, chances: Tensor) -> float:
-    """Return the total variation between the empirical distribution of tokens [N] and probabilities
-    [V].
+    """Return the total variation distance between the shares of tokens [N] and probabilities [V].
+
+    This is half the sum of the absolute differences, and equals the sum of the positive ones.
     """
-    seen = tokens.bincount(minlength=len(chances)) / len(tokens)
-    # every surplus is a deficit elsewhere, so half the sum suffices
-    return float((seen - chances).clamp_min(0.0).sum())
+    observed = tokens.bincount(minlength=len(chances)) / len(tokens)
+    return float((observed - chances).clamp_min(0.0).sum())
 
 
 @dataclass(frozen=True, slots=True)
 class LogitAgreement:
-    """Two sets of logits over ``num_positions``.
+    """The comparison of two sets of logits at ``num_positions`` positions.
 
-    max_difference, mean_difference: of absolute values, in logits. top_agreement: share of
-    positions with the same likeliest token. mean_divergence, max_divergence: Kullback-Leibler from
-    theirs to ours, in nats.
+    - max_difference, mean_difference: absolute difference of logits.
+    - top_agreement: share of positions with the same most probable token.
+    - mean_divergence, max_divergence: Kullback-Leibler divergence from the reference, in nats.
     """
 
     num_positions: int
@@ -189,31 +196,31 @@ class LogitAgreement:
     max_divergence: float
 
 
-def agreement(ours: Tensor, theirs: Tensor) -> LogitAgreement:
-    """Compare logits [N, V] at the same N positions. Raises ValueError if there are none or the
-    shapes differ.
-    """
-    if ours.shape != theirs.shape or not ours.numel():
+def agreement(logits: Tensor, reference: Tensor) -> LogitAgreement:
+    """Compare logits [N, V] with those of a reference. Raises ValueError for invalid shapes."""
+    if logits.shape != reference.shape or not logits.numel():
         raise ValueError(
-            f"The logits must have the same shape, got {ours.shape} and {theirs.shape}."
+            f"The logits must have the same shape and not be empty, got {tuple(logits.shape)} and "
+            f"{tuple(reference.shape)}."
         )
-    ours, theirs = ours.double(), theirs.double()
-    apart = (ours - theirs).abs()
-    own, other = ours.log_softmax(-1), theirs.log_softmax(-1)
-    divergence = (other.exp() * (other - own)).sum(-1)
+    logits, reference = logits.double(), reference.double()
+    difference = (logits - reference).abs()
+    log_p, reference_log_p = logits.log_softmax(-1), reference.log_softmax(-1)
+    divergence = (reference_log_p.exp() * (reference_log_p - log_p)).sum(-1)
     return LogitAgreement(
-        num_positions=len(ours),
-        max_difference=float(apart.max()),
-        mean_difference=float(apart.mean()),
-        top_agreement=float((ours.argmax(-1) == theirs.argmax(-1)).double().mean()),
+        num_positions=len(logits),
+        max_difference=float(difference.max()),
+        mean_difference=float(difference.mean()),
+        top_agreement=float((logits.argmax(-1) == reference.argmax(-1)).double().mean()),
         mean_divergence=float(divergence.mean()),
         max_divergence=float(divergence.max()),
     )
 
 
 def pooled(agreements: Sequence[LogitAgreement]) -> LogitAgreement:
-    """Pool several comparisons as if all positions had been compared at once. Raises ValueError for
-    none.
+    """Combine several comparisons, as if all their positions had been compared at once.
+
+    Raises ValueError if there are no comparisons.
     """
     total = sum(agreement.num_positions for agreement in agreements)
     if not total:
@@ -235,7 +242,7 @@ def pooled(agreements: Sequence[LogitAgreement]) -> LogitAgreement:
 
 @torch.inference_mode()
 def runtime_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
-    """Return this runtime's logits [N, V] after each of ``tokens`` from index ``first`` on."""
+    """Return the logits [N, V] of this runtime after each of ``tokens[first:]``."""
     cache = _cache_after(model, tokens[:first], len(tokens))
     return _logits(model, tokens[first:], cache)
 
@@ -244,8 +251,9 @@ def runtime_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
 def answer_logits(
     model: Any, prompt: Sequence[int], answers: Sequence[Sequence[int]]
 ) -> Iterator[Tensor]:
-    """Return the logits [N, V] from which the N tokens of each answer are chosen; the prompt is
-    prefilled once.
+    """Yield, for each answer, the logits [N, V] from which its N tokens are chosen.
+
+    The prompt is prefilled only once.
     """
     *before, last = prompt
     cache = _cache_after(model, before, len(before) + max(map(len, answers)))
@@ -255,7 +263,7 @@ def answer_logits(
 
 
 def _cache_after(model: Any, tokens: Sequence[int], capacity: int) -> Any:
-    """Return a cache of one row that holds ``tokens``."""
+    """Return a KV cache of one row that has the keys and values of ``tokens``."""
     cache = model.new_cache(1, capacity)
     for _ in _fed(model, tokens, cache):
         pass
@@ -263,13 +271,13 @@ def _cache_after(model: Any, tokens: Sequence[int], capacity: int) -> Any:
 
 
 def _logits(model: Any, tokens: Sequence[int], cache: Any) -> Tensor:
-    """Return the logits [N, V] after each of N tokens."""
+    """Feed N tokens and return the logits [N, V] after each of them."""
     pieces = _fed(model, tokens, cache)
     return torch.cat([model.logits(hidden, slice(None))[0].float() for hidden in pieces])
 
 
 def _fed(model: Any, tokens: Sequence[int], cache: Any) -> Iterator[Any]:
-    """Yield the hidden states of each piece of ``tokens``, which are then in the cache."""
+    """Feed ``tokens`` in pieces, and yield the hidden states of each piece."""
     for start in range(0, len(tokens), CHUNK):
         fed = torch.tensor([tokens[start : start + CHUNK]], device=model.device)
         yield model.hidden(fed, cache)
@@ -278,9 +286,7 @@ def _fed(model: Any, tokens: Sequence[int], cache: Any) -> Iterator[Any]:
 
 @torch.inference_mode()
 def transformers_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor:
-    """Return a transformers model's logits [N, V] after each of ``tokens`` from ``first`` on, in
-    one forward pass.
-    """
+    """Return the logits [N, V] of a transformers model after each of ``tokens[first:]``."""
     ids = torch.tensor([list(tokens)], device=model.device)
     logits: Tensor = model(ids, logits_to_keep=len(tokens) - first).logits[0].float()
     return logits
@@ -289,11 +295,11 @@ def transformers_logits(model: Any, tokens: Sequence[int], first: int) -> Tensor
 def greedy_difference(
     number: int, logits: Tensor, answer: Sequence[int], forbidden: Sequence[int]
 ) -> Mismatch | None:
-    """Return where ``answer`` is not what the logits [len(answer), V] choose greedily, None if
-    nowhere.
+    """Return the first token of ``answer`` that is not the greedy choice, or None.
 
-    The logits are those after the tokens before each position of the answer, so up to the first
-    mismatch this equals greedy decoding without its many forward passes.
+    logits: [len(answer), V], logits from which each token of the answer is chosen. They were
+    computed with the answer itself as context, so one forward pass replaces greedy decoding up to
+    the first difference.
     """
     allowed = logits.clone()
     allowed[:, list(forbidden)] = -torch.inf

@@ -1,9 +1,9 @@
-"""Tokens per forward pass of an adapter on held-out texts, by kind.
+"""Measure the tokens per forward pass of an adapter on held-out texts.
 
-The figures are those of lossless greedy decoding, counted exactly from which masks are right:
-``right[p]`` is the number of leading right masks in the group after position p, for every position
-from the last token of the prompt. Drafts are verified, so the text is the base's greedy text and
-only the number of forward passes depends on the masks.
+The figures are exact for lossless greedy decoding, although nothing is decoded. Lossless decoding
+emits the base's greedy text, which is known, and masks affect only the number of forward passes.
+That number follows from ``right[p]``: the number of leading masks with the right prediction in the
+group after position p, for every position from the last token of the prompt on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEPTHS = (2, 3, 4, 6, 8)
 
 
 def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
-    """Return the first ``per_kind`` texts of each kind, the same ones for every measurement."""
+    """Return the first ``per_kind`` texts of each kind."""
     kinds: dict[str, list[Text]] = {}
     for text in texts:
         kinds.setdefault(text.kind, []).append(text)
@@ -32,7 +32,7 @@ def chosen(texts: Sequence[Text], per_kind: int) -> list[Text]:
 def right_rows(
     model: Backbone, parameters: Parameters | FullWeights, texts: Sequence[Text], block_size: int
 ) -> list[Row]:
-    """Return for each text its kind and, for each anchor, how many leading masks are right."""
+    """Return (kind, ``right``) for each text. ``right`` is defined in the module docstring."""
     batches = (AnchoredBatch.of([text], len(text.anchors), random.Random(0)) for text in texts)
     masks = block_size - 1
     right_by_batch = (right_masks(model, parameters, batch, masks)[0] for batch in batches)
@@ -40,8 +40,12 @@ def right_rows(
 
 
 def summary(rows: Sequence[Row], block_size: int) -> dict[str, Any]:
-    """Return tokens per forward pass [one group, a group after every pending token] by depth and,
-    at the trained depth, by kind, and how often the first j masks of a group are all right."""
+    """Return the held-out figures as JSON values.
+
+    ``by_depth`` and ``by_kind`` have pairs of tokens per forward pass: with one group of masks, and
+    with a group after every pending token. ``by_depth`` is for each B, ``by_kind`` for the largest
+    B. ``by_position`` is the share of groups whose first j masks are right.
+    """
     every = [right for _, right in rows]
     kinds = sorted({kind for kind, _ in rows})
     depths = [depth for depth in DEPTHS if depth <= block_size]
@@ -62,7 +66,8 @@ def _rounded(values: Sequence[float]) -> list[float]:
 def forwards_every(right: Sequence[int], block_size: int) -> int:
     """Return the number of forward passes with a group of masks after every pending token.
 
-    Whichever draft is the last accepted one, its successors were proposed in the same pass.
+    Each pass verifies drafts and proposes new drafts behind every one of them. Therefore new drafts
+    exist for any number of accepted drafts.
     """
     at = count = 0
     while at < len(right):
@@ -74,7 +79,7 @@ def forwards_every(right: Sequence[int], block_size: int) -> int:
 def forwards_one(right: Sequence[int], block_size: int) -> int:
     """Return the number of forward passes with one group of masks, after the last draft.
 
-    A pass proposes new drafts only if all drafts that it verified were right.
+    A pass gives usable new drafts only if all drafts that it verifies are right.
     """
     at = count = 0
     num_drafts = block_size - 1
@@ -84,24 +89,24 @@ def forwards_one(right: Sequence[int], block_size: int) -> int:
         at += 1
         while at < len(right):
             count += 1  # verifies the drafts
-            landed = at + drafts_right
-            if drafts_right < num_drafts or landed >= len(right):
-                at = landed + 1
+            last_right = at + drafts_right
+            if drafts_right < num_drafts or last_right >= len(right):
+                at = last_right + 1
                 break
-            drafts_right = min(right[landed], num_drafts)
-            at = landed + 1
+            drafts_right = min(right[last_right], num_drafts)
+            at = last_right + 1
     return count
 
 
 def tokens_per_forward(texts: Sequence[Sequence[int]], block_size: int) -> tuple[float, float]:
-    """Return tokens per forward pass over all texts (one group, a group per pending token)."""
+    """Return tokens per forward pass over all texts: (one group, a group per pending token)."""
     tokens = sum(map(len, texts))
     num_single = sum(forwards_one(text, block_size) for text in texts)
-    every = sum(forwards_every(text, block_size) for text in texts)
-    return tokens / max(1, num_single), tokens / max(1, every)
+    num_every = sum(forwards_every(text, block_size) for text in texts)
+    return tokens / max(1, num_single), tokens / max(1, num_every)
 
 
 def right_by_position(texts: Sequence[Sequence[int]], num_masks: int) -> list[float]:
-    """Return the share of groups with the first j masks right, for j = 1 .. ``num_masks``."""
+    """Return the share of groups whose first j masks are all right, for j = 1 .. ``num_masks``."""
     groups = max(1, sum(map(len, texts)))
     return [sum(r >= j for text in texts for r in text) / groups for j in range(1, num_masks + 1)]

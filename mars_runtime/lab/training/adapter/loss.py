@@ -1,4 +1,4 @@
-"""Losses at the masks, and which masks are right."""
+"""Compute the loss of adapter training, and count the masks with the right prediction."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ from mars_runtime.lab.training.backbone import Backbone
 
 DECAY = 0.8
 ROWS = 1024
-"""Masks per product with the head."""
+"""Number of masks per matrix product with the output head, which limits memory."""
 
 
 class TrainedVocabulary:
-    """The tokens that occur in the training texts. Others are never a target, so the softmax omits
-    them."""
+    """The part of the vocabulary that occurs in the training texts.
+
+    Other tokens are never a target, so the softmax of the loss leaves them out.
+    """
 
     def __init__(self, model: Backbone, tokens: Tensor) -> None:
-        """tokens: sorted ids [V'], padded with others to a multiple of ``STRIP``."""
+        """Add other tokens until the number of ``tokens`` is a multiple of STRIP.
+
+        tokens: sorted token ids.
+        """
         others = torch.ones(len(model.embedding), dtype=torch.bool)
         others[tokens] = False
         missing = others.nonzero()[: -len(tokens) % STRIP, 0]
@@ -39,17 +44,17 @@ class TrainedVocabulary:
         self._row[tokens] = torch.arange(len(tokens))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Return the rows of ids in the smaller head."""
+        """Return the rows of token ids in the smaller output head."""
         return self._row[ids]
 
     def logits(self, h: Tensor) -> Tensor:
-        """Return logits [N, V'] for normed states [N, H], in the dtype of the base."""
+        """Return logits [N, V'] for normed hidden states [N, H], in the dtype of the base."""
         return F.linear(h.to(self.head.dtype), self.head)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A loss, the number of masks it covers, and the share of first masks that are right."""
+    """The loss of a batch. masks: their number. first: share of groups with a right first mask."""
 
     loss: Tensor
     masks: int
@@ -64,10 +69,11 @@ def batch_loss(
     num_masks: int,
     until_miss: bool,
 ) -> Terms:
-    """Return the loss of one batch: ``mask_loss``, without gradients in the base's clean stream.
+    """Return the loss of one batch.
 
-    If all weights are trained, both streams have gradients and the SFT loss of the clean stream is
-    added (paper, section 3.2).
+    For an adapter, this is ``mask_loss``; the clean stream has no gradients. If all weights are
+    trained, both streams have gradients, and the SFT loss of the clean stream is added (paper,
+    section 3.2).
     """
     is_full = isinstance(parameters, FullWeights)
     if isinstance(parameters, FullWeights):
@@ -93,11 +99,11 @@ def mask_loss(
     until_miss: bool,
     sampler: SamplerModule | None,
 ) -> Terms:
-    """Return the cross entropy at masks with residual stream ``x`` [N, A, M, H], weighted by
-    0.8^(j-1), plus that of the sampler head if there is one.
+    """Return the loss at the masks, plus the loss of the sampler head if there is one.
 
-    until_miss: ignore the masks after the first wrong one of their group, which verification never
-    reaches (Spec-AUF, arXiv 2607.01893).
+    The loss is the cross entropy, in which mask j of a group has the weight 0.8^(j-1). x: [N, A, M,
+    H], residual stream of the masks. until_miss: ignore the masks after the first wrong mask of a
+    group, because verification never accepts them (Spec-AUF, arXiv 2607.01893).
     """
     num_masks = x.shape[2]
     targets, counts = batch.targets(num_masks)
@@ -125,13 +131,19 @@ def mask_loss(
 
 
 def reached(right: Tensor) -> Tensor:
-    """Return 1 up to the first wrong mask of each group, included, then 0. right: [..., M] bool."""
+    """Return 1 for the masks up to and including the first wrong mask of a group, else 0.
+
+    right: [..., M] bool.
+    """
     before = torch.cat([torch.ones_like(right[..., :1]), right[..., :-1]], -1)
     return before.long().cumprod(-1)
 
 
 def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
-    """Return the cross entropy of re-ranked candidates [N, C] that include the target."""
+    """Return the mean cross entropy of re-ranked candidates; scores, is_target: [N, C].
+
+    Masks whose candidates do not include the target are ignored.
+    """
     weight = weight * is_target.any(-1)
     losses = F.cross_entropy(scores, is_target.long().argmax(-1), reduction="none")
     return (losses * weight).sum() / weight.sum().clamp(min=1e-6)
@@ -141,7 +153,7 @@ def _choice_loss(scores: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
 def right_masks(
     model: Backbone, parameters: Parameters | FullWeights, batch: AnchoredBatch, num_masks: int
 ) -> list[list[int]]:
-    """Return how many leading masks are right for each text and anchor, over the vocabulary."""
+    """Return the number of leading masks that predict the right token, per text and anchor."""
     clean = read_clean(model, batch.ids)
     update = parameters.update(model.embedding.dtype)
     x = read_masks(model, clean, batch, parameters.embedding(num_masks), update)
@@ -155,7 +167,10 @@ def right_masks(
 
 
 def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous: Tensor) -> Tensor:
-    """Return the tokens [N] that masks propose after the tokens ``previous``. x: [N, H]."""
+    """Return the tokens [N] that masks propose.
+
+    x: [N, H], residual stream of the masks. previous: [N], the token before each proposal.
+    """
     if sampler is None:
         return torch.cat([model.greedy(rows) for rows in torch.split(x, ROWS)])
     tokens = []
@@ -168,8 +183,10 @@ def propose(model: Backbone, sampler: SamplerModule | None, x: Tensor, previous:
 
 
 def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits [N, V] of the clean stream where it predicts the response, and the response's
-    tokens [N]. hidden: [rows, T, H]."""
+    """Return the logits [N, V] that predict the tokens of the response, and these tokens [N].
+
+    hidden: [rows, T, H], residual stream of the clean tokens.
+    """
     position = torch.arange(batch.ids.shape[1] - 1)
     start = batch.start[:, None] - 1
     chosen = (position >= start) & (position < batch.length[:, None] - 1)
@@ -179,8 +196,10 @@ def clean_logits(model: Backbone, batch: AnchoredBatch, hidden: Tensor) -> tuple
 
 @torch.no_grad()
 def agreement(model: Backbone, batches: list[AnchoredBatch]) -> float:
-    """Return the share of held-out tokens, the base's greedy choices, that ``model`` also chooses
-    greedily."""
+    """Return the share of held-out tokens that are the greedy choice of ``model``.
+
+    All held-out tokens are greedy choices of the base model.
+    """
     right = total = 0
     for batch in batches:
         logits, targets = clean_logits(model, batch, read_clean(model, batch.ids).hidden)

@@ -1,6 +1,7 @@
-"""Trained parameters: low-rank updates, mask embeddings and the optional sampler head, with the
-files that ``mars_runtime.model.adapter`` reads. For comparison also all weights of the base, which
-are not saved.
+"""The trainable parameters of an adapter: low-rank updates, mask embeddings, sampler head.
+
+They are saved in the format that ``mars_runtime.model.adapter`` reads. ``FullWeights`` trains all
+weights of the base instead, for comparison, and is not saved.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mars_runtime.model.files import ADAPTER
 from mars_runtime.outputs import write_text
 
 ALPHA = 2.0
-"""Factor of an update, multiplied into ``b`` when it is saved."""
+"""Factor of every update. Saved files contain ``b`` multiplied by this factor."""
 MAX_FILE_BYTES = 9_500_000
 CANDIDATES = 32
 SAMPLER_WIDTH = 512
@@ -33,8 +34,11 @@ SAMPLER_WIDTH = 512
 class Form:
     """The form of an adapter.
 
-    rank: of the updates of o and down; qkv and gate_up, which join several matrices, have twice as
-    much. embeddings: 1 for all masks, or one per position. full: fine-tune all weights instead.
+    - rank: rank of the updates of o and down. qkv and gate_up, which are joined matrices, have
+      twice this rank.
+    - embeddings: number of mask embeddings; 1, or one for each position in a group.
+    - sampler: whether there is a sampler head.
+    - full: fine-tune all weights of the base instead of an adapter.
     """
 
     rank: int
@@ -43,12 +47,12 @@ class Form:
     full: bool = False
 
     def ranks(self) -> dict[str, int]:
-        """Return the rank of each part."""
+        """Return part of a layer -> rank of its update."""
         return {"qkv": 2 * self.rank, "o": self.rank, "gate_up": 2 * self.rank, "down": self.rank}
 
 
 class Parameters(nn.Module):
-    """float32 masters of an adapter for ``model``; the initial update is zero."""
+    """The parameters of an adapter for ``model``, in float32. Its update is zero at first."""
 
     def __init__(self, model: Backbone, form: Form, seed: int) -> None:
         super().__init__()
@@ -67,11 +71,17 @@ class Parameters(nn.Module):
         self.sampler = SamplerModule(len(mean)) if form.sampler else None
 
     def embedding(self, masks: int) -> Tensor:
-        """Return embeddings [masks, H] by position; the last one also serves later positions."""
+        """Return the embeddings [masks, H] of a group of masks.
+
+        If the group is longer than the number of embeddings, its last masks share an embedding.
+        """
         return self.mask_embedding[torch.arange(masks).clamp(max=self.form.embeddings - 1)]
 
     def update(self, dtype: torch.dtype) -> Update:
-        """Return the current update, in the dtype of the products."""
+        """Return a function that adds the current update to the products of ``Backbone``.
+
+        dtype: dtype of the products.
+        """
         a = {name: weight.to(dtype) for name, weight in self.a.items()}
         b = {name: (ALPHA * weight).to(dtype) for name, weight in self.b.items()}
 
@@ -85,17 +95,17 @@ class Parameters(nn.Module):
     def load(self, folder: Path) -> None:
         """Load a saved adapter of the same form. Raises CheckpointError."""
         saved = read_tensors(folder)
-        wanted = dict(self.saved())
-        if saved.keys() != wanted.keys() or any(saved[k].shape != wanted[k].shape for k in saved):
+        tensors = dict(self.saved())
+        if saved.keys() != tensors.keys() or any(saved[k].shape != tensors[k].shape for k in saved):
             raise CheckpointError(
-                f"The adapter in {folder} is missing, or has another form or base. Train with its "
-                "rank, mask embeddings and sampler."
+                f"--adapter {folder} has no adapter of the same form and base. Pass the --rank, "
+                "--mask-embeddings and --sampler with which it was trained."
             )
-        for name, tensor in wanted.items():
+        for name, tensor in tensors.items():
             tensor.copy_(saved[name] / ALPHA if name.endswith(".b") else saved[name])
 
     def saved(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield every tensor with its name in the files."""
+        """Yield (name in the saved files, tensor) for every parameter."""
         yield "mask_embedding", self.mask_embedding.data
         for name in self.a:
             index, part = name.split("_", 1)
@@ -105,10 +115,10 @@ class Parameters(nn.Module):
             for name, weight in self.sampler.named_parameters():
                 yield f"sampler.{name}", weight.data
 
-    def save(self, folder: Path, said: dict[str, Any]) -> None:
-        """Write adapter*.safetensors in bfloat16 and adapter.json, each through a partial file.
+    def save(self, folder: Path, metadata: dict[str, Any]) -> None:
+        """Write the parameters in bfloat16, and ``adapter.json`` with the metadata.
 
-        Files of an earlier adapter are removed, compressed ones included.
+        Each file is replaced atomically. Other weight files of an earlier adapter are removed.
         """
         tensors = {
             name: (ALPHA * tensor if name.endswith(".b") else tensor).bfloat16()
@@ -125,13 +135,15 @@ class Parameters(nn.Module):
             written.add(path)
         for path in {*folder.glob("adapter-*-of-*.safetensors*")} - written:
             path.unlink()
-        settings = {"format": FORMAT, "rank": self.form.rank, **said}
+        settings = {"format": FORMAT, "rank": self.form.rank, **metadata}
         write_text(folder / ADAPTER, json.dumps(settings, indent=1) + "\n")
 
 
 class FullWeights(nn.Module):
-    """float32 masters of all weights of a base and of a mask embedding: the paper's fine-tuning,
-    with the texts and masks of an adapter's training."""
+    """All weights of a base and a mask embedding as trainable float32 parameters.
+
+    This is the fine-tuning of the paper, with the texts and masks of adapter training.
+    """
 
     sampler = None
 
@@ -146,16 +158,16 @@ class FullWeights(nn.Module):
         self.mask_embedding = nn.Parameter(embedding.to(device))
 
     def backbone(self, dtype: torch.dtype) -> Backbone:
-        """Return the current model, through which gradients reach the masters."""
+        """Return a backbone with the current weights. Gradients flow back to the parameters."""
         weights = dict(zip(self._base.weights, self.weights, strict=True))
         return Backbone(replace(self._base, weights=weights), dtype)
 
     def embedding(self, masks: int) -> Tensor:
-        """Return the embedding of each mask [masks, H], all equal."""
+        """Return the embeddings [masks, H] of a group of masks, which are all equal."""
         return self.mask_embedding.expand(masks, -1)
 
     def update(self, _dtype: torch.dtype) -> None:
-        """Return None: masks use the weights of real tokens."""
+        """Return None, because masks and real tokens use the same weights."""
 
 
 class SamplerModule(nn.Module):
@@ -172,14 +184,17 @@ class SamplerModule(nn.Module):
         nn.init.zeros_(self.second.weight)
 
     def forward(self, previous: Tensor, h: Tensor, candidates: Tensor, logits: Tensor) -> Tensor:
-        """Return scores [N, C], float32. previous, h: [N, H], h float32; candidates: [N, C, H],
-        rows of E; logits: of the candidates, [N, C]."""
+        """Return the float32 scores [N, C] of candidates.
+
+        previous: [N, H], embeddings of the previous tokens. h: [N, H] float32, normed hidden
+        states. candidates: [N, C, H], embeddings. logits: [N, C], logits of the candidates.
+        """
         direction: Tensor = self.second(F.silu(self.first(torch.cat([previous.float(), h], -1))))
         return logits.float() + (candidates.float() @ direction[:, :, None])[..., 0]
 
 
 def in_files(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Distribute tensors, in order, over files below ``MAX_FILE_BYTES``."""
+    """Divide tensors, in order, into files of at most MAX_FILE_BYTES."""
     files: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():

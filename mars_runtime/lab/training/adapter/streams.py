@@ -1,8 +1,9 @@
-"""Batches of adapter training: answered prompts with random anchors; clean keys and values,
-computed once without gradient; groups of masks after the anchors, which attend to them.
+"""Build the batches of adapter training, and run the base model on them.
 
-A batch depends only on (seed, step) and the texts, so a resumed run trains on the same batches as
-an uninterrupted one.
+A batch has texts (prompts with answers) and random anchors: positions after which a group of masks
+follows. ``read_clean`` computes the keys and values of the text. ``read_masks`` runs the groups of
+masks, which attend to these keys and values. Batches depend only on the seed, the step and the
+texts, so a resumed run trains on the same batches as an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from mars_runtime.lab.training.backbone import Backbone, Update
 from mars_runtime.lab.training.distill import store
 
 WIDTHS = (96, 128, 192, 256, 320, 448, 640)
-"""Widths that batches are padded to: arbitrary widths would fragment the memory."""
+"""The allowed widths of batches. Arbitrary widths would fragment the memory."""
 MIN_RESPONSE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Ids of a prompt and its response, which begins at ``start``."""
+    """A prompt and its response. ids: token ids of both. start: index of the response."""
 
     kind: str
     ids: tuple[int, ...]
@@ -35,15 +36,17 @@ class Text:
 
     @property
     def anchors(self) -> range:
-        """Positions after which a group of masks has a target: mask j of the group after p is at
-        p + j and predicts p + j + 1."""
+        """All positions p after which a group of masks has at least one target.
+
+        Mask j of the group is at position p + j and predicts the token at p + j + 1.
+        """
         return range(self.start - 1, len(self.ids) - 2)
 
 
 def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
-    """Return the training and the held-out texts of the answer files, cut at the largest width.
+    """Read the answers in ``folder``; return (training texts, held-out texts).
 
-    Raises UsageError if either is empty.
+    Texts are cut to the largest of WIDTHS. Raises UsageError if one of the lists is empty.
     """
     parts: tuple[list[Text], list[Text]] = ([], [])
     for record in store.read(folder):
@@ -51,19 +54,24 @@ def read_texts(folder: Path) -> tuple[list[Text], list[Text]]:
         if len(ids) - len(record.prompt) >= MIN_RESPONSE:
             parts[record.held_out].append(Text(record.kind, ids, len(record.prompt)))
     if not parts[0]:
-        raise UsageError(f"There are no answers to train on in {folder}. Run distill first.")
+        raise UsageError(f"--data {folder} has no answers to train on. Run distill first.")
     if not parts[1]:
         raise UsageError(
-            f"There are no held-out answers in {folder} to measure training with. Run distill "
-            "with more --prompts."
+            f"--data {folder} has no held-out answers to measure on. Run distill with more "
+            "--prompts."
         )
     return parts
 
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """Texts with anchors. ids: [N, T]; anchors: [N, A] positions; is_real: [N, A], False for
-    padding; start, length: [N], where the response begins and ends."""
+    """A batch of texts with anchors.
+
+    - ids: [N, T], padded on the right.
+    - anchors: [N, A], positions after which a group of masks follows.
+    - is_real: [N, A], False for anchors that are padding.
+    - start, length: [N], positions at which the response begins and ends.
+    """
 
     ids: Tensor
     anchors: Tensor
@@ -73,7 +81,7 @@ class AnchoredBatch:
 
     @classmethod
     def of(cls, texts: Sequence[Text], num_anchors: int, rng: random.Random) -> AnchoredBatch:
-        """Return right-padded texts, each with ``num_anchors`` random anchors, or all."""
+        """Build a batch with ``num_anchors`` random anchors per text, or all if there are fewer."""
         width = next(w for w in WIDTHS if w >= max(len(t.ids) for t in texts))
         ids, anchors, is_real = [], [], []
         for text in texts:
@@ -93,23 +101,26 @@ class AnchoredBatch:
         )
 
     def targets(self, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return the target of each mask and whether it exists, both [N, A, masks]."""
+        """Return the target token of each mask and whether a target exists, both [N, A, M]."""
         position, tokens = self._behind_anchors(2, num_masks)
         return tokens, (position < self.length[:, None, None]) & self.is_real[..., None]
 
     def previous_tokens(self, num_masks: int) -> Tensor:
-        """Return the token before each mask's target, [N, A, M]: at p + j for mask j after p."""
+        """Return the token before the target of each mask, [N, A, M]."""
         return self._behind_anchors(1, num_masks)[1]
 
     def _behind_anchors(self, first: int, num_masks: int) -> tuple[Tensor, Tensor]:
-        """Return the positions from p + ``first`` for each anchor p and their tokens [N, A, M]."""
+        """Return positions and tokens behind each anchor, both [N, A, M].
+
+        For an anchor p, the positions start at p + ``first``.
+        """
         position = self.anchors[..., None] + torch.arange(first, first + num_masks)
         clipped = position.clamp(max=self.ids.shape[1] - 1).flatten(1)
         return position, self.ids.gather(1, clipped).view(position.shape)
 
 
 def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> list[list[Text]]:
-    """Return the batches of one epoch: texts of one width together, in random order."""
+    """Return the batches of epoch ``number`` in random order. A batch has texts of one width."""
     rng = random.Random(f"{seed}/{number}")
     by_width: dict[int, list[Text]] = {width: [] for width in WIDTHS}
     for text in rng.sample(list(texts), len(texts)):
@@ -125,7 +136,10 @@ def epoch(texts: Sequence[Text], batch_tokens: int, seed: int, number: int) -> l
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """The clean stream. keys, values: per layer [N, kv heads, T, d]; hidden: [N, T, H]."""
+    """The clean stream of a batch.
+
+    keys, values: [N, kv heads, T, d] for each layer. hidden: [N, T, H], residual stream.
+    """
 
     keys: list[Tensor]
     values: list[Tensor]
@@ -133,7 +147,7 @@ class Clean:
 
 
 def read_clean(model: Backbone, ids: Tensor) -> Clean:
-    """Run the base causally on ids [N, T]."""
+    """Run the base with causal attention on ids [N, T]."""
     rows, width = ids.shape
     keys: list[Tensor] = []
     values: list[Tensor] = []
@@ -152,23 +166,26 @@ def read_clean(model: Backbone, ids: Tensor) -> Clean:
 
 
 def own_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return q @ k^T for [..., M, d]. For many small matrices sums are faster than products."""
+    """Return q @ k^T for q, k [..., M, d], computed by sums.
+
+    For many small matrices, sums are faster than matrix products.
+    """
     return (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
 
 
 def own_values(weights: Tensor, v: Tensor) -> Tensor:
-    """Return weights [..., M, M] @ v [..., M, d], also by sums."""
+    """Return weights [..., M, M] @ v [..., M, d], computed by sums as in ``own_scores``."""
     return (weights[..., None] * v[..., None, :, :]).sum(-2)
 
 
 def read_masks(
     model: Backbone, clean: Clean, batch: AnchoredBatch, embedding: Tensor, update: Update | None
 ) -> Tensor:
-    """Return the residual stream [N, A, M, H] of a group of M masks after each anchor.
+    """Run a group of M masks after each anchor; return their residual stream [N, A, M, H].
 
-    embedding: [M, H]. Mask j of the group after p is at p + j. It attends to the clean tokens up to
-    p and to the masks of its group up to itself. Without an update masks use the weights of real
-    tokens.
+    Mask j of the group after an anchor p is at position p + j. It attends to the clean tokens up to
+    p, and to the masks of its group up to itself. embedding: [M, H]. update: the adapter's update,
+    or None to use the weights of the base unchanged.
     """
     rows, groups = batch.anchors.shape
     masks = len(embedding)
@@ -186,9 +203,9 @@ def read_masks(
         flat = q.view(rows, kv_heads, -1, dim)
         scores = (flat @ keys.transpose(-1, -2)).view(*q.shape[:5], -1)
         mask_scores = own_scores(q, k[:, :, None])
-        seen, mine = model.pieces.joint_softmax(scores, mask_scores, later, own_later)
-        out: Tensor = (seen.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
-        out = out + own_values(mine, v[:, :, None])
+        to_text, to_masks = model.pieces.joint_softmax(scores, mask_scores, later, own_later)
+        out: Tensor = (to_text.view(rows, kv_heads, -1, keys.shape[2]) @ values).view(q.shape)
+        out = out + own_values(to_masks, v[:, :, None])
         return out.permute(0, 3, 4, 1, 2, 5).reshape(rows * groups * masks, -1)
 
     x = embedding.float().repeat(rows * groups, 1)

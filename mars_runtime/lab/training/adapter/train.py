@@ -1,7 +1,7 @@
-"""The loop of adapter training: steps, held-out measurements, saves to resume from.
+"""Train an adapter: optimizer steps, held-out measurements, and saves to resume from.
 
-Several processes may share a run (``torchrun``): each has its own batches, and gradients are
-averaged.
+``torchrun`` can start several processes for one run. Each process trains on different batches, and
+their gradients are averaged.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from mars_runtime.model.config import CheckpointError
 from mars_runtime.outputs import write_text
 
 FULL_LEARNING_RATE = 1e-4
-"""Peak for weights that were trained before: ten times less than that of new ones."""
+"""Peak learning rate for the weights of the base, a tenth of the rate for new weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterRecipe:
-    """The hyperparameters of a run.
+    """The hyperparameters of an adapter training.
 
-    masks: number per group, in turn from step to step; decoding rarely reaches beyond the third.
-    measure_steps: steps between held-out measurements, each with a save; patience: stop after so
-    many of them without an improvement.
+    - masks: number of masks per group for consecutive steps, repeated. Most groups are short,
+      because decoding rarely accepts more than three masks.
+    - measure_steps: steps between held-out measurements; each measurement also saves.
+    - patience: number of measurements without an improvement after which the training stops.
     """
 
     steps: int
@@ -59,14 +60,17 @@ class AdapterRecipe:
     seed: int = 20261122
 
     def rate(self, step: int) -> float:
-        """Return the factor of the learning rates: warm-up, then half a cosine."""
+        """Return the learning rate at ``step``, relative to the peak: warm-up, then a cosine."""
         rise = min(1.0, (step + 1) / self.warmup_steps)
         fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         return rise * (self.final_ratio + (1 - self.final_ratio) * fall)
 
 
 class AdapterTrainer:
-    """One run of one recipe, writing to ``out``."""
+    """Trains an adapter for the base named ``base``, and writes it to the folder ``out``.
+
+    texts: folder with the answers that ``distill`` wrote.
+    """
 
     def __init__(
         self,
@@ -98,9 +102,9 @@ class AdapterTrainer:
         self._stopped = False
 
     def run(self) -> None:
-        """Train until the last step, until measurements stop improving, or until interrupted."""
+        """Train until the last step, until measurements stop improving, or until a signal."""
         log = AdapterLog(self.out / "log.jsonl", self.rank == 0)
-        # torchrun forwards signals: a second one must not end the process.
+        # torchrun forwards signals, so a process can get two for one Ctrl-C.
         with interruptible(signal.SIGINT, signal.SIGTERM, is_second_fatal=False) as interrupt:
             while self.progress.step < self.recipe.steps and not self._stopped:
                 began = time.process_time()
@@ -116,9 +120,9 @@ class AdapterTrainer:
         self.save()
 
     def _is_any(self, value: bool) -> bool:
-        """Return whether ``value`` is true in any process.
+        """Return whether ``value`` is true in any process, so that all processes stop together.
 
-        All processes stop together, otherwise the others would wait for gradients forever.
+        If only one process stopped, the others would wait for its gradients forever.
         """
         if self.world == 1:
             return value
@@ -127,7 +131,7 @@ class AdapterTrainer:
         return bool(combined)
 
     def step(self) -> dict[str, float]:
-        """Perform one optimizer step."""
+        """Perform one optimizer step; return its loss and the share of right first masks."""
         recipe, at = self.recipe, self.progress.step
         rate = recipe.rate(at)
         for group in self.optimizer.param_groups:
@@ -150,7 +154,7 @@ class AdapterTrainer:
         return {"loss": float(terms.loss.detach()), "first": terms.first}
 
     def batch(self, step: int) -> AnchoredBatch:
-        """Return the batch of this process at ``step``, a function of seed, step and texts."""
+        """Return the batch of this process for ``step``."""
         recipe = self.recipe
         index = step * self.world + self.rank
         number = 0
@@ -163,36 +167,36 @@ class AdapterTrainer:
             index -= len(self._epoch[1])
             number += 1
         texts = self._epoch[1][index]
-        # Fewer groups if they have more masks, so that all steps have similar sizes.
-        wanted = recipe.anchors * 3 // max(3, recipe.masks[step % len(recipe.masks)])
-        anchors = min(wanted, max(len(text.anchors) for text in texts))
+        # Larger groups get fewer anchors, so that all steps have similar sizes.
+        requested = recipe.anchors * 3 // max(3, recipe.masks[step % len(recipe.masks)])
+        anchors = min(requested, max(len(text.anchors) for text in texts))
         return AnchoredBatch.of(texts, anchors, random.Random(f"{recipe.seed}/{step}/{self.rank}"))
 
     def measure(self) -> dict[str, Any]:
-        """Return the current held-out figures; export the adapter if they are the best so far."""
+        """Measure the held-out figures; export the adapter if they are the best so far."""
         progress, depth = self.progress, self.recipe.block_size
-        mine = self.held_out[self.rank :: self.world]
+        own_texts = self.held_out[self.rank :: self.world]
         model, extra = self.model, {}
         if isinstance(self.parameters, FullWeights):
             with torch.no_grad():
                 model = self.parameters.backbone(model.embedding.dtype)
             every = [AnchoredBatch.of([text], 1, random.Random(0)) for text in self.held_out]
             extra = {"agreement": round(agreement(model, every), 4)}
-        rows = held_out.right_rows(model, self.parameters, mine, depth)
+        rows = held_out.right_rows(model, self.parameters, own_texts, depth)
         figures = held_out.summary(self._gathered(rows), depth) | extra
         value = sum(every for _, every in figures["by_kind"].values()) / len(figures["by_kind"])
         if value > progress.best:
             progress.best, progress.best_step = value, progress.step
             if self.rank == 0:
                 self.export(figures)
-        waited = progress.step - progress.best_step
-        self._stopped = waited >= self.recipe.patience * self.recipe.measure_steps
+        num_steps = progress.step - progress.best_step
+        self._stopped = num_steps >= self.recipe.patience * self.recipe.measure_steps
         line = {"step": progress.step, "masks": progress.masks, "mean": round(value, 4), **figures}
         progress.history.append(line)
         return line
 
     def _gathered(self, rows: list[held_out.Row]) -> list[held_out.Row]:
-        """Return the rows of all processes."""
+        """Collect the rows of all processes."""
         if self.world == 1:
             return rows
         parts: list[list[held_out.Row]] = [[] for _ in range(self.world)]
@@ -200,23 +204,23 @@ class AdapterTrainer:
         return [row for part in parts for row in part]
 
     def export(self, figures: dict[str, Any]) -> None:
-        """Write the adapter in the format of the runtime, with its recipe and model card."""
+        """Write the adapter, its recipe and its model card. Full weights are not written."""
         if isinstance(self.parameters, FullWeights):
             return
         tokenizer = self.base.tokenizer
-        said = {
+        metadata = {
             "base": self.base.name,
             "mask_token": tokenizer.token_bytes(tokenizer.mask_id).decode(),
             "block_size": self.recipe.block_size,
             "trained_masks": self.progress.masks,
             "held_out": figures,
         }
-        self.parameters.save(self.out, said)
-        write_text(self.out / "README.md", model_card(said))
+        self.parameters.save(self.out, metadata)
+        write_text(self.out / "README.md", model_card(metadata))
         write_text(self.out / "recipe.json", json.dumps(asdict(self.recipe), indent=1) + "\n")
 
     def save(self) -> None:
-        """Write the state for ``resume``."""
+        """Write the state for ``resume``. Full weights are not saved."""
         if self.rank != 0 or isinstance(self.parameters, FullWeights):
             return
         state = {
@@ -227,13 +231,13 @@ class AdapterTrainer:
         save_state(state, self.out)
 
     def start_from(self, folder: Path) -> None:
-        """Start from a saved adapter. Raises CheckpointError."""
+        """Load the parameters of a saved adapter to start from. Raises CheckpointError."""
         if isinstance(self.parameters, FullWeights):
-            raise CheckpointError("--full starts from the weights of the base. Remove --adapter.")
+            raise CheckpointError("--full cannot start from an adapter. Remove --adapter.")
         self.parameters.load(folder)
 
     def resume(self) -> None:
-        """Continue from the last save in ``out``."""
+        """Load the last save in ``out``, to continue from there."""
         device = torch.get_default_device()
         state = torch.load(self.out / STATE, weights_only=True, map_location=device)
         self.parameters.load_state_dict(state["parameters"])
@@ -241,7 +245,7 @@ class AdapterTrainer:
         self.progress = TrainingProgress(**state["progress"])
 
     def _share_gradients(self) -> None:
-        """Average the gradients of all processes in one message."""
+        """Average the gradients of all processes, with a single all-reduce."""
         if self.world == 1:
             return
         gradients = [p.grad for p in self.parameters.parameters() if p.grad is not None]
@@ -257,7 +261,7 @@ class AdapterTrainer:
 def new_optimizer(
     parameters: Parameters | FullWeights, recipe: AdapterRecipe
 ) -> torch.optim.Optimizer:
-    """Return AdamW without weight decay; the mask embeddings have a higher learning rate."""
+    """Build AdamW without weight decay. Mask embeddings get a higher learning rate."""
     rest = [p for name, p in parameters.named_parameters() if name != "mask_embedding"]
     groups = [
         {"params": rest, "peak": FULL_LEARNING_RATE if recipe.form.full else recipe.learning_rate},
@@ -270,7 +274,10 @@ def new_optimizer(
 
 @dataclass
 class TrainingProgress:
-    """The progress of a run. seconds: processor time; best: held-out tokens per forward pass."""
+    """The progress of a run. seconds: CPU time of this process in training steps.
+
+    masks: number of trained masks. best: best held-out tokens per forward pass, at best_step.
+    """
 
     step: int = 0
     masks: int = 0
@@ -281,14 +288,17 @@ class TrainingProgress:
 
 
 class AdapterLog:
-    """Writes a JSON line every ten steps and at each measurement, in one process."""
+    """Writes a line of JSON every ten steps and at each measurement.
+
+    is_writer: False in all processes except the first, which do not write.
+    """
 
     def __init__(self, path: Path, is_writer: bool) -> None:
         self._path, self._is_writer = path, is_writer
         self._recent: list[dict[str, float]] = []
 
     def step(self, progress: TrainingProgress, terms: dict[str, float]) -> None:
-        """Add the terms of a step."""
+        """Add the terms of a step; write their means every ten steps."""
         self._recent.append(terms)
         if progress.step % 10:
             return
@@ -301,7 +311,7 @@ class AdapterLog:
         self.write({**head, "seconds": round(progress.seconds), "masks_per_second": rate, **mean})
 
     def write(self, line: dict[str, Any]) -> None:
-        """Append one line and show it."""
+        """Append a line to the file, and print it."""
         if not self._is_writer:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""``python -m mars_runtime distill``: write the base's answers, for an adapter to train on."""
+"""``python -m mars_runtime distill``: generate training data for an adapter.
+
+The base model of the adapter answers prompts; an adapter then trains on these answers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from mars_runtime.outputs import check_folder, path_of
 
 def add_parser(subparsers: Any) -> None:
     """Add the ``distill`` command."""
-    parser = subparsers.add_parser("distill", help="write the base's answers to train on")
+    parser = subparsers.add_parser("distill", help="generate training data for an adapter")
     add = parser.add_argument
     add(
         "--base",
@@ -21,19 +24,22 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--data", type=Path, required=True, help="folder with the training texts")
     add(
-        "--out", type=path_of, required=True, help="folder of the answers; a run there is continued"
+        "--out",
+        type=path_of,
+        required=True,
+        help="folder for the answers; prompts already answered there are skipped",
     )
     add("--prompts", type=int, default=24_000, help="number of prompts to answer")
-    add("--written", type=int, default=0, help="number of prompts that the base writes first")
-    add("--max-tokens", type=int, default=256, help="longest answer")
-    add("--rows", type=int, default=64, help="prompts decoded at once")
-    add("--part", default="1/1", help="K/N: this process answers every N-th prompt, from the K-th")
+    add("--written", type=int, default=0, help="number of prompts that the base model writes first")
+    add("--max-tokens", type=int, default=256, help="maximum number of tokens per answer")
+    add("--rows", type=int, default=64, help="number of prompts to decode at once")
+    add("--part", default="1/1", help="K/N: answer every N-th prompt, starting at prompt K")
     add("--threads", type=int, help="CPU threads")
     add("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Generate; return the exit code."""
+    """Generate the answers; return the exit code."""
     return run_or_report(lambda: _run(args))
 
 
@@ -41,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
     part = parse_part(args.part)
     if not args.data.is_dir():
         raise UsageError(
-            f"There is no folder {args.data}. Give --data the folder with the training texts."
+            f"--data {args.data} is not a folder. Pass the folder with the training texts."
         )
     at_least_one(args, "prompts", "max_tokens", "rows", "threads")
     check_folder(args.out)
@@ -59,7 +65,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Return (K, N) for "K/N" with 1 <= K <= N. Raises UsageError."""
+    """Parse "K/N" with 1 <= K <= N; return (K, N). Raises UsageError."""
     first, _, second = text.partition("/")
     if not (first.isdigit() and second.isdigit() and 1 <= int(first) <= int(second)):
         raise UsageError(f"--part must be K/N, such as 1/2, got {text}.")

@@ -1,5 +1,7 @@
-"""The prompts of the shipped adapter's training: shares of kinds, order, held-out prompts, and the
-exclusion of prompts that share a run of 13 words with a benchmark.
+"""Choose the prompts on which the bundled adapter was trained.
+
+The module defines the share of each kind of prompt, their order, and the held-out prompts. Prompts
+that have 13 consecutive words in common with a benchmark are excluded.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from mars_runtime.lab.training.distill import requests
 from mars_runtime.lab.training.distill.requests import Texts, Turns
 
 SHARES = {"chat": 0.40, "maths": 0.16, "code": 0.16, "summary": 0.14, "rewriting": 0.14}
-"""Shares of prompts. Answers to summaries and rewriting are shorter than those to code."""
+"""Kind -> share of prompts. Answers to summary and rewriting are shorter than those to code."""
 HELD_OUT_ONE_IN = 50
 RUN = 13
 
@@ -32,16 +34,17 @@ class Prompt:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether this prompt is for evaluation; the same in every process."""
+        """Whether this prompt is held out for evaluation. Depends only on the texts."""
         return zlib.crc32("\x00".join(self.turns).encode()) % HELD_OUT_ONE_IN == 0
 
 
 def mixture(
     data: Path, written: list[str], benchmarks: Set[int], seed: int, count: int
 ) -> list[Prompt]:
-    """Return the first ``count`` prompts.
+    """Return the first ``count`` prompts of the mixture.
 
-    written: prompts that the base wrote; benchmarks: hashes of runs that no prompt may contain.
+    written: prompts that the base model wrote. benchmarks: hashes of word sequences (see ``runs``)
+    that no prompt may contain.
     """
     texts = Texts(data, seed)
     passages = texts.passages()
@@ -50,7 +53,7 @@ def mixture(
     collected, by_base = texts.instructions(), iter([(text,) for text in written])
     drawn = requests.chat_requests(texts.random("chat"))
     sources: dict[str, Iterator[Turns]] = {
-        # Half of the prompts are the base's, as long as all sources last; then the rest.
+        # The base model wrote half of these prompts, until the first source is exhausted.
         "chat": chain(
             requests.alternate(collected, by_base, by_base, drawn),
             requests.alternate(collected, drawn),
@@ -72,9 +75,10 @@ def mixture(
 def interleave(
     sources: Mapping[str, Iterator[Turns]], shares: Mapping[str, float]
 ) -> Iterator[Prompt]:
-    """Yield prompts so that every prefix has each kind in its share (shares add up to 1).
+    """Yield prompts so that at any point the kinds have the given shares (which add up to 1).
 
-    The share of an exhausted kind goes to the others. Repeated conversations are dropped.
+    If the source of a kind is exhausted, the other kinds continue. Repeated conversations are
+    dropped.
     """
     seen: set[Turns] = set()
     drawn = dict.fromkeys(sources, 0)
@@ -92,18 +96,18 @@ def interleave(
 
 
 def words(text: str) -> list[str]:
-    """Return lower-case words and numbers without punctuation."""
+    """Return the words and numbers of a text in lower case, without punctuation."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
 def runs(text: str) -> set[int]:
-    """Return hashes of all runs of 13 words."""
+    """Return the hashes of all sequences of RUN consecutive words in a text."""
     text_words = words(text)
     return {hash(tuple(text_words[i : i + RUN])) for i in range(len(text_words) - RUN + 1)}
 
 
 def benchmark_runs(folder: Path) -> set[int]:
-    """Return the runs of all strings in the ``*.jsonl`` and ``*.jsonl.gz`` files of a folder."""
+    """Return ``runs`` of all strings in the ``*.jsonl`` and ``*.jsonl.gz`` files of a folder."""
     files = sorted(folder.glob("*.jsonl*"))
     return {run for path in files for text in _strings(path) for run in runs(text)}
 

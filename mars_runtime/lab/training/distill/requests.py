@@ -1,8 +1,7 @@
-"""Requests as people send them to a chat model: everyday requests, code, word problems, and work
-on a passage.
+"""Generate requests like those that people send to a chat model.
 
-Subjects and phrasings are in ``requests.json``; passages and questions come from a folder of public
-texts.
+Kinds are everyday requests, code, word problems, and requests about a passage. Subjects and
+phrasings are in ``requests.json``. Passages and questions come from a folder of public texts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 Turns = tuple[str, ...]
-"""A conversation: user, assistant, user, ... ending with the user."""
+"""The turns of a conversation: user, assistant, user, ... The last turn is the user's."""
 
 _LISTS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 CHAT, CODE, READING = _LISTS["chat"], _LISTS["code"], _LISTS["reading"]
@@ -26,7 +25,7 @@ MIN_WORDS, MAX_WORDS = 40, 150
 
 
 def chat_requests(draw: random.Random) -> Iterator[Turns]:
-    """Yield everyday requests without end; one in eight is part of a conversation."""
+    """Yield everyday requests without end. One in eight follows a greeting and a reply."""
     while True:
         request = _everyday(draw)
         if draw.random() < 0.125:
@@ -46,9 +45,7 @@ def _everyday(draw: random.Random) -> str:
 
 
 def code_requests(draw: random.Random) -> Iterator[Turns]:
-    """Yield requests for code without end: functions, scripts, queries, commands, explanations and
-    corrections.
-    """
+    """Yield requests about code without end, for example to write, explain or change code."""
     makers = [_function] * 6 + [_completion] * 2 + [_snippet] * 2
     makers += [_query] * 2 + [_command] * 2 + [_page, _question, _script, _edit]
     while True:
@@ -56,23 +53,23 @@ def code_requests(draw: random.Random) -> Iterator[Turns]:
 
 
 def _action(draw: random.Random) -> tuple[str, str, str]:
-    """Return what a function does, its name and its arguments."""
+    """Draw a function to write: (what it does, its name, its arguments)."""
     verb, name, arguments = draw.choice(CODE["actions"])
     qualifier = draw.choice(CODE["qualifiers"]) if draw.random() < 0.35 else ""
     return verb + qualifier, name, arguments
 
 
 def _function(draw: random.Random) -> Turns:
-    what, name, _ = _action(draw)
+    task, name, _ = _action(draw)
     language = draw.choice(CODE["languages"])
-    return (draw.choice(CODE["ask"]).format(language=language, what=what, name=name),)
+    return (draw.choice(CODE["ask"]).format(language=language, what=task, name=name),)
 
 
 def _completion(draw: random.Random) -> Turns:
-    what, name, arguments = _action(draw)
-    sentence = what[:1].upper() + what[1:]
+    task, name, arguments = _action(draw)
+    sentence = task[:1].upper() + task[1:]
     form = draw.choice(CODE["complete"])
-    return (form.format(name=name, arguments=arguments, what=what, sentence=sentence),)
+    return (form.format(name=name, arguments=arguments, what=task, sentence=sentence),)
 
 
 def _snippet(draw: random.Random) -> Turns:
@@ -98,8 +95,8 @@ def _command(draw: random.Random) -> Turns:
 
 
 def _page(draw: random.Random) -> Turns:
-    what, topic = draw.choice(CODE["pages"]), draw.choice(CODE["topics"])
-    return (f"Write {what.format(topic=topic)}.",)
+    page, topic = draw.choice(CODE["pages"]), draw.choice(CODE["topics"])
+    return (f"Write {page.format(topic=topic)}.",)
 
 
 def _question(draw: random.Random) -> Turns:
@@ -116,7 +113,7 @@ def _script(draw: random.Random) -> Turns:
 
 
 def _edit(draw: random.Random) -> Turns:
-    """Return two user turns: code, and a request to change it."""
+    """Return a conversation: a request for a function, code, and a request to change the code."""
     tag, code = draw.choice(CODE["snippets"])
     a, b, f = draw.sample(CODE["names"], 3)
     filled = code.format(a=a, b=b, f=f, m=draw.randint(2, 9), n=20)
@@ -126,7 +123,7 @@ def _edit(draw: random.Random) -> Turns:
 
 @dataclass(frozen=True, slots=True)
 class PassageQuestion:
-    """A question, its short answer, and the passage that contains it."""
+    """A question, its short answer, and the passage that contains the answer."""
 
     passage: str
     question: str
@@ -134,14 +131,14 @@ class PassageQuestion:
 
 
 def summaries(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
-    """Yield one request for a summary or similar for each passage."""
+    """Yield one request for each passage, such as a request for a summary."""
     for passage in passages:
         yield (_joined(draw.choice(READING["summary"]), passage, draw),)
 
 
-def questions(asked_questions: Iterable[PassageQuestion], draw: random.Random) -> Iterator[Turns]:
-    """Yield a question on each passage; some continue with a second question after the answer."""
-    for item in asked_questions:
+def questions(items: Iterable[PassageQuestion], draw: random.Random) -> Iterator[Turns]:
+    """Yield each question with its passage; some are followed by the answer and a new question."""
+    for item in items:
         first = _joined(item.question, item.passage, draw)
         if draw.random() < 0.15:
             yield (first, item.answer.capitalize() + ".", draw.choice(READING["follow_ups"]))
@@ -150,43 +147,44 @@ def questions(asked_questions: Iterable[PassageQuestion], draw: random.Random) -
 
 
 def rewriting(passages: Iterable[str], draw: random.Random) -> Iterator[Turns]:
-    """Yield requests for rewriting and extraction, about two to one, on passages of a few
-    sentences.
+    """Yield requests to rewrite a short passage or to extract information from it.
+
+    About two thirds are requests to rewrite.
     """
     for passage in passages:
         request = draw.choice(READING["rewriting" if draw.random() < 0.65 else "extraction"])
         text = first_sentences(passage, draw.choice((1, 2, 3, 4)))
         if "grammar" in request:
-            text = with_slips(text, draw)
+            text = with_mistakes(text, draw)
         yield (_joined(request, text, draw),)
 
 
 def first_sentences(text: str, count: int) -> str:
-    """Return the first sentences of a text, with at least ten words."""
-    end, words = 0, text.split()
+    """Return the first ``count`` sentences of a text, or more until there are ten words."""
+    num_sentences, words = 0, text.split()
     for index, word in enumerate(words, 1):
         if word.rstrip("\"'").endswith((".", "!", "?")):
-            end += 1
-            if end >= count and index >= 10:
+            num_sentences += 1
+            if num_sentences >= count and index >= 10:
                 return " ".join(words[:index])
     return text
 
 
-def with_slips(text: str, draw: random.Random) -> str:
-    """Return the text with a few mistakes of grammar and spelling."""
+def with_mistakes(text: str, draw: random.Random) -> str:
+    """Introduce a few mistakes of grammar and spelling into a text."""
     for right, wrong in draw.sample(READING["slips"], 5):
         text = text.replace(right, wrong, 2)
     return text
 
 
 def _joined(request: str, passage: str, draw: random.Random) -> str:
-    """Return request and passage in one of the usual orders."""
+    """Combine a request and a passage, in a random order and layout."""
     order: str = draw.choice(READING["orders"])
     return order.format(request, passage)
 
 
 def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
-    """Yield one item of each iterator in turn, until one is exhausted."""
+    """Yield items of the iterators in turn, until one of the iterators is exhausted."""
     for stream in cycle(streams):
         turns = next(stream, None)
         if turns is None:
@@ -195,8 +193,9 @@ def alternate(*streams: Iterator[Turns]) -> Iterator[Turns]:
 
 
 class Texts:
-    """The public texts of one folder, read once, in a seeded order. Raises FileNotFoundError for a
-    missing file.
+    """Reads the public texts in a folder, in a random order that depends only on ``seed``.
+
+    All methods that read files raise FileNotFoundError for a missing file.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -204,23 +203,23 @@ class Texts:
         self._seed = seed
 
     def random(self, name: str) -> random.Random:
-        """Return a separate generator for each use, the same in every process."""
+        """Return a new random generator, which depends only on ``name`` and the seed."""
         return random.Random(f"{self._seed}/{name}")
 
     def instructions(self) -> Iterator[Turns]:
-        """Yield general requests, unchanged."""
+        """Yield general requests, as they are in the file."""
         rows = self._shuffled("chat_prompts_train.jsonl")
         return ((row["prompt"],) for row in rows if 8 <= len(row["prompt"]) <= 1200)
 
     def maths(self) -> Iterator[Turns]:
-        """Yield word problems of primary school, some with a request for steps."""
+        """Yield word problems for primary school, with varying instructions."""
         draw = self.random("maths")
         for row in self._shuffled("gsm8k_train.jsonl"):
             question = row["question"].strip()
             yield (draw.choice(MATHS_FORMS).format(question=question),)
 
     def passages(self) -> list[str]:
-        """Yield passages of 40 to 150 words from tales and children's books, shuffled."""
+        """Return shuffled passages of 40 to 150 words from tales and children's books."""
         paragraphs = [row["text"] for row in self._rows("fairytale_sections_train.jsonl")]
         classics = (self._folder / "childrens_classics.txt").read_text(encoding="utf-8")
         paragraphs += re.split(r"\n\s*\n", re.sub(r"<<<BOOK [^>]*>>>", "\n\n", classics))
@@ -230,7 +229,7 @@ class Texts:
         return fitting
 
     def questions(self) -> list[PassageQuestion]:
-        """Yield questions on tales with a passage of one section, shuffled."""
+        """Return shuffled questions about tales, each with the section that contains the answer."""
         sections = {
             (row["tale"], str(row["section"])): " ".join(row["text"].split())
             for row in self._rows("fairytale_sections_train.jsonl")

@@ -1,6 +1,7 @@
-"""A run of ``distill``: prompts written by the base itself, then answers to the whole mixture.
+"""Generate the training data of an adapter with its base model.
 
-Prompts and answers that are stored already are skipped.
+First the base model writes some of the prompts, then it answers all prompts of the mixture. Work
+that is already stored is skipped.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ from mars_runtime.text import Tokenizer
 
 SEED = 20261122
 WRITTEN = "written.jsonl"
-"""Prompts written by the base; every part of a run must use the same file."""
+"""File name of the prompts that the base model wrote. All parts of a run must share this file."""
 MAX_PROMPT = 384
 WRITTEN_TOKENS = 96
 ENDS = {"eos": "eos", "limit": "length", "repeats": "loop"}
-"""Why an answer ended, as stored in the file, by a row's ``stop``."""
+"""``RowStep.stop`` of a row's last step -> the value of ``end`` in the stored answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The answer to prompt number ``index``. end: eos (its last id), length or loop."""
+    """The answer to prompt number ``index``.
+
+    ids: tokens of the answer, EOS included. end: why the answer ended: eos, length or loop.
+    """
 
     index: int
     ids: tuple[int, ...]
@@ -43,9 +47,9 @@ class Completion:
 
 
 class Distiller:
-    """Answers one part of the mixture with the base named ``base``.
+    """Answers one part of the prompts with the base model.
 
-    part: (K, N) for every N-th prompt from the K-th on. Raises CheckpointError.
+    part: (K, N) selects every N-th prompt, starting at prompt K. Raises CheckpointError.
     """
 
     def __init__(
@@ -64,26 +68,30 @@ class Distiller:
         self.benchmarks = benchmark_runs(data / "benchmarks")
 
     def run(self, count: int, written: int) -> None:
-        """Answer the missing ones of the first ``count`` prompts."""
+        """Answer those of the first ``count`` prompts that have no stored answer yet.
+
+        written: number of prompts that the base model writes first, if none are stored.
+        """
         number, parts = self.part
         tokenizer = self.checkpoint.tokenizer
         if written and not (self.out / WRITTEN).exists():
             self._write_prompts(written)
         prompts = mixture(self.data, self._written(), self.benchmarks, SEED, count)
         done = {record.key for record in store.read(self.out)}
-        todo: list[tuple[Prompt, list[int]]] = []
+        unanswered: list[tuple[Prompt, list[int]]] = []
         for prompt in prompts[number - 1 :: parts]:
             ids = tokenizer.encode_chat(with_roles(prompt.turns))
             if len(ids) <= MAX_PROMPT and store.key_of(ids) not in done:
-                todo.append((prompt, ids))
+                unanswered.append((prompt, ids))
         answers = store.AnswerFile(self.out / f"answers-{number}-of-{parts}.jsonl")
-        generated = generate(self.checkpoint, [ids for _, ids in todo], self.settings, self.rows)
-        for answer in metered("answers", len(todo), generated):
+        ids_to_answer = [ids for _, ids in unanswered]
+        generated = generate(self.checkpoint, ids_to_answer, self.settings, self.rows)
+        for answer in metered("answers", len(unanswered), generated):
             if answer.ids:
-                answers.append([record_of(*todo[answer.index], answer)])
+                answers.append([record_of(*unanswered[answer.index], answer)])
 
     def _write_prompts(self, count: int) -> None:
-        """Let the base write prompts: sample after the template up to the user's turn."""
+        """Let the base model write prompts, by sampling the user's turn of its chat template."""
         tokenizer = self.checkpoint.tokenizer
         settings = replace(self.settings, max_new_tokens=WRITTEN_TOKENS, temperature=1.0, seed=SEED)
         starts = [open_user_turn(tokenizer)] * count
@@ -105,14 +113,14 @@ class Distiller:
 def generate(
     checkpoint: Checkpoint, prompts: Sequence[list[int]], settings: DecodeSettings, rows: int
 ) -> Iterator[Completion]:
-    """Decode every prompt and yield its answer when it ends; up to ``rows`` share forward passes.
+    """Decode all prompts, up to ``rows`` at once; yield each answer when it is complete.
 
-    With a temperature, prompt i is sampled with the seed ``settings.seed + i``. A repetition loop
-    ends an answer before its first repeat.
+    If the settings have a temperature, prompt i is sampled with the seed ``settings.seed + i``. An
+    answer that begins to repeat itself is cut before the first repetition.
     """
     if not prompts:
         return
-    # The longest first: a long answer that starts last would leave the batch nearly empty.
+    # Long prompts first, so that the last batch does not wait for a single long text.
     waiting = deque(sorted(range(len(prompts)), key=lambda index: -len(prompts[index])))
     capacity = len(prompts[waiting[0]]) + settings.max_new_tokens
     tokens: dict[int, list[int]] = {}
@@ -120,8 +128,8 @@ def generate(
     while waiting or batch.rows:
         while waiting and len(batch.rows) < rows:
             index = waiting.popleft()
-            own = replace(settings, seed=settings.seed + index)
-            batch.add(index, prompts[index], lambda own=own: own)  # type: ignore[misc]
+            seeded = replace(settings, seed=settings.seed + index)
+            batch.add(index, prompts[index], lambda s=seeded: s)  # type: ignore[misc]
             tokens[index] = []
         for row in batch.step().rows:
             tokens[row.row] += row.accepted
@@ -133,24 +141,24 @@ def generate(
 
 
 def with_roles(turns: Turns) -> list[tuple[str, str]]:
-    """Return turns with the roles user and assistant, the user first."""
+    """Add the roles user and assistant to alternating turns; the first turn is the user's."""
     return [(("user", "assistant")[i % 2], text) for i, text in enumerate(turns)]
 
 
 def open_user_turn(tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of the template up to the place where a user begins to write."""
+    """Return the token ids of the chat template up to the beginning of the user's text."""
     opened = len(tokenizer.encode("assistant\n"))
     return [*tokenizer.encode_chat([])[:-opened], *tokenizer.encode("user\n")]
 
 
 def record_of(prompt: Prompt, ids: list[int], answer: Completion) -> store.DistillRecord:
-    """Return the stored form of an answered prompt."""
+    """Build the record to store for an answered prompt."""
     key, is_held_out = store.key_of(ids), prompt.is_held_out
     return store.DistillRecord(key, prompt.kind, is_held_out, tuple(ids), answer.ids, answer.end)
 
 
 def metered(name: str, total: int, generated: Iterator[Completion]) -> Iterator[Completion]:
-    """Pass answers through and show a progress bar with tokens per second."""
+    """Yield the answers unchanged, and show a progress bar with tokens per second."""
     num_tokens, began = 0, time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task(name, total=total, info="")

@@ -1,4 +1,4 @@
-"""The file of answers: JSON lines that are only appended, so that a run can continue."""
+"""Store answers as lines of JSON. Lines are only appended, so an interrupted run can continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATTERN = "answers*.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class DistillRecord:
-    """One answered prompt. ``end``: eos, length or loop (cut before the repetition)."""
+    """An answered prompt. end: why the answer ended: eos, length or loop."""
 
     key: str
     kind: str
@@ -25,12 +25,12 @@ class DistillRecord:
 
 
 def key_of(prompt: Sequence[int]) -> str:
-    """Return a short hash of a prompt, the same in every process."""
+    """Return a short hash that identifies a prompt."""
     return hashlib.sha256(json.dumps(list(prompt)).encode()).hexdigest()[:16]
 
 
 class AnswerFile:
-    """Appends records to one file. A truncated last line of a killed run is removed."""
+    """Appends records to a file. An incomplete last line of an interrupted run is removed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,14 +39,17 @@ class AnswerFile:
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, records: Sequence[DistillRecord]) -> None:
-        """Write whole lines without buffering."""
+        """Append the records with a single unbuffered write."""
         lines = "".join(json.dumps(asdict(r), separators=(",", ":")) + "\n" for r in records)
         with self._path.open("ab", buffering=0) as file:
             file.write(lines.encode())
 
 
 def read(folder: Path) -> Iterator[DistillRecord]:
-    """Yield the complete records of all answer files in ``folder``, by file name and line."""
+    """Yield the records of all answer files in ``folder``, in the order of names and lines.
+
+    An incomplete last line is skipped.
+    """
     for path in sorted(folder.glob(PATTERN)):
         with path.open("rb") as lines:
             for line in lines:
