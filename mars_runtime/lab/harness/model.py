@@ -71,10 +71,9 @@ class MarsLM(LM):  # type: ignore[misc]  # without lm-eval, which is optional, L
         if threads is not None:
             torch.set_num_threads(threads)
         # lm-eval passes cuda:0 by default, even without a GPU.
-        is_usable = device and (torch.cuda.is_available() or "cuda" not in device)
-        self._checkpoint = load_checkpoint(
-            checkpoint, device=device if device and is_usable else "auto", dtype=dtype
-        )
+        has_device = device and (torch.cuda.is_available() or "cuda" not in device)
+        chosen = device if device and has_device else "auto"
+        self._checkpoint = load_checkpoint(checkpoint, device=chosen, dtype=dtype)
         self._tokenizer = self._checkpoint.tokenizer
         self._settings = DecodeSettings(**with_current_names(settings))
         self._batch_size = int(batch_size) if str(batch_size).isdigit() else 8
