@@ -43,7 +43,7 @@ describe("a draft model", () => {
   });
 
   test("the card names the draft and what waits", () => {
-    assert.equal(settingsText(lane.settings), "3 drafts of small · masks in both, if trained · τ 0.9");
+    assert.equal(settingsText(lane.settings), "3 drafts by small · masks in both, if trained · τ 0.9");
     assert.match(whyText(lane, lane.steps[0]), /3 more drafts wait to be verified, 2 of them from the draft model/);
   });
 });
@@ -76,8 +76,8 @@ describe("block diffusion", () => {
   });
 
   test("the card says what a forward filled and what left", () => {
-    assert.match(whyText(lane, lane.steps[0]), /Filled 1 place of the block.*none emitted yet/);
-    assert.match(whyText(lane, lane.steps[2]), /Filled 2 places of the block.*3 tokens emitted/);
+    assert.match(whyText(lane, lane.steps[0]), /Filled 1 position of the block.*none emitted yet/);
+    assert.match(whyText(lane, lane.steps[2]), /Filled 2 positions of the block.*3 tokens emitted/);
     assert.match(whyText(lane, lane.steps[3]), /The text ended here/);
   });
 
