@@ -130,14 +130,17 @@ test("a sentence on a run whose text repeats itself begins with that", () => {
   const ar = arBeside(lane);
   const same = { place: -1, isShown: false, isSame: true };
   const loop = "The text repeats itself after token 5.";
-  assert.deepEqual(headlineOf(lane, [ar], same), [loop, " Up to there: 3 passes instead of 5 for the same text."]);
+  assert.deepEqual(headlineOf(lane, [ar], same), [
+    loop,
+    " Up to there: 3 passes instead of 5 for the same text; too short to time.",
+  ]);
   assert.deepEqual(headlineOf(lane, [], null), [loop, " Up to there: 3 passes. 5 tokens."]);
   assert.deepEqual(clipHeadline([lane, ar]), [
     loop,
     "Up to there: 3 passes for 5 tokens. Plain AR: 5, for the same text.",
   ]);
   assert.deepEqual(clipHeadline([lane]), [loop, "Up to there: 3 passes for 5 tokens."]);
-  assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (too short to time)");
+  assert.equal(secondsText(lane, ar), "measured: 3.00 s, ar 5.00 s (needs 20 tokens in both)");
   const running = lane.at(lane.steps.length - 1);
   assert.deepEqual(headlineOf(running, [], null), [loop, " Up to there: 5 tokens in 3 passes."]);
   const own = ownMark(/** @type {Run} */ (/** @type {unknown} */ ({ lanes: [lane, ar] })), "agreement");
@@ -158,6 +161,6 @@ test("where only one text repeats itself the sentence names it", () => {
   assert.equal(afterLoop([lane, ar], "3 passes."), "Mars repeats itself after token 5. Up to there: 3 passes.");
   assert.deepEqual(headlineOf(lane, [ar], { place: 3, isShown: true, isSame: false }), [
     "Mars repeats itself after token 5.",
-    " Up to there: 1.67 tokens per pass instead of 1.00. The texts diverge at token 4.",
+    " Up to there: 1.67 tokens per pass instead of 1.00; too short to time. The texts diverge at token 4.",
   ]);
 });

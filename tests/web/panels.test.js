@@ -146,9 +146,15 @@ describe("folds", () => {
     assert.equal(textsOf(fast, ar).ratio, "1.60×");
     assert.equal(textsOf(fast, ar).speed, "70.0 tok/s");
     assert.match(textsOf(fast, ar).range, /median of 3, 1\.5\d? to 1\.6\d?\)$/);
-    assert.equal(textsOf(busy, ar).ratio, "not measured");
+    assert.deepEqual([textsOf(busy, ar).ratio, textsOf(busy, ar).speed], ["not measured", ""]);
+    const short = cell(0.9, 4, { ...timed(1), kind: "short", ratio: null, low: null, high: null });
+    assert.deepEqual([textsOf(short, ar).ratio, textsOf(short, ar).speed], ["too short to time", ""]);
+    assert.equal(gridFinding([short], ar), "τ 0.9, B 4: AR's own text in 4 passes instead of 7; too short to time.");
     assert.equal(fastestSentence([busy], ar), NO_SPEED);
-    assert.equal(gridFinding([far, near], ar), "τ 0.9, B 2: AR's own text in 42 % fewer forward passes.");
+    assert.equal(
+      gridFinding([far, near], ar),
+      "τ 0.9, B 2: AR's own text in 4 passes instead of 7, 1.20 times as fast.",
+    );
     assert.equal(gridFinding([], ar), "");
     const other = cell(0.3, 8, timed(1.7), laneOf([forward(0, [[9, 1], [2, 1]], 2, "eos")])); // prettier-ignore
     assert.equal(

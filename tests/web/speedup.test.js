@@ -12,6 +12,7 @@ import {
   speedupRemark,
   speedupSentence,
   speedupShort,
+  speedClause,
   speedupText,
 } from "../../assets/web/core/speedup.js";
 import { SPEED } from "../../assets/web/core/table.js";
@@ -118,5 +119,13 @@ describe("speedup", () => {
     assert.equal(speedupSentence(found), "1.4 times as fast (median of 3, 1.3 to 1.6)");
     assert.equal(speedupSentence(UNKNOWN), "–");
     assert.equal(speedupText({ ...UNKNOWN, kind: "short" }), "too short to time");
+  });
+
+  test("a sentence ends with the speed, or with why there is none", () => {
+    const found = ofRounds({ kind: "faster", ratio: 1.4, low: 1.3, high: 1.6, limit: 2, rounds: 3, rate: [1, 1, 1] });
+    assert.equal(speedClause(found), ", 1.4 times as fast");
+    assert.equal(speedClause({ ...UNKNOWN, kind: "short" }), "; too short to time");
+    assert.match(speedClause({ ...UNKNOWN, kind: "busy" }), /^; speed is not reported, because/);
+    assert.equal(speedClause(UNKNOWN), "");
   });
 });

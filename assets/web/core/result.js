@@ -3,7 +3,7 @@
 
 import { folds } from "./folds.js";
 import { upToLoop } from "./loops.js";
-import { isTimed, laneSpeedup, speedupRange, speedupRemark, speedupText } from "./speedup.js";
+import { isTimed, laneSpeedup, speedupRange, speedupRemark } from "./speedup.js";
 import { counted, figure } from "./words.js";
 
 /**
@@ -32,7 +32,7 @@ export const timeText = (lane, isSame) =>
 
 /**
  * Returns the measured time of a lane and, if there is another lane, its time and the range of their speed ratio. Empty
- * until all lanes have ended.
+ * until all lanes have ended. The headline reports the ratio itself, and why there is none.
  * @param {Lane} main
  * @param {Lane | undefined} other
  */
@@ -42,8 +42,9 @@ export function secondsText(main, other) {
   const mainText = `measured: ${timeText(main, isSame)}`;
   if (!other) return mainText;
   const ratio = laneSpeedup(main, other);
-  const range = isTimed(ratio) ? speedupRange(ratio) : ratio.kind === "none" ? "" : speedupText(ratio);
-  const ratioText = range && ` (${[range, speedupRemark(ratio)].filter(Boolean).join("; ")})`;
+  const range = speedupRange(ratio);
+  const remarks = [isTimed(ratio) ? `${range} times as fast` : range, speedupRemark(ratio)].filter(Boolean);
+  const ratioText = remarks.length ? ` (${remarks.join("; ")})` : "";
   return `${mainText}, ${other.title} ${isSame ? timeText(other, true) : figure(folds.perSecond(other))}${ratioText}`;
 }
 

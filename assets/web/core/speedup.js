@@ -119,6 +119,16 @@ const isAbout = ({ kind, ratio }) => kind === "same" && Math.abs(Math.log(ratio)
 export const speedupText = (given) => speedupParts(given).filter(Boolean).join(" ");
 
 /**
+ * Returns the end of a sentence: ", 1.4 times as fast", or why no speed is reported; "" before anything was measured.
+ * @param {Speedup} given
+ */
+export function speedClause(given) {
+  if (given.kind === "none") return "";
+  if (given.kind === "busy") return "; speed is not reported, because the machine was busy";
+  return `${given.kind === "short" ? "; " : ", "}${speedupText(given)}`;
+}
+
+/**
  * Returns whether a comparison has a ratio to report.
  * @param {Speedup} given
  */

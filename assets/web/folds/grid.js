@@ -3,8 +3,16 @@
 
 import { FINAL, divergence, folds, lastOf, loopRemark } from "../core/folds.js";
 import { loopsAt } from "../core/loops.js";
-import { UNKNOWN, ofRounds, speedupSentence, speedupShort, speedupText } from "../core/speedup.js";
-import { capitalised, counted, figure, joined, passesText, short, whole } from "../core/words.js";
+import {
+  UNKNOWN,
+  isTimed,
+  ofRounds,
+  speedClause,
+  speedupSentence,
+  speedupShort,
+  speedupText,
+} from "../core/speedup.js";
+import { capitalised, counted, figure, joined, short, whole } from "../core/words.js";
 import { aligned } from "./diff.js";
 
 const MOST_NAMED = 2; // maximum number of equally fast cells that a sentence names
@@ -145,7 +153,7 @@ export function fastestSentence(cells, ar) {
 }
 
 /**
- * Returns the result of a grid in one sentence, which names the cell that wrote AR's own text in the fewest passes.
+ * Returns the result of a grid in one sentence, in passes and time, for the cell that wrote AR's own text in the fewest passes.
  * Returns "" until plain AR and another cell have ended.
  * @param {Cell[]} cells
  * @param {Cell} ar
@@ -158,7 +166,7 @@ export function gridFinding(cells, ar) {
     .filter(({ lane }) => loopsAt(lane) < 0 && parting(lane, ar.lane).isSame)
     .sort((a, b) => passes(a) - passes(b));
   if (!best) return "No setting wrote AR's own text.";
-  return `${capitalised(cellName(best))}: AR's own text ${passesText(passes(best), passes(ar))}.`;
+  return `${capitalised(cellName(best))}: AR's own text in ${whole(passes(best))} passes instead of ${whole(passes(ar))}${speedClause(speedOf(best))}.`;
 }
 
 export const NO_SPEED = "The machine was busy. Run the grid again to measure speeds.";
@@ -212,10 +220,12 @@ export function textsOf(cell, ar) {
     };
   const { place, isSame } = parting(lane, ar.lane);
   const speedup = speedOf(cell);
+  const isReported = isTimed(speedup) || speedup.kind === "none";
   return {
     ...shared,
+    speed: isReported ? shared.speed : "",
     agreement: percent(agreement(lane, ar.lane)),
-    ratio: speedupShort(speedup),
+    ratio: speedup.kind === "none" ? "" : speedupShort(speedup),
     speedup: speedup.kind,
     range: speedupSentence(speedup),
     differs: joined(loops, place >= 0 ? `differs at token ${whole(place + 1)}` : isSame ? "same text" : ""),

@@ -6,7 +6,7 @@ import { folds, headerOf } from "../../core/folds.js";
 import { loopText } from "../../core/loops.js";
 import { breakEvenText, isSameText, passesNote, passesText, secondsText } from "../../core/result.js";
 import { savedText } from "../../core/sources.js";
-import { isTimed, laneSpeedup, speedupText } from "../../core/speedup.js";
+import { laneSpeedup, speedClause } from "../../core/speedup.js";
 import { capital, counted, figure, joined, whole } from "../../core/words.js";
 
 /** @param {number} number */
@@ -31,10 +31,9 @@ export function headlineOf(main, others, comparison) {
   /** @type {(result: string, more: string) => [first: string, rest: string]} */
   const parts = (result, more) => (loop ? [`${loop}.`, ` Up to there: ${result}${more}`] : [result, more]);
   if (!main.end) {
-    /** @param {Lane} lane */
-    const inPasses = (lane) => (folds.forwards(lane) === forwards ? "" : ` in ${whole(folds.forwards(lane))}`);
-    const progress = others.map((lane) => ` ${titled(lane)}: ${whole(folds.tokens(lane))}${inPasses(lane)}.`);
-    const sentence = `${counted(num, "token")} in ${passes(forwards)}.${progress.join("")}`;
+    const sentence = others.length
+      ? progressText([main, ...others])
+      : `${counted(num, "token")} in ${passes(forwards)}.`;
     return loop ? parts(sentence, "") : ["", sentence];
   }
   const isSame = others.every((lane) => !lane.end || isSameText(main, lane));
@@ -53,6 +52,24 @@ export function headlineOf(main, others, comparison) {
 }
 
 /**
+ * Describes how far several lanes are: after the same number of passes, or each after its own.
+ * @param {Lane[]} lanes
+ */
+function progressText(lanes) {
+  const [first, ...others] = lanes.map((lane) => ({
+    title: lane.title,
+    tokens: folds.tokens(lane),
+    forwards: folds.forwards(lane),
+  }));
+  if (others.some(({ forwards }) => forwards !== first.forwards))
+    return lanes
+      .map((lane) => `${titled(lane)}: ${counted(folds.tokens(lane), "token")} in ${passes(folds.forwards(lane))}.`)
+      .join(" ");
+  const rest = others.map(({ title, tokens }) => `, ${title} ${whole(tokens)}`);
+  return `After ${passes(first.forwards)}: ${first.title} has written ${counted(first.tokens, "token")}${rest.join("")}.`;
+}
+
+/**
  * Returns the headline of a finished race between two lanes: passes, comparison of the texts, speed.
  * @param {string} result the main lane's result in passes
  * @param {Lane} main
@@ -62,13 +79,12 @@ export function headlineOf(main, others, comparison) {
  */
 function pairOf(result, main, other, comparison) {
   const isSame = isSameText(main, other);
-  const speed = laneSpeedup(main, other);
   const same = comparison?.isSame ? " for the same text" : "";
-  const faster = isTimed(speed) ? `, ${speedupText(speed)}` : "";
+  const speed = speedClause(laneSpeedup(main, other));
   const differ =
     comparison?.isShown && !comparison.isSame ? ` The texts diverge at token ${whole(comparison.place + 1)}.` : "";
   const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
-  return [`${result} instead of ${instead}`, `${same}${faster}.${differ}`];
+  return [`${result} instead of ${instead}`, `${same}${speed}.${differ}`];
 }
 
 /**
@@ -112,7 +128,7 @@ export class Headline {
     put(this.rest, rest);
     const other = others.find((lane) => lane.isAr) || others[0];
     const moved = main.moves.length > 0 && MOVED;
-    put(this.because, joined(moved, savedText(main), breakEvenText(main, other), secondsText(main, other)));
+    put(this.because, joined(moved, secondsText(main, other), savedText(main), breakEvenText(main, other)));
     this.because.title = passesNote(main);
     this.main = main;
     this.again.hidden = !(other?.end && canRepeat(main) && laneSpeedup(main, other).kind === "busy");
