@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 
 import { CLOCKS } from "../../assets/web/core/clocks.js";
 import { idleText } from "../../assets/web/core/folds.js";
-import { Playhead } from "../../assets/web/core/playhead.js";
+import { Playhead, passText, positionText } from "../../assets/web/core/playhead.js";
 import { statusOf } from "../../assets/web/views/race/figures.js";
 import { passesNote, secondsText } from "../../assets/web/core/result.js";
 import { ENDS, STATUS } from "../../assets/web/core/texts.js";
@@ -16,13 +16,21 @@ describe("what a race by passes comes to", () => {
   const SAME = { place: -1, isShown: false, isSame: true };
 
   test("passes of both, and that the text is the same", () => {
-    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf(text)], SAME), ["4 passes instead of 7", " for the same text."]);
+    assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf(text)], SAME), [
+      "4 passes instead of 7",
+      " for the same text; too short to time.",
+    ]);
   });
 
   test("on the way there: how far it is; where AR still runs, its place", () => {
     const mars = laneOf(PLAIN);
     assert.deepEqual(headlineOf(mars.at(0), [], null), ["", ""]);
-    assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), ["", "2 tokens in 1 pass. Ar: 1."]);
+    assert.deepEqual(headlineOf(mars.at(1), [arOf(text).at(1)], null), [
+      "",
+      "After 1 pass: mars has written 2 tokens, ar 1.",
+    ]);
+    const apart = headlineOf(mars.at(1), [arOf(text).at(3)], null)[1];
+    assert.equal(apart, "Mars: 2 tokens in 1 pass. Ar: 3 tokens in 3 passes.");
     assert.deepEqual(headlineOf(mars, [arOf(text).at(5)], null), ["4 passes.", " Ar is at token 5."]);
   });
 
@@ -30,14 +38,14 @@ describe("what a race by passes comes to", () => {
     const found = { place: 2, isShown: true, isSame: false };
     assert.deepEqual(headlineOf(laneOf(PLAIN), [arOf([1, 2, 9])], found), [
       "1.75 tokens per pass instead of 1.00",
-      ". The texts diverge at token 3.",
+      "; too short to time. The texts diverge at token 3.",
     ]);
     assert.deepEqual(headlineOf(laneOf(PLAIN), [], null), ["4 passes.", " 7 tokens."]);
   });
 
   test("one line on seconds, once both are over", () => {
     const [mars, ar] = [laneOf(PLAIN, { seconds: 0.25 }), arOf(text, { seconds: 0.2 })];
-    assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (too short to time)");
+    assert.equal(secondsText(mars, ar), "measured: 1.00 s, ar 1.40 s (needs 20 tokens in both)");
     assert.equal(secondsText(mars, ar.at(3)), "");
   });
 
@@ -58,7 +66,7 @@ describe("what a race by passes comes to", () => {
     ]) {
       // prettier-ignore
       const ar = arOf(other, { seconds: 0.2 });
-      assert.equal(secondsText(mars, ar), "measured: 7.00 tokens per second, ar 5.00 (too short to time)");
+      assert.equal(secondsText(mars, ar), "measured: 7.00 tokens per second, ar 5.00 (needs 20 tokens in both)");
       assert.equal(headlineOf(mars, [ar], null)[0], "1.75 tokens per pass instead of 1.00");
     }
   });
@@ -77,6 +85,31 @@ describe("the sentence on the state of a run", () => {
     assert.deepEqual(statusOf(run, playhead), over);
     playhead.seek(3);
     assert.deepEqual(statusOf(run, playhead), ["finished", "An earlier moment of this run."]);
+  });
+});
+
+describe("the position in a race", () => {
+  const run = { lanes: [laneOf(PLAIN, { title: "MARS" }), arOf([1, 2, 3, 5, 6, 7, END])] };
+  const playhead = new Playhead(run, CLOCKS.passes);
+
+  test("names the lane that goes on once another has finished, and the pass at which that was", () => {
+    playhead.seek(3);
+    assert.deepEqual(passText(playhead), ["Pass 3", "each tick is one pass in both lanes"]);
+    playhead.seek(6);
+    assert.deepEqual(passText(playhead), ["Ar pass 6", "mars finished at pass 4"]);
+    playhead.seek(Infinity);
+    assert.deepEqual(passText(playhead), ["Ar pass 7", "mars finished at pass 4"]);
+  });
+
+  test("counts the passes of the longest lane, or the main lane's at a time", () => {
+    playhead.seek(3);
+    assert.equal(positionText(playhead), "ar pass 3 of 7");
+    const alone = new Playhead({ lanes: [laneOf(PLAIN)] }, CLOCKS.passes);
+    assert.equal(positionText(alone), "pass 4 of 4");
+    const timed = new Playhead(run, CLOCKS.seconds);
+    assert.match(positionText(timed), /^mars pass 4 of 4 · \d+\.\d{3} s$/);
+    const live = new Playhead({ lanes: [laneOf(PLAIN, { end: "" }), arOf([1, 2])] }, CLOCKS.passes);
+    assert.equal(positionText(live), "pass 4");
   });
 });
 

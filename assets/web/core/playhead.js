@@ -2,6 +2,39 @@
 // On the clock "passes", a pass can be displayed once every running lane has completed it. No DOM and no timers.
 
 import { lengthOf, mainLane, numUntil } from "./folds.js";
+import { capital, joined } from "./words.js";
+
+/**
+ * Describes a position in passes. Once a lane has finished, the pass is that of the lanes that go on.
+ * @param {Playhead} playhead
+ * @returns {[pass: string, remark: string]}
+ */
+export function passText({ run: { lanes }, now }) {
+  const pass = Math.floor(now);
+  const finished = lanes.filter(({ end, steps }) => end && steps.length < pass);
+  const others = lanes.filter((lane) => !finished.includes(lane));
+  if (finished.length)
+    return [
+      `${capital(others.map(({ title }) => title).join(", "))} pass ${pass}`,
+      joined(...finished.map(({ title, steps }) => `${title} finished at pass ${steps.length}`)),
+    ];
+  const all = lanes.length > 2 ? "all" : "both";
+  return [`Pass ${pass}`, lanes.length > 1 ? `each tick is one pass in ${all} lanes` : ""];
+}
+
+/**
+ * Returns the position within a run: in passes of its longest lane, or on the measured clock with the main lane's pass.
+ * @param {Playhead} playhead
+ */
+export function positionText(playhead) {
+  const { clock, run, now, length, isLive } = playhead;
+  const main = mainLane(run);
+  /** @type {(lane: Lane, at: number) => string} */
+  const passOf = (lane, at) => `${run.lanes.length > 1 ? `${lane.title} ` : ""}pass ${at} of ${lane.steps.length}`;
+  if (clock.name === "seconds") return `${passOf(main, playhead.shown(main))} · ${clock.write(now)}`;
+  const longest = run.lanes.find(({ steps }) => steps.length === length);
+  return isLive || !longest ? clock.write(now) : passOf(longest, Math.floor(now));
+}
 
 export class Playhead {
   /**

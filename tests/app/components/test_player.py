@@ -47,7 +47,7 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     page = show("prose")
     wait_for_charts(page)
     position = page.locator(".pl-position")
-    assert position.inner_text().startswith(f"pass {NUM} of {NUM} · ")
+    assert position.inner_text().startswith(f"MARS pass {NUM} of {NUM} · ")
     assert page.locator(".rv-later:visible").count() == 0
     press(page, "start")
     wait_at(page, 0)
@@ -63,9 +63,8 @@ def test_text_figures_charts_and_lanes_move_together(show: Show) -> None:
     assert f"{folds.tpf(cut):.2f}" in page.inner_text(".rv-figure[data-key=perForward]")
     assert page.locator(".rv-later:visible").count() == 4
     time = clocks("mars")[1]
-    assert position.inner_text() == f"pass 2 of {NUM} · {time:.3f} s"
-    heard = page.get_attribute(SCRUBBER, "aria-valuetext")
-    assert heard == f"pass 2 of {NUM}, {time:.3f} seconds"
+    assert position.inner_text() == f"MARS pass 2 of {NUM} · {time:.3f} s"
+    assert page.get_attribute(SCRUBBER, "aria-valuetext") == position.inner_text()
     box = page.locator(SCRUBBER).bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + box["height"] / 2)
     page.mouse.down()
@@ -110,8 +109,8 @@ def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
     tokens = folds.num_tokens(MAIN[:4])
     assert page.inner_text(f"{MARS} .rv-count") == f"{tokens} tokens"
     assert page.inner_text(".rv-beat b") == "Pass 3"
-    assert saying.inner_text() == f"{tokens} tokens in 3 passes. Plain AR: 3."
-    assert page.get_attribute(SCRUBBER, "aria-valuetext") == f"pass 3 of {num_ar}"
+    assert saying.inner_text() == f"After 3 passes: MARS has written {tokens} tokens, plain AR 3."
+    assert page.get_attribute(SCRUBBER, "aria-valuetext") == f"plain AR pass 3 of {num_ar}"
     wait_for_charts(page)
     axis = "document.querySelector('[data-chart={}] .rv-plot')._fullLayout.xaxis"
     assert page.evaluate(f"{axis.format('forwards')}.title.text") == "forward passes"
@@ -128,7 +127,7 @@ def test_by_passes_each_beat_grants_every_lane_one_forward(show: Show) -> None:
     set_clock(page, "Seconds")
     assert page.locator(".rv-beat").is_hidden()
     assert page.locator(".rv-figures").is_visible()
-    assert page.inner_text(".pl-position").startswith(f"pass {NUM} of {NUM} · ")
+    assert page.inner_text(".pl-position").startswith(f"MARS pass {NUM} of {NUM} · ")
 
 
 def test_a_run_plays_on_its_measured_clock(show: Show) -> None:

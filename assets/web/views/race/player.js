@@ -5,6 +5,7 @@
 
 import { attribute, button, isModified, make, put, shape, targetOf } from "../../core/dom.js";
 import { mainLane } from "../../core/folds.js";
+import { positionText } from "../../core/playhead.js";
 import { Skyline } from "./skyline.js";
 
 /** @type {Record<string, string>} */
@@ -304,14 +305,13 @@ export class Player {
     const isByPass = clock.name === "passes";
     this.element.dataset.clock = clock.name;
     if (isByPass) this.skyline.draw(/** @type {Run} */ (playhead.run));
-    const main = mainLane(playhead.run);
-    const passText = `pass ${playhead.shown(main)} of ${main.steps.length}`;
-    put(this.position, isByPass ? `${clock.write(now)} of ${length}` : `${passText} · ${clock.write(now)}`);
+    const position = positionText(playhead);
+    put(this.position, position);
     scrubber.step = isByPass ? "1" : "any";
     scrubber.max = String(this.extent);
     const value = String(isByPass ? Math.floor(now) : now);
     if (scrubber.value !== value) scrubber.value = value;
-    this.describe(isByPass ? `pass ${value} of ${length}` : `${passText}, ${now.toFixed(3)} seconds`);
+    this.describe(position);
     track.style.setProperty("--pl-share", `${length ? (100 * Number(value)) / this.extent : 0}%`);
     dress(this.play, this.isMoving ? "pause" : "play", this.isMoving ? "Pause" : "Play");
     for (const node of [...this.controls, scrubber]) node.disabled = length === 0;

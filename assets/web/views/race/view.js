@@ -7,7 +7,7 @@ import { attribute, button, find, make, put, toggle } from "../../core/dom.js";
 import { compared, divergence, headerOf, isFirst, mainLane, photoFinish } from "../../core/folds.js";
 import { helpFor } from "../../core/help.js";
 import { LineView, mountOf } from "../../core/line_view.js";
-import { Playhead } from "../../core/playhead.js";
+import { Playhead, passText } from "../../core/playhead.js";
 import { store, stored } from "../../core/storage.js";
 import { CLOCK, DENSITY, OPENING, STATUS } from "../../core/texts.js";
 import { Lane } from "../../core/trace.js";
@@ -282,9 +282,7 @@ export class RaceView extends LineView {
       others.map((lane) => this.shown(lane)),
       comparison,
     );
-    if (this.clock === CLOCKS.passes) {
-      this.beat.draw(Math.floor(this.playhead.now), run.lanes.length);
-    }
+    if (this.clock === CLOCKS.passes) this.beat.draw(this.playhead);
     this.drawAxis();
     this.refreshCharts();
     this.panels.later();
@@ -402,14 +400,12 @@ class Beat {
     element.replaceChildren(this.dot, this.pass, this.says);
   }
 
-  /**
-   * @param {number} pass
-   * @param {number} numLanes
-   */
-  draw(pass, numLanes) {
-    this.dot.dataset.tick = String(pass % 2); // alternates between two equal animations, to restart it at each pass
-    put(this.pass, `Pass ${pass}`);
-    put(this.says, numLanes > 1 ? `each tick is one pass in ${numLanes > 2 ? "all" : "both"} lanes` : "");
+  /** @param {Playhead} playhead */
+  draw(playhead) {
+    const [pass, remark] = passText(playhead);
+    this.dot.dataset.tick = String(Math.floor(playhead.now) % 2); // alternates between two equal animations, to restart it at each pass
+    put(this.pass, pass);
+    put(this.says, remark);
   }
 }
 
