@@ -89,7 +89,7 @@ def test_every_method_is_in_chart_and_table(page: playwright.Page) -> None:
     assert best.get_attribute("data-name") == names[2]
     assert "Runs from the Live tab appear here." in page.inner_text(f"{VIEW} .fv-said")
     assert page.locator(f"{VIEW} .fv-layer").is_hidden()  # the paper's agreement was not measured
-    chart = page.locator(f"{VIEW} .fv-chart svg").bounding_box()
+    chart = page.locator(f"{VIEW} .fv-plot").bounding_box()
     named = page.locator(f"{VIEW} .fv-way").all()
     assert len(named) >= 1
     for box in (item.bounding_box() for item in named):  # no name is cut

@@ -9,11 +9,13 @@ import {
   NOT_COMPARED,
   NO_RUN,
   UNLISTED,
+  UNTIMED,
   frontierFinding,
   ownWords,
   rangeOf,
   wayWords,
 } from "../../assets/web/charts/frontier.js";
+import { frontierLine, planeScale } from "../../assets/web/charts/plane.js";
 import {
   begun,
   arrivalsText,
@@ -107,9 +109,18 @@ describe("the frontier", () => {
     const accurate = [point("AR", 0.7, 1), point("better", 0.8, 2)];
     assert.equal(
       frontierFinding({ quality: "accuracy", points: accurate }),
-      "Better: 2.00 tokens per forward pass instead of 1, at AR's accuracy.",
+      `Better: 2.00 tokens per forward pass instead of 1, at AR's accuracy; ${UNTIMED}.`,
     );
     assert.match(frontierFinding({ quality: "agreement", points: points.slice(0, 2) }), /^No method/);
+  });
+
+  test("the line of the best goes in steps to both edges, also of a single one", () => {
+    const picture = { width: 120, height: 120, margin: { left: 10, right: 10, top: 10, bottom: 10 } };
+    const scale = planeScale(picture, [0, 10], [0, 10]);
+    assert.equal(frontierLine([{ x: 5, y: 8 }], scale, picture), "M10 30V30H60V110");
+    const best = [{ x: 5, y: 8 }, { x: 7, y: 3 }]; // prettier-ignore
+    assert.equal(frontierLine(best, scale, picture), "M10 30V30H60V80H80V110");
+    assert.equal(frontierLine([], scale, picture), "");
   });
 
   test("speed is another axis", () => {

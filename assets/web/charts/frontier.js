@@ -1,6 +1,6 @@
 // Draws the chart of the frontier as SVG: axes, the paper's curves, methods with their intervals, the visitor's run.
 
-import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "./plane.js";
+import { OUTLINES, frontierLine, lengthOf, lineThrough, markKeys, planeAxes, planeScale, takesRoom } from "./plane.js";
 import { make, shape } from "../core/dom.js";
 import { folds, lastOf } from "../core/folds.js";
 import { loopText } from "../core/loops.js";
@@ -14,6 +14,7 @@ const MARGIN = { left: 46, right: 16, top: 30, bottom: 44 };
 
 export const NO_RUN = "Runs from the Live tab appear here.";
 export const NOT_COMPARED = "it was not compared with plain AR";
+export const UNTIMED = "time was not measured on these prompts";
 export const UNLISTED = "No listed method matches its settings.";
 
 /** @param {Settings} settings */
@@ -24,13 +25,16 @@ export class Chart {
    * open(point): it was pressed. point(point): it is pointed at, null for none.
    * @param {HTMLElement} element
    * @param {{ open(point: FrontierPoint): void, point(point: FrontierPoint | null): void }} report
+   * @param {Margin} [margin]
    */
-  constructor(element, report) {
+  constructor(element, report, margin = MARGIN) {
+    this.margin = margin;
     this.element = element;
     this.report = report;
     this.svg = shape("svg", { class: "fv-plot", height: HEIGHT });
     this.readout = make("figcaption", "fv-readout");
-    this.element.append(this.svg, this.readout);
+    this.keys = make("div");
+    this.element.append(this.svg, this.readout, this.keys);
   }
 
   /** @param {FrontierPicture} picture */
@@ -38,11 +42,13 @@ export class Chart {
     const width = Math.min(WIDEST, this.element.clientWidth);
     if (!width) return;
     this.svg.setAttribute("width", String(width));
+    const kinds = Object.keys(OUTLINES).filter((kind) => marks.some(({ point }) => kindOf(point.settings) === kind));
+    this.keys.replaceChildren(markKeys(kinds));
     const paper = curves.flatMap(({ points }) => points.map(({ tpf, accuracy }) => ({ x: tpf, y: accuracy })));
     const ends = marks.flatMap(({ x, low, high }) => [low, high].map((y) => ({ x, y })));
     const range = rangeOf([...ends, ...paper, ...(own ? [own] : [])]);
     const { left, right, step, bottom, top, share } = range;
-    const picture = { width, height: HEIGHT, margin: MARGIN };
+    const picture = { width, height: HEIGHT, margin: this.margin };
     const scale = planeScale(picture, [left, right], [bottom, top]);
     const told = {
       ticks: valuesOf(1, right, step),
@@ -55,7 +61,7 @@ export class Chart {
     this.svg.replaceChildren(
       ...planeAxes(picture, scale, { prefix: "fv", ...told }),
       ...curves.flatMap((curve) => curveShapes(curve, scale, width)),
-      shape("path", { class: "fv-front", d: lineThrough(best, scale) }),
+      shape("path", { class: "fv-front", d: frontierLine(best, scale, picture) }),
       ...marks.map((mark) => this.markOf(mark, scale)),
       ...namesOf(
         best.toSorted((a, b) => b.x - a.x),
@@ -196,10 +202,16 @@ export function frontierFinding(set) {
     .sort((a, b) => b.tpf.value - a.tpf.value);
   if (!ar || !best || best === ar) return "No method wrote more tokens per forward pass at AR's quality.";
   const kept = set.quality === "agreement" ? "with AR's own answers" : "at AR's accuracy";
-  const { speed } = best;
-  const timed = speed && speed.value >= 1.05 ? `, ${short(speed.value, 1)} times as fast` : "";
-  return `${capitalised(best.name)}: ${best.tpf.value.toFixed(2)} tokens per forward pass instead of 1${timed}, ${kept}.`;
+  const passes = `${capitalised(best.name)}: ${best.tpf.value.toFixed(2)} tokens per forward pass instead of 1`;
+  return best.speed ? `${passes}, ${fastText(best.speed.value)}, ${kept}.` : `${passes}, ${kept}; ${UNTIMED}.`;
 }
+
+/**
+ * "1.3 times as fast", "about as fast": a speed relative to AR's, averaged over prompts.
+ * @param {number} ratio
+ */
+const fastText = (ratio) =>
+  Math.abs(ratio - 1) < 0.05 ? "about as fast" : `${short(ratio, ratio < 1.1 ? 2 : 1)} times as fast`;
 
 /**
  * Returns the visitor's finished run: { x, y }. y is NaN if its quality is unknown: always for accuracy, and for

@@ -1,9 +1,9 @@
 // Common parts of two charts of quality against tokens per forward, as SVG: marks by kind of method, axes, the line
 // through the best, names that fit.
 
-import { shape } from "../core/dom.js";
+import { make, shape } from "../core/dom.js";
 
-const LETTER = 6.4; // approximate pixels of a label's letter
+const LETTER = 7.6; // approximate pixels of a label's letter
 const LINE = 15;
 
 /** @type {Record<string, string>} */
@@ -12,6 +12,9 @@ export const OUTLINES = {
   lossless: "M0 -8L8 0L0 8L-8 0Z",
   tau: "M-6 0A6 6 0 1 1 6 0A6 6 0 1 1 -6 0Z",
 };
+
+/** @type {Record<string, string>} */
+const KINDS = { ar: "plain AR", lossless: "lossless", tau: "unverified, by τ" };
 
 /**
  * Returns the coordinates of values in a picture of this size.
@@ -34,6 +37,39 @@ export function planeScale({ width, height, margin: { left, right, top, bottom }
  */
 export const lineThrough = (points, { x, y }) =>
   points.map((each, i) => `${i ? "L" : "M"}${x(each.x)} ${y(each.y)}`).join("");
+
+/**
+ * Draws the border of what a frontier's points reach, as steps from the left edge down to the floor: every other point is
+ * on it or below.
+ * @param {{ x: number, y: number }[]} best from left to right
+ * @param {PlaneScale} scale
+ * @param {{ height: number, margin: Margin }} picture
+ */
+export function frontierLine(best, { x, y }, { height, margin }) {
+  if (!best.length) return "";
+  const steps = best.map((each) => `V${y(each.y)}H${x(each.x)}`).join("");
+  return `M${margin.left} ${y(best[0].y)}${steps}V${height - margin.bottom}`;
+}
+
+/**
+ * Returns the legend of the marks of these kinds.
+ * @param {string[]} kinds
+ */
+export const markKeys = (kinds) =>
+  make(
+    "p",
+    "rv-markkeys",
+    ...kinds.map((kind) => {
+      const mark = shape("path", { d: OUTLINES[kind], "data-kind": kind });
+      return make(
+        "span",
+        "",
+        shape("svg", { viewBox: "-9 -9 18 18", width: 14, "aria-hidden": true }, mark),
+        KINDS[kind],
+      );
+    }),
+    make("span", "", "filled: on the dashed line"),
+  );
 
 /** @param {string} text */
 export const lengthOf = (text) => LETTER * text.length;

@@ -44,7 +44,7 @@ export class FrontierScene {
     }
     const place = make("figure", "fv-chart pr-frontier");
     element.append(place, make("p", "pr-mark", `Measured: ${set.title}`));
-    this.chart = new Chart(place, { open() {}, point() {} });
+    this.chart = new Chart(place, { open() {}, point() {} }, { left: 70, right: 16, top: 30, bottom: 54 });
     this.chart.draw({
       ...{ marks: toldMarks(marksOf(set)), own: null, curves: [] },
       ...{ axis: "answers equal to AR's, %", across: "tokens per pass" },

@@ -21,10 +21,8 @@ const WORDS = {
 };
 const ACROSS = { tpf: "tokens per forward pass", speed: "speed, times plain AR" };
 const FAILED = "The results could not be loaded. Reload the page.";
-const HINTS = {
-  tpf: "Right: fewer passes. Up: closer to AR's text. Dashed: Pareto frontier.",
-  speed: "Right: faster. Up: closer to AR's text. Dashed: Pareto frontier.",
-};
+const RIGHT = { tpf: "fewer passes", speed: "faster" };
+const UP = { accuracy: "more correct answers", agreement: "more answers identical to AR's" };
 
 class FrontierView {
   /** @type {FrontierSet[]} */
@@ -183,7 +181,9 @@ class FrontierView {
       this.chart.readout,
       point && set
         ? `${point.name}: ${(100 * point.quality.value).toFixed(1)} % ${WORDS[set.quality].column}, ${point.tpf.value.toFixed(2)} tokens per forward pass`
-        : HINTS[this.measure],
+        : set
+          ? `Right: ${RIGHT[this.measure]}. Up: ${UP[set.quality]}. No method is beyond the dashed line.`
+          : "",
     );
   }
 

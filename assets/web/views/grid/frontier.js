@@ -2,14 +2,15 @@
 // the points that no other point dominates. The chart is a single tab stop: arrow keys move between points in the order
 // of their tokens per pass, Enter opens a cell as a run.
 
-import { OUTLINES, lengthOf, lineThrough, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
+import { OUTLINES, frontierLine, lengthOf, markKeys, planeAxes, planeScale, takesRoom } from "../../charts/plane.js";
 import { svgSaves } from "../../charts/saves.js";
 import { isModified, indexForKey, make, put, shape, targetOf } from "../../core/dom.js";
 import { short } from "../../core/words.js";
 import { MEASURES, cellLabel, cellName, frontier } from "../../folds/grid.js";
 
 const WIDEST = 560; // maximum width of the chart in pixels
-const HINT = "Right: fewer passes. Up: closer to AR's text. Click a point to open it as a run.";
+const HINT =
+  "Right: fewer passes. Up: closer to AR's text. No cell is beyond the dashed line. Click a point to open it as a run.";
 
 export class Frontier {
   /** @type {Map<Cell, SVGGElement>} */
@@ -39,7 +40,8 @@ export class Frontier {
       rows: () => this.rows(),
       note: () => this.readout.closest(".mars-grid")?.querySelector(".gv-env")?.textContent || "",
     });
-    element.append(saves, this.svg, this.readout);
+    this.keys = make("div");
+    element.append(saves, this.svg, this.readout, this.keys);
     this.svg.addEventListener("click", (event) => this.press(targetOf(event)));
     this.svg.addEventListener("keydown", (event) => this.key(event));
     for (const event of ["pointerover", "focusin"])
@@ -57,6 +59,8 @@ export class Frontier {
   /** @param {Cell[]} cells */
   build(cells) {
     this.nodes = new Map(cells.map((cell) => [cell, pointOf(cell)]));
+    const kinds = cells.map(({ row }) => kindOf(row));
+    this.keys.replaceChildren(markKeys(Object.keys(OUTLINES).filter((kind) => kinds.includes(kind))));
     this.points = [];
     this.drawn = "";
     this.marks.replaceChildren(...this.nodes.values());
@@ -98,7 +102,7 @@ export class Frontier {
         across: "tokens per forward pass",
       }),
     );
-    this.line.setAttribute("d", lineThrough(best, scale));
+    this.line.setAttribute("d", frontierLine(best, scale, scale));
     this.labels.replaceChildren(...labelsOf(best, this.points, scale));
     for (const { cell, x, y } of this.points) {
       const node = this.nodeOf(cell);
@@ -184,12 +188,15 @@ export function scaleOf(points, width) {
   return { ...picture, ...labels, ...planeScale(picture, [0.9, end], [low, 1]) };
 }
 
+/** @type {(row: GridRow | null) => string} */
+const kindOf = (row) => (row ? (row.lossless ? "lossless" : "tau") : "ar");
+
 /**
  * Creates the node of a cell's point, which is hidden until it has a position.
  * @param {Cell} cell
  */
 function pointOf({ name, row }) {
-  const outline = OUTLINES[row ? (row.lossless ? "lossless" : "tau") : "ar"];
+  const outline = OUTLINES[kindOf(row)];
   const given = { class: "gv-point", role: "button", tabindex: -1, display: "none", "data-cell": name };
   return shape(
     "g",
