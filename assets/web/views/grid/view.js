@@ -180,9 +180,9 @@ class GridView extends PhaseView {
     this.shown = -1;
     this.show();
     this.schedule();
-    const race = document.querySelector(RACE);
-    if (race && race.getBoundingClientRect().top > window.innerHeight * 0.7)
-      this.caption.scrollIntoView({ block: "start" });
+    if (this.caption.getBoundingClientRect().top <= window.innerHeight * 0.7) return;
+    const reveal = () => this.caption.scrollIntoView({ block: "start" });
+    requestAnimationFrame(() => requestAnimationFrame(reveal)); // once the run below has its height
   }
 
   close() {
