@@ -3,26 +3,34 @@
 import { find, make } from "../core/dom.js";
 import { readValue } from "../core/wire.js";
 import { MaskView } from "./mask.js";
+import { PassesView } from "./passes.js";
 import { SlotPlayer, cacheWords, losslessWords, slotRun } from "./slots.js";
 import { TauView } from "./tau.js";
 
 /** @type {Record<string, (element: HTMLElement) => unknown>} */
 export const PICTURES = {
+  passes: (element) => ofRecording(element, "lossless", (lanes) => new PassesView(element, lanes)),
   mask: (element) => new MaskView(element),
-  caches: (element) => ofRecording(element, "block-cache", (runs) => new SlotPlayer(element, runs, cacheWords)),
+  caches: (element) =>
+    ofRecording(element, "block-cache", (lanes) => new SlotPlayer(element, slotRuns(lanes), cacheWords)),
   lossless: (element) =>
-    ofRecording(element, "lossless", ([run]) => new SlotPlayer(element, [run], losslessWords), "Lossless MARS"),
-  tau: (element) => ofRecording(element, "tau-moved", ([run]) => new TauView(element, run)),
+    ofRecording(element, "lossless", ([lane]) => {
+      const runs = slotRuns([{ ...lane, title: "Lossless MARS" }]);
+      return new SlotPlayer(element, runs, losslessWords);
+    }),
+  tau: (element) => ofRecording(element, "tau-moved", (lanes) => new TauView(element, slotRuns(lanes)[0])),
 };
 
+/** @param {Recording["lanes"]} lanes */
+const slotRuns = (lanes) => lanes.map(({ title, lines }) => slotRun(title, lines));
+
 /**
- * Returns a picture of a recorded run, with its prompt and date. title: of its lanes, if not their own.
+ * Returns a picture of a recorded run, with its prompt and date.
  * @param {HTMLElement} element
  * @param {string} name
- * @param {(runs: SlotRun[]) => unknown} draw
- * @param {string} [title]
+ * @param {(lanes: Recording["lanes"]) => unknown} draw
  */
-function ofRecording(element, name, draw, title) {
+function ofRecording(element, name, draw) {
   const recorded = recording(name);
   if (!recorded) {
     element.append(make("p", "ex-said", "The recording for this figure was not loaded. Reload the page."));
@@ -30,7 +38,7 @@ function ofRecording(element, name, draw, title) {
   }
   const { prompt, note, lanes } = recorded;
   element.append(make("p", "ex-asked", "Prompt: ", make("q", "", prompt), ` · recorded ${note}`));
-  return draw(lanes.map((lane) => slotRun(title ?? lane.title, lane.lines)));
+  return draw(lanes);
 }
 
 /**

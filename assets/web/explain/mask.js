@@ -8,9 +8,9 @@ const GAP = 10;
 const EDGE = 34;
 /** @type {[name: "length" | "prompt" | "blockSize", label: string, least: number, most: number][]} */
 const KNOBS = [
-  ["length", "Length L", 4, 24],
-  ["prompt", "of it prompt", 0, 12],
-  ["blockSize", "Block B", 1, 8],
+  ["length", "Tokens, L", 4, 24],
+  ["prompt", "prompt tokens", 0, 12],
+  ["blockSize", "Block size, B", 1, 8],
 ];
 const LEGEND = [
   ["clean", "clean query, clean key: plain causal, the AR half"],
