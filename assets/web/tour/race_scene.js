@@ -3,12 +3,13 @@
 // scenes are such races: a dial for τ over recordings of one request, and the audience's own prompt.
 
 import { button, make, put, targetOf } from "../core/dom.js";
+import { LEGEND } from "../core/texts.js";
 import { currentHeader } from "../core/former.js";
 import { CLOCKS } from "../core/clocks.js";
 import { divergence, folds, headerOf, lengthOf, numUntil } from "../core/folds.js";
 import { afterLoop } from "../core/loops.js";
 import { isSameText, passesText } from "../core/result.js";
-import { laneSpeedup, speedupSentence } from "../core/speedup.js";
+import { laneSpeedup, speedClause } from "../core/speedup.js";
 import { Lane } from "../core/trace.js";
 import { capital, counted, figure, joined, probability, short, verdictText, whole } from "../core/words.js";
 import { recording } from "../explain/explain.js";
@@ -18,7 +19,8 @@ import { TokenView } from "../text/text.js";
 import { SENTENCES } from "./stops.js";
 
 const PLAYED_IN = 8; // seconds on the screen for the slowest lane of a recording
-const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05]; // a text that is longer scrolls
+const SIZES = [2, 1.8, 1.6, 1.4, 1.2, 1.05, 0.95, 0.85];
+const SCROLLED = 1.05; // size of a text that does not fit at any
 const SILENT = { token() {}, leave() {}, choose() {} };
 
 /**
@@ -33,16 +35,30 @@ function refusal(steps) {
 }
 
 /**
- * Describes a finished live race: its passes, and its speed if it was clearly faster.
+ * Describes a finished live race: its passes and its speed.
  * @param {Lane} main
  * @param {Lane} other
  */
 export function resultText(main, other) {
   const isSame = isSameText(main, other);
   const instead = isSame ? whole(folds.forwards(other)) : figure(folds.perForward(other));
-  const found = laneSpeedup(main, other);
-  const faster = found.kind === "faster" ? `, ${speedupSentence(found)}` : "";
-  return afterLoop([main, other], `${passesText(main, isSame)} instead of ${instead}${faster}.`);
+  const speed = speedClause(laneSpeedup(main, other));
+  return afterLoop([main, other], `${passesText(main, isSame)} instead of ${instead}${speed}.`);
+}
+
+/**
+ * Returns the legend of what these lanes' texts are marked with.
+ * @param {Lane[]} lanes
+ */
+function marksOf(lanes) {
+  const sources = new Set(lanes.flatMap(({ steps }) => steps.flatMap((step) => step.sources)));
+  /** @type {(className: string, text: string) => HTMLElement} */
+  const item = (className, text) => make("span", "", make("span", `rv-swatch ${className}`, "text"), ` ${text}`);
+  return [
+    item("rv-by-ar", LEGEND.pass),
+    item("rv-c rv-n3", SENTENCES.ahead),
+    ...(sources.has("look-up") ? [item("rv-by rv-by-lookup", LEGEND.lookup)] : []),
+  ];
 }
 
 class Column {
@@ -53,6 +69,7 @@ class Column {
     this.passes = make("b");
     this.facts = make("span");
     this.more = ""; // further facts
+    this.hasTau = true;
     this.count = make("p", "pr-count rv-num", this.passes, " ", this.facts);
     this.element = make("article", "pr-lane", make("h3", "", capital(lane.title)), this.text, this.count);
     this.view = new TokenView(this.text, lane, true, SILENT);
@@ -64,10 +81,14 @@ class Column {
     this.view.append(shown);
     this.view.markDamage();
     this.view.follow();
+    this.text.classList.toggle("pr-scrolled", this.text.scrollTop > 0);
     this.element.dataset.method = this.lane.method;
     const [tokens, forwards] = [folds.tokens(shown), folds.forwards(shown)];
     const done = shown.end ? verdictText(shown.verdict) : "";
-    const tau = !this.lane.isAr && shown.settings && !shown.settings.lossless ? `τ ${short(shown.settings.tau)}` : "";
+    const tau =
+      this.hasTau && !this.lane.isAr && shown.settings && !shown.settings.lossless
+        ? `τ ${short(shown.settings.tau)}`
+        : "";
     put(this.passes, counted(forwards, "pass", "passes"));
     put(this.facts, joined(afterLoop([shown], counted(tokens, "token")), tau, done, this.more));
   }
@@ -105,7 +126,8 @@ export class RaceScene {
     this.note = "";
     this.panes = make("div", "pr-lanes");
     this.mark = make("p", { class: "pr-mark", role: "status" });
-    element.append(this.prompt, this.panes, this.mark);
+    this.keys = make("p", "pr-keys");
+    element.append(this.prompt, this.panes, make("div", "pr-foot", this.mark, this.keys));
     this.beats = (this.recorded && spec.beats) || [];
     if (this.recorded) this.useRecording();
     else put(this.mark, SENTENCES.noRecording);
@@ -132,6 +154,7 @@ export class RaceScene {
     this.note = `Recorded ${recorded.note}`;
     put(this.mark, `${note ? `${note} ` : ""}${this.note}${pace}.`);
     this.mark.dataset.kind = note ? "fallback" : "recorded";
+    this.keys.replaceChildren(...marksOf(this.lanes));
     this.fit();
     this.draw();
   }
@@ -139,10 +162,13 @@ export class RaceScene {
   // Finds the largest type at which the whole text of every lane fits.
   fit() {
     for (const column of this.columns) column.draw(column.lane);
-    for (const size of SIZES) {
-      this.panes.style.setProperty("--fit", String(size));
-      if (this.columns.every(({ text }) => text.scrollHeight <= text.clientHeight + 1)) break;
-    }
+    /** @param {number} size */
+    const set = (size) => this.panes.style.setProperty("--fit", String(size));
+    const size = SIZES.find((each) => {
+      set(each);
+      return this.columns.every(({ text }) => text.scrollHeight <= text.clientHeight + 1);
+    });
+    if (!size) set(SCROLLED);
   }
 
   /** @param {Lane[]} lanes */
@@ -197,7 +223,9 @@ export class RaceScene {
     for (const column of this.columns) {
       const { lane } = column;
       const count = numUntil(lane, this.time, this.clock);
-      column.draw(isOver ? lane : lane.at(count));
+      const shown = isOver ? lane : lane.at(count);
+      if (this.clock === CLOCKS.seconds) column.more = `${figure(folds.seconds(shown))} s`;
+      column.draw(shown);
     }
     const isWhole = this.columns.every(({ view }) => view.isWhole); // a jump over many passes takes some frames
     if (!isWhole && this.panes.isConnected) requestAnimationFrame(() => this.draw());
@@ -331,12 +359,14 @@ export class DialScene extends RaceScene {
     put(this.name, words);
     this.slider.setAttribute("aria-valuetext", words);
     this.time = this.length;
+    this.columns[0].hasTau = false; // the dial shows it
     this.draw();
     put(this.mark, `${this.note}.`);
     const parts = divergence(main, ar, 0);
     if (parts >= 0) for (const { view } of this.columns) view.markDivergence(parts);
-    this.columns[0].more = parts < 0 ? SENTENCES.same : `differs from AR at token ${parts + 1}`;
+    this.columns[0].more = parts < 0 ? SENTENCES.same : `differs at token ${parts + 1}`;
     this.columns[0].draw(main);
+    for (const { text } of this.columns) text.scrollTop = 0; // where texts begin to differ
   }
 
   /** @param {number} index */

@@ -24,6 +24,7 @@ export const SENTENCES = {
   liveNote: "Run live, just now",
   live: "Live, on this server.",
   same: "the same text",
+  ahead: "predicted ahead",
   rest: "Everything after it is predicted again, from the real text.",
   ask: "Type a prompt and press Enter",
   askName: "Prompt from the audience",
@@ -42,7 +43,7 @@ export const TOUR = [
     headline: "Fewer passes for the same text",
     says: "Passes are what the method saves. A pass that predicts ahead does more work, so the time falls by less.",
     notes:
-      "These figures are of the run that the audience has just seen, live or recorded. The seconds appear only if the run was clearly faster.",
+      "These figures are of the run that the audience has just seen, live or recorded. The speed is measured too; it is not reported if the machine was busy.",
     scene: { kind: "figure", recording: "palindrome" },
   },
   {
@@ -59,7 +60,7 @@ export const TOUR = [
   },
   {
     headline: "A lower τ breaks the text. Lossless repairs it",
-    says: "A lower τ accepts more tokens per pass, and more mistakes. Lossless verifies every token against plain AR instead.",
+    says: "A lower τ accepts more tokens, and more mistakes. Lossless verifies each token against plain AR.",
     notes:
       "Turn the dial with the space bar or by hand: 0.95, 0.7, 0.5, then lossless. The frame marks the first difference from AR. Stay at 0.5 for a moment: everybody can see that the text is broken.",
     scene: { kind: "dial", recordings: ["dial-95", "dial-70", "dial-50", "dial-lossless"] },

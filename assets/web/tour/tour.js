@@ -34,6 +34,7 @@ class Presenter {
     this.notes = null; // a window of their own, so that they are not on the projector
     /** @type {ShownRun | null} */
     this.told = null; // the latest displayed run
+    this.onward = this.button(BUTTONS.next, () => this.next(), "pr-next");
     this.live = this.button(BUTTONS.live, () => this.goLive(), "pr-golive");
     this.dialog = make(
       "dialog",
@@ -54,7 +55,7 @@ class Presenter {
       "footer",
       "pr-bar",
       this.button(BUTTONS.back, () => this.back()),
-      this.button(BUTTONS.next, () => this.next(), "pr-next"),
+      this.onward,
       this.button(BUTTONS.again, () => this.restart()),
       this.live,
       this.button(BUTTONS.notes, () => this.toggleNotes()),
@@ -144,6 +145,7 @@ class Presenter {
     put(this.where, `${stop + 1} of ${tour.length}`);
     put(this.model, this.scene.model || MODEL);
     this.drawNotes();
+    this.onward.disabled = part === 1;
     Object.assign(dialog.dataset, { stop: String(stop), beat: String(beat), over: String(part === 1) });
   }
 
@@ -246,12 +248,11 @@ function figureLines({ lanes, note }) {
     : `tokens per pass instead of ${figure(folds.perForward(other))}`;
   const text = isSame ? `for the same ${counted(folds.tokens(main), "token")}` : "The texts differ";
   const found = laneSpeedup(main, other);
-  const faster =
-    found.kind === "faster" ? [make("p", "pr-figureline", `On this machine: ${speedupSentence(found)}.`)] : [];
+  const time = found.kind === "none" ? [] : [make("p", "pr-figureline", `Time: ${speedupSentence(found)}.`)];
   return [
-    make("p", "pr-figure", `${value} `, make("small", "", unit)),
+    make("p", "pr-figure", value, make("small", "", ` ${unit}`)),
     make("p", "pr-figureline pr-passes", `${afterLoop(lanes, text)}.`),
-    ...faster,
+    ...time,
     make("p", "pr-mark", `${note}.`),
   ];
 }
