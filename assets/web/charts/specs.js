@@ -32,7 +32,7 @@ const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from
 
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 44, r: 92, t: 8, b: 36 }, // the same for all, so that a second has the same width in each
+  margin: { l: 56, r: 92, t: 8, b: 36 }, // the same for all, so that a second has the same width in each
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },

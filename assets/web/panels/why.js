@@ -36,7 +36,8 @@ export class WhyPanel {
       button({ class: "rv-wh-step", "aria-label": "previous pass" }, "‹ previous", () => step(-1)),
       button({ class: "rv-wh-step", "aria-label": "next pass" }, "next ›", () => step(1)),
     ];
-    const head = make("div", "rv-wh-head", this.lane, this.where, this.settings, ...this.buttons);
+    const buttons = make("span", "rv-wh-steps", ...this.buttons);
+    const head = make("div", "rv-wh-head", this.lane, this.where, this.settings, buttons);
     this.sentence = make("p", "rv-wh-say");
     this.hint = make("p", "rv-wh-hint", BRANCH);
     this.table = new WhyTable({ can: (row) => this.canBranch(row), go: (place, id) => this.branch(place, id) });

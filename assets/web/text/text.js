@@ -175,6 +175,8 @@ export class TokenView {
 
   drawTail() {
     const { shown: shownLane } = this;
+    const latest = this.chunks[shownLane.steps.length - 1];
+    this.tail.classList.toggle("rv-fenced", Boolean(latest?.classList.contains("rv-fenced")));
     const ghosts = shownLane.ghosts();
     const nodes = [];
     if (shownLane.end) {
