@@ -166,7 +166,7 @@ def test_the_dial_turns_by_hand_and_by_the_space_bar(tour: Open) -> None:
     place = folds.first_divergence(lanes["mars"].events, lanes["ar"].events)
     assert place is not None
     said = page.inner_text(".pr-count >> nth=0")
-    assert f"differs from AR at token {place + 1}" in said
+    assert f"differs at token {place + 1}" in said
     assert page.locator(".pr-lane .rv-mark").count() == 2
     dial.focus()
     page.keyboard.press("ArrowRight")
