@@ -90,7 +90,7 @@ def test_a_folder_or_a_pipe_in_place_of_a_file(command: str, tmp_path: Path, sai
 )
 def test_training_does_not_overwrite_a_run(name: str, tmp_path: Path, said: Said) -> None:
     (tmp_path / name).write_text("hours of work")
-    assert "Continue it with --resume" in said(words_for("train", str(tmp_path), tmp_path))
+    assert "Add --resume to continue" in said(words_for("train", str(tmp_path), tmp_path))
     assert (tmp_path / name).read_text() == "hours of work"
 
 
