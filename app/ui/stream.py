@@ -46,6 +46,7 @@ CLEAR_SECONDS = 2.0
 USER_ERRORS = (EngineError, RequestError, SettingsError, TextError)  # their messages are shown
 STOPPED = "Stopped. The results up to this point are shown."
 HELD_UP = "Waiting: another run is being timed and needs the device to itself."
+TIME_LIMIT = "The time limit of {:g} s was reached"
 SHARING_WITH_ONE = "Sharing the device with 1 other run."
 SHARING = "Sharing the device with {} other runs."
 FAILED = "The run failed because of an error in the app. Press Run to try again."
@@ -160,7 +161,7 @@ class TabRun(ABC, Generic[OrderT]):
     @property
     def time_is_over(self) -> str:
         """Start of the message that is logged at the time limit."""
-        return f"The time limit of {self.max_seconds:g} s was reached"
+        return TIME_LIMIT.format(self.max_seconds)
 
     def cancel(self) -> None:
         """End within one forward pass, and start nothing else. Repeated calls have no effect."""

@@ -25,6 +25,7 @@ from scripted_page import page_served
 from app.handlers import Handlers
 from app.tradeoff.grid import FULL, GridHandlers
 from app.tradeoff.grid_order import BLOCK_SIZES, TAUS, USUAL_BLOCK_SIZES, USUAL_TAUS
+from app.ui.stream import TIME_LIMIT
 from mars_runtime import folds
 from mars_runtime.engine.engine import EngineBusy
 from mars_runtime.engine.request import Request
@@ -165,7 +166,7 @@ def test_the_time_limit_holds_for_the_whole_grid(tmp_path: Path) -> None:
     handlers.engines.close()
     status = of_tag(last, "status")[-1]
     assert status["kind"] == "stopped"
-    assert status["text"].startswith("The time limit of 0.5 s is over: ")
+    assert status["text"].startswith(f"{TIME_LIMIT.format(0.5)}: ")
 
 
 def test_texts_are_judged_where_that_can_be(page) -> None:

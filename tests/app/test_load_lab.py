@@ -29,6 +29,7 @@ from app.throughput.traffic_order import (
 )
 from app.throughput.traffic_tab import METHODS, NUM_TOKENS, RECORDED, SECONDS
 from app.ui.controls import Limits
+from app.ui.stream import TIME_LIMIT
 from mars_runtime.engine.request import Request
 from mars_runtime.settings import DecodeSettings
 from mars_runtime.traffic.controller import Bounds, methods_for
@@ -149,7 +150,7 @@ def test_the_time_limit_ends_it_with_a_sentence(tmp_path: Path) -> None:
     handlers.engines.close()
     status = of_tag(last, "status")[-1]
     assert status["kind"] == "stopped"
-    assert status["text"].startswith("The time limit of 0.6 s is over")
+    assert status["text"].startswith(TIME_LIMIT.format(0.6))
 
 
 @pytest.mark.parametrize(
