@@ -1,7 +1,7 @@
-// Plotly charts on nodes that live as long as the component: one newPlot each, then react on the same node. Charts that
-// are not visible are not drawn, and Plotly is loaded when the first one is visible. Draws one chart at a time, at most
-// eight per second and fewer if drawing is slow, so that it does not delay text. Charts that use the same clock share
-// one time axis with its zoom; all share cursor and choice.
+// The Plotly charts of a race. Plotly is loaded when the first chart is visible, and hidden charts are not drawn. Each
+// chart keeps its node: it is created by newPlot and then updated by react. One chart is drawn at a time, at most eight
+// per second and fewer if drawing is slow, so that charts do not delay the text. Charts on the same clock share the
+// time axis and its zoom; all charts share the cursor and the chosen pass.
 
 import { coloursOf, runColours } from "../core/colours.js";
 import { find, make, put, watchSight } from "../core/dom.js";
@@ -13,7 +13,8 @@ import { chartFrame, loadPlotly, noCharts } from "./plots.js";
 import { confidenceFigure, forwardsFigure, latencyFigure, timeFigure } from "./specs.js";
 
 /**
- * The first two charts are next to the text. Tokens over time always use measured seconds; the others the chosen clock.
+ * isOfOne: whether the chart shows only the main lane. isFirst: whether it is next to the text. clock: the chart's
+ * clock, if it does not use the chosen one.
  * @type {{ key: string, title: string, isOfOne: boolean, isFirst: boolean, clock?: Clock }[]}
  */
 const CHARTS = [
@@ -32,7 +33,7 @@ const CHARTS = [
   },
   { key: "latency", title: "Time per pass, with the mean", isOfOne: false, isFirst: false },
 ];
-const NEAR = 300; // pixels below the window at which a chart is drawn, so that it is there when it is scrolled to
+const NEAR = 300; // pixels outside the window within which a chart is already drawn, before the visitor scrolls to it
 const PAUSE = 125; // milliseconds between two redraws
 
 export class Charts {
@@ -49,7 +50,7 @@ export class Charts {
   /** @type {Playhead} */
   playhead;
   /** @type {Span | null} */
-  zoom = null; // of the time axis
+  zoom = null; // the visible span of the shared time axis; null if all of it is visible
   /** @type {Clock} */
   clock = CLOCKS.seconds;
 
@@ -106,7 +107,7 @@ export class Charts {
     this.zoom = null;
     this.selected = null;
     drawLegend(this.legend, run ? run.lanes : []);
-    for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until it is redrawn, in its turn
+    for (const { node } of Object.values(this.nodes)) node.dataset.isStale = "true"; // until the chart is redrawn
     for (const entry of Object.values(this.nodes)) entry.isTall = false;
     for (const { key, title, isOfOne } of CHARTS) {
       const lane = run && isOfOne && run.lanes.length > 1 ? mainLane(run) : null;
@@ -137,7 +138,7 @@ export class Charts {
     this.timer = setTimeout(() => {
       this.timer = null;
       const key = next();
-      if (!key || !this.element.clientWidth) return; // redrawn when it is visible again
+      if (!key || !this.element.clientWidth) return; // the chart is redrawn when it is visible again
       this.dirty.delete(key);
       const began = performance.now();
       const isFirst = !this.nodes[key].isPlotted;
@@ -203,7 +204,7 @@ export class Charts {
   }
 
   /**
-   * Sets the position of the reader: every chart has a line there and a veil over what is later.
+   * Sets the displayed position: every chart gets a veil over the part after it.
    * @param {Playhead} playhead
    */
   place(playhead) {
@@ -220,7 +221,7 @@ export class Charts {
   }
 
   /**
-   * The zoom, for charts that use the chosen clock.
+   * Returns the zoom of a chart; null for a chart that does not use the chosen clock.
    * @param {ChartEntry} entry
    */
   zoomOf(entry) {
@@ -250,7 +251,8 @@ export class Charts {
   }
 
   /**
-   * Stores a zoom here: Plotly keeps it only while the requested range stays the same, and ours grows.
+   * Stores the zoom after the visitor has changed it, and applies it to the other charts. Plotly itself keeps a zoom
+   * only while the requested range stays the same, but during a run the range grows.
    * @param {ChartEntry} entry
    * @param {Json} event
    */
@@ -266,7 +268,7 @@ export class Charts {
       if (other.isPlotted && other !== entry && this.zoomOf(other))
         this.plotly?.relayout(other.node, { "xaxis.range": [from, to] });
     this.report.zoom();
-    this.refresh(); // more detail is visible when zoomed
+    this.refresh(); // zoomed charts are drawn in more detail
   }
 
   unzoom() {
@@ -277,7 +279,7 @@ export class Charts {
   }
 
   /**
-   * Marks the time of the forward that is pointed at, in every chart; null for none.
+   * Marks the time of the pass that the visitor points at in every chart; null removes the marks.
    * @param {Focus | null} pointed
    */
   cursor(pointed) {
@@ -287,14 +289,14 @@ export class Charts {
 }
 
 /**
- * @param {Focus} forward
+ * @param {Focus} pass
  * @param {Clock} clock
  * @returns {Span}
  */
 const spanOf = ({ lane, step }, clock) => ({ from: clock.begin(lane.steps[step]), to: clock.end(lane.steps[step]) });
 
-// Elements over a chart that Plotly does not draw, so that moving them redraws nothing: the forward pointed at, the
-// chosen one, and a veil over what is later than the position in a replay.
+// Marks over a chart: the pass that the visitor points at, the chosen pass, and a veil over the part after the
+// displayed position. They are HTML elements instead of Plotly shapes, so that the chart is not redrawn when they move.
 export class Overlay {
   /** @param {PlotNode} node */
   constructor(node) {
@@ -302,12 +304,12 @@ export class Overlay {
     this.cursor = make("div", { class: "rv-cursor", hidden: "" });
     this.chosen = make("div", { class: "rv-cursor rv-cursor-chosen", hidden: "" });
     this.later = make("div", { class: "rv-later", hidden: "" });
-    // Inside the plot its own offsets position them, so that moving them causes no layout.
+    // Inside the plot's node they are positioned by Plotly's own offsets, so that moving them causes no layout.
     node.append(this.later, this.chosen, this.cursor);
   }
 
   /**
-   * Places a mark at the time of one forward, at least a pixel wide; null hides it.
+   * Places a mark at the time of a pass, at least one pixel wide; null hides the mark.
    * @param {HTMLElement} mark
    * @param {Span | null} span
    */
@@ -326,7 +328,7 @@ export class Overlay {
     mark.hidden = false;
   }
 
-  /** @param {number | null} time null if nothing is later */
+  /** @param {number | null} time the displayed position; null removes the veil */
   veil(time) {
     const { later, node } = this;
     const full = node._fullLayout;
@@ -344,7 +346,7 @@ export class Overlay {
 const HEIGHTS = { time: (step) => step.first + step.count, latency: (step) => step.seconds * 1000 };
 
 /**
- * Returns the forward in progress at a time; -1 for none.
+ * Returns the index of the pass that was in progress at a time; -1 if there is none.
  * @param {Lane} lane
  * @param {number} time
  * @param {Clock} clock
@@ -355,8 +357,8 @@ function stepAt(lane, time, clock) {
 }
 
 /**
- * Returns the forward under the pointer: anywhere in its column, however low its bar; of several drawn lanes, the
- * nearest. Null outside the plot.
+ * Returns the pass under the pointer: the one at the pointer's time, at any height. In a chart of several lanes,
+ * returns the lane whose value is nearest to the pointer. Returns null outside the plot.
  * @param {string} key
  * @param {PlotNode} node
  * @param {Charts} charts
@@ -372,12 +374,12 @@ function under(key, node, charts, event) {
   const [x, y] = [event.clientX - box.left - xaxis._offset, event.clientY - box.top - yaxis._offset];
   if (x < 0 || x > xaxis._length || y < 0 || y > yaxis._length) return null;
   const height = HEIGHTS[key];
-  const found = (height ? run.lanes : [mainLane(run)])
+  const candidates = (height ? run.lanes : [mainLane(run)])
     .map((lane) => ({ lane, index: stepAt(lane, xaxis.p2l(x), clock) }))
     .filter(({ index }) => index >= 0);
   /** @param {{ lane: Lane, index: number }} given */
-  const away = ({ lane, index }) => (height ? Math.abs(yaxis.l2p(height(lane.steps[index])) - y) : 0);
-  const nearest = found.sort((a, b) => away(a) - away(b))[0];
+  const distance = ({ lane, index }) => (height ? Math.abs(yaxis.l2p(height(lane.steps[index])) - y) : 0);
+  const nearest = candidates.sort((a, b) => distance(a) - distance(b))[0];
   const top = box.top + yaxis._offset;
   const anchor = { left: event.clientX, right: event.clientX, top, bottom: top + yaxis._length };
   return nearest ? { ...nearest, anchor } : null;
@@ -393,22 +395,23 @@ function listen(key, node, charts) {
   /** @param {MouseEvent} event */
   const at = (event) => under(key, node, charts, event);
   node.addEventListener("pointermove", (event) => {
-    const found = at(event);
-    if (!found || event.buttons) return report.leave();
-    return report.step(found.lane, found.index, found.anchor);
+    const pass = at(event);
+    if (!pass || event.buttons) return report.leave();
+    return report.step(pass.lane, pass.index, pass.anchor);
   });
   node.addEventListener("pointerleave", () => report.leave());
-  // Plotly covers the page while a button is down, so a press that ends where it began counts as a click.
+  // There are no click events, because Plotly covers the page while a button is down. A press that ends where it began
+  // counts as a click.
   node.addEventListener(
     "pointerdown",
     (press) => {
-      const found = at(press);
-      if (!found || press.button !== 0) return;
+      const pass = at(press);
+      if (!pass || press.button !== 0) return;
       window.addEventListener(
         "pointerup",
         (event) => {
           const isStill = Math.hypot(event.clientX - press.clientX, event.clientY - press.clientY) < 4;
-          if (isStill) report.choose(found.lane, found.index);
+          if (isStill) report.choose(pass.lane, pass.index);
         },
         { once: true },
       );
@@ -418,7 +421,7 @@ function listen(key, node, charts) {
 }
 
 /**
- * The legend: for each run a line of its colour, its name and its settings.
+ * Draws the legend: for each lane a line in its colour, its name and its settings.
  * @param {HTMLElement} element
  * @param {Lane[]} lanes
  */

@@ -1,4 +1,5 @@
-// Draws the chart of the frontier as SVG: axes, the paper's curves, methods with their intervals, the visitor's run.
+// The chart of the Frontier view as SVG: axes, the paper's curves, methods with their intervals, and the visitor's run.
+// Also the texts about them.
 
 import { OUTLINES, frontierLine, lengthOf, lineThrough, markKeys, planeAxes, planeScale, takesRoom } from "./plane.js";
 import { make, shape } from "../core/dom.js";
@@ -22,7 +23,8 @@ export const kindOf = (settings) => (settings.method === "ar" ? "ar" : isVerifie
 
 export class Chart {
   /**
-   * open(point): it was pressed. point(point): it is pointed at, null for none.
+   * report.open: called with a point that the visitor presses. report.point: called with the point that the visitor
+   * points at, null for none.
    * @param {HTMLElement} element
    * @param {{ open(point: FrontierPoint): void, point(point: FrontierPoint | null): void }} report
    * @param {Margin} [margin]
@@ -50,7 +52,7 @@ export class Chart {
     const { left, right, step, bottom, top, share } = range;
     const picture = { width, height: HEIGHT, margin: this.margin };
     const scale = planeScale(picture, [left, right], [bottom, top]);
-    const told = {
+    const labels = {
       ticks: valuesOf(1, right, step),
       shares: valuesOf(bottom, top, share),
       below: 18,
@@ -59,7 +61,7 @@ export class Chart {
     };
     const best = marks.filter(({ isBest }) => isBest).sort((a, b) => a.x - b.x);
     this.svg.replaceChildren(
-      ...planeAxes(picture, scale, { prefix: "fv", ...told }),
+      ...planeAxes(picture, scale, { prefix: "fv", ...labels }),
       ...curves.flatMap((curve) => curveShapes(curve, scale, width)),
       shape("path", { class: "fv-front", d: frontierLine(best, scale, picture) }),
       ...marks.map((mark) => this.markOf(mark, scale)),
@@ -121,17 +123,17 @@ function curveShapes(curve, scale, width) {
   const points = curve.points.map(({ tpf, accuracy }) => ({ x: tpf, y: accuracy }));
   const [right, bottom] = [scale.x(lastOf(points).x), scale.y(lastOf(points).y)];
   const label = `${curve.checkpoint}, ${curve.benchmark} (paper)`;
-  const hasRoom = right + 8 + lengthOf(label) < width;
-  const at = { y: bottom + (curve.benchmark === "GSM8K" ? -4 : 14), "text-anchor": hasRoom ? "start" : "end" };
+  const fits = right + 8 + lengthOf(label) < width;
+  const at = { y: bottom + (curve.benchmark === "GSM8K" ? -4 : 14), "text-anchor": fits ? "start" : "end" };
   return [
     shape("path", { class: "fv-curve", d: lineThrough(points, scale) }),
     ...points.map(({ x, y }) => shape("circle", { class: "fv-paper", cx: scale.x(x), cy: scale.y(y), r: 2.5 })),
-    shape("text", { class: "fv-name", x: hasRoom ? right + 8 : width, ...at }, label),
+    shape("text", { class: "fv-name", x: fits ? right + 8 : width, ...at }, label),
   ];
 }
 
 /**
- * Names the best methods if there is space, from the fastest on.
+ * Creates the labels of methods, in the given order. A label that would overlap an earlier one is left out.
  * @param {FrontierMark[]} marks
  * @param {PlaneScale} scale
  * @param {number} width
@@ -141,17 +143,17 @@ function namesOf(marks, { x, y }, width) {
   const taken = [];
   return marks.flatMap((mark) => {
     const long = lengthOf(mark.point.name);
-    const hasRoom = x(mark.x) + 4 + long < width;
-    const left = hasRoom ? x(mark.x) + 4 : width - long;
+    const fits = x(mark.x) + 4 + long < width;
+    const left = fits ? x(mark.x) + 4 : width - long;
     const box = { left, right: left + long, at: Math.max(12, y(mark.high) - 14) };
     if (!takesRoom(taken, box)) return [];
-    const at = hasRoom ? { x: left, "text-anchor": "start" } : { x: width, "text-anchor": "end" };
+    const at = fits ? { x: left, "text-anchor": "start" } : { x: width, "text-anchor": "end" };
     return [shape("text", { class: "fv-way", ...at, y: box.at }, mark.point.name)];
   });
 }
 
 /**
- * Draws the visitor's run: a ring if its quality is known, otherwise a line at its tokens per forward.
+ * Draws the visitor's run: a ring if its quality is known, otherwise a vertical line at its tokens per pass.
  * @param {OwnMark} own
  * @param {PlaneScale} scale
  * @param {number} width
@@ -169,12 +171,11 @@ function ownShapes({ x: tpf, y: share }, { x, y }, width) {
   ];
 }
 
-/** Returns the block size of the paper's curve to draw: the one most of our points have. */
-const PAPER_BLOCK_SIZE = 4;
+const PAPER_BLOCK_SIZE = 4; // B of the paper's curves that are drawn; most measured methods have the same B
 
 /**
- * Returns the methods of a set as { x, y, low, high, isBest }: x is tokens per forward or the speed relative to AR's, y
- * quality in percent.
+ * Returns the points to draw for a set's methods. x: tokens per pass, or speed relative to AR's. y, low, high: quality
+ * with its interval, in percent. isBest: whether no other method is better in both x and y.
  * @param {FrontierSet} set
  * @param {"tpf" | "speed"} [measure]
  * @returns {FrontierMark[]}
@@ -201,21 +202,22 @@ export function frontierFinding(set) {
     .filter(({ quality }) => quality.value >= (ar?.quality.value ?? 1))
     .sort((a, b) => b.tpf.value - a.tpf.value);
   if (!ar || !best || best === ar) return "No method wrote more tokens per forward pass at AR's quality.";
-  const kept = set.quality === "agreement" ? "with AR's own answers" : "at AR's accuracy";
+  const condition = set.quality === "agreement" ? "with AR's own answers" : "at AR's accuracy";
   const passes = `${capitalised(best.name)}: ${best.tpf.value.toFixed(2)} tokens per forward pass instead of 1`;
-  return best.speed ? `${passes}, ${fastText(best.speed.value)}, ${kept}.` : `${passes}, ${kept}; ${UNTIMED}.`;
+  const speed = best.speed ? `, ${fastText(best.speed.value)}` : "";
+  return `${passes}${speed}, ${condition}${best.speed ? "" : `; ${UNTIMED}`}.`;
 }
 
 /**
- * "1.3 times as fast", "about as fast": a speed relative to AR's, averaged over prompts.
+ * Describes a speed relative to AR's, averaged over prompts: "1.3 times as fast", "about as fast".
  * @param {number} ratio
  */
 const fastText = (ratio) =>
   Math.abs(ratio - 1) < 0.05 ? "about as fast" : `${short(ratio, ratio < 1.1 ? 2 : 1)} times as fast`;
 
 /**
- * Returns the visitor's finished run: { x, y }. y is NaN if its quality is unknown: always for accuracy, and for
- * agreement without plain AR. Null if there is no run; a recording does not count.
+ * Returns the point of the visitor's finished run, null if there is none; recordings do not count. y is NaN if the
+ * quality is unknown: always for accuracy, and for agreement if plain AR did not run next to it.
  * @param {Run | undefined} run
  * @param {"accuracy" | "agreement"} quality
  * @returns {OwnMark | null}
@@ -230,24 +232,26 @@ export function ownMark(run, quality) {
   return { x: folds.perForward(main), y: isKnown ? (isSame ? 100 : 0) : NaN, place, isSame, loop: loopText([main]) };
 }
 
-const DRAFTING = ["mask_layout", "lookup"]; // settings of verified drafts
+const DRAFTING = ["mask_layout", "lookup"]; // settings that have an effect only if drafts are verified
 
 /**
- * Whether two settings decode alike; settings that the method does not use are ignored.
- * @param {Settings} one
+ * Returns whether two runs with these settings decode in the same way. Settings without an effect on the method are
+ * ignored.
+ * @param {Settings} settings
  * @param {Settings} other
  */
-export function isSameWay(one, other) {
-  const { obeys } = factsOf(one);
+export function isSameWay(settings, other) {
+  const { obeys } = factsOf(settings);
   /** @param {keyof Settings} name */
-  const isRead = (name) =>
-    (isVerified(one) || !DRAFTING.includes(name)) && (name !== "agreement_target" || one.tau_policy === "agreement");
-  const read = [...obeys.filter(isRead), ...(obeys.length ? /** @type {(keyof Settings)[]} */ (["metric"]) : [])];
-  return one.method === other.method && read.every((name) => one[name] === other[name]);
+  const isUsed = (name) =>
+    (isVerified(settings) || !DRAFTING.includes(name)) &&
+    (name !== "agreement_target" || settings.tau_policy === "agreement");
+  const used = [...obeys.filter(isUsed), ...(obeys.length ? /** @type {(keyof Settings)[]} */ (["metric"]) : [])];
+  return settings.method === other.method && used.every((name) => settings[name] === other[name]);
 }
 
 /**
- * Describes the visitor's run: one of a set's methods, or other settings.
+ * Returns a sentence that names the set's method with which the visitor's run was made, or says that there is none.
  * @param {FrontierSet} set
  * @param {Run | undefined} run
  */
@@ -262,7 +266,7 @@ export function wayWords({ points }, run) {
 /**
  * @param {OwnMark | null} own
  * @param {"accuracy" | "agreement"} quality
- * @param {string} [elsewhere] the run's checkpoint, if it is not the displayed one
+ * @param {string} [elsewhere] the run's checkpoint, if it is not the checkpoint of the displayed set
  */
 export function ownWords(own, quality, elsewhere) {
   if (!own) return NO_RUN;
@@ -281,7 +285,7 @@ export function ownWords(own, quality, elsewhere) {
 export const curvesOf = (paper) => paper.curves.filter((curve) => curve.block_size === PAPER_BLOCK_SIZE);
 
 /**
- * Returns the ranges of both axes.
+ * Returns the ranges and tick distances of both axes.
  * @param {{ x: number, y: number }[]} marks
  */
 export function rangeOf(marks) {

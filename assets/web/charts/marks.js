@@ -1,12 +1,13 @@
-// Pure: the time axis that all charts of a run share (passes, or measured seconds of decoding with each lane on its own
-// clock), and marks on it in data coordinates, as Plotly shapes.
+// The time axis that the charts of a run share (passes, or measured seconds of decoding of each lane), and marks on
+// this axis as Plotly shapes in data coordinates. Pure; no DOM.
 
 import { lengthOf, mainLane } from "../core/folds.js";
 
 /**
- * Returns a shape with a path. For bars Plotly would create an element each, and for a trace compute every corner,
- * longer than a frame. Shapes are in the uppermost layer, the default: those between the grid and the traces survive
- * react when their number falls (plotly.js 4.1).
+ * Returns a single Plotly shape that draws all marks as one path, [] for an empty path. Plotly's bars or traces would
+ * take longer than a frame: Plotly creates an element for each bar and computes every corner of a trace. The shape is
+ * in Plotly's top layer (the default), because shapes in the layer below the traces stay visible if react is called
+ * with fewer shapes (plotly.js 4.1).
  * @param {string} path
  * @param {Json} more
  * @returns {Json[]}
@@ -15,17 +16,18 @@ const shapeOf = (path, more) =>
   path ? [{ type: "path", xref: "x", yref: "y", path, line: { width: 0 }, fillrule: "nonzero", ...more }] : [];
 
 /**
- * Smallest visible differences: of time on the axis, and the unit of rounding for heights; 0 for no limit.
+ * The smallest visible differences. time: smallest visible gap on the time axis. height: unit to which heights are
+ * rounded. 0: no limit.
  * @typedef {{ time: number, height: number }} Finest
  */
 
-const JOINED = 0.02; // of a forward's time: a gap due to rounding only
+const JOINED = 0.02; // share of a pass's time; a smaller gap between marks results only from rounding
 
-// Marks at heights, as wide as their forwards' times. Equal marks without a visible gap are merged: the cost of a path
-// depends on its length, and a run of thousands of forwards would block the page when it ends.
+// Marks at given heights, as wide as the times of their passes. Equal marks without a visible gap are merged, because
+// the time to draw a path depends on its length, and a run of thousands of passes would block the page.
 class Marks {
   /**
-   * @param {number} gap smallest visible gap on the axis
+   * @param {number} gap smallest visible gap on the time axis
    * @param {Clock} clock
    */
   constructor(gap, clock) {
@@ -38,7 +40,7 @@ class Marks {
   }
 
   /**
-   * share: of its time that a mark leaves empty on each side.
+   * Adds a mark for a step. share: the part of the step's time that stays empty on each side of the mark.
    * @param {Step} step
    * @param {number} share
    * @param {number} low
@@ -46,8 +48,8 @@ class Marks {
    */
   add(step, share, low, high) {
     const [begin, end] = [this.clock.begin(step), this.clock.end(step)];
-    const room = (end - begin) * share;
-    const mark = { left: begin + room, right: end - room, low: round(low), high: round(high) };
+    const margin = (end - begin) * share;
+    const mark = { left: begin + margin, right: end - margin, low: round(low), high: round(high) };
     const key = `${mark.low} ${mark.high}`;
     const before = this.latest.get(key);
     if (before && mark.left - before.right < Math.max(this.gap, (end - begin) * JOINED)) before.right = mark.right;
@@ -58,7 +60,7 @@ class Marks {
   }
 }
 
-// Rectangles of one colour.
+// Filled rectangles in one colour.
 export class Boxes extends Marks {
   /**
    * @param {string} color
@@ -78,7 +80,7 @@ export class Boxes extends Marks {
   }
 }
 
-// Lines at a height.
+// Horizontal lines in one style.
 export class Dashes extends Marks {
   /**
    * @param {Json} line
@@ -97,8 +99,8 @@ export class Dashes extends Marks {
    * @param {number} [share]
    */
   hold(step, height, share = 0) {
-    const seen = this.finest ? Math.round(height / this.finest) * this.finest : height;
-    this.add(step, share, seen, seen);
+    const rounded = this.finest ? Math.round(height / this.finest) * this.finest : height;
+    this.add(step, share, rounded, rounded);
   }
 
   get shapes() {
@@ -110,11 +112,11 @@ export class Dashes extends Marks {
 /** @param {number} value */
 const round = (value) => Math.round(value * 1e5) / 1e5;
 
-const WINDOW = 240; // forwards shown during a run; at its end the whole run is shown
-const LEAST = 24; // minimum forwards of an axis during a run, so that the first bars are not too wide
+const WINDOW = 240; // maximum number of passes that are shown during a run; at its end the whole run is shown
+const LEAST = 24; // minimum number of passes that the axis has space for, so that the first bars are not too wide
 
 /**
- * Returns the range of the axis: all of a finished run; of a live one the latest forwards.
+ * Returns the range of the time axis: all of a finished run, or the latest passes of a live one.
  * @param {Lane[]} lanes
  * @param {boolean} isLive
  * @param {Clock} clock
@@ -125,12 +127,12 @@ export function timeSpan(lanes, isLive, clock) {
   if (!isLive) return { from: 0, to: length || 0.01 };
   const { steps } = mainLane({ lanes });
   const from = steps.length > WINDOW ? clock.begin(steps[steps.length - WINDOW]) : 0;
-  const each = length / Math.max(1, ...lanes.map((lane) => lane.steps.length));
-  return { from, to: Math.max(length, from + LEAST * each) || 0.01 };
+  const perStep = length / Math.max(1, ...lanes.map((lane) => lane.steps.length));
+  return { from, to: Math.max(length, from + LEAST * perStep) || 0.01 };
 }
 
 /**
- * Returns the forwards of a lane on such an axis.
+ * Returns the steps of a lane that are at least partly within a span of the time axis.
  * @param {Lane} lane
  * @param {Span} span
  * @param {Clock} clock
@@ -138,10 +140,10 @@ export function timeSpan(lanes, isLive, clock) {
 export const stepsIn = (lane, { from, to }, clock) =>
   lane.steps.filter((step) => clock.end(step) > from && clock.begin(step) < to);
 
-const [WIDE, HIGH] = [900, 150]; // approximate pixels of a chart
+const [WIDE, HIGH] = [900, 150]; // approximate size of a chart in pixels
 
 /**
- * Returns the smallest visible differences in a chart; no limit for few forwards.
+ * Returns the smallest visible differences in a chart; no limit if there are few steps.
  * @param {Step[]} steps
  * @param {Span} span
  * @param {number} height
@@ -149,9 +151,10 @@ const [WIDE, HIGH] = [900, 150]; // approximate pixels of a chart
 export const finestOf = (steps, { from, to }, height) =>
   steps.length > WINDOW ? { time: (to - from) / WIDE, height: height / HIGH } : { time: 0, height: 0 };
 
-// Confidence as a number of nines: 0.9 and 0.99 are as far apart as 0.99 and 0.999.
+// Ticks of the confidence axis, which shows confidence as a number of nines: the distance from 0.9 to 0.99 is the same
+// as from 0.99 to 0.999.
 export const TICKS = [0, 0.5, 0.9, 0.99, 0.999, 0.9999];
-const MOST = 4; // nines; higher confidence is drawn here
+const MOST = 4; // maximum number of nines; higher confidence is drawn at this height
 
 /** @param {number} p */
 export const nines = (p) => Math.min(MOST, -Math.log10(Math.max(1 - p, 10 ** -MOST)));

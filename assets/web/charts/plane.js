@@ -1,10 +1,10 @@
-// Common parts of two charts of quality against tokens per forward, as SVG: marks by kind of method, axes, the line
-// through the best, names that fit.
+// Common parts of the two SVG charts of quality by tokens per pass: outlines of points by type of method, axes, the
+// line through the best points, and labels that do not overlap.
 
 import { make, shape } from "../core/dom.js";
 
-const LETTER = 7.6; // approximate pixels of a label's letter
-const LINE = 15;
+const LETTER = 7.6; // approximate width in pixels of a character in a label
+const LINE = 15; // height of a label in pixels
 
 /** @type {Record<string, string>} */
 export const OUTLINES = {
@@ -17,7 +17,7 @@ export const OUTLINES = {
 const KINDS = { ar: "plain AR", lossless: "lossless", tau: "unverified, by τ" };
 
 /**
- * Returns the coordinates of values in a picture of this size.
+ * Returns the functions that convert values to coordinates in a picture of this size.
  * @param {{ width: number, height: number, margin: Margin }} picture
  * @param {[from: number, to: number]} x
  * @param {[from: number, to: number]} y
@@ -31,28 +31,28 @@ export function planeScale({ width, height, margin: { left, right, top, bottom }
 }
 
 /**
- * Draws a line through points, in order.
+ * Returns the path of a line through points, in the given order.
  * @param {{ x: number, y: number }[]} points
  * @param {PlaneScale} scale
  */
 export const lineThrough = (points, { x, y }) =>
-  points.map((each, i) => `${i ? "L" : "M"}${x(each.x)} ${y(each.y)}`).join("");
+  points.map((point, i) => `${i ? "L" : "M"}${x(point.x)} ${y(point.y)}`).join("");
 
 /**
- * Draws the border of what a frontier's points reach, as steps from the left edge down to the floor: every other point is
- * on it or below.
- * @param {{ x: number, y: number }[]} best from left to right
+ * Returns the path of the frontier: steps through its points from the left edge of the chart down to the horizontal
+ * axis. All other points are on or below this line.
+ * @param {{ x: number, y: number }[]} best the points of the frontier from left to right
  * @param {PlaneScale} scale
  * @param {{ height: number, margin: Margin }} picture
  */
 export function frontierLine(best, { x, y }, { height, margin }) {
   if (!best.length) return "";
-  const steps = best.map((each) => `V${y(each.y)}H${x(each.x)}`).join("");
+  const steps = best.map((point) => `V${y(point.y)}H${x(point.x)}`).join("");
   return `M${margin.left} ${y(best[0].y)}${steps}V${height - margin.bottom}`;
 }
 
 /**
- * Returns the legend of the marks of these kinds.
+ * Creates the legend of the outlines for these types of methods.
  * @param {string[]} kinds
  */
 export const markKeys = (kinds) =>
@@ -75,20 +75,21 @@ export const markKeys = (kinds) =>
 export const lengthOf = (text) => LETTER * text.length;
 
 /**
- * Whether a label fits next to those already placed; if so, reserves its place.
+ * Returns whether a label overlaps none of the placed boxes. If so, adds the label to the placed boxes.
  * @param {LabelBox[]} taken
  * @param {LabelBox} box
  */
 export function takesRoom(taken, box) {
   const isFree = !taken.some(
-    (each) => Math.abs(each.at - box.at) < LINE && each.left < box.right && each.right > box.left,
+    (other) => Math.abs(other.at - box.at) < LINE && other.left < box.right && other.right > box.left,
   );
   if (isFree) taken.push(box);
   return isFree;
 }
 
 /**
- * Draws grid lines and ticks of quality, ticks of the horizontal axis, and the axes' titles. prefix: of the CSS classes.
+ * Draws the grid lines and ticks of the vertical axis (shares), the ticks of the horizontal axis, and the titles of
+ * both. prefix: prefix of the CSS classes. below: distance in pixels from the horizontal axis to its ticks.
  * @param {{ width: number, height: number, margin: Margin }} picture
  * @param {PlaneScale} scale
  * @param {{ prefix: string, ticks: [number, string][], shares: [number, string][], below: number, title: string, across: string }} given

@@ -1,5 +1,5 @@
-// Plotly figures with titles: nodes that live as long as their view, redrawn with react if they are visible. If Plotly
-// did not load, a sentence replaces them.
+// Plotly charts with titles, for all views except the race view. Their nodes stay in the page as long as the view;
+// visible charts are updated by Plotly.react. If Plotly did not load, a sentence replaces the charts.
 
 import { coloursOf } from "../core/colours.js";
 import { make, watchSight } from "../core/dom.js";
@@ -9,7 +9,7 @@ import { saveButtons, tableBlob } from "./saves.js";
 let loading = null;
 
 /**
- * Loads Plotly once for all views of the page; a failure gives a sentence, not an exception.
+ * Loads Plotly once for all views of the page. Resolves to null if it cannot be loaded.
  * @param {string} url
  * @returns {Promise<Plotly | null>}
  */
@@ -27,7 +27,7 @@ export function loadPlotly(url) {
 }
 
 /**
- * The frame of a chart: its title above Plotly's node.
+ * Creates the frame of a chart: its title, and below it the node for Plotly.
  * @param {string} key
  * @param {(string | Node)[]} title
  */
@@ -39,7 +39,8 @@ export function chartFrame(key, ...title) {
 }
 
 /**
- * @param {string} rest what is complete without charts, for that sentence
+ * Creates the sentence that replaces the charts if Plotly did not load.
+ * @param {string} rest what is complete without charts, with its verb, such as "the tables are"
  */
 export const noCharts = (rest) =>
   make("p", "rv-noplot", `plotly.js did not load, so there are no charts; ${rest} complete.`);
@@ -49,12 +50,12 @@ export class Plots {
   plotly = null;
   isShown = false;
   isDrawing = false;
-  isDue = false; // to be drawn again
+  isDue = false; // whether the charts have to be drawn again
   /** @type {Set<Element>} */
   inSight = new Set();
 
   /**
-   * figure: returns a chart by its key and frame, null if it is not drawn. rest: what is complete without them.
+   * figure: returns the chart for a key and its frame, null if it is not to be drawn. rest: see noCharts.
    * @param {HTMLElement} root
    * @param {HTMLElement} element
    * @param {ReturnType<typeof chartFrame>[]} charts
@@ -66,7 +67,7 @@ export class Plots {
     this.charts = charts;
     this.figure = figure;
     this.rest = rest;
-    const displayModeBar = matchMedia("(pointer: coarse)").matches ? false : "hover"; // a finger cannot leave a chart again
+    const displayModeBar = matchMedia("(pointer: coarse)").matches ? false : "hover"; // on a touch screen, hovering would not end
     this.config = { displaylogo: false, responsive: false, displayModeBar, modeBarButtons: [["resetScale2d"]] };
     for (const chart of charts) chart.caption.append(this.saver(chart));
     element.append(...charts.map(({ frame }) => frame));
@@ -75,7 +76,7 @@ export class Plots {
   }
 
   /**
-   * Draws the charts of a node that became visible.
+   * Draws the charts whenever a node becomes visible.
    * @param {Element} holder
    */
   watch(holder) {
@@ -120,7 +121,7 @@ export class Plots {
     }
   }
 
-  // Draws the charts one after the other, each in a task of its own, so that the page stays responsive.
+  // Draws the charts one after the other, each in a separate task, so that the page stays responsive.
   async draw() {
     this.isDue = true;
     if (this.isDrawing) return;
@@ -162,19 +163,19 @@ export const pointsOf = ({ data, layout }) => [
 ];
 
 /**
- * Returns a figure with its title and, below it, the facts of its run: prompt, settings, hardware, versions.
+ * Returns a chart for a picture file: with its title and a line about the run (status, hardware and versions, prompt).
  * @param {Figure} figure
  * @param {string} title
  * @param {HTMLElement} root
  */
 function pictureOf({ data, layout }, title, root) {
   const { card, ink, muted } = coloursOf(root);
-  const told = [".rv-phase", ".rv-env", ".rv-asked .rv-prompt"].map((part) => root.querySelector(part)?.textContent);
-  const text = told.filter(Boolean).join(" · ").replaceAll("<", "&lt;").slice(0, MOST_TOLD);
+  const facts = [".rv-phase", ".rv-env", ".rv-asked .rv-prompt"].map((part) => root.querySelector(part)?.textContent);
+  const text = facts.filter(Boolean).join(" · ").replaceAll("<", "&lt;").slice(0, MOST_TOLD);
   const margin = { ...layout.margin, t: 84, b: 72 };
   const subtitle = { text, font: { size: 11, color: muted } };
   const titled = { text: title, x: 0.02, xanchor: "left", font: { size: 15, color: ink }, subtitle };
   return { data, layout: { ...layout, ...PICTURE, margin, title: titled, paper_bgcolor: card, plot_bgcolor: card } };
 }
 
-const MOST_TOLD = 150; // characters that fit into one line of the picture
+const MOST_TOLD = 150; // maximum characters in one line of the picture

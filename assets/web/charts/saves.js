@@ -8,7 +8,8 @@ import { blobOf, canvasOf, loaded } from "../core/pictures.js";
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "display"]; // prettier-ignore
 
 /**
- * @param {string} name title of the chart, from which the files get their names
+ * Creates the buttons that save a chart.
+ * @param {string} name title of the chart, from which the file names are derived
  * @param {Record<"png" | "svg" | "csv", () => Promise<Blob | null>>} blobs null if the chart cannot be drawn
  */
 export function saveButtons(name, blobs) {
@@ -27,8 +28,8 @@ export function saveButtons(name, blobs) {
 export const tableBlob = (rows) => textBlob(csvOf(rows), "text/csv");
 
 /**
- * Returns the buttons of a chart that is an SVG element of the page. rows: its points as a table with a heading. note:
- * text below the chart in the picture.
+ * Creates the buttons that save a chart drawn as an SVG element. rows: returns its points as a table whose first row
+ * has the headings. note: returns the text below the chart in the picture.
  * @param {string} name
  * @param {SVGElement} svg
  * @param {{ rows(): (string | number)[][], note(): string }} given
@@ -40,10 +41,10 @@ export const svgSaves = (name, svg, { rows, note }) =>
     csv: async () => tableBlob(rows()),
   });
 
-const HEAD = 28; // pixels for the title, and as many for the note
+const HEAD = 28; // height in pixels of the title, and of the note
 
 /**
- * Returns an SVG element with its present styles, a background, a title and a note, as the text of a file.
+ * Returns the text of an SVG file: the element with its current styles, a background, a title and a note.
  * @param {SVGElement} svg
  * @param {string} title
  * @param {string} note
@@ -77,7 +78,7 @@ function sizeOf(svg) {
 }
 
 /**
- * Draws the text of an SVG file as a PNG.
+ * Converts the text of an SVG file to a PNG file.
  * @param {string} text
  * @param {SVGElement} svg
  */

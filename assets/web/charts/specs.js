@@ -1,5 +1,5 @@
-// Pure: Plotly traces and layouts of a lane: tokens of each forward, tokens against time, confidence, the time of each
-// forward. Colours are passed as `c`.
+// Builds the Plotly data and layouts of the race's charts: tokens of each pass, tokens by time, confidence, and time of
+// each pass. Colours are passed as `c`. Pure; no DOM.
 
 import { runColours } from "../core/colours.js";
 import { folds, lastOf, photoFinish, thinned } from "../core/folds.js";
@@ -32,7 +32,7 @@ const clockAxis = (c, { from, to }, clock) => axis(c, clock.axis, { range: [from
 
 /** @type {(c: Colours, xaxis: Json, yaxis: Json, more: Json) => Json} */
 export const layout = (c, xaxis, yaxis, more) => ({
-  margin: { l: 56, r: 92, t: 8, b: 36 }, // the same for all, so that a second has the same width in each
+  margin: { l: 56, r: 92, t: 8, b: 36 }, // the same for all charts, so that their time axes are aligned
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: c.font, size: 12, color: c.muted },
@@ -48,7 +48,7 @@ export const layout = (c, xaxis, yaxis, more) => ({
 });
 
 /**
- * Returns a vertical line at a time.
+ * Returns a dotted vertical line at a time.
  * @param {number} time
  * @param {string} color
  */
@@ -64,7 +64,7 @@ const momentLine = (time, color) => ({
 });
 
 /**
- * Returns vertical lines where τ, B or the mode changed, labelled at the top.
+ * Returns vertical lines where settings were changed during the run, with labels at the top if isNamed.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
@@ -77,15 +77,15 @@ function moveMarks(lane, c, span, isNamed, clock) {
   const moves = lane.moves.filter((move) => at(move) >= span.from);
   /** @type {Json[]} */
   const shapes = moves.map((move) => momentLine(at(move), c.warm));
-  // A label needs space before the next one; in a dense row only the last is labelled.
-  const room = (span.to - span.from) * 0.1;
+  // A move is labelled only if there is enough space before the next one.
+  const labelWidth = (span.to - span.from) * 0.1;
   /** @type {(move: Move, i: number) => boolean} */
-  const hasRoom = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > room);
-  /** @type {(move: Move) => Json} a name that would run out of the chart is before its line */
+  const isLabelled = (move, i) => isNamed && (i === moves.length - 1 || at(moves[i + 1]) - at(move) > labelWidth);
+  /** @type {(move: Move) => Json} a label near the right end of the chart is placed to the left of its line */
   const side = (move) =>
     at(move) - span.from > 0.7 * (span.to - span.from) ? { xanchor: "right", xshift: -3 } : { xshift: 3 };
   /** @type {Json[]} */
-  const annotations = moves.filter(hasRoom).map((move) => ({
+  const annotations = moves.filter(isLabelled).map((move) => ({
     ...endLabel(moveText(move), at(move), 1, c.warm, "top"),
     yref: "paper",
     font: { size: 11, color: c.warm },
@@ -94,12 +94,12 @@ function moveMarks(lane, c, span, isNamed, clock) {
   return { shapes, annotations };
 }
 
-const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // axes need a trace
+const EMPTY = { type: "scatter", x: [null], y: [null], hoverinfo: "skip" }; // Plotly draws axes only if there is a trace
 
-const ROOM = 0.35; // of the axis, for a label of two lines
+const ROOM = 0.35; // share of the axis that the label of two lines needs
 
 /**
- * Marks where the faster lane ended, with the other's position at that time.
+ * Returns a line where the faster lane ended, with a label that says how far the other lane was.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
@@ -110,16 +110,22 @@ function finishMarks(lanes, c, span, clock) {
   const finish = photoFinish(lanes, clock);
   if (!finish) return { shapes: [], annotations: [] };
   const { time, first, other, tokens } = finish;
-  const [winner, behind] = [lineName(first, lanes), lineName(other, lanes)];
-  const label = endLabel(`${winner} finished, <br>${behind} at ${tokens}`, time, 0.02, laneColour(other, c), "bottom");
-  const hasRoom = time - span.from > ROOM * (span.to - span.from); // left of the line
-  // At the bottom, where no curve ends.
-  const placed = { xanchor: hasRoom ? "right" : "left", xshift: hasRoom ? -4 : 4, yref: "paper" };
+  const [firstName, otherName] = [lineName(first, lanes), lineName(other, lanes)];
+  const label = endLabel(
+    `${firstName} finished, <br>${otherName} at ${tokens}`,
+    time,
+    0.02,
+    laneColour(other, c),
+    "bottom",
+  );
+  const fitsLeft = time - span.from > ROOM * (span.to - span.from);
+  // The label is at the bottom, where no curve ends.
+  const placed = { xanchor: fitsLeft ? "right" : "left", xshift: fitsLeft ? -4 : 4, yref: "paper" };
   return { shapes: [momentLine(time, laneColour(first, c))], annotations: [{ ...label, ...placed }] };
 }
 
 /**
- * Returns a horizontal line with a label to the right of the chart.
+ * Returns a horizontal line at y, and a label to the right of the chart at `height`.
  * @type {(y: number, height: number, text: string, color: string, dash: string) => { shape: Json, label: Json }}
  */
 const levelLine = (y, height, text, color, dash) => ({
@@ -128,11 +134,12 @@ const levelLine = (y, height, text, color, dash) => ({
 });
 
 /**
- * Returns lines at the mean of tokens per pass and, next to plain AR, at the mean that would take as much time as AR.
+ * Returns a line at the mean number of tokens per pass and, if plain AR ran too, a line at the break-even: the mean at
+ * which the lane is as fast as AR.
  * @param {Lane} lane
  * @param {Lane | undefined} ar
  * @param {Colours} c
- * @param {number} top of the chart
+ * @param {number} top value at the top of the chart
  */
 function meanLines(lane, ar, c, top) {
   const [mean, even] = [folds.perForward(lane), ar ? breakEven(lane, ar) : NaN];
@@ -145,8 +152,9 @@ function meanLines(lane, ar, c, top) {
 }
 
 /**
- * Returns bars as tall as the tokens of each forward, coloured by that number; prompt lookup's have their own colour.
- * seen: the zoomed part of the span; what is outside is not drawn. ar: plain AR's lane of the same race.
+ * Returns the chart of tokens per pass: a bar for each pass, coloured by its number of tokens; tokens of prompt lookup
+ * have a separate colour. seen: the visible part of the span; bars outside it are left out. ar: the plain AR lane of
+ * the race.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
@@ -165,7 +173,7 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = u
   const tallest = steps.reduce((most, step) => Math.max(most, step.count), isLive ? 4 : 2);
   const free = finest.time ? 0 : 0.08;
   for (const step of near) {
-    if (!step.count) continue; // block diffusion: it filled places without emitting anything yet
+    if (!step.count) continue; // a pass of block diffusion can fill positions without emitting tokens
     bars[Math.min(step.count, 5) - 1].add(step, free, 0, step.count);
     const num = step.sources.filter((source) => source === "look-up").length;
     if (num) copied.add(step, free, step.count - num, step.count);
@@ -185,12 +193,13 @@ export function forwardsFigure(lane, c, span, clock, isLive, seen = span, ar = u
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 
-const NINES = [-0.12, 4.15]; // range of the confidence axis
-const THICK = 2.5; // pixels of a dash
-const BESIDE = { xref: "paper", xshift: 3 }; // of a label: right of the chart
+const NINES = [-0.12, 4.15]; // range of the confidence axis in nines
+const THICK = 2.5; // thickness of a dash in pixels
+const BESIDE = { xref: "paper", xshift: 3 }; // position of a label to the right of the chart
 
 /**
- * Returns a dash for each token, in the style of its drafter.
+ * Returns the chart of confidence: a dash for each token, in the style of its source, and the threshold. seen: the
+ * visible part of the span; dashes outside it are left out.
  * @param {Lane} lane
  * @param {Colours} c
  * @param {Span} span
@@ -206,14 +215,14 @@ export function confidenceFigure(lane, c, span, clock, seen = span) {
   const copied = new Dashes({ width: THICK, color: c.lookupLine, dash: "dot" }, finest, clock);
   /** @type {Partial<Record<Source, Dashes>>} */
   const accepted = { ar: own, "look-up": copied };
-  const refused = new Dashes({ width: THICK, color: c.warm }, finest, clock);
+  const rejected = new Dashes({ width: THICK, color: c.warm }, finest, clock);
   const threshold = new Dashes({ width: 1.5, color: c.warm, dash: "dash" }, { time: 0, height: 0 }, clock);
   for (const step of near) {
     step.proposals
       .slice(0, step.count)
       .forEach((p, i) => (accepted[step.sources[i]] ?? drafted).hold(step, nines(p[1]), free));
     const next = step.stop === "threshold" && !step.lookedUp.length ? step.proposals[step.count + step.drafted] : null;
-    if (next) refused.hold(step, nines(next[1]), free);
+    if (next) rejected.hold(step, nines(next[1]), free);
     if (factsOf(step.settings).obeys.includes("tau")) threshold.hold(step, nines(step.tau));
   }
   const metric = (lane.settings && lane.settings.metric) || "probability";
@@ -224,7 +233,7 @@ export function confidenceFigure(lane, c, span, clock, seen = span) {
   if (threshold.marks.length && tau !== undefined) {
     marks.annotations.push({ ...endLabel(`τ ${short(tau)}`, 1, nines(tau), c.warm), ...BESIDE });
   }
-  marks.shapes.unshift(...[own, drafted, copied, refused, threshold].flatMap((dashes) => dashes.shapes));
+  marks.shapes.unshift(...[own, drafted, copied, rejected, threshold].flatMap((dashes) => dashes.shapes));
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, marks) };
 }
 
@@ -245,23 +254,23 @@ export const endLabel = (text, x, y, color, yanchor = "middle") => ({
 const LABEL = 0.15; // height of a label as a share of the chart's height
 
 /**
- * Returns heights for labels next to a chart: near their values, in the same order, without overlap.
+ * Returns the heights of labels next to a chart: near their values, in the same order, and without overlap.
  * @param {number[]} values
- * @param {number} top of the chart
+ * @param {number} top value at the top of the chart
  */
 export function apart(values, top) {
-  const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b] || b - a); // of equal values the first is on top
-  const [placed, room] = [[...values], LABEL * top];
+  const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b] || b - a); // of equal values, the first is on top
+  const [placed, labelHeight] = [[...values], LABEL * top];
   order.forEach((at, k) => {
-    if (k) placed[at] = Math.max(placed[at], placed[order[k - 1]] + room);
+    if (k) placed[at] = Math.max(placed[at], placed[order[k - 1]] + labelHeight);
   });
   const raised = placed.reduce((sum, y, i) => sum + y - values[i], 0) / values.length;
-  const shift = Math.min(raised, Math.min(...placed) - room / 2); // not below the bottom
+  const shift = Math.min(raised, Math.min(...placed) - labelHeight / 2); // so that no label is below the chart
   return placed.map((y) => y - shift);
 }
 
 /**
- * Plots tokens against passes, or against each lane's measured clock, which starts after prefill.
+ * Returns the chart of tokens by time, with a line for each lane on the given clock, which starts after prefill.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
@@ -270,16 +279,16 @@ export function apart(values, top) {
 export function timeFigure(lanes, c, span, clock) {
   let most = 10;
   const data = lanes.map((lane) => {
-    const kept = thinned(lane.steps, 250);
+    const drawn = thinned(lane.steps, 250);
     most = Math.max(most, lane.tokens.length);
     const isTwin = lanes.indexOf(lane) > 0 && lanes[0].method === lane.method;
     return {
       type: "scatter",
       mode: "lines",
-      x: [0, ...kept.map((step) => clock.end(step))],
-      y: [0, ...kept.map((step) => step.first + step.count)],
+      x: [0, ...drawn.map((step) => clock.end(step))],
+      y: [0, ...drawn.map((step) => step.first + step.count)],
       line: { shape: "hv", width: 2, color: laneColour(lane, c), dash: isTwin ? "dot" : "solid" },
-      hoverinfo: "skip", // the forward's card has it
+      hoverinfo: "skip", // the pass's card shows the values
     };
   });
   const heights = apart(data.map(({ y }) => lastOf(y)), most * 1.12); // prettier-ignore
@@ -300,7 +309,8 @@ const laneColour = (lane, c) => c.runs[runColours.placeOf(lane)];
 const isRace = (lanes) => lanes.length < 2 || lanes.some((lane) => lane.method !== lanes[0].method);
 
 /**
- * Returns the method's title, or the lanes' own if it does not distinguish them; escaped for Plotly.
+ * Returns the name of a lane in a chart: its method's title or, if all lanes have the same method, its own title,
+ * escaped for Plotly.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  */
@@ -309,8 +319,8 @@ function lineName(lane, lanes) {
   return lane.title.slice(0, 10).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 }
 
-const MOST = 4; // times the median: longer forwards are cut off, to keep the others visible
-const THIN = 2; // pixels of a dash here
+const MOST = 4; // multiple of the median at which the axis ends; longer passes are cut off to keep the others visible
+const THIN = 2; // thickness of a dash in pixels
 
 /** @param {number[]} numbers */
 const middle = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >> 1] ?? 0;
@@ -319,6 +329,8 @@ const middle = (numbers) => [...numbers].sort((a, b) => a - b)[numbers.length >>
 const took = (step) => step.seconds * 1000;
 
 /**
+ * Returns the chart of time per pass, with a dash for each pass and a label with each lane's mean. seen: the visible
+ * part of the span; dashes outside it are left out.
  * @param {Lane[]} lanes
  * @param {Colours} c
  * @param {Span} span
@@ -326,8 +338,8 @@ const took = (step) => step.seconds * 1000;
  * @param {Span} [seen]
  */
 export function latencyFigure(lanes, c, span, clock, seen = span) {
-  const each = lanes.map((lane) => stepsIn(lane, span, clock));
-  const all = each.flat().map(took);
+  const steps = lanes.map((lane) => stepsIn(lane, span, clock));
+  const all = steps.flat().map(took);
   const [longest, most] = [Math.max(0.01, ...all), MOST * middle(all)];
   const top = 1.12 * (longest > most ? most : longest);
   const shapes = lanes.flatMap((lane) => {
@@ -347,7 +359,7 @@ export function latencyFigure(lanes, c, span, clock, seen = span) {
   const marks = finishMarks(lanes, c, span, clock);
   const more = {
     shapes: [...shapes, ...marks.shapes],
-    annotations: [...labels.filter((_, i) => each[i].length), ...cut],
+    annotations: [...labels.filter((_, i) => steps[i].length), ...cut],
   };
   return { data: [EMPTY], layout: layout(c, clockAxis(c, span, clock), y, more) };
 }

@@ -1,5 +1,5 @@
-// A race as a clip of six seconds, WebM or GIF, made in the browser: in each pass every lane makes one forward, and the
-// last picture has the result in passes and in seconds, the model, the machine and the page's address.
+// Draws a race as a clip of six seconds, as WebM or GIF, in the browser. The lanes are drawn pass by pass; the last
+// picture shows the result in passes and in seconds, the model, the machine and the page's address.
 
 import { isRightToLeft, shown } from "../core/bytes.js";
 import { coloursOf } from "../core/colours.js";
@@ -17,9 +17,9 @@ const RACE_SECONDS = 4.4;
 const CARD_SECONDS = 1.6;
 const PER_SECOND = { webm: 30, gif: 10 };
 const VIDEO = ["video/webm;codecs=vp9", "video/webm;codecs=vp8", "video/webm", "video/mp4"];
-const BITS_PER_SECOND = 2_500_000; // six seconds stay below two megabytes
-const SIZES = [34, 28, 22]; // of the text: the largest at which all of it fits, otherwise the last
-const LEADING = 1.5; // line height as a multiple of the size
+const BITS_PER_SECOND = 2_500_000; // keeps a clip below two megabytes
+const SIZES = [34, 28, 22]; // font sizes; the first one at which the whole text fits is used, otherwise the last
+const LEADING = 1.5; // line height as a multiple of the font size
 const [TEXT_TOP, TEXT_BOTTOM] = [232, 650];
 const NO_VIDEO = "This browser cannot record video. Use the GIF.";
 
@@ -31,7 +31,7 @@ export const seconds = RACE_SECONDS + CARD_SECONDS;
 class Film {
   /**
    * @param {Run} run
-   * @param {HTMLElement} root from which colours are read
+   * @param {HTMLElement} root element from whose style the colours are read
    */
   constructor(run, root) {
     this.colours = coloursOf(root);
@@ -57,9 +57,9 @@ class Film {
   }
 
   /**
-   * Returns the pieces of a lane's text by forward pass, each at its position: from the left, or from the right in a
-   * paragraph of a right-to-left script. A piece is as wide as it makes its line longer, since letters may join across
-   * pieces.
+   * Lays out a lane's text. Returns the pieces of text of each pass with their positions; paragraphs in a right-to-left
+   * script start at the right. The width of a piece is the amount by which it lengthens its line, since letters may
+   * join across pieces.
    * @param {Lane} lane
    * @param {number} left
    * @param {number} width
@@ -98,7 +98,7 @@ class Film {
     return { lane, pieces, left, width };
   }
 
-  // The part of the text that fits.
+  // The number of lines that fit.
   get numLines() {
     return Math.floor((TEXT_BOTTOM - TEXT_TOP) / (this.size * LEADING));
   }
@@ -112,7 +112,7 @@ class Film {
   }
 
   /**
-   * Draws one line of words, shortened to fit.
+   * Draws one line of text; if it is wider than `width`, it is shortened and ends with an ellipsis.
    * @param {string} words
    * @param {number} x
    * @param {number} y
@@ -127,7 +127,7 @@ class Film {
   }
 
   /**
-   * Draws one line of words in the largest size, down to a third, in which all of it fits.
+   * Draws one line of text in the largest font size at which it fits, but at least a third of `largest`.
    * @param {string} words
    * @param {number} largest
    * @param {number} weight
@@ -142,7 +142,7 @@ class Film {
   }
 
   /**
-   * Draws one line of text, from the right for a right-to-left script.
+   * Draws one line of text; text in a right-to-left script starts at the right end.
    * @param {string} text
    * @param {number} x
    * @param {number} y
@@ -170,18 +170,18 @@ class Film {
   }
 
   /**
-   * Draws a lane after this many of its forwards.
+   * Draws a lane as it was after `numShown` of its passes. beat: number of passes that the race has played.
    * @param {Side} side
    * @param {number} numShown
    * @param {number} beat
    */
   side({ lane, pieces, left, width }, numShown, beat) {
     const { pen, colours } = this;
-    const own = lane.isAr ? colours.ar : colours.mars;
+    const colour = lane.isAr ? colours.ar : colours.mars;
     this.font(22, 600);
-    this.words(lane.title, left, 116, own, width);
+    this.words(lane.title, left, 116, colour, width);
     this.font(64, 700);
-    this.words(whole(numShown), left, 188, own, width);
+    this.words(whole(numShown), left, 188, colour, width);
     const past = pen.measureText(whole(numShown)).width + 12;
     this.font(22);
     const last = lane.steps[numShown - 1];
@@ -189,7 +189,7 @@ class Film {
     this.words(`passes, ${counted(num, "token")}`, left + past, 188, colours.muted, width - past);
     pen.fillStyle = colours.grid;
     pen.fillRect(left, 202, width, 6);
-    pen.fillStyle = own;
+    pen.fillStyle = colour;
     pen.fillRect(left, 202, (width * numShown) / this.beats, 6);
     const lines = pieces.slice(0, numShown).flat();
     const first = Math.max(0, (lines.at(-1)?.line ?? 0) - this.numLines + 1);
@@ -197,7 +197,7 @@ class Film {
     pieces.slice(0, numShown).forEach((group, index) => {
       for (const piece of group)
         if (piece.line >= first)
-          this.ground(piece, left, piece.line - first, index === numShown - 1 && numShown === beat, own);
+          this.ground(piece, left, piece.line - first, index === numShown - 1 && numShown === beat, colour);
     });
     pen.fillStyle = colours.ink;
     for (let line = first; line < first + this.numLines; line += 1) {
@@ -209,14 +209,14 @@ class Film {
   }
 
   /**
-   * Draws the background of a piece, and a bar below the latest pass.
+   * Draws the background of a piece of text, and a bar below it if it was written by the latest pass (isNew).
    * @param {Word} piece
    * @param {number} left
    * @param {number} line
    * @param {boolean} isNew
-   * @param {string} own
+   * @param {string} colour
    */
-  ground({ x, width, count }, left, line, isNew, own) {
+  ground({ x, width, count }, left, line, isNew, colour) {
     const { pen, colours } = this;
     const leading = this.size * LEADING;
     const y = TEXT_TOP + line * leading;
@@ -227,7 +227,7 @@ class Film {
       pen.globalAlpha = 1;
     }
     if (!isNew) return;
-    pen.fillStyle = own;
+    pen.fillStyle = colour;
     pen.fillRect(left + x, y + leading - 6, width, 3);
   }
 
@@ -235,9 +235,9 @@ class Film {
   card() {
     const { colours, header, sides } = this;
     const lanes = sides.map(({ lane }) => lane);
-    const [headline, rest] = headlineOf(lanes);
+    const [headline, second] = headlineOf(lanes);
     this.fitted(headline, 60, 700, 240, colours.mars);
-    this.fitted(rest, 38, 600, 302, colours.ink);
+    this.fitted(second, 38, 600, 302, colours.ink);
     this.fitted(timedText(lanes[0], lanes[1]), 26, 400, 350, colours.ink);
     this.font(26);
     this.words(`“${header.prompt}”`, MARGIN, 406, colours.muted);
@@ -249,41 +249,42 @@ class Film {
 }
 
 /**
- * Returns the measured times of the last picture, and what they say of the speed.
+ * Returns the line of the last picture with the measured times and the speed comparison.
  * @param {Lane} main
  * @param {Lane | undefined} other
  */
 function timedText(main, other) {
-  const found = other ? laneSpeedup(main, other) : UNKNOWN;
-  return joined(capital(secondsText(main, other)), isTimed(found) && speedupText(found));
+  const speedup = other ? laneSpeedup(main, other) : UNKNOWN;
+  return joined(capital(secondsText(main, other)), isTimed(speedup) && speedupText(speedup));
 }
 
 /**
- * Returns the text of the last picture: passes of both lanes, or tokens per pass if the texts differ. If a text repeats
- * itself, that comes first, and all figures count up to there.
+ * Returns the two lines of the last picture with the result: the passes of both lanes or, if the texts differ, their
+ * tokens per pass. If a text repeats itself, the first line says so, and all figures count only the text before.
  * @param {Lane[]} lanes
- * @returns {[headline: string, rest: string]}
+ * @returns {[first: string, second: string]}
  */
 export function headlineOf(lanes) {
   const [main, other] = lanes;
   const isSame = !other || isSameText(main, other);
-  const own = passesText(main, isSame);
-  const headline = isSame ? `${own} for ${counted(folds.tokens(main), "token")}.` : `${own}.`;
+  const passes = passesText(main, isSame);
+  const headline = isSame ? `${passes} for ${counted(folds.tokens(main), "token")}.` : `${passes}.`;
   const loop = loopText(lanes);
-  /** @type {(theirs: string) => [headline: string, rest: string]} */
-  const said = (theirs) => (loop ? [`${loop}.`, `Up to there: ${headline} ${theirs}`.trimEnd()] : [headline, theirs]);
-  if (!other) return said("");
+  /** @type {(otherText: string) => [first: string, second: string]} */
+  const lines = (otherText) =>
+    loop ? [`${loop}.`, `Up to there: ${headline} ${otherText}`.trimEnd()] : [headline, otherText];
+  if (!other) return lines("");
   const title = other.isAr ? "Plain AR" : other.title;
-  const theirs = isSame ? `${whole(folds.forwards(other))}, for the same text` : figure(folds.perForward(other));
-  return said(`${title}: ${theirs}.`);
+  const result = isSame ? `${whole(folds.forwards(other))}, for the same text` : figure(folds.perForward(other));
+  return lines(`${title}: ${result}.`);
 }
 
-// Names that only this machine can open. Browsers write all forms of such addresses like this.
+// Host names that are reachable only from the same machine, in the forms to which browsers normalise them.
 const LOOPBACK =
   /^(?:(?:.+\.)?localhost\.?|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:(?:7f[\da-f]{2}:[\da-f]+|0:0)\])$/;
 
 /**
- * Returns the page's address without its query; empty for a file and for a page that only this machine can open.
+ * Returns the page's address without its query; "" for a file and for an address that only the same machine can open.
  * @param {Pick<Location, "protocol" | "host" | "hostname" | "pathname">} given
  */
 export const addressOf = ({ protocol, host, hostname, pathname }) =>
@@ -293,12 +294,13 @@ export const addressOf = ({ protocol, host, hostname, pathname }) =>
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /**
- * Returns a video of the clip, recorded while it plays once.
+ * Returns the clip as a video. Recording takes as long as the clip, because the video is recorded while it plays. If
+ * the browser cannot record video, throws an error whose `sentence` can be shown to the visitor.
  * @param {Run} run
  * @param {HTMLElement} root
  */
 export async function clipVideo(run, root) {
-  const type = VIDEO.find((each) => window.MediaRecorder?.isTypeSupported(each));
+  const type = VIDEO.find((format) => window.MediaRecorder?.isTypeSupported(format));
   if (!type) throw Object.assign(new Error(NO_VIDEO), { sentence: NO_VIDEO });
   const film = new Film(run, root);
   film.draw(0);
@@ -323,7 +325,7 @@ export async function clipVideo(run, root) {
 }
 
 /**
- * Returns the clip as a GIF; equal pictures are merged into one with a longer duration.
+ * Returns the clip as an animated GIF.
  * @param {Run} run
  * @param {HTMLElement} root
  */
@@ -337,7 +339,7 @@ export async function clipGif(run, root) {
   const num = Math.min(film.beats, Math.floor(RACE_SECONDS * PER_SECOND.gif));
   for (let i = 1; i <= num; i += 1) {
     gif.add(picture(((i - 0.5) / num) * RACE_SECONDS), RACE_SECONDS / num);
-    await pause(0); // lets other work run
+    await pause(0); // keeps the page responsive
   }
   gif.add(picture(seconds), CARD_SECONDS);
   return gif.blob();

@@ -1,5 +1,5 @@
-// Runs as files: their names, the trace's own lines, a table of the forwards, and a page of their own: the server's
-// template with the run's lines in it.
+// Writes runs as files: their names, the lines of the trace, a table of the passes, and a page that replays the run
+// (the server's template with the run's lines).
 
 import { csvOf } from "../core/files.js";
 import { headerOf, settingsOf } from "../core/folds.js";
@@ -8,21 +8,21 @@ import { DATA_PLACE } from "../core/table.js";
 import { statusLine, valueOf } from "../core/wire.js";
 import { dayOf } from "../core/words.js";
 
-const MOST_NAME = 120;
+const MOST_NAME = 120; // maximum characters of a file name without its extension
 const COLUMNS = ["forward", "clock_s", "ms", "accepted", "proposals", "confidences", "tau", "B", "stop", "text"];
 
 /**
- * mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl
+ * Returns the name of a lane's file, such as mars-tiny-tau0.95-B8-2026-11-21T14-30-00.jsonl.
  * @param {Lane} lane
  * @param {string} extension
  */
 export function fileName(lane, extension) {
   const [header, settings] = [headerOf(lane), settingsOf(lane)];
-  const how = !factsOf(settings).obeys.includes("tau")
+  const method = !factsOf(settings).obeys.includes("tau")
     ? [settings.method, ...(settings.method === "ar" ? [] : [`B${settings.block_size}`])]
     : [`tau${settings.tau}`, `B${settings.block_size}`, settings.lossless ? "lossless" : ""];
   const date = (header.date || "").slice(0, 19).replaceAll(":", "-");
-  const parts = [header.checkpoint, ...how, date].map((part) =>
+  const parts = [header.checkpoint, ...method, date].map((part) =>
     String(part)
       .replace(/[^\w.-]+/g, "_")
       .replace(/^[_.]+/, ""),
@@ -34,12 +34,15 @@ export function fileName(lane, extension) {
 export const traceText = (lines) => lines.map((line) => `${line}\n`).join("");
 
 /**
- * Returns a table with one row per forward. If it has several runs, the first column names the run.
+ * Returns a CSV table with one row per pass of a lane.
  * @param {Lane} lane
  */
 export const stepsCsv = (lane) => csvOf([COLUMNS, ...stepRows(lane)]);
 
-/** @param {{ name: string, lane: Lane }[]} runs */
+/**
+ * Returns a CSV table with one row per pass of several runs; its first column names the run.
+ * @param {{ name: string, lane: Lane }[]} runs
+ */
 export const allStepsCsv = (runs) =>
   csvOf([["run", ...COLUMNS], ...runs.flatMap(({ name, lane }) => stepRows(lane).map((row) => [name, ...row]))]);
 
@@ -65,7 +68,7 @@ function stepRows(lane) {
 }
 
 /**
- * Only if a server has the template, and once the run is over.
+ * Returns whether a view's run can be saved as a page: the page has a server with the template, and the run has ended.
  * @param {View} given
  */
 export function canSaveReplay({ root, run }) {
@@ -73,7 +76,7 @@ export function canSaveReplay({ root, run }) {
 }
 
 /**
- * Returns the whole page as text, with the run labelled as recorded. Throws if the server does not respond.
+ * Returns the text of a page that replays a run, labelled as recorded. Throws if the server's template does not load.
  * @param {{ root: HTMLElement, run: Run }} given
  */
 export async function replayHtml({ root, run }) {
@@ -85,6 +88,6 @@ export async function replayHtml({ root, run }) {
   const recorded = run.recorded || [dayOf(header), header.hardware].filter(Boolean).join(", on ") || true;
   const value = valueOf({ ...run.head, from: 0, recorded }, run.lanes, run.note.text ? [statusLine(run.note)] : []);
   const data = JSON.stringify({ title, value }).replaceAll("<", "\\u003c");
-  const place = shell.lastIndexOf(DATA_PLACE);
-  return shell.slice(0, place) + data + shell.slice(place + DATA_PLACE.length);
+  const dataAt = shell.lastIndexOf(DATA_PLACE);
+  return shell.slice(0, dataAt) + data + shell.slice(dataAt + DATA_PLACE.length);
 }

@@ -1,13 +1,13 @@
-// Encodes pictures as an animated GIF (89a): one palette for all, of each frame only the changed part, LZW. Pure; no
-// DOM.
+// Encodes pictures as an animated GIF (89a) with LZW compression. All frames share one palette, and each frame contains
+// only the part that changed. Pure; no DOM.
 
-const BITS = 4; // per channel that distinguish colours
+const BITS = 4; // bits per channel by which colours are distinguished
 const SHIFT = 8 - BITS;
 const NUM_BINS = 1 << (3 * BITS);
-const MOST_COLOURS = 255; // and one for transparency
-const CLEAR = 256;
+const MOST_COLOURS = 255; // maximum number of colours; one more index stands for transparency
+const CLEAR = 256; // LZW code that clears the table
 const MOST_CODES = 4096;
-const HASHED = 1 << 14;
+const HASHED = 1 << 14; // size of the hash table
 
 /** @typedef {{ data: Uint8ClampedArray, width: number, height: number }} Picture */
 
@@ -15,13 +15,13 @@ export class Gif {
   /**
    * @param {number} width
    * @param {number} height
-   * @param {Picture[]} samples pictures with nearly all colours of the frames
+   * @param {Picture[]} samples pictures from which the palette is chosen
    */
   constructor(width, height, samples) {
     this.width = width;
     this.height = height;
-    const { colours, places } = paletteOf(samples);
-    this.places = places;
+    const { colours, indices } = paletteOf(samples);
+    this.indices = indices;
     /** @type {Uint8Array | null} */
     this.before = null;
     /** @type {(number[] | Uint8Array)[]} */
@@ -34,20 +34,20 @@ export class Gif {
    * @param {number} seconds duration of the frame
    */
   add({ data }, seconds) {
-    const now = new Uint8Array(this.width * this.height);
-    for (let i = 0, at = 0; i < now.length; i += 1, at += 4)
-      now[i] = this.places[binOf(data[at], data[at + 1], data[at + 2])];
-    const box = changed(this.before, now, this.width, this.height);
+    const current = new Uint8Array(this.width * this.height);
+    for (let i = 0, at = 0; i < current.length; i += 1, at += 4)
+      current[i] = this.indices[binOf(data[at], data[at + 1], data[at + 2])];
+    const box = changed(this.before, current, this.width, this.height);
     const pixels = new Uint8Array(box.width * box.height);
     for (let y = 0, to = 0; y < box.height; y += 1) {
       let from = (box.top + y) * this.width + box.left;
       for (let x = 0; x < box.width; x += 1, from += 1, to += 1)
-        pixels[to] = this.before && this.before[from] === now[from] ? MOST_COLOURS : now[from];
+        pixels[to] = this.before && this.before[from] === current[from] ? MOST_COLOURS : current[from];
     }
-    const place = [box.left, box.top, box.width, box.height].flatMap(short);
-    const shown = short(Math.round(seconds * 100));
-    this.parts.push([0x21, 0xf9, 4, 0x05, ...shown, MOST_COLOURS, 0, 0x2c, ...place, 0, 8], packed(pixels), [0]);
-    this.before = now;
+    const position = [box.left, box.top, box.width, box.height].flatMap(short);
+    const duration = short(Math.round(seconds * 100));
+    this.parts.push([0x21, 0xf9, 4, 0x05, ...duration, MOST_COLOURS, 0, 0x2c, ...position, 0, 8], packed(pixels), [0]);
+    this.before = current;
   }
 
   blob() {
@@ -61,7 +61,7 @@ const text = (letters) => [...letters].map((letter) => letter.charCodeAt(0));
 /** @param {number} number */
 const short = (number) => [number & 255, number >> 8];
 
-const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // repeats forever
+const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // the block that makes the GIF repeat forever
 
 /**
  * @param {number} r
@@ -71,8 +71,8 @@ const LOOP = [0x21, 0xff, 11, ...text("NETSCAPE2.0"), 3, 1, 0, 0, 0]; // repeats
 const binOf = (r, g, b) => ((r >> SHIFT) << (2 * BITS)) | ((g >> SHIFT) << BITS) | (b >> SHIFT);
 
 /**
- * Returns the most frequent colours, each the mean of its bin, as 256 × 3 bytes; and for each bin the index of the
- * nearest one.
+ * Chooses the palette. colours: the means of the most frequent bins, as 256 × 3 bytes. indices: for each bin, the index
+ * of the nearest colour.
  * @param {Picture[]} samples
  */
 function paletteOf(samples) {
@@ -86,14 +86,14 @@ function paletteOf(samples) {
     }
   }
   const bins = [...counts.keys()].filter((bin) => counts[bin]).sort((a, b) => counts[b] - counts[a]);
-  const kept = bins.slice(0, MOST_COLOURS);
+  const frequent = bins.slice(0, MOST_COLOURS);
   const colours = new Uint8Array(3 * 256);
-  kept.forEach((bin, place) => {
-    for (let c = 0; c < 3; c += 1) colours[3 * place + c] = Math.round(sums[3 * bin + c] / counts[bin]);
+  frequent.forEach((bin, index) => {
+    for (let c = 0; c < 3; c += 1) colours[3 * index + c] = Math.round(sums[3 * bin + c] / counts[bin]);
   });
-  const places = new Uint8Array(NUM_BINS);
-  for (let bin = 0; bin < NUM_BINS; bin += 1) places[bin] = nearest(bin, colours, kept.length);
-  return { colours, places };
+  const indices = new Uint8Array(NUM_BINS);
+  for (let bin = 0; bin < NUM_BINS; bin += 1) indices[bin] = nearest(bin, colours, frequent.length);
+  return { colours, indices };
 }
 
 /**
@@ -105,26 +105,26 @@ function nearest(bin, colours, count) {
   const middle = (/** @type {number} */ shift) => (((bin >> shift) & ((1 << BITS) - 1)) << SHIFT) + (1 << (SHIFT - 1));
   const [r, g, b] = [middle(2 * BITS), middle(BITS), middle(0)];
   let [best, least] = [0, Infinity];
-  for (let place = 0; place < count; place += 1) {
-    const far = (colours[3 * place] - r) ** 2 + (colours[3 * place + 1] - g) ** 2 + (colours[3 * place + 2] - b) ** 2;
-    if (far < least) [best, least] = [place, far];
+  for (let index = 0; index < count; index += 1) {
+    const far = (colours[3 * index] - r) ** 2 + (colours[3 * index + 1] - g) ** 2 + (colours[3 * index + 2] - b) ** 2;
+    if (far < least) [best, least] = [index, far];
   }
   return best;
 }
 
 /**
- * Returns the smallest box that contains all changes; at least one pixel.
+ * Returns the smallest box that contains all changed pixels, of at least one pixel.
  * @param {Uint8Array | null} before
- * @param {Uint8Array} now
+ * @param {Uint8Array} current
  * @param {number} width
  * @param {number} height
  */
-function changed(before, now, width, height) {
+function changed(before, current, width, height) {
   if (!before) return { left: 0, top: 0, width, height };
   let [left, right, top, bottom] = [width, -1, height, -1];
   for (let y = 0, at = 0; y < height; y += 1) {
     for (let x = 0; x < width; x += 1, at += 1) {
-      if (before[at] === now[at]) continue;
+      if (before[at] === current[at]) continue;
       if (x < left) left = x;
       if (x > right) right = x;
       if (y < top) top = y;
@@ -136,7 +136,7 @@ function changed(before, now, width, height) {
 }
 
 /**
- * Encodes with LZW, codes of 9 to 12 bits, in blocks of at most 255 bytes, each after its length.
+ * Compresses pixels with LZW (codes of 9 to 12 bits). Returns blocks of at most 255 bytes, each preceded by its length.
  * @param {Uint8Array} pixels
  */
 function packed(pixels) {

@@ -1,28 +1,29 @@
-// Links that replay a run. Where the page's server stores runs, the link is short and has the name of the stored run;
-// otherwise the run itself is in the link's fragment. The server's trace reader validates it before it is drawn.
+// Links that replay a run. If the server stores runs, the link is short and contains the name of the stored run;
+// otherwise its fragment contains the run itself. The server validates a run from a link before it is drawn.
 
 import { LIMITS } from "../core/table.js";
 import { valueOf } from "../core/wire.js";
 
-const MOST_FRAGMENT = 8000; // characters that mail and chat do not cut
-const MOST_LONG = 100_000; // that every browser opens
-const DIGITS = 4; // of probabilities; decisions are in the trace, and times keep all digits
+const MOST_FRAGMENT = 8000; // maximum characters of a fragment that mail and chat programs do not cut
+const MOST_LONG = 100_000; // maximum characters of a fragment that every browser opens
+const DIGITS = 4; // significant digits of probabilities in a link
+// Fields of a row that are left out, because the server derives them again.
 const DERIVED = ["sources", "loop", "spread"];
 const [WHOLE, KEPT] = ["run", "kept"];
 const BROKEN = "The run in this link cannot be read. Ask for a new link.";
 
 /**
- * Returns the run for a link.
+ * Returns the value of a run for a link, without verdicts and notes.
  * @param {Run} run
  */
-const told = (run) =>
+const valueForLink = (run) =>
   valueOf(
     { run: "", lanes: run.head.lanes },
     run.lanes.map(({ name, lines }) => ({ name, lines: lines.map(slim), verdict: null })),
   );
 
 /**
- * Returns a trace line with shorter probabilities and without what the server derives again.
+ * Returns a trace line with shorter probabilities and without derived fields.
  * @param {string} line
  */
 function slim(line) {
@@ -37,7 +38,8 @@ function slim(line) {
 }
 
 /**
- * [token, probability, ...], with further such lists inside it; ids are integers and unchanged.
+ * Shortens the probabilities in a list such as [id, probability, ...], also in lists inside it. Ids, which are
+ * integers, are not changed.
  * @param {any} value
  * @returns {any}
  */
@@ -45,35 +47,36 @@ const shorter = (value) =>
   Array.isArray(value) ? value.map(shorter) : Number.isInteger(value) ? value : Number(value.toPrecision(DIGITS));
 
 /**
- * Returns the link to a finished run, and whether it is so long that some programs may cut it. Throws an error with a
- * `sentence` if the run can have no link.
+ * Returns the link to a finished run, and whether it is so long that some programs may cut it. If the run is too long
+ * for a link, throws an error whose `sentence` can be shown to the visitor.
  * @param {Run} run
  * @param {Server} server
  * @returns {Promise<{ link: string, isLong: boolean }>}
  */
 export async function linkTo(run, server) {
-  const value = told(run);
+  const value = valueForLink(run);
   const base = `${location.origin}${location.pathname}`;
-  const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server did not answer. Try again." };
+  const answer = (await server.keep?.(value).catch(() => null)) ?? { error: "The server did not respond. Try again." };
   if ("name" in answer) return { link: `${base}#${KEPT}=${answer.name}`, isLong: false };
   const packed = await pack(value);
-  const whole = `${base}#${WHOLE}=${packed}`;
-  if (packed.length <= MOST_LONG) return { link: whole, isLong: packed.length > MOST_FRAGMENT };
+  const link = `${base}#${WHOLE}=${packed}`;
+  if (packed.length <= MOST_LONG) return { link, isLong: packed.length > MOST_FRAGMENT };
   throw Object.assign(new Error(answer.error), { sentence: answer.error });
 }
 
 /**
- * Returns the server request for a fragment, null for one without a run; throws if it is malformed.
+ * Parses a fragment into the request that gets its run from the server; null if it contains no run. Throws if the run
+ * is malformed.
  * @param {string} fragment
  */
 export async function broughtBy(fragment) {
-  const [, kind, rest] = /^#(run|kept)=([\w-]+)$/.exec(fragment) || [];
-  if (kind === KEPT) return { name: rest };
-  return kind === WHOLE ? { value: await unpack(rest) } : null;
+  const [, kind, content] = /^#(run|kept)=([\w-]+)$/.exec(fragment) || [];
+  if (kind === KEPT) return { name: content };
+  return kind === WHOLE ? { value: await unpack(content) } : null;
 }
 
 /**
- * Shows the run of the page's address, if it has one, and returns its value.
+ * Shows the run in a fragment of the page's address. Returns its value, "" if there is no run or it cannot be shown.
  * @param {{ server: Server, read(value: string): void, fail(sentence?: string): void, schedule(): void }} view
  * @param {string} fragment
  */
@@ -92,7 +95,7 @@ export async function openLink(view, fragment) {
 }
 
 /**
- * Returns the query of a link that sets these controls; names and values in the same order.
+ * Returns the query of a link that sets these controls. names and values are in the same order.
  * @param {string[]} names
  * @param {unknown[]} values
  */
@@ -100,12 +103,12 @@ export function queryOf(names, values) {
   const chosen = new Map(names.map((name, i) => [name, String(values[i] ?? "")]));
   if (chosen.get("auto") === "true") chosen.set("block_size", "auto");
   chosen.delete("auto");
-  if (!chosen.get("system")) chosen.delete("system"); // empty means the checkpoint's own
+  if (!chosen.get("system")) chosen.delete("system"); // without it, the checkpoint's default system prompt is used
   return new URLSearchParams([...chosen]).toString();
 }
 
 /**
- * Encodes a text as letters, digits, - and _.
+ * Compresses a text and encodes it in letters, digits, - and _ (URL-safe Base64).
  * @param {string} text
  */
 export async function pack(text) {
@@ -117,7 +120,7 @@ export async function pack(text) {
 }
 
 /**
- * Decodes it; throws if it is invalid, or longer than any run.
+ * Decodes a text encoded by `pack`. Throws if the encoding is invalid or the text is longer than any run.
  * @param {string} packed
  */
 export async function unpack(packed) {
@@ -128,7 +131,7 @@ export async function unpack(packed) {
   let text = "";
   for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
     text += decoder.decode(value, { stream: true });
-    if (text.length > LIMITS.imported) throw new Error("This is longer than any run.");
+    if (text.length > LIMITS.imported) throw new Error("The run in this link is too long.");
   }
   return text + decoder.decode();
 }

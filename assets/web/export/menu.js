@@ -1,5 +1,5 @@
-// A menu of files: a line for each content, a button for each format. The offers are requested when the menu opens.
-// Offers: [{label, files: [{text, hint, make() -> {name, blob}}]}].
+// The menu that exports files and links: one line for each item (an offer), with a button for each format. The offers
+// are requested when the menu is opened.
 
 import { timeSpan } from "../charts/marks.js";
 import { loadPlotly } from "../charts/plots.js";
@@ -16,6 +16,7 @@ import { linkTo } from "./link.js";
 import { aboutLines, chartsPng, chartsSvg, textPng } from "./png.js";
 
 /**
+ * Creates a menu.
  * @param {() => Offer[]} offers
  * @param {string} [name]
  */
@@ -38,11 +39,11 @@ export function exportMenu(offers, name = "Export") {
  * @param {HTMLElement} said
  */
 function lineOf({ label, files }, said) {
-  const buttons = files.map(({ text, hint, make: made }) => {
+  const buttons = files.map(({ text, hint, make: makeFile }) => {
     const node = button({ title: hint, "aria-label": `${label}: ${hint}` }, text, async () => {
       node.disabled = true;
       try {
-        const done = await made();
+        const done = await makeFile();
         if ("blob" in done) download(done.name, done.blob);
         put(said, "said" in done ? done.said : `Saved ${done.name}.`);
       } catch (error) {
@@ -57,7 +58,7 @@ function lineOf({ label, files }, said) {
 }
 
 /**
- * Returns a file of an offer: its name and content.
+ * Returns a file for an offer. text, hint: label and tooltip of its button.
  * @param {string} text
  * @param {string} hint
  * @param {string} name
@@ -67,7 +68,7 @@ function lineOf({ label, files }, said) {
 export const fileOf = (text, hint, name, blob) => ({ text, hint, make: async () => ({ name, blob: await blob() }) });
 
 /**
- * Returns the charts of some lanes as pictures, with the prompt, settings and hardware above them, and as a table.
+ * Returns the offer of charts: pictures with the prompt, settings and hardware above the charts, and a table.
  * @param {string} name without an extension
  * @param {HTMLElement} root
  * @param {Lane[]} lanes
@@ -90,7 +91,7 @@ export const picturesOffer = (name, root, lanes, figures) => ({
 });
 
 /**
- * Closes the menu on Escape, with the focus on its button, and when the focus moves elsewhere.
+ * Closes a menu on Escape (and moves the focus to its button), when the focus leaves it, and on a press outside it.
  * @param {HTMLDetailsElement} menu
  */
 function closeByItself(menu) {
@@ -117,27 +118,27 @@ function closeByItself(menu) {
 }
 
 /**
- * Returns the files of one lane. root: element from which colours are read. found: comparison with the other lane's
- * text, if there is one.
+ * Returns the offer of a lane's files: trace, table and picture. root: element from whose style the colours are read.
+ * comparison: comparison with another lane's text, marked in the picture.
  * @param {Lane} lane
  * @param {string} label
  * @param {HTMLElement} root
- * @param {Compared | null} [found]
+ * @param {Compared | null} [comparison]
  * @returns {Offer}
  */
-export const laneOffer = (lane, label, root, found = null) => ({
+export const laneOffer = (lane, label, root, comparison = null) => ({
   label,
   files: [
     fileOf("JSONL", "trace, one line per pass", fileName(lane, "jsonl"), () =>
       textBlob(traceText(lane.lines), "application/x-ndjson"),
     ),
     fileOf("CSV", "table of the passes", fileName(lane, "csv"), () => textBlob(stepsCsv(lane), "text/csv")),
-    fileOf("PNG", "picture of the text", fileName(lane, "png"), () => textPng(lane, label, root, found)),
+    fileOf("PNG", "picture of the text", fileName(lane, "png"), () => textPng(lane, label, root, comparison)),
   ],
 });
 
 /**
- * Returns the charts of one lane, and of all of them against time.
+ * Returns the offer of a race's charts: those of one lane, and tokens and time per pass of all lanes.
  * @param {Lane} lane
  * @param {Lane[]} lanes
  * @param {HTMLElement} root
@@ -159,7 +160,7 @@ export const chartsOffer = (lane, lanes, root) =>
   });
 
 /**
- * Returns the menu of a race view: each displayed lane, its charts, and the run as a page.
+ * Creates the Share menu of a race view: links, files of each lane, charts, a clip, and a page that replays the run.
  * @param {View} view
  */
 export const runMenu = (view) =>
@@ -170,11 +171,11 @@ export const runMenu = (view) =>
     const main = mainLane(run);
     const hint = "page that replays the run without a network";
     const page = fileOf("HTML", hint, fileName(main, "html"), () => replayFile(view.root, run));
-    const found = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
+    const comparison = run.lanes.length === 2 ? compared(run.lanes, run.differs) : null;
     const isOver = run.lanes.every((lane) => lane.end);
     return [
       ...linkOffer(view, isOver ? run : null),
-      ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, found)),
+      ...lanes.map((lane) => laneOffer(lane, lane.title, view.root, comparison)),
       chartsOffer(main, lanes, view.root),
       ...(isOver ? [clipOffer(run, main, view.root)] : []),
       ...(canSaveReplay(view) ? [{ label: "Replay", files: [page] }] : []),
@@ -182,7 +183,8 @@ export const runMenu = (view) =>
   }, SHARE.menu);
 
 /**
- * Returns the links of a view: one that fills in the page's controls, if it has any, and one that replays a finished run.
+ * Returns the offer of links: one that fills in the page's controls, if the page has any, and one that replays a
+ * finished run.
  * @param {View} view
  * @param {Run | null} run
  * @returns {Offer[]}
@@ -208,7 +210,7 @@ async function copyRun(run, server) {
 }
 
 /**
- * Returns the race as a clip of six seconds.
+ * Returns the offer of a race as a clip of six seconds.
  * @param {Run} run
  * @param {Lane} main
  * @param {HTMLElement} root

@@ -1,5 +1,5 @@
-// Pictures of a view's content, drawn by the browser: text through an SVG with the elements and their styles, charts by
-// Plotly. Nothing is fetched; light or dark as the page.
+// Draws pictures of a view's content in the browser, in the page's theme: texts as an SVG that contains the elements
+// and their styles, charts by Plotly. Nothing is fetched.
 
 import { coloursOf } from "../core/colours.js";
 import { make, put, shape } from "../core/dom.js";
@@ -9,39 +9,39 @@ import { Asked, onceText } from "../text/asked.js";
 import { laneText } from "../text/card.js";
 import { Pane } from "../text/panes.js";
 
-const WIDTH = 880;
+const WIDTH = 880; // width of a text in pixels
 const CHART = { width: 880, height: 260 };
 const CAPTION = 28;
-const ABOUT = 20; // height of a line about the run
-const MOST_ABOUT = 150; // characters of such a line
+const ABOUT = 20; // height in pixels of a line about the run
+const MOST_ABOUT = 150; // maximum characters of a line about the run
 const WHOLE =
   ".rv-prompt { max-height: none !important; } .rv-text { height: auto !important; overflow: visible !important; contain: none !important; }";
-const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // also unpaired surrogates
+const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // including unpaired surrogates
 
 /**
- * Returns the displayed pane of a lane. found: comparison with the other lane's text, null for no other.
+ * Creates a pane with a lane's text for a picture. comparison: comparison with another lane's text, which is marked.
  * @param {Lane} lane
  * @param {string} title
- * @param {Compared | null} [found]
+ * @param {Compared | null} [comparison]
  */
-export function paneOf(lane, title, found = null) {
+export function paneOf(lane, title, comparison = null) {
   const pane = new Pane(lane, false, { token() {}, choose() {}, leave() {} });
   pane.rendered.button.remove();
   pane.draw(lane);
   if (title !== lane.title) put(pane.title, title);
-  if (found) pane.compared(found);
+  if (comparison) pane.compared(comparison);
   return pane;
 }
 
 /**
- * With the prompt of the text.
+ * Returns a picture of a lane's text, with its prompt above and its environment below.
  * @param {Lane} lane
  * @param {string} title
  * @param {HTMLElement} root
- * @param {Compared | null} [found]
+ * @param {Compared | null} [comparison]
  */
-export function textPng(lane, title, root, found = null) {
-  const { element } = paneOf(lane, title, found);
+export function textPng(lane, title, root, comparison = null) {
+  const { element } = paneOf(lane, title, comparison);
   const asked = new Asked(make("div", "rv-asked"));
   asked.drawRun([lane], null);
   const foot = joined(environment(lane.header), minuteOf(lane.header));
@@ -49,7 +49,7 @@ export function textPng(lane, title, root, found = null) {
 }
 
 /**
- * Returns elements of a view, laid out at a width, as a PNG.
+ * Returns a PNG of elements, laid out at a width in pixels with the styles of the view `root`.
  * @param {Element[]} elements
  * @param {HTMLElement} root
  * @param {number} width
@@ -100,14 +100,14 @@ function stylesOfViews() {
     try {
       for (const rule of sheet.cssRules) if (/mars-|rv-|cv-/.test(rule.cssText)) rules.push(rule.cssText);
     } catch {
-      continue; // a browser extension's style sheet
+      continue; // the style sheet of a browser extension cannot be read
     }
   }
   return rules.join("\n");
 }
 
 /**
- * Describes what charts are of: the prompt, each lane's settings, and what ran where with which versions.
+ * Returns the lines about a run above its charts: the prompt, each lane's settings, and the hardware and versions.
  * @param {Lane[]} lanes
  */
 export function aboutLines(lanes) {
@@ -119,7 +119,7 @@ export function aboutLines(lanes) {
 }
 
 /**
- * Returns the lines and charts of a picture with their positions from the top, and its height.
+ * Lays out a picture: returns its lines and charts with their distances from the top, and its height, in pixels.
  * @param {{ title: string, spec: Figure }[]} figures
  * @param {Colours} c
  * @param {string[]} about
@@ -138,7 +138,7 @@ function laidOut(figures, c, about) {
 }
 
 /**
- * Returns charts one below the other with their titles, below lines about the run.
+ * Returns a PNG with lines about the run (`about`) and, below them, the charts with their titles.
  * @param {{ title: string, spec: Figure }[]} figures Plotly's data and layout
  * @param {HTMLElement} root
  * @param {Plotly} plotly
@@ -162,7 +162,7 @@ export async function chartsPng(figures, root, plotly, about = []) {
 }
 
 /**
- * Returns the same picture as SVG.
+ * Returns the picture of chartsPng as an SVG file.
  * @type {typeof chartsPng}
  */
 export async function chartsSvg(figures, root, plotly, about = []) {
@@ -172,8 +172,8 @@ export async function chartsSvg(figures, root, plotly, about = []) {
   const size = { width, height, viewBox: `0 0 ${width} ${height}` };
   const picture = shape("svg", size, shape("rect", { width, height, fill: c.surface }));
   for (const { text, at, size: pixels } of lines) {
-    const look = { fill: c.ink, "font-family": c.font, "font-size": pixels, "dominant-baseline": "middle" };
-    picture.append(shape("text", { x: 16, y: at, ...look }, text));
+    const style = { fill: c.ink, "font-family": c.font, "font-size": pixels, "dominant-baseline": "middle" };
+    picture.append(shape("text", { x: 16, y: at, ...style }, text));
   }
   for (const { at, picture: chart } of charts) {
     const url = await plotly.toImage(chart, { format: "svg", ...CHART });
