@@ -237,14 +237,14 @@ class CompareView(View):
 class FrontierView(View):
     """Points and curves of measured results.
 
-    load: returns the data as JSON; called once, when the view opens.
+    read_results: returns the data as JSON; called once, when the view opens.
     """
 
     page = "views/frontier/frontier.html"
     mount = "mountFrontierView"
 
-    def __init__(self, load: Callable[[], str], **place: Any) -> None:
-        functions = [server_function("told", lambda _: load())]
+    def __init__(self, read_results: Callable[[], str], **place: Any) -> None:
+        functions = [server_function("told", lambda _: read_results())]
         super().__init__("", web.template(self.page), "element, server", functions, **place)
 
 
