@@ -1,8 +1,8 @@
-"""Predictions of a forward, their confidence, and how many of them are accepted: pure functions.
+"""Read predictions from logits and decide how many of them are accepted, as pure functions.
 
-The module works on logits and numbers, without a model or cache. Four rules are fixed: the first
-proposal is always accepted, acceptance stops at the first rejection, forbidden ids are never
-emitted, and NaN is an error and not a confidence.
+The module works on logits and numbers, without a model or cache. Four rules always hold: the first
+proposal is accepted, acceptance stops at the first rejection, forbidden ids are never emitted, and
+NaN raises an error instead of counting as a confidence.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mars_runtime.transfers import to_device
 
 NUM_RUNNERS_UP = 3
 NUM_BEST = NUM_RUNNERS_UP + 1
-"""Number of candidates kept per slot: the best token and its runners-up."""
+"""Number of candidates per prediction: the best token and its runners-up."""
 STRIP = 128
-"""Width of the strips that best_of divides a large vocabulary into on CUDA."""
+"""Width of the strips into which ``best_of`` divides a large vocabulary on CUDA."""
 NEVER = 2**31 - 1
 NO_NUMBER = (
     "The model returned logits that are not finite numbers. Reload the checkpoint, or use fp32."
@@ -35,7 +35,7 @@ NO_NUMBER = (
 class DecodeError(MarsError, RuntimeError):
     """Decoding cannot start or continue; the message is one sentence.
 
-    rows: the rows concerned, by their place in the tensor that was read; empty if all are.
+    ``rows`` are the indices of the rows that caused the error, or empty if it concerns all rows.
     """
 
     def __init__(self, message: str, rows: tuple[int, ...] = ()) -> None:
@@ -45,10 +45,11 @@ class DecodeError(MarsError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row samples: temperature above 0, and noise keyed by (seed, position).
+    """How one row samples: a temperature above 0, and noise that depends on (seed, position).
 
-    top_k, top_p, min_p: as in ``draw_tokens``. positions: absolute position (prompt included) of
-    the token that each slot predicts; further slots are ignored.
+    positions: for each slot, the absolute position (prompt included) of the token that it predicts.
+        Slots without a position are ignored.
+    top_k, top_p, min_p: as in ``draw_tokens``.
     """
 
     temperature: float
@@ -60,7 +61,7 @@ class Draw:
 
     @classmethod
     def of(cls, settings: DecodeSettings, positions: Sequence[int]) -> Draw | None:
-        """Return how a row with these settings samples; None if it is greedy."""
+        """Return how a row with these settings samples, or None if it is greedy."""
         if settings.temperature == 0:
             return None
         filters = settings.top_p, settings.top_k, settings.min_p
@@ -69,9 +70,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What is added to the logits of one slot.
+    """Values to add to the logits of one slot.
 
-    ids: int32 [N], rising. amounts: fp32 [N], one for each id.
+    ids: int32 [N], in ascending order.
+    amounts: fp32 [N], one for each id.
     """
 
     ids: Tensor
@@ -85,9 +87,9 @@ class Addition:
         vocab_size: int,
         banned: Collection[int] = (),
     ) -> Addition:
-        """Return the bias of these settings, less their penalties on the tokens of ``answer``.
+        """Return the logit bias of the settings minus their penalties on the tokens of ``answer``.
 
-        banned: tokens that get an infinite penalty.
+        Tokens in ``banned`` get an infinite penalty.
         """
         bias = [pair for pair in settings.logit_bias if pair[0] < vocab_size]
         written, counts = np.unique(np.array(answer, np.int64), return_counts=True)
@@ -102,16 +104,17 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """How the logits of one row are changed before they are read.
+    """Changes to the logits of one row before predictions are read from them.
 
     First the repetition penalty: the logit of a token that occurs in the text is divided by
-    ``factor`` if it is above 0, else multiplied by it (arXiv 1909.05858, section 4.1, without its
+    ``factor`` if it is positive, else multiplied by it (arXiv 1909.05858, section 4.1, without its
     temperature; ``repetition_penalty`` of transformers). Then ``additions`` are added.
 
-    first_at: int32 [V], the first place of each token in the text, prompt included, or NEVER; None
-    without a repetition penalty. known: how many tokens of the text precede the token that each
-    slot predicts; slots beyond these are ignored. additions: one for each slot, empty where nothing
-    is added.
+    first_at: int32 [V], the first position of each token in the text (prompt included), or NEVER;
+        None without a repetition penalty.
+    known: for each slot, the number of text tokens that precede the token it predicts. Slots
+        without an entry are ignored.
+    additions: one for each slot; empty if nothing is added.
     """
 
     factor: float
@@ -130,16 +133,18 @@ class Penalty:
         eos_ids: frozenset[int] = frozenset(),
         positions: Sequence[int] = (),
     ) -> Penalty | None:
-        """Return the changes for a row with this text, drafts included; None for no change.
+        """Return the changes for a row with this text (drafts included), or None if there are none.
 
-        num_prompt: how many tokens of the text are the prompt, which presence and frequency
-        penalties and the minimum number of tokens do not count.
-        positions: of the token that each slot predicts, if they differ from ``known`` (masks).
+        num_prompt: number of prompt tokens in the text. Presence and frequency penalties and the
+            minimum number of tokens do not count them.
+        positions: for each slot, the position of the token that it predicts; needed for masks,
+            where it differs from ``known``.
         """
         factor, first_at = settings.repetition_penalty, None
         if factor != 1:
             first = np.full(vocab_size, NEVER, np.int32)
-            # Of several values for a place numpy keeps the last: here that of the first token.
+            # If several values are assigned to an index, numpy stores the last one. The order is
+            # reversed, so that is the first position.
             first[np.array(text)[::-1]] = np.arange(len(text), dtype=np.int32)[::-1]
             first_at = torch.from_numpy(first)
         additions: list[Addition] = []
@@ -161,14 +166,14 @@ class Penalty:
 
 
 Rank = Callable[[Tensor, Tensor], None]
-"""Changes, in place, probabilities [R, H, 4] and ids [R, H, 4] of the best candidates."""
+"""Changes the probabilities [R, H, 4] and ids [R, H, 4] of the best candidates in place."""
 
 
 def accept_prefix(confidences: Sequence[float], tau: float) -> int:
     """Return how many proposals are accepted (arXiv 2604.07023).
 
-    Accepts from left to right while confidence >= tau, and the first proposal always. Returns 0
-    only without proposals.
+    Proposals are accepted from left to right while confidence >= tau; the first one is always
+    accepted. Returns 0 only if there are no proposals.
     """
     count = 0
     for confidence in confidences:
@@ -178,18 +183,18 @@ def accept_prefix(confidences: Sequence[float], tau: float) -> int:
     return count
 
 
-def surest(confidences: Sequence[float], tau: float) -> list[int]:
+def accept_by_confidence(confidences: Sequence[float], tau: float) -> list[int]:
     """Return the positions that are accepted in order of confidence.
 
-    Accepts all that reach tau, and the most confident one always; of equals the earlier one comes
-    first. Returns an empty list only without confidences.
+    All positions with confidence >= tau are accepted, and the most confident one always is. Among
+    equal confidences the earlier position comes first.
     """
     order = sorted(range(len(confidences)), key=lambda position: -confidences[position])
     return order[: accept_prefix([confidences[position] for position in order], tau)]
 
 
 def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
-    """Return how many drafts agree, from left to right, with AR's choices at their positions."""
+    """Return how many drafts, from left to right, equal AR's choices at their positions."""
     count = 0
     for draft, choice in zip(drafts, choices, strict=False):
         if draft != choice:
@@ -200,12 +205,15 @@ def verify(drafts: Sequence[int], choices: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The decision on the predictions of one forward for one row.
+    """The decision about the predictions of one forward pass for one row.
 
-    emitted: emitted tokens, never empty. num_agreed: drafts fed with this forward that AR
-    confirmed. drafts: tokens to verify in the next forward. stop: why no more were accepted.
-    proposals: as in RowStep. may_go_on: whether the proposals behind the emitted ones continue
-    them; false if masks were fed only behind a rejected draft.
+    emitted: emitted tokens, at least one.
+    num_agreed: number of drafts in this forward pass that AR confirmed.
+    drafts: tokens to verify in the next forward pass.
+    stop: why no more tokens were accepted.
+    proposals: as in RowStep.
+    has_continuation: whether the proposals after the emitted tokens can be used as drafts; false if
+        masks were fed only after a rejected draft.
     """
 
     emitted: list[int]
@@ -213,7 +221,7 @@ class Acceptance:
     drafts: list[int]
     stop: Stop
     proposals: tuple[Proposal, ...] = ()
-    may_go_on: bool = True
+    has_continuation: bool = True
 
 
 def judge(
@@ -227,15 +235,17 @@ def judge(
 ) -> Acceptance:
     """Verify the drafts that were fed, then accept proposals.
 
-    choices: AR's choices from the first position not emitted yet, given the drafts before: one for
-        each draft, and one more. groups: for each choice, the proposals of the masks after the
-        token before it, for the positions behind the choice; empty if none were fed. remaining:
-        maximum number of tokens to emit. eos_ids: ignored under ``ignore_eos``. written: tokens
-        emitted before, needed for ``stop_loops``. Without ``lossless`` accepted proposals are
-        emitted. With it only AR's choices are emitted, and the accepted proposals behind them
-        become drafts. With the method jacobi all later choices become drafts: each is AR's answer
-        to a guessed text. The row ends at the first EOS, at the limit, or with the token that
-        completes a loop of its text.
+    choices: AR's choices from the first position not emitted yet: one for each draft and one more.
+    groups: for each choice, the proposals of the masks for the positions after it; empty if no
+        masks were fed there.
+    remaining: maximum number of tokens to emit.
+    eos_ids: tokens that end the row, unless the settings have ``ignore_eos``.
+    written: tokens emitted before; needed for ``stop_loops``.
+
+    Without ``lossless``, accepted proposals are emitted. With it, only AR's choices are emitted,
+    and the accepted proposals after them become drafts. With the method jacobi, all later choices
+    become drafts. The row ends at the first EOS token, at the limit, or with the token that
+    completes a loop of its text.
     """
     eos_ids = eos_in_force(settings, eos_ids)
     num_agreed = verify(drafts, [choice.token for choice in choices])
@@ -244,10 +254,10 @@ def judge(
     confidences = [proposal.confidence for proposal in proposals[num_agreed:]]
     end = num_agreed + accept_prefix(confidences, settings.tau)
     stop: Stop = "threshold" if end < len(proposals) else "block"
-    may_go_on = is_confirmed or bool(groups[num_agreed])
+    has_continuation = is_confirmed or bool(groups[num_agreed])
     if not is_confirmed:
         stop = "mismatch"
-        if not may_go_on:  # predictions behind a rejected draft are reported but not used
+        if not has_continuation:  # Predictions after a rejected draft are recorded but not used.
             proposals = (*choices, *groups[-1])
     if settings.method == "jacobi":
         end = num_agreed + 1 + max(0, min(settings.num_guesses, remaining - num_agreed - 2))
@@ -261,29 +271,28 @@ def judge(
     if len(emitted) >= remaining:
         return Acceptance(emitted[:remaining], num_agreed, [], "limit", proposals)
     drafts = up_to_end(behind, eos_ids)
-    return Acceptance(emitted, num_agreed, drafts, stop, proposals, may_go_on)
+    return Acceptance(emitted, num_agreed, drafts, stop, proposals, has_continuation)
 
 
 def num_proposals(
     settings: DecodeSettings, remaining: int, num_drafts: int, chosen: int | None = None
 ) -> int:
-    """Return B of the next forward.
+    """Return B for the next forward pass: ``chosen``, or else the B of the settings.
 
-    It is ``chosen``, else the settings' B, capped so that every proposal could be emitted. In
-    lossless mode the drafts are emitted first, then AR's own token, and a new draft needs one more
-    AR token.
+    It is reduced so that every proposal could still be emitted. In lossless mode the drafts and one
+    token of AR are emitted first, and a proposal is emitted only after AR confirms it.
     """
-    room = remaining - num_drafts - 1 if settings.is_verified else remaining
-    return max(1, min(settings.num_proposals if chosen is None else chosen, room))
+    num_useful = remaining - num_drafts - 1 if settings.is_verified else remaining
+    return max(1, min(settings.num_proposals if chosen is None else chosen, num_useful))
 
 
 def eos_in_force(settings: DecodeSettings, eos_ids: frozenset[int]) -> frozenset[int]:
-    """Return the tokens that end a row: none under ``ignore_eos``."""
+    """Return the tokens that end a row; none if the settings ignore EOS."""
     return frozenset() if settings.ignore_eos else eos_ids
 
 
 def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
-    """Return the tokens up to the first of ``ends``, included."""
+    """Return the tokens up to and including the first one in ``ends``."""
     for index, token in enumerate(tokens):
         if token in ends:
             return tokens[: index + 1]
@@ -291,10 +300,11 @@ def up_to_end(tokens: list[int], ends: frozenset[int]) -> list[int]:
 
 
 def scores(logits: Tensor, metric: Metric) -> list[float]:
-    """Return the confidence of the best token of each row of logits [N, V], in 0..1.
+    """Return the confidence of the best token of each row of logits [N, V], from 0 to 1.
 
-    probability: fp32 softmax probability of the token. margin: that minus the runner-up's. entropy:
-    1 - H / ln V, over the V allowed tokens, so that one tau serves all metrics.
+    probability: the softmax probability of the token in fp32.
+    margin: the probability minus the runner-up's.
+    entropy: 1 - H / ln V over the V allowed tokens, so that one tau serves all metrics.
     """
     none = torch.empty(0, dtype=torch.long, device=logits.device)
     return [slot.confidence for slot in read(logits.unsqueeze(0), none, [metric])[0]]
@@ -308,15 +318,18 @@ def read(
     penalties: Sequence[Penalty | None] = (),
     rank: Rank | None = None,
 ) -> list[list[Proposal]]:
-    """Read token, confidence and runners-up of every slot in one pass, as plain Python values.
+    """Read token, confidence and runners-up of every slot as plain Python values.
 
-    logits: [R, H, V] of any float dtype, on any device; the host waits once, for the results.
-    forbidden: int64 ids that are never emitted. metrics: one for each row.
-    draws: how each row samples, None for greedy. penalties: changes of each row's logits. Either is
-    empty if no row has one. rank: changes the candidates before they are used.
-    Confidence and runners-up refer to the plain distribution (temperature 1) even if a token was
-    sampled, so that tau means the same at every temperature; a negative margin counts as 0.
-    Raises DecodeError for NaN or infinite logits.
+    logits: [R, H, V] of any float dtype, on any device; the host waits for the device once.
+    forbidden: int64 ids that are never emitted.
+    metrics: one for each row.
+    draws: for each row, how it samples (None: greedy); empty if all rows are greedy.
+    penalties: for each row, changes to its logits; empty if there are none.
+    rank: reranks the candidates before they are used.
+
+    Confidence and runners-up refer to the distribution at temperature 1 even if a token was
+    sampled, so tau has the same meaning at every temperature. A negative margin counts as 0. Raises
+    DecodeError for NaN or infinite logits.
     """
     table = logits.to(torch.float32, copy=True)
     if any(penalties):
@@ -333,8 +346,8 @@ def read(
         tokens = _drawn_tokens(table, draws)
         parts += [tokens.float(), probabilities.gather(-1, tokens)]
     if "entropy" in metrics:
-        parts.append(sureness(probabilities, table.shape[-1] - len(forbidden)))
-    numbers = torch.cat(parts, -1).cpu().tolist()  # ids below 2**24 are exact in fp32
+        parts.append(certainty(probabilities, table.shape[-1] - len(forbidden)))
+    numbers = torch.cat(parts, -1).cpu().tolist()  # fp32 represents ids below 2**24 exactly.
     width = best.shape[-1]
     broken = [row for row, slots in enumerate(numbers) if any(slot[0] != slot[0] for slot in slots)]
     if broken:
@@ -346,10 +359,10 @@ def read(
 
 
 def best_of(table: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Find the ``count`` largest numbers of [..., V] and their places, as ``table.topk`` does.
+    """Return the ``count`` largest values of [..., V] and their indices, as ``table.topk`` does.
 
-    The ``count`` largest numbers lie in the ``count`` strips with the largest maxima, so a large V
-    takes one pass and a search among ``count`` strips. Equal numbers come in any order.
+    The largest values are in the ``count`` strips with the largest maxima, so a large V needs one
+    pass for the maxima and a search in a few strips. Equal values are in any order.
     """
     strip = math.gcd(table.shape[-1], STRIP)
     if table.shape[-1] // strip < count or strip < count:
@@ -372,9 +385,9 @@ def _penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 
 
 def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
-    """Apply the repetition penalty of each row to fp32 logits [R, H, V], in place, on any device.
+    """Apply the repetition penalty of each row to fp32 logits [R, H, V] in place, on any device.
 
-    Only the tokens of a row's text are processed, so little is copied to the device.
+    Only the tokens of a row's text are processed, so little data is copied to the device.
     """
     slots = table.shape[1]
     ids, places = _occurring(penalties)
@@ -392,9 +405,9 @@ def penalise(table: Tensor, penalties: Sequence[Penalty | None]) -> None:
 
 
 def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
-    """Return the tokens of each row's text, int64 [R, N], and their first places, int32 [R, N].
+    """Return the tokens of each row's text, int64 [R, N], and their first positions, int32 [R, N].
 
-    Shorter rows repeat their tokens up to N; a row without a penalty has token 0 at NEVER.
+    Shorter rows repeat their tokens up to length N. A row without a penalty has token 0 at NEVER.
     """
     rows = []
     for penalty in penalties:
@@ -406,15 +419,18 @@ def _occurring(penalties: Sequence[Penalty | None]) -> tuple[Tensor, Tensor]:
                 ids, places = occurring, first_at[occurring]
         rows.append((ids, places))
     length = max(len(ids) for ids, _ in rows)
-    # ``np.resize`` repeats a row up to the length; repeated tokens are harmless.
+    # ``np.resize`` repeats the tokens of a row up to the length, which does not change the result.
     ids = np.stack([np.resize(ids, length) for ids, _ in rows])
     places = np.stack([np.resize(places, length) for _, places in rows])
     return torch.from_numpy(ids), torch.from_numpy(places)
 
 
 def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> Proposal:
-    """Convert one slot of ``read``: [probabilities, ids, (drawn id, its probability),
-    (sureness)]."""
+    """Convert one slot of ``read``.
+
+    A slot is [probabilities, ids, (sampled id, its probability), (certainty)]; the parts in
+    parentheses are optional.
+    """
     ranked = [(int(slot[width + i]), slot[i]) for i in range(width) if slot[i]]  # 0: forbidden
     token, confidence = ranked[0]
     if is_drawn:
@@ -428,11 +444,12 @@ def _proposal(slot: list[float], width: int, metric: Metric, is_drawn: bool) -> 
     return Proposal(token, confidence, runners_up)
 
 
-def sureness(probabilities: Tensor, num_allowed: int) -> Tensor:
-    """Return 1 - H / ln V of each slot, [..., 1], clamped to 0..1 against rounding."""
+def certainty(probabilities: Tensor, num_allowed: int) -> Tensor:
+    """Return the certainty 1 - H / ln V of each slot as [..., 1], clamped to 0..1 against
+    rounding."""
     entropy = torch.special.entr(probabilities).sum(-1, keepdim=True)
-    sure: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
-    return sure.clamp_(0.0, 1.0)
+    value: Tensor = 1.0 - entropy / math.log(max(num_allowed, 2))
+    return value.clamp_(0.0, 1.0)
 
 
 def _drawn_tokens(table: Tensor, draws: Sequence[Draw | None]) -> Tensor:
@@ -467,12 +484,13 @@ def draw_tokens(
 ) -> Tensor:
     """Return argmax(logits / T + Gumbel noise), [R, H, 1]: a sample from softmax(logits / T).
 
-    The sample is the same in every forward, slot and batch that predicts the position (Gumbel-max
-    trick).
+    For the same logits, every forward pass, slot and batch that predicts a position draws the same
+    sample, because the noise depends only on seed, position and token (Gumbel-max trick).
 
-    table: fp32 logits [R, H, V]. temperatures, seeds: [R]; temperature 0 takes the best token.
-    positions: [R, H], the absolute position that each slot predicts. top_ps, top_ks, min_ps: as in
-    ``filtered``.
+    table: fp32 logits [R, H, V].
+    temperatures, seeds: [R]; temperature 0 selects the best token.
+    positions: [R, H], the absolute position that each slot predicts.
+    top_ps, top_ks, min_ps: as in ``filtered``.
     """
     is_drawn = (temperatures > 0).view(-1, 1, 1)
     scale = temperatures.float().view(-1, 1, 1).where(is_drawn, 1.0)
@@ -484,12 +502,12 @@ def draw_tokens(
 def filtered(
     table: Tensor, top_ps: Tensor | None, top_ks: Sequence[int], min_ps: Tensor | None
 ) -> Tensor:
-    """Return logits [R, H, V] with -inf for the tokens that are not drawn from.
+    """Return logits [R, H, V] with -inf for the tokens that must not be sampled.
 
-    Each filter is [R], or None or empty where no row has it. They apply in the order of
-    transformers' ``generate``: first the top_ks most probable tokens, then the ``nucleus`` of
-    these, renormalised, then of these the tokens that are at least min_ps times as probable as
-    the best one. Each keeps the best token, and ties.
+    Each filter is [R], or None or empty if no row uses it. The order is that of transformers'
+    ``generate``: first the ``top_ks`` most probable tokens, then the ``nucleus`` of these,
+    renormalised, then those that are at least min_ps times as probable as the best one. Each filter
+    leaves at least the best token and includes ties.
     """
     if top_ks:
         table = table.masked_fill(~most_probable(table, top_ks), -math.inf)
@@ -502,9 +520,10 @@ def filtered(
 
 
 def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
-    """Return which tokens of logits [R, H, V] are among the k best of their slot.
+    """Return which tokens of logits [R, H, V] are among the k most probable of their slot.
 
-    top_ks: k of each row; below 1 all tokens are. Ties with the last one are included.
+    ``top_ks`` contains k for each row; values below 1 allow all tokens. Ties with the last token
+    are included.
     """
     _, slots, size = table.shape
     most = min(max(1, *top_ks), size)
@@ -518,8 +537,8 @@ def most_probable(table: Tensor, top_ks: Sequence[int]) -> Tensor:
 def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
     """Return which tokens of logits [R, H, V] belong to the nucleus (top-p sampling).
 
-    top_ps: [R]. The nucleus holds the most probable tokens until their sum reaches top_p, and ties
-    with the last of them. The best token is always in it.
+    The nucleus consists of the most probable tokens until their sum reaches the row's entry in
+    ``top_ps`` [R], and of ties with the last of them. The best token always belongs to it.
     """
     probabilities = table.softmax(-1)
     ranked = probabilities.sort(-1, descending=True).values
@@ -532,8 +551,8 @@ def nucleus(table: Tensor, top_ps: Tensor) -> Tensor:
 def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
     """Return Gumbel noise [..., V] that depends only on (seed, position, token id).
 
-    Uses a counter-based hash (the finaliser of splitmix64, wrapping int64 arithmetic) instead of a
-    stateful generator: the values are the same on every device and in any order of evaluation.
+    It uses a counter-based hash (the finaliser of splitmix64, in wrapping int64 arithmetic) instead
+    of a stateful generator, so the values are the same on every device and in any order.
     """
     tokens = torch.arange(vocab_size, device=positions.device)
     key = mix(mix(seeds + 1).bitwise_xor(positions))
@@ -543,7 +562,7 @@ def gumbel(seeds: Tensor, positions: Tensor, vocab_size: int) -> Tensor:
 
 
 def mix(value: Tensor) -> Tensor:
-    """Return a hash of each int64: the finaliser of splitmix64, the same on every device."""
+    """Return a hash of each int64 (the finaliser of splitmix64), the same on every device."""
     value = (value ^ ((value >> 30) & 0x3FFFFFFFF)) * -0x40A7B892E31B1A47
     value = (value ^ ((value >> 27) & 0x1FFFFFFFFF)) * -0x6B2FB644ECCEEE15
     return value ^ ((value >> 31) & 0x1FFFFFFFF)

@@ -1,8 +1,8 @@
 """KV caches: memory for the keys and values of several rows, with one cursor per row.
 
-The module handles memory and numbers, without a model or tokens. Going back only moves a cursor and
-copies nothing. Rows are copied only when they change places: the last row moves into a freed place,
-and two rows are swapped when one is skipped in a forward.
+The module manages memory and knows neither model nor tokens. Rewinding a row moves its cursor and
+copies nothing. Rows are copied only when their order changes: the last row moves to the index of a
+removed row, and two rows are swapped if a forward pass skips one of them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from torch import Tensor
 from mars_runtime.settings import MAX_FED
 
 BLOCK = 32
-"""Slots of a block, the unit of the prefix cache; the same as in ``attention.h``."""
+"""Tokens per block of the prefix cache; the same as in ``attention.h``."""
 PAGE = 1 << 21
 Shape = tuple[int, int, int, int, int]
-"""Layers, rows, capacity in tokens, key heads (and as many value heads), head dimension."""
+"""Layers, rows, capacity in tokens, number of key-value heads, head dimension."""
 C = TypeVar("C", bound="KVCache")
 
 
 class KVCache:
-    """Keys and values of every layer in one tensor. Slot s of a row holds its position s.
+    """Keys and values of every layer in one tensor. Slot s of a row stores its position s.
 
-    store: [layers, rows, units, ...], with ``slots_per_unit`` consecutive slots per unit. cursors:
-    number of final leading slots of each row. Slots behind the cursor are scratch memory that the
-    next forward overwrites. captured: the forwards that a model has captured on this memory
-    (``model/captured.py``).
+    store: [layers, rows, units, ...], with ``slots_per_unit`` consecutive slots per unit.
+    cursors: for each row, the number of leading slots that are final. The slots after them are
+        scratch memory that the next forward pass overwrites.
+    captured: the forward passes that were captured on this memory (``model/captured.py``).
     """
 
     slots_per_unit = 1
@@ -46,12 +46,12 @@ class KVCache:
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the keys and values, in bytes."""
+        """Size of the keys and values in bytes."""
         return self.store.numel() * self.store.element_size()
 
     @staticmethod
     def bytes_needed(shape: Shape, dtype: torch.dtype) -> int:
-        """Return the memory of keys and values of this shape, in bytes."""
+        """Return the size in bytes of keys and values of this shape."""
         return 2 * math.prod(shape) * dtype.itemsize
 
     def whole(self: C) -> C:
@@ -61,31 +61,31 @@ class KVCache:
         return fresh
 
     def uncaptured(self: C) -> C:
-        """Return the same cache without captured forwards."""
+        """Return the same cache without captured forward passes."""
         plain = copy.copy(self)
         plain.captured = None
         return plain
 
     def row(self: C, row: int) -> C:
-        """Return a cache of one row on the same memory, with its own cursor, to prefill the row."""
+        """Return a cache of one row on the same memory, with its own cursor, for prefill."""
         alone = self.uncaptured()
         alone.rows, alone.cursors = 1, [self.cursors[row]]
         alone.store = self.store[:, row : row + 1]
         return alone
 
     def clear(self, row: int, num_slots: int | None = None) -> None:
-        """Reset a row: its cursor and the contents left by an earlier row, which may include NaN.
+        """Reset the cursor of a row and erase what an earlier row wrote, which may include NaN.
 
-        num_slots: number of slots that the earlier row may have written; None for all.
+        ``num_slots`` is the number of slots that the earlier row may have written; None means all.
         """
         self.cursors[row] = 0
         end = None if num_slots is None else self._num_units(num_slots)
         self.store[:, row, :end].zero_()
 
     def move(self, source: int, target: int, num_slots: int | None = None) -> None:
-        """Move row ``source`` to the place of row ``target``, which has left.
+        """Move row ``source`` to index ``target``, whose row was removed.
 
-        num_slots: number of slots that ``target`` may have written; None for all.
+        ``num_slots`` is the number of slots that the removed row may have written; None means all.
         """
         cursor = self.cursors[source]
         self.clear(target, num_slots)
@@ -93,15 +93,15 @@ class KVCache:
         self.store[:, target, :used] = self.store[:, source, :used]
         self.cursors[target] = cursor
 
-    def swap(self, one: int, other: int) -> None:
-        """Swap two rows, with every slot that they may have written."""
+    def swap(self, first: int, second: int) -> None:
+        """Swap two rows, with all slots that they may have written."""
         cursors = self.cursors
-        wrote = min(max(cursors[one], cursors[other]) + MAX_FED, self.capacity)
-        used = self._num_units(wrote)
-        copy = self.store[:, one, :used].clone()
-        self.store[:, one, :used] = self.store[:, other, :used]
-        self.store[:, other, :used] = copy
-        cursors[one], cursors[other] = cursors[other], cursors[one]
+        num_written = min(max(cursors[first], cursors[second]) + MAX_FED, self.capacity)
+        used = self._num_units(num_written)
+        copy = self.store[:, first, :used].clone()
+        self.store[:, first, :used] = self.store[:, second, :used]
+        self.store[:, second, :used] = copy
+        cursors[first], cursors[second] = cursors[second], cursors[first]
 
     def _num_units(self, num_slots: int) -> int:
         return -(-num_slots // self.slots_per_unit)
@@ -110,8 +110,8 @@ class KVCache:
 class BlockKVCache(KVCache):
     """KV cache in the layout of PyTorch's attention.
 
-    store: [layers, rows, capacity, 2 * num_kv_heads, head_dim]; the first half of the heads holds
-        keys (rotated), the second half values.
+    ``store`` is [layers, rows, capacity, 2 * num_kv_heads, head_dim]. The first half of the heads
+    stores keys (rotated), the second half values.
     """
 
     def __init__(
@@ -123,12 +123,13 @@ class BlockKVCache(KVCache):
     ) -> None:
         assert min(shape) >= 1, f"a cache needs a positive size, not {shape}"
         *outer, num_kv_heads, head_dim = shape
-        # Zeros, not empty: a masked slot is multiplied by zero, and zero times NaN is NaN.
+        # Zeros instead of empty memory: attention multiplies a masked slot by zero, and zero times
+        # NaN is NaN.
         size = (*outer, 2 * num_kv_heads, head_dim)
         super().__init__(shape, torch.zeros(size, dtype=dtype, device=device))
 
     def block(self, row: int, index: int) -> Tensor:
-        """Return a copy of block number ``index`` of a row: BLOCK slots, all final."""
+        """Return a copy of block number ``index`` of a row; all of its slots must be final."""
         return self.store[:, row, index * BLOCK : (index + 1) * BLOCK].clone()
 
     def put(self, row: int, index: int, block: Tensor) -> None:
@@ -137,10 +138,11 @@ class BlockKVCache(KVCache):
 
 
 class PackedKVCache(KVCache):
-    """KV cache in the layout of the native forward: fp16, in blocks of slots.
+    """KV cache in the layout of the native forward pass: fp16, in blocks of slots.
 
-    store: fp16 [layers, rows, blocks, num_kv_heads, 2 * head_dim * 32]. Per block and head: the
-        keys by dimension, then by slot; then the values by slot, then by dimension.
+    ``store`` is fp16 [layers, rows, blocks, num_kv_heads, 2 * head_dim * 32]. For each block and
+    head it stores the keys (dimension first, then slot) and then the values (slot first, then
+    dimension).
     """
 
     slots_per_unit = BLOCK
@@ -153,7 +155,7 @@ class PackedKVCache(KVCache):
         super().__init__(shape, memory[: math.prod(size)].view(size))
 
     def block(self, row: int, index: int) -> Tensor:
-        """Return a copy of block number ``index`` of a row: all of its slots must be final."""
+        """Return a copy of block number ``index`` of a row; all of its slots must be final."""
         return self.store[:, row, index].clone()
 
     def put(self, row: int, index: int, block: Tensor) -> None:
@@ -162,16 +164,16 @@ class PackedKVCache(KVCache):
 
 
 def huge_memory(num_bytes: int) -> Tensor:
-    """Return uint8 zeros, in huge pages where the system provides them.
+    """Return ``num_bytes`` or more zero bytes as uint8, in huge pages if the system provides them.
 
-    A forward reads its memory sequentially, and address translation of small pages would slow it
-    down.
+    A forward pass reads its memory sequentially, and the address translation of small pages would
+    slow it down.
     """
     size = (num_bytes // PAGE + 1) * PAGE
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        # Private: the default is shared memory, for which systems rarely provide huge pages.
+        # Use private memory, because systems rarely provide huge pages for shared memory.
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with contextlib.suppress(OSError):  # kernel without huge pages
+        with contextlib.suppress(OSError):  # The kernel may not support huge pages.
             memory.madvise(mmap.MADV_HUGEPAGE)
     else:
         memory = mmap.mmap(-1, size)

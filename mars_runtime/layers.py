@@ -1,12 +1,13 @@
 """Predictions of a model after each of its layers: inputs, results, and figures from them.
 
-After every layer the state of each token of a forward is read by the model's own final norm and
-head, as if it were the last layer (the logit lens, nostalgebraist 2020). The reading after the last
-layer is the forward's own. Earlier readings are a view, not a part of the computation: states of
-early layers need not be in the basis that the head reads, so a token may be present some layers
-before it is read, and probabilities of early layers are the least reliable (the tuned lens, arXiv
-2303.08112, learns a translation for each layer; nothing is learnt here). arXiv 2603.17942 studies
-how masks come to hold what next-token states hold.
+After every layer, the model's own final norm and output head read the hidden state of each token of
+a forward pass, as if it were the last layer (the logit lens, nostalgebraist 2020). After the last
+layer this is the model's actual prediction. Earlier predictions are an interpretation and not part
+of the computation: hidden states of early layers need not be in the basis that the head reads. So a
+token may be present some layers before it is predicted, and probabilities after early layers are
+the least reliable. The tuned lens (arXiv 2303.08112) learns a translation for each layer; this
+module learns nothing. arXiv 2603.17942 studies how the states of masks come to represent what
+next-token states represent.
 
 The module works on plain values; ``decoders/logit_lens.py`` computes them.
 """
@@ -21,12 +22,12 @@ from mars_runtime.events import RowStep
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """The inputs of a forward of one row, from which it can be run again.
+    """The inputs of a forward pass of one row, from which it can be run again.
 
-    ids: all real tokens before it and in it, including drafts that it verified. cursor: the number
-        of leading ones that were cached. groups: masks after each of the last ``len(groups)`` of
-        ``ids``. text: the prompt and the whole answer, which holds the real tokens at the masks'
-        positions.
+    ids: all real tokens before the pass and in it, including the drafts that it verified.
+    cursor: number of leading ``ids`` that were in the KV cache.
+    groups: number of masks after each of the last ``len(groups)`` tokens of ``ids``.
+    text: the prompt and the whole answer; it contains the real tokens at the masks' positions.
     """
 
     ids: tuple[int, ...]
@@ -36,7 +37,7 @@ class Fed:
 
     @classmethod
     def by(cls, prompt_ids: Sequence[int], rows: Sequence[RowStep], index: int) -> Fed:
-        """Return the inputs of forward number ``index`` of a row with the steps ``rows``."""
+        """Return the inputs of forward pass number ``index`` of a row with the steps ``rows``."""
         row = rows[index]
         before = [token for row in rows[:index] for token in row.accepted]
         drafts = rows[index - 1].drafts if index else ()
@@ -46,37 +47,39 @@ class Fed:
 
     @property
     def num_pending(self) -> int:
-        """Number of real tokens that the forward feeds."""
+        """Number of real tokens that the forward pass feeds."""
         return len(self.ids) - self.cursor
 
 
 def _groups(row: RowStep) -> tuple[int, ...]:
-    """Return the groups with the masks that padded the row to the width of the forward."""
+    """Return the mask groups of a step, including the masks that padded the row."""
     groups = row.groups or (0,)
     return (*groups[:-1], row.num_fed - row.num_pending - sum(groups[:-1]))
 
 
-Saying = tuple[int, float]
+LayerPrediction = tuple[int, float]
 """A token id and its probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The predictions of one token of a forward for the token behind its position.
+    """The predictions of one fed token for the position after it.
 
-    position: counted from the beginning of the prompt. root: for a mask, the number of real tokens
-        before its group; None for a real token. says: the most probable allowed token, before the
-        first layer and after each layer.
+    position: position of the fed token, counted from the beginning of the prompt.
+    root: for a mask, the number of real tokens before its group; None for a real token.
+    says: the most probable allowed token before the first layer and after each layer.
     """
 
     position: int
     root: int | None
-    says: tuple[Saying, ...]
+    says: tuple[LayerPrediction, ...]
 
     @property
     def settled(self) -> int:
-        """The first layer from which on the most probable token is the final one; 0 means before
-        layer 1."""
+        """The first layer from which on the most probable token is the final one.
+
+        0 means the state before layer 1.
+        """
         last = self.says[-1][0]
         layer = len(self.says) - 1
         while layer and self.says[layer - 1][0] == last:
@@ -86,10 +89,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Columns of a forward in the order of its tokens.
+    """Columns of a forward pass in the order of its tokens.
 
-    real: columns of the real tokens at the masks' positions, one per position, as far as the run
-    got.
+    ``real`` contains a column for the real token at each mask position that the answer reached.
     """
 
     columns: tuple[Column, ...]
@@ -97,7 +99,7 @@ class Layers:
 
 
 def counted_masks(fed: Fed, columns: Sequence[Column]) -> list[Column]:
-    """Return the masks of the group after the last real token that the run kept."""
+    """Return the masks of the group after the last real token that is part of the answer."""
     num_kept = 0
     while num_kept < min(len(fed.ids), len(fed.text)) and fed.ids[num_kept] == fed.text[num_kept]:
         num_kept += 1

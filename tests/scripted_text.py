@@ -117,7 +117,7 @@ class ScriptedBatch:
     ) -> None:
         self._rows[number] = self._backend.decode(Request(prompt, settings()), settings)
 
-    def forgo(self, number: int) -> None:
+    def skip_prefix_cache(self, number: int) -> None:
         """Nothing is kept here."""
 
     def read(self, number: int, at_most: int) -> int:
@@ -141,7 +141,7 @@ class ScriptedBatch:
     def num_reused(self, number: int) -> int:
         return 0
 
-    def tidy(self) -> None:
+    def release_ended(self) -> None:
         """Rows that end leave nothing."""
 
     def drop(self, number: int) -> None:

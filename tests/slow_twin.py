@@ -23,7 +23,7 @@ from mars_runtime.decoders.base import (
 from mars_runtime.decoders.draft_model import DraftModel
 from mars_runtime.decoders.drafting import FeedLimits
 from mars_runtime.decoders.lookup import LONGEST, REACH
-from mars_runtime.decoders.plan import MOST, RATE, group_sizes, threshold_for
+from mars_runtime.decoders.plan import MAX_RAISED, RATE, group_sizes, threshold_for
 from mars_runtime.events import FINAL, Event, Prefill, Proposal, RowStep, Step
 from mars_runtime.model.forward import CausalModel, SamplingMetadata
 from mars_runtime.settings import MAX_DRAFTS, DecodeSettings
@@ -185,7 +185,7 @@ def _threshold(
         row.raised += (
             -RATE * (1 - settings.agreement_target) if is_same else RATE * settings.agreement_target
         )
-        row.raised = min(MOST, max(0.0, row.raised))
+        row.raised = min(MAX_RAISED, max(0.0, row.raised))
     return settings.tau + (1 - settings.tau) * row.raised, checks
 
 

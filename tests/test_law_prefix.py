@@ -20,7 +20,7 @@ from native_models import CONFIGS, MASK_ID, native_model
 
 from mars_runtime.cache import BLOCK
 from mars_runtime.decoders import CursorBatch, decode
-from mars_runtime.engine.memory import store_for
+from mars_runtime.engine.memory import new_prefix_cache
 from mars_runtime.events import RowStep
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
@@ -55,7 +55,7 @@ def answer(
     num_reused, steps = batch.num_reused(0), list[RowStep]()
     while batch.rows:
         steps += batch.step().rows
-    batch.tidy()
+    batch.release_ended()
     return steps, num_reused
 
 
@@ -75,7 +75,7 @@ def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
     are those of the same text prefilled as a prompt; so are the logits after them.
     """
     model = native_model(name, bits, has_adapter=True)
-    store = store_for(model, 2**24)
+    store = new_prefix_cache(model, 2**24)
     prompt = ids_of(length, length)
     steps, _ = answer(model, prompt, WAYS[way], store)
     text = [*prompt, *(token for step in steps for token in step.accepted)]
@@ -101,7 +101,7 @@ def test_law_11_what_was_written_equals_what_is_read_to_the_last_bit(
 @pytest.mark.parametrize("way", WAYS)
 def test_law_11_every_turn_of_a_conversation_is_that_of_a_cold_start(way: str) -> None:
     model = native_model("llama", has_adapter=True)
-    store, text, reused = store_for(model, 2**24), ids_of(20, 1), []
+    store, text, reused = new_prefix_cache(model, 2**24), ids_of(20, 1), []
     for turn in range(6):
         text += ids_of(7, turn)
         warm, num_reused = answer(model, text, replace(WAYS[way], max_new_tokens=25), store)
@@ -116,7 +116,7 @@ def test_law_11_every_turn_of_a_conversation_is_that_of_a_cold_start(way: str) -
 def test_nothing_is_kept_where_the_last_bits_would_tell(random_folder: object) -> None:
     checkpoint = load_checkpoint(str(random_folder), device="cpu", dtype="fp32")
     assert not checkpoint.model.is_bitwise
-    assert store_for(checkpoint.model, 2**24) is None
+    assert new_prefix_cache(checkpoint.model, 2**24) is None
 
 
 QUESTIONS = (
@@ -138,7 +138,7 @@ def check_ten_turns(checkpoint: Checkpoint, limit: int) -> None:
     model, tokenizer = checkpoint.model, checkpoint.tokenizer
     if not isinstance(model, NativeModel):
         pytest.skip("this machine has no C++ compiler")
-    store, way = store_for(model, 2**28), replace(TREES, max_new_tokens=limit)
+    store, way = new_prefix_cache(model, 2**28), replace(TREES, max_new_tokens=limit)
     text, num_before, ar = list[int](), 0, replace(AR, max_new_tokens=limit)
     for question in QUESTIONS:
         text += tokenizer.encode_prompt(question)

@@ -448,8 +448,8 @@ def test_law_14_passes_do_not_depend_on_the_machine(foreseeing: Checkpoint, way:
             for _ in range(2):  # the second run could learn from the first
                 settings = partial(replace, ADAPTIVE[way])
                 collected.append(fed(steps_of(decode(*shared, [prompt], settings, costs))))
-                costs.took(1, 0, 0.2)  # another process takes the machine
-                costs.took(9, 4, 0.9)
+                costs.record_time(1, 0, 0.2)  # another process takes the machine
+                costs.record_time(9, 4, 0.9)
         assert all(item == collected[0] for item in collected)
         timed = partial(replace, ADAPTIVE[way], auto_objective="time")
         events = [decode(*shared, [prompt], timed, costs_of(price)) for price in PRICES]

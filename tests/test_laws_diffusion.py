@@ -14,7 +14,7 @@ import torch
 from helpers import steps_of, tokens_of
 from law_checkpoints import word_prompts
 
-from mars_runtime.acceptance import surest
+from mars_runtime.acceptance import accept_by_confidence
 from mars_runtime.decoders import diffusion
 from mars_runtime.events import Event, RowStep, Step
 from mars_runtime.model.forward import Branches
@@ -165,7 +165,7 @@ def test_a_lowered_limit_ends_the_text_there(small: Checkpoint) -> None:
 
 
 def test_the_surest_is_always_taken_and_others_in_order_of_confidence() -> None:
-    assert surest([0.2, 0.9, 0.5, 0.95], 0.5) == [3, 1, 2]
-    assert surest([0.2, 0.1], 0.5) == [0]
-    assert surest([0.3, 0.3], 1.0) == [0]
-    assert surest([], 0.5) == []
+    assert accept_by_confidence([0.2, 0.9, 0.5, 0.95], 0.5) == [3, 1, 2]
+    assert accept_by_confidence([0.2, 0.1], 0.5) == [0]
+    assert accept_by_confidence([0.3, 0.3], 1.0) == [0]
+    assert accept_by_confidence([], 0.5) == []

@@ -52,7 +52,7 @@ def _computed_layers(served: Served, fed: Fed, owner: str) -> dict[str, Any]:
     """Compute the response. Raises EngineError, RequestError, DecodeError or RefusalError."""
     if max(len(fed.ids), len(fed.text)) > served.engine.capacity:
         raise RefusalError("prompt", UNREADABLE)
-    outcome = served.engine.look(fed, owner)
+    outcome = served.engine.read_layers(fed, owner)
     try:
         layers = outcome.result(WAIT_SECONDS)
     except NotYet:

@@ -1,4 +1,4 @@
-"""Decoders: prompts and settings in, one event per forward out."""
+"""Decoders turn prompts and settings into events, one per forward pass."""
 
 from mars_runtime.decoders.cursor import CursorBatch
 from mars_runtime.decoders.factory import decode

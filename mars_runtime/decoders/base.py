@@ -1,6 +1,6 @@
-"""Common parts of the decoders: interfaces, checks of prompts, and the decoding loop.
+"""Parts shared by all decoders: interfaces, prompt checks, prefill and the decoding loop.
 
-A model implements ``mars_runtime.model.forward.CausalModel``.
+Models implement ``mars_runtime.model.forward.CausalModel``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from mars_runtime.settings import DecodeSettings
 PREFILL_CHUNK = 512
 
 SettingsSource = Callable[[], DecodeSettings]
-"""Read once per step for each row, so that a changed setting applies to the next forward."""
+"""Returns the current settings of a row.
+
+Decoders call it once per step and row, so a changed setting applies from the next forward pass on.
+"""
 
 
 class Vocabulary(Protocol):
-    """The vocabulary size and the special ids; ``text.Tokenizer`` implements it."""
+    """Vocabulary size and special token ids. ``text.Tokenizer`` implements this interface."""
 
     @property
     def size(self) -> int: ...
@@ -43,45 +46,50 @@ NOT_MEASURED = "B can't be auto, because forward passes were not timed here: cho
 
 
 class NoMaskError(DecodeError):
-    """Masks were requested of a checkpoint without a mask token."""
+    """The settings require mask tokens, but the checkpoint has none."""
 
     def __init__(self, rows: tuple[int, ...] = ()) -> None:
         super().__init__("This checkpoint has no mask token: choose the method ar.", rows)
 
 
 class Batch(Protocol):
-    """Rows that join, share forwards and leave; the caller numbers them. See ``CursorBatch``."""
+    """Rows that share forward passes and may join or leave between steps.
+
+    The caller chooses a number for each row. ``CursorBatch`` implements this interface.
+    """
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Numbers of the rows that are being decoded."""
 
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Take a place for a prompt; ``settings`` are read at every step. Raises DecodeError."""
+        """Add a row for a prompt. ``settings`` is called at every step. Raises DecodeError."""
 
-    def forgo(self, number: int) -> None:
-        """Prefill this prompt from scratch, ignoring the prefix cache. Raises KeyError."""
+    def skip_prefix_cache(self, number: int) -> None:
+        """Prefill this prompt from scratch, without the prefix cache. Raises KeyError."""
         return
 
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk of a prompt; return the number of tokens left."""
+        """Prefill the next chunk of a prompt and return how many tokens are still to be
+        prefilled."""
 
     def drop(self, number: int) -> None:
-        """Remove a row; its place is free immediately."""
+        """Remove a row; another row can use its memory immediately."""
 
     def gather(self, numbers: Sequence[int]) -> None:
-        """Prepare a step of these rows; this work should not count as the step's time."""
+        """Prepare a step of these rows. Callers leave the time of this call out of the
+        step's time."""
 
     def step(self, numbers: Sequence[int] | None = None) -> Step:
-        """Run one forward of these rows (default: all); the others are skipped.
+        """Run one forward pass for these rows (default: all rows); other rows are not fed.
 
-        Rows that end are removed. A step that raises leaves all rows unchanged; ``rows`` of the
-        error names the rows it concerns.
+        Rows that end are removed. If an error is raised, all rows stay unchanged, and the ``rows``
+        attribute of a DecodeError names the rows that caused it.
         """
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the keys and values reserved for its rows; 0 if unknown."""
+        """Size of the KV cache of all rows in bytes; 0 if unknown."""
         return 0
 
     def num_reused(self, number: int) -> int:
@@ -91,18 +99,19 @@ class Batch(Protocol):
         """
         return 0
 
-    def tidy(self) -> None:
-        """Finish the work left by ended rows, outside the timed step."""
+    def release_ended(self) -> None:
+        """Release the rows that ended in the latest step. Callers do not time this call."""
         return
 
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Return the latest step with the checks of these rows, if there are any."""
+        """Return the latest step with the checks (``RowStep.checks``) of these rows added,
+        if any."""
         return step
 
     def add(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> int:
-        """Prefill a whole prompt into a free place; the row joins the next step.
+        """Prefill a whole prompt in a new row, which takes part in the next step.
 
-        Returns how many tokens were prefilled. Raises DecodeError.
+        Returns the number of prefilled tokens. Raises DecodeError.
         """
         self.join(number, prompt, settings)
         while self.read(number):
@@ -113,9 +122,10 @@ class Batch(Protocol):
 def decode_on(
     batch: Batch, prompts: Sequence[Sequence[int]], settings: SettingsSource
 ) -> Iterator[Event]:
-    """Decode prompts on an empty batch with room for them, and leave the batch empty.
+    """Decode prompts on an empty batch that is large enough for them; the batch is empty
+    afterwards.
 
-    Yields one Prefill, then the Steps; rows are numbered from 0. Raises DecodeError.
+    Yields one Prefill, then the Steps. Rows are numbered from 0. Raises DecodeError.
     """
     try:
         num_read = sum(batch.add(row, prompt, settings) for row, prompt in enumerate(prompts))
@@ -126,11 +136,14 @@ def decode_on(
     finally:
         for row in batch.rows:
             batch.drop(row)
-        batch.tidy()
+        batch.release_ended()
 
 
 class Decoding(EventStream):
-    """The events of prompts on a batch that ``make`` allocates at the first; see ``decode_on``."""
+    """Events of decoding prompts with ``decode_on``.
+
+    ``make`` allocates the batch when the first event is requested.
+    """
 
     def __init__(
         self,
@@ -139,46 +152,49 @@ class Decoding(EventStream):
         settings: SettingsSource,
         hit: PrefixHit | None = None,
     ) -> None:
-        self._held: list[Batch] = []
-        super().__init__(_events(make, self._held, prompts, settings), hit)
+        self._batches: list[Batch] = []
+        super().__init__(_events(make, self._batches, prompts, settings), hit)
 
     def checked(self, step: Step) -> Step:
         """Return the latest step with its ``checks``."""
-        return self._held[0].checked(step, [row.row for row in step.rows])
+        return self._batches[0].checked(step, [row.row for row in step.rows])
 
 
 def _events(
     make: Callable[[], Batch],
-    held: list[Batch],
+    batches: list[Batch],
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Generator[Event, None, None]:
-    """Yield the events and append the batch to ``held``.
+    """Yield the events and append the batch to ``batches``.
 
-    This does not refer to a Decoding, so that one is freed as soon as it is unused.
+    A method of Decoding would create a reference cycle, which would delay freeing the batch.
     """
     batch = make()
-    held.append(batch)
+    batches.append(batch)
     yield from decode_on(batch, prompts, settings)
 
 
-def prefill(model: CausalModel, alone: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
-    """Feed the next chunk of a prompt, without head, and remove it from ``unread``.
+def prefill(model: CausalModel, cache: Any, unread: list[int], at_most: int = PREFILL_CHUNK) -> int:
+    """Feed the next chunk of a prompt without computing logits, and remove it from ``unread``.
 
-    alone: a KV cache of one row, whose cursor advances. Returns the length of the chunk.
+    ``cache`` is a KV cache of one row, whose cursor advances. Returns the length of the chunk.
     """
     chunk = unread[:at_most]
     if chunk:
-        model.forward(torch.tensor([chunk]), alone, None)
-        alone.cursors[0] += len(chunk)
+        model.forward(torch.tensor([chunk]), cache, None)
+        cache.cursors[0] += len(chunk)
         del unread[:at_most]
     return len(chunk)
 
 
-def prefill_whole(model: CausalModel, alone: Any, prompt: Sequence[int]) -> int:
-    """Feed all but the last token of a prompt, in chunks; return their number."""
+def prefill_whole(model: CausalModel, cache: Any, prompt: Sequence[int]) -> int:
+    """Feed all but the last token of a prompt in chunks and return the number of tokens fed.
+
+    ``cache`` is a KV cache of one row.
+    """
     unread = list(prompt[:-1])
-    while prefill(model, alone, unread):
+    while prefill(model, cache, unread):
         pass
     return len(prompt) - 1
 
@@ -186,26 +202,26 @@ def prefill_whole(model: CausalModel, alone: Any, prompt: Sequence[int]) -> int:
 def check_prompt(model: CausalModel, prompt: Sequence[int], limit: int) -> None:
     """Raise DecodeError if the prompt cannot be decoded.
 
-    It must not be empty, may hold known ids only and, with ``limit`` new tokens, must fit into the
-    model's context.
+    A valid prompt is not empty, contains only ids of the vocabulary and fits into the model's
+    context together with ``limit`` new tokens.
     """
     if not prompt:
         raise DecodeError("The prompt has no tokens: type something.")
     if min(prompt) < 0 or max(prompt) >= model.config.vocab_size:
         raise DecodeError(
-            f"The prompt holds token ids outside 0 to {model.config.vocab_size - 1}: encode "
+            f"The prompt contains token ids outside 0 to {model.config.vocab_size - 1}: encode "
             "it with the tokenizer of this checkpoint."
         )
-    room = model.config.max_positions
-    if len(prompt) + limit > room:
+    capacity = model.config.max_positions
+    if len(prompt) + limit > capacity:
         raise DecodeError(
-            f"The prompt has {len(prompt)} tokens and the limit is {limit}; this model holds "
-            f"{room} together: shorten the prompt or lower the limit."
+            f"The prompt has {len(prompt)} tokens and the limit is {limit}; this model supports "
+            f"{capacity} together: shorten the prompt or lower the limit."
         )
 
 
 def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: int) -> None:
-    """Run ``check_prompt`` on each prompt; there must be at least one. Raises DecodeError."""
+    """Run ``check_prompt`` on each prompt. Raises DecodeError, also if there is no prompt."""
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     for prompt in prompts:
@@ -213,24 +229,29 @@ def check_prompts(model: CausalModel, prompts: Sequence[Sequence[int]], limit: i
 
 
 def check_room(prompt: Sequence[int], limit: int, capacity: int) -> None:
-    """Raise DecodeError if prompt and answer do not fit a row of ``capacity`` tokens."""
+    """Raise DecodeError if the prompt and its answer do not fit a row of ``capacity`` tokens."""
     if len(prompt) + limit > capacity:
         raise DecodeError(
             f"The prompt has {len(prompt)} tokens and the limit is {limit}; each row of this batch "
-            f"holds {capacity} together: shorten the prompt or lower the limit."
+            f"fits {capacity} together: shorten the prompt or lower the limit."
         )
 
 
 def forbidden_ids(vocabulary: Vocabulary, model: CausalModel) -> Tensor:
-    """Return the ids that are never emitted, including ids without a token: int64 [F]."""
+    """Return the ids that must never be emitted as int64 [F].
+
+    These are the vocabulary's forbidden ids and the ids without a token.
+    """
     ids = {*vocabulary.forbidden_ids, *range(vocabulary.size, model.config.vocab_size)}
     return torch.tensor(sorted(ids), dtype=torch.long, device=model.device)
 
 
 def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor | slice:
-    """Return the ``num_slots`` slots of every row of a forward that begin at its ``firsts`` entry.
+    """Return which positions of a forward pass to read: ``num_slots`` per row from its entry in
+    ``firsts`` on.
 
-    Returns a slice, or int64 [R, S] on the host. Callers ignore slots beyond a row's own.
+    The result is a slice, or int64 [R, S] on the host. Callers ignore positions that are not their
+    row's.
     """
     if len(set(firsts)) == 1:
         return slice(firsts[0], firsts[0] + num_slots)
@@ -239,7 +260,10 @@ def slots_to_read(firsts: Sequence[int], num_slots: int, num_fed: int) -> Tensor
 
 
 def always(method: Method, settings: SettingsSource) -> SettingsSource:
-    """Return the settings with ``method`` fixed; a new object is made only when they change."""
+    """Return a settings source that replaces ``method`` in the settings of another source.
+
+    The returned object stays the same until the settings change.
+    """
     latest = fixed = settings()
     if latest.method != method:
         fixed = replace(latest, method=method)

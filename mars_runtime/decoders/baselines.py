@@ -1,33 +1,34 @@
 """Baselines for decoding a batch: the paper's block cache, and no cache at all.
 
-``decode_batch`` is the entry point for them and for AR and MARS with the cursor cache. Prompts
-beyond the batch size are decoded in further groups, one after the other. Rows are numbered like
-their prompts. The baselines verify nothing.
+``decode_batch`` is the entry point for these baselines and for AR and MARS with the cursor cache.
+Prompts beyond the batch size are decoded in later groups. Rows are numbered like their prompts. The
+baselines verify nothing.
 
 **Block cache** (arXiv 2604.07023): rows wait for each other. All rows of a batch start a block of
-``cache_block`` positions together, counted from the end of the prompt. Two kinds of forward
+``cache_block`` positions together, counted from the end of the prompt. Two types of forward pass
 alternate:
 
-- **Commit** (the paper's extend forward): feeds the tokens of the full block again, all of them
+- **Commit** (the paper's extend forward) feeds the tokens of the full block again, all of them
   real, so their keys and values become final. No masks are fed, and each row gets one prediction:
-  the logits are right-shifted, so the block's last slot predicts the first token of the next block.
-  The first commit feeds only the last token of the prompt.
-- **Fill**: feeds the whole block: its accepted tokens (the first one is known from the commit) and
-  masks up to its end. The last accepted slot predicts as AR does, and the masks behind it predict
-  further tokens: at most B proposals in all and none beyond the block. Proposals are accepted from
-  left to right by tau.
+  the block's last token predicts the first token of the next block. The first commit feeds only the
+  last token of the prompt.
+- **Fill** feeds the whole block: its accepted tokens (the commit predicted the first one) and masks
+  up to its end. The last accepted token predicts as AR does, and the masks after it predict further
+  tokens: at most B proposals in total and none beyond the block. Proposals are accepted from left
+  to right while their confidence is at least τ.
 
 A row whose block is full is still fed and waits (``IdleRow``) until every live row has a full
-block. A finished row waits until the end of the batch. A block of C tokens costs its commit and the
-fill forwards of the slowest row: C forwards in total at one token per forward, as for AR, and at
-best 1 + (C - 1) / B.
+block. A finished row waits until the end of the batch. A block of C tokens takes one commit and the
+fill passes of the slowest row: C forward passes at one token per pass, as for AR, and at best 1 +
+(C - 1) / B.
 
-Unlike in the official code nothing is copied: the block is written ahead of the cursor, and the
-next forward overwrites it. The last block is shortened to the tokens that may still be emitted.
+Unlike the official code, this code copies no cache: the block is written after the cursor, and the
+next forward pass overwrites it. The last block is shortened to the tokens that may still be
+emitted.
 
-**No cache**: every forward recomputes the whole prefix of each row, all rows in one batch. This
-shows what a cache is worth; tests/slow_twin.py does the same one row at a time. Shorter rows are
-padded with masks behind their end, which causal attention ignores.
+**No cache**: every forward pass recomputes the whole prefix of each row, with all rows in one
+batch. This shows how much time a cache saves. ``tests/slow_twin.py`` does the same one row at a
+time. Shorter rows are padded at the end with masks, which causal attention ignores.
 """
 
 from __future__ import annotations
@@ -63,8 +64,11 @@ from mars_runtime.settings import (
 )
 
 BatchMethod = Literal["ar", "cursor", "block", "uncached"]
-"""``ar``: one token per forward with the cursor cache; ``cursor``, ``block`` (cache) and
-``uncached`` (full recomputation): MARS."""
+"""Methods of ``decode_batch``.
+
+``ar``: one token per forward pass, with the cursor cache. ``cursor``, ``block`` and ``uncached``:
+MARS with the cursor cache, with the block cache, and with full recomputation.
+"""
 
 BATCH_METHODS: tuple[BatchMethod, ...] = get_args(BatchMethod)
 MAX_BATCH_SIZE = 64
@@ -80,25 +84,31 @@ def decode_batch(
     cache_block: int = 32,
     costs: ForwardCosts | None = None,
 ) -> Iterator[Event]:
-    """Decode all prompts by ``method``, ``batch_size`` at a time.
+    """Decode all prompts with ``method``, ``batch_size`` prompts at a time.
 
-    Yields a Prefill for each group (with the bytes of its cache) and one Step per forward;
-    RowStep.row is the number of the prompt. ``seconds`` stay 0 and there is no End. ``settings``
-    are read once per step, with ``method`` replaced. ``cache_block`` is used by ``block`` only.
-    ``costs`` of forwards on this device are needed for automatic B, which only ``cursor`` supports.
-    Raises DecodeError immediately, with a one-sentence message, for an invalid request.
+    Yields one Prefill per group and one Step per forward pass. RowStep.row is the number of the
+    prompt. ``seconds`` stay 0, and there is no End.
+
+    settings: called once per step; ``method`` of its result is replaced.
+    cache_block: tokens per cache block; used only by the method ``block``.
+    costs: costs of forward passes on this device; required for automatic B, which only ``cursor``
+        supports.
+
+    Raises DecodeError immediately for an invalid request.
     """
     if method not in BATCH_METHODS:
-        raise DecodeError(f"Choose a method among {', '.join(BATCH_METHODS)}.")
+        raise DecodeError(f"The method must be one of {', '.join(BATCH_METHODS)}, got {method!r}.")
     is_whole = isinstance(batch_size, int) and not isinstance(batch_size, bool)
     if not is_whole or not 1 <= batch_size <= MAX_BATCH_SIZE:
-        raise DecodeError(f"The batch size must be a whole number from 1 to {MAX_BATCH_SIZE}.")
+        raise DecodeError(
+            f"The batch size must be a whole number from 1 to {MAX_BATCH_SIZE}, got {batch_size!r}."
+        )
     if method == "block":
         _check_cache_block(cache_block)
     if not prompts:
         raise DecodeError("Give at least one prompt.")
     source = always("ar" if method == "ar" else "mars", settings)
-    current = unverified(source) if method in ("block", "uncached") else source()
+    current = unverified_settings(source) if method in ("block", "uncached") else source()
     if current.is_auto and costs is None:
         raise DecodeError(NOT_MEASURED)
     if vocabulary.mask_id is None and (current.num_proposals > 1 or method == "block"):
@@ -138,7 +148,10 @@ def _decode_block(
     settings: SettingsSource,
     cache_block: int,
 ) -> Iterator[Event]:
-    """Decode with a block cache; events mark commits and name the waiting rows."""
+    """Decode with a block cache.
+
+    Steps have ``is_commit`` set for commits and contain an IdleRow for each waiting row.
+    """
     return _Blocks(model, vocabulary, prompts, settings, cache_block).events()
 
 
@@ -147,7 +160,8 @@ def _check_cache_block(cache_block: object) -> None:
     is_whole = isinstance(cache_block, int) and not isinstance(cache_block, bool)
     if not is_whole or not MIN_CACHE_BLOCK <= cache_block <= MAX_CACHE_BLOCK:  # type: ignore[operator]
         raise DecodeError(
-            f"The cache block must be a whole number from {MIN_CACHE_BLOCK} to {MAX_CACHE_BLOCK}."
+            f"The cache block must be a whole number from {MIN_CACHE_BLOCK} to {MAX_CACHE_BLOCK}, "
+            f"got {cache_block!r}."
         )
 
 
@@ -155,8 +169,8 @@ def _check_cache_block(cache_block: object) -> None:
 class _BlockRow:
     """One row of the batch.
 
-    text: the prompt and all emitted tokens. pending: tokens of the current block (at first the
-    prompt's last token).
+    text: the prompt and all emitted tokens.
+    pending: tokens of the current block; at the start, the last token of the prompt.
     """
 
     number: int
@@ -167,7 +181,7 @@ class _BlockRow:
 
 
 class _Blocks:
-    """Rows that fill their blocks together. The prompts have been checked."""
+    """Decodes rows that fill their blocks together. The caller has checked the prompts."""
 
     def __init__(
         self,
@@ -189,7 +203,7 @@ class _Blocks:
         ]
 
     def events(self) -> Iterator[Event]:
-        """Yield the events of the whole decoding."""
+        """Yield all events, from the Prefill to the last Step."""
         yield Prefill(self._prefill(), cache_bytes=self.cache.num_bytes)
         width = 1
         while self._live():
@@ -204,14 +218,15 @@ class _Blocks:
 
     @torch.inference_mode()
     def _prefill(self) -> int:
-        """Prefill all but the last token of each prompt, row by row, without head."""
-        for place, prompt in enumerate(self._prompts):
-            read = prefill_whole(self._model, self.cache.row(place), prompt)
-            self.cache.cursors[place] = read
+        """Prefill each prompt except its last token, row by row; return the number of
+        tokens fed."""
+        for index, prompt in enumerate(self._prompts):
+            cache = self.cache.row(index)
+            self.cache.cursors[index] = prefill_whole(self._model, cache, prompt)
         return sum(self.cache.cursors)
 
     def _commit(self, width: int) -> Step:
-        """Commit the full block of every live row; each row gets one prediction."""
+        """Feed the full block of every live row again and predict one token per row."""
         rows = self._live()
         step = self._step(width, rows, is_commit=True)
         for row in rows:
@@ -220,31 +235,32 @@ class _Blocks:
         return step
 
     def _fill(self, width: int) -> Step:
-        """Run one forward for the rows whose block is not full."""
+        """Run one forward pass and emit tokens for the rows whose block is not full."""
         return self._step(width, [row for row in self._live() if len(row.pending) < width])
 
     @torch.inference_mode()
     def _step(self, width: int, active: list[_BlockRow], is_commit: bool = False) -> Step:
-        asks = [self._ask(row, width) for row in active]
-        taken = {ask.row for ask in asks}
-        idle = tuple(self._idle(row, width) for row in self._rows if row.number not in taken)
+        requests = [self._request(row, width) for row in active]
+        requested = {request.row for request in requests}
+        idle = tuple(self._idle(row, width) for row in self._rows if row.number not in requested)
         # A row that ended in an earlier, longer block is fed only as many tokens as the other rows.
-        steps = self._forward.step([row.pending[:width] for row in self._rows], width, asks)
+        steps = self._forward.step([row.pending[:width] for row in self._rows], width, requests)
         for row, step in zip(active, steps, strict=True):
-            self._take(row, step)
+            self._update(row, step)
         return Step(steps, idle=idle, is_commit=is_commit)
 
-    def _ask(self, row: _BlockRow, width: int) -> _Ask:
+    def _request(self, row: _BlockRow, width: int) -> _RowRequest:
         cursor, num_pending = self.cache.cursors[row.number], len(row.pending)
-        at = row.number, row.number, row.text, row.num_emitted, cursor, num_pending
-        return _Ask.of(unverified(self._settings), self._limit, *at, room=width - num_pending)
+        state = row.number, row.number, row.text, row.num_emitted, cursor, num_pending
+        settings = unverified_settings(self._settings)
+        return _RowRequest.of(settings, self._limit, *state, max_proposals=width - num_pending)
 
     def _idle(self, row: _BlockRow, width: int) -> IdleRow:
         cursor = self.cache.cursors[row.number]
         wait: Wait = "finished" if row.is_finished else "block"
         return IdleRow(row.number, wait, cursor, min(len(row.pending), width), width)
 
-    def _take(self, row: _BlockRow, step: RowStep) -> None:
+    def _update(self, row: _BlockRow, step: RowStep) -> None:
         row.text += step.accepted
         row.pending += step.accepted
         row.num_emitted += len(step.accepted)
@@ -257,11 +273,11 @@ def _decode_uncached(
     prompts: Sequence[Sequence[int]],
     settings: SettingsSource,
 ) -> Iterator[Event]:
-    """Decode by full recomputation.
+    """Decode with full recomputation.
 
-    RowStep.cursor is 0 and all tokens are pending. Finished rows leave the batch. The first event
-    is a Prefill of no tokens; its ``cache_bytes`` are the keys and values of the longest forward,
-    which every forward recomputes.
+    RowStep.cursor is 0, and all tokens are pending. Finished rows leave the batch. The first event
+    is a Prefill without tokens; its ``cache_bytes`` is the size of the keys and values that the
+    longest forward pass computes.
     """
     limit = settings().max_new_tokens
     cache = model.new_cache(len(prompts), max(map(len, prompts)) + limit)
@@ -269,18 +285,18 @@ def _decode_uncached(
     prefixes = {row: list(prompt) for row, prompt in enumerate(prompts)}
     yield Prefill(0, cache_bytes=cache.num_bytes)
     while prefixes:
-        current = unverified(settings)
-        asks = [
-            _Ask.of(
-                current, limit, place, row, prefix, len(prefix) - len(prompts[row]), 0, len(prefix)
+        current = unverified_settings(settings)
+        requests = [
+            _RowRequest.of(
+                current, limit, index, row, prefix, len(prefix) - len(prompts[row]), 0, len(prefix)
             )
-            for place, (row, prefix) in enumerate(prefixes.items())
+            for index, (row, prefix) in enumerate(prefixes.items())
         ]
-        if vocabulary.mask_id is None and any(ask.num_proposals > 1 for ask in asks):
+        if vocabulary.mask_id is None and any(request.num_proposals > 1 for request in requests):
             raise NoMaskError
-        num_fed = max(ask.num_pending + ask.num_proposals - 1 for ask in asks)
+        num_fed = max(request.num_pending + request.num_proposals - 1 for request in requests)
         with torch.inference_mode():
-            steps = forward.step(list(prefixes.values()), num_fed, asks)
+            steps = forward.step(list(prefixes.values()), num_fed, requests)
         for step in steps:
             prefixes[step.row] += step.accepted
             if step.stop in FINAL:
@@ -289,16 +305,19 @@ def _decode_uncached(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ask:
-    """What one row requests from a forward.
+class _RowRequest:
+    """What one row needs from a forward pass.
 
-    place: its place in the batch. row: its number in events. text: its prompt and all emitted
-    tokens. start: number of emitted tokens. cursor, num_pending: as in RowStep; the last pending
-    slot predicts the first new token. num_proposals: predictions from there on. remaining: tokens
-    that may still be emitted.
+    index: index of the row in the batch.
+    row: number of the row in events.
+    text: the prompt and all emitted tokens.
+    start: number of emitted tokens.
+    cursor, num_pending: as in RowStep. The last pending token predicts the first new token.
+    num_proposals: number of predictions to read from the last pending token on.
+    remaining: number of tokens that may still be emitted.
     """
 
-    place: int
+    index: int
     row: int
     text: Sequence[int]
     settings: DecodeSettings
@@ -313,19 +332,23 @@ class _Ask:
         cls,
         settings: DecodeSettings,
         limit: int,
-        place: int,
+        index: int,
         row: int,
         text: Sequence[int],
         start: int,
         cursor: int,
         num_pending: int,
         *,
-        room: int = MAX_BLOCK_SIZE,
-    ) -> _Ask:
-        """``limit``: tokens of the whole answer. ``room``: maximum number of proposals."""
+        max_proposals: int = MAX_BLOCK_SIZE,
+    ) -> _RowRequest:
+        """Build the request of a row.
+
+        ``limit`` is the maximum number of tokens in the answer, and ``max_proposals`` the maximum
+        number of proposals.
+        """
         remaining = max(1, min(limit, settings.max_new_tokens) - start)
-        count = min(num_proposals(settings, remaining, 0), max(1, room))
-        return cls(place, row, text, settings, start, cursor, num_pending, count, remaining)
+        count = min(num_proposals(settings, remaining, 0), max(1, max_proposals))
+        return cls(index, row, text, settings, start, cursor, num_pending, count, remaining)
 
     @property
     def written(self) -> Sequence[int]:
@@ -338,7 +361,10 @@ class _Ask:
         return Draw.of(self.settings, range(first, first + self.num_proposals))
 
     def penalty(self, vocab_size: int, eos_ids: frozenset[int]) -> Penalty | None:
-        """Return the row's penalties; masks count the same tokens as AR's prediction."""
+        """Return the row's penalties.
+
+        Predictions of masks are penalised by the same tokens as AR's prediction.
+        """
         positions = range(len(self.text), len(self.text) + self.num_proposals)
         known = [len(self.text)] * self.num_proposals
         num_prompt = len(self.text) - self.start
@@ -348,7 +374,7 @@ class _Ask:
 
 
 class _Forward:
-    """Feeds a batch and judges the predictions. ``cache`` is the batch's."""
+    """Feeds a batch with the KV cache ``cache`` and judges the predictions."""
 
     def __init__(self, model: CausalModel, vocabulary: Vocabulary, cache: Any) -> None:
         self._model = model
@@ -356,62 +382,68 @@ class _Forward:
         self._cache = cache
         self._forbidden = forbidden_ids(vocabulary, model)
 
-    def step(self, fed: list[list[int]], num_fed: int, asks: Sequence[_Ask]) -> tuple[RowStep, ...]:
-        """Run one forward of all rows, each padded with masks to ``num_fed`` tokens.
+    def step(
+        self, fed: list[list[int]], num_fed: int, requests: Sequence[_RowRequest]
+    ) -> tuple[RowStep, ...]:
+        """Run one forward pass of all rows, each padded with masks to ``num_fed`` tokens.
 
         Raises DecodeError with the numbers of the rows whose logits are not finite.
         """
         mask = self._vocabulary.mask_id or 0
         tokens = [row + [mask] * (num_fed - len(row)) for row in fed]
-        # The slots of rows without a request are ignored.
-        firsts = {ask.place: ask.num_pending - 1 for ask in asks}
-        first = [firsts.get(place, asks[0].num_pending - 1) for place in range(len(fed))]
-        head = slots_to_read(first, max(ask.num_proposals for ask in asks), num_fed)
+        # The predictions of rows without a request are computed too, but ignored.
+        firsts = {request.index: request.num_pending - 1 for request in requests}
+        first = [firsts.get(index, requests[0].num_pending - 1) for index in range(len(fed))]
+        head = slots_to_read(first, max(request.num_proposals for request in requests), num_fed)
         logits = self._model.forward(torch.tensor(tokens), self._cache, head)
         assert logits is not None
-        if len(asks) < len(fed):
-            logits = logits[[ask.place for ask in asks]]
-        metrics = [ask.settings.metric for ask in asks]
+        if len(requests) < len(fed):
+            logits = logits[[request.index for request in requests]]
+        metrics = [request.settings.metric for request in requests]
+        vocab_size, eos_ids = logits.shape[-1], self._vocabulary.eos_ids
         try:
             predictions = read(
-                *(logits, self._forbidden, metrics, [ask.draw() for ask in asks]),
-                penalties=[ask.penalty(logits.shape[-1], self._vocabulary.eos_ids) for ask in asks],
+                *(logits, self._forbidden, metrics, [request.draw() for request in requests]),
+                penalties=[request.penalty(vocab_size, eos_ids) for request in requests],
             )
         except DecodeError as error:
-            numbers = tuple(asks[place].row for place in error.rows)
+            numbers = tuple(requests[index].row for index in error.rows)
             raise DecodeError(str(error), numbers) from error
         return tuple(
-            self._settle(ask, slots[: ask.num_proposals], num_fed)
-            for ask, slots in zip(asks, predictions, strict=True)
+            self._judge(request, proposals[: request.num_proposals], num_fed)
+            for request, proposals in zip(requests, predictions, strict=True)
         )
 
-    def _settle(self, ask: _Ask, slots: list[Proposal], num_fed: int) -> RowStep:
-        kind = ask.settings, ask.remaining, self._vocabulary.eos_ids, ask.written
-        judgement = judge(slots[:1], [slots[1:]], [], *kind)
+    def _judge(self, request: _RowRequest, proposals: list[Proposal], num_fed: int) -> RowStep:
+        limits = request.settings, request.remaining, self._vocabulary.eos_ids, request.written
+        judgement = judge(proposals[:1], [proposals[1:]], [], *limits)
         return RowStep(
-            row=ask.row,
-            start=ask.start,
-            cursor=ask.cursor,
-            num_pending=ask.num_pending,
+            row=request.row,
+            start=request.start,
+            cursor=request.cursor,
+            num_pending=request.num_pending,
             num_fed=num_fed,
-            proposals=tuple(slots),
+            proposals=tuple(proposals),
             accepted=tuple(judgement.emitted),
             num_drafted=0,
-            settings=ask.settings,
+            settings=request.settings,
             stop=judgement.stop,
         )
 
 
-def unverified(source: SettingsSource) -> DecodeSettings:
-    """Return the current settings.
+def unverified_settings(source: SettingsSource) -> DecodeSettings:
+    """Return the current settings for a decoder without the cursor cache.
 
-    Raises DecodeError if they need the cursor cache: verification, automatic B or an adaptive τ.
+    Raises DecodeError if the settings need the cursor cache: verification, automatic B or an
+    adaptive τ.
     """
     settings = source()
     if settings.is_auto:
-        raise DecodeError("Only the cursor cache chooses B itself: give a number as B.")
+        raise DecodeError("Only the cursor cache supports automatic B: choose a number as B.")
     if settings.is_adaptive:
-        raise DecodeError("Only the cursor cache adapts τ: choose a fixed threshold.")
+        raise DecodeError("Only the cursor cache supports an adaptive τ: choose a fixed threshold.")
     if settings.is_verified:
-        raise DecodeError("Only the cursor cache verifies: switch lossless off or choose cursor.")
+        raise DecodeError(
+            "Only the cursor cache supports lossless: switch lossless off or choose cursor."
+        )
     return settings

@@ -1,13 +1,14 @@
-"""Cursor batch: one forward per step for rows that are each at their own position.
+"""Cursor batch: rows at different positions share one forward pass per step.
 
 Every row has a cursor (the number of leading tokens with final keys and values in the KV cache) and
-pending tokens behind it. A forward feeds ``[pending | masks]``. AR, MARS and lossless MARS differ
-only in how many masks are fed and which predictions are emitted. Rows join and leave between steps
-and have their own settings, so the same code serves one prompt, a batch and continuous batching.
+pending tokens after it. A forward pass feeds ``[pending | masks]``. AR, MARS and lossless MARS
+differ only in how many masks are fed and which predictions are emitted. Rows join and leave between
+steps and have their own settings, so the same code serves one prompt, a batch and continuous
+batching.
 
-Accepted tokens are fed again as real tokens, so the slots before the first new prediction hold
-AR's choice after each of them. Their hidden states are kept until the next forward. The head is
-applied to them only on request (``checked``), outside the timed step.
+Accepted tokens are fed again as real tokens, so the forward pass that feeds them also predicts what
+AR would have chosen at their positions. These hidden states are stored until the next forward pass.
+Logits are computed from them only on request (``checked``), outside the timed step.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ from mars_runtime.settings import MAX_BLOCK_SIZE, MAX_FED, Metric
 
 
 class CursorBatch(Batch):
-    """Rows on one KV cache. ``add`` and ``drop`` between steps; ``step`` is one forward for all.
+    """Rows that share one KV cache and one forward pass per step.
 
-    ``join`` and ``read`` are the two halves of ``add``, so that a long prompt need not block other
-    rows. A step that raises leaves every row unchanged. A row that ends is no longer listed, but
-    occupies its place until ``tidy`` or until the place is needed.
+    Rows may be added and dropped between steps. ``add`` is ``join`` followed by ``read`` until the
+    prompt is prefilled; calling these two directly lets other rows continue during a long prompt. A
+    step that raises leaves every row unchanged. A row that ended is no longer in ``rows``, but uses
+    its cache memory until ``release_ended`` is called or another row needs the memory.
     """
 
     def __init__(
@@ -59,22 +61,22 @@ class CursorBatch(Batch):
         prefix_cache: PrefixCache | None = None,
         draft_models: DraftModels | None = None,
     ) -> None:
-        """Allocate a cache for ``num_rows`` rows of ``capacity`` tokens each, prompt and answer
+        """Allocate a KV cache for ``num_rows`` rows of ``capacity`` tokens, prompt and answer
         together.
 
-        costs: of forwards on this device; required by automatic B.
-        prefix_cache: cache of keys and values of earlier texts, which these rows read and extend.
-        draft_models: required by the method ``speculative``.
+        costs: costs of forward passes on this device; required for automatic B.
+        prefix_cache: keys and values of earlier texts, which these rows reuse and extend.
+        draft_models: required for the method ``speculative``.
         """
         self._model = model
         self._vocabulary = vocabulary
         self._capacity = capacity
-        # Mask groups, and masks that pad a shorter row, are written behind a row's end.
+        # A forward pass also writes masks, which may extend beyond a row's last token.
         self.cache = model.new_cache(num_rows, capacity + MAX_FED)
         self._forbidden = forbidden_ids(vocabulary, model)
         self._rows = Rows(self.cache, prefix_cache, vocabulary.mask_id)
         self._ended: list[int] = []
-        # Hidden states and plans of the latest forward.
+        # Hidden states and plans of the latest forward pass.
         self._latest: tuple[Any, list[RowPlan]] = (None, [])
         has_mask = vocabulary.mask_id is not None
         self._draft_rows: DraftRows | None = None
@@ -89,61 +91,61 @@ class CursorBatch(Batch):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Numbers of the live rows, in the order of their places."""
+        """Numbers of the live rows in the order of the KV cache."""
         return tuple(number for number in self._rows.numbers if number not in self._ended)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the keys and values of all rows."""
+        """Size of the KV cache in bytes."""
         num_bytes: int = self.cache.num_bytes
         return num_bytes
 
     @torch.inference_mode()
     def join(self, number: int, prompt: Sequence[int], settings: SettingsSource) -> None:
-        """Take a free place for a prompt, which ``read`` then prefills.
+        """Add a row for a prompt, which ``read`` then prefills.
 
-        The limit is the current max_new_tokens: it may be lowered later, but not raised above what
-        was reserved. Raises DecodeError.
+        Memory is reserved for the current max_new_tokens, which may be lowered later but not
+        raised. Raises DecodeError.
         """
-        self.tidy()
+        self.release_ended()
         limit = settings().max_new_tokens
         check_prompt(self._model, prompt, limit)
         if self._rows.is_full:
-            raise DecodeError(f"All {self.cache.rows} rows are taken: wait until one is finished.")
+            raise DecodeError(f"All {self.cache.rows} rows are in use: wait until a row finishes.")
         check_room(prompt, limit, self._capacity)
         self._rows.join(number, prompt, settings, limit)
 
-    def forgo(self, number: int) -> None:
-        """Prefill this prompt from scratch, ignoring the prefix cache. Raises KeyError."""
+    def skip_prefix_cache(self, number: int) -> None:
+        """Prefill this prompt from scratch, without the prefix cache. Raises KeyError."""
         self._find(number)[1].prefix = []
 
     @torch.inference_mode()
     def read(self, number: int, at_most: int = PREFILL_CHUNK) -> int:
-        """Prefill the next chunk of a prompt, without head; return the number of tokens left.
+        """Prefill the next chunk of a prompt and return how many tokens are still to be prefilled.
 
-        Blocks of the prefix cache are copied first. The last prompt token is left to the first
+        Blocks in the prefix cache are copied first. The last prompt token is left to the first
         step. A draft model prefills the prompt as well. Raises KeyError.
         """
-        place, row = self._find(number)
-        self._rows.reuse(place)
-        self.cache.cursors[place] += prefill(
-            self._model, self.cache.row(place), row.unread, at_most
+        index, row = self._find(number)
+        self._rows.copy_prefix(index)
+        self.cache.cursors[index] += prefill(
+            self._model, self.cache.row(index), row.unread, at_most
         )
         if self._draft_rows is None or row.settings().method != "speculative":
             return len(row.unread)
-        return len(row.unread) + self._draft_rows.read(row, at_most)
+        return len(row.unread) + self._draft_rows.prefill(row, at_most)
 
     @torch.inference_mode()
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
         """Replace the row's text (prompt included) from position ``start`` on with ``tokens``.
 
-        ``tokens`` must not be empty. Cached tokens that stay equal stay cached. The limit counts
-        from here. Raises KeyError.
+        ``tokens`` must not be empty. Keys and values of unchanged tokens stay cached. The count of
+        emitted tokens restarts at 0. Raises KeyError.
         """
-        place, row = self._find(number)
+        index, row = self._find(number)
         same = start + verify(tokens, row.text[start:])
         row.text[same:] = tokens[same - start :]
-        cursor = self.cache.cursors[place] = min(self.cache.cursors[place], same, len(row.text) - 1)
+        cursor = self.cache.cursors[index] = min(self.cache.cursors[index], same, len(row.text) - 1)
         row.unread, row.pending = [], row.text[cursor:]
         if len(row.pending) > MAX_BLOCK_SIZE:
             row.unread, row.pending = row.pending[:-1], row.pending[-1:]
@@ -162,35 +164,36 @@ class CursorBatch(Batch):
         self._find(number)
         row = self._rows.drop(number)
         if self._draft_rows is not None:
-            self._draft_rows.leave(row)
+            self._draft_rows.remove(row)
 
-    def tidy(self) -> None:
-        """Cache the texts of ended rows and free their places, outside the timed step."""
+    def release_ended(self) -> None:
+        """Move ended rows to the prefix cache and free their memory. Callers do not time
+        this call."""
         ended, self._ended = self._ended, []
         for number in ended:
             self.drop(number)
 
     def _find(self, number: int) -> tuple[int, Row]:
-        """Return the place and the row of a live row. Raises KeyError."""
+        """Return the index and the row with this number, if it is live. Raises KeyError."""
         if number in self._ended:
             raise KeyError(number)
         return self._rows.find(number)
 
     @torch.inference_mode()
     def gather(self, numbers: Sequence[int]) -> None:
-        """Move rows to the first places, where ``step`` needs them. Raises KeyError."""
-        self.tidy()
+        """Move rows to the front of the KV cache, where ``step`` needs them. Raises KeyError."""
+        self.release_ended()
         self._rows.gather(numbers)
 
     @torch.inference_mode()
     def step(self, numbers: Sequence[int] | None = None) -> Step:
-        """Run one forward of these rows (default: all prefilled rows); the others are skipped.
+        """Run one forward pass for these rows (default: all prefilled rows); other rows are not
+        fed.
 
-        Rows that end (EOS, limit or loop) are removed.
-
-        Raises DecodeError with the numbers of the rows concerned, or none if it concerns all rows.
+        Rows that end (EOS, limit or loop) are removed. Raises DecodeError with the numbers of the
+        rows that caused it, or without numbers if it concerns all rows.
         """
-        self.tidy()
+        self.release_ended()
         began = time.perf_counter()
         rows = self._rows.gather(numbers or self._rows.ready)
         for row in rows:
@@ -209,44 +212,47 @@ class CursorBatch(Batch):
             RowOutcome.of(plan, slots, self._steering, eos_ids)
             for plan, slots in zip(plans, predictions, strict=True)
         ]
-        drafted = drafted_for(
-            outcomes, self._draft_rows, eos_ids
-        )  # if it fails, rows are as before
+        # No row has been changed yet, in case the draft models raise an error.
+        drafted = drafted_for(outcomes, self._draft_rows, eos_ids)
         steps = [
-            self._settle(place, outcome, drafted.get(outcome.plan.row.number, Drafted()))
-            for place, outcome in enumerate(outcomes)
+            self._apply(index, outcome, drafted.get(outcome.plan.row.number, Drafted()))
+            for index, outcome in enumerate(outcomes)
         ]
         self._ended = [row.row for row in steps if row.stop in FINAL]
-        done = Step(tuple(steps))
+        step = Step(tuple(steps))
         if self._costs is not None:
-            self._costs.note(done, time.perf_counter() - began)
-        return done
+            self._costs.record_step(step, time.perf_counter() - began)
+        return step
 
     @torch.inference_mode()
     def checked(self, step: Step, numbers: Collection[int]) -> Step:
-        """Return the latest step with AR's choices before it for these rows, outside the timed
-        step."""
+        """Return the latest step with AR's choices for earlier positions (``RowStep.checks``) of
+        these rows.
+
+        Call it before the next step and outside the timed code.
+        """
         hidden, plans = self._latest
-        again = {plan.row.number: (at, plan.first_slot) for at, plan in enumerate(plans)}
-        wanted = [row for row in step.rows if row.row in numbers and again[row.row][1]]
+        # For each row: its index and its number of tokens that were fed again.
+        fed_again = {plan.row.number: (index, plan.first_slot) for index, plan in enumerate(plans)}
+        wanted = [row for row in step.rows if row.row in numbers and fed_again[row.row][1]]
         if not wanted:
             return step
-        places, counts = zip(*(again[row.row] for row in wanted), strict=True)
-        draws = [
+        indices, counts = zip(*(fed_again[row.row] for row in wanted), strict=True)
+        draws = [  # with the noise that AR would use at these positions
             Draw.of(row.settings, range(row.cursor + 1, row.cursor + 1 + row.num_pending))
-            for row in wanted  # the noise that AR would draw with at the same positions
+            for row in wanted
         ]
         size = self._model.config.vocab_size
         penalties = [
-            plans[at].penalty(row.cursor, 0, size, self._vocabulary.eos_ids)
-            for at, row in zip(places, wanted, strict=True)
+            plans[index].penalty(row.cursor, 0, size, self._vocabulary.eos_ids)
+            for index, row in zip(indices, wanted, strict=True)
         ]
         metrics: list[Metric] = ["probability"] * len(wanted)
         head = slice(0, max(counts))
         try:
             sampling = SamplingMetadata(self._forbidden, metrics, draws, penalties=penalties)
-            readings = self._model.read(hidden[list(places)], head, sampling)
-        except DecodeError:  # non-finite logits: values that are only displayed must not end a run
+            readings = self._model.read(hidden[list(indices)], head, sampling)
+        except DecodeError:  # Checks are only displayed, so non-finite logits must not end the run.
             return step
         checks = {
             row.row: tuple((slot.token, slot.confidence) for slot in slots[:count])
@@ -263,35 +269,37 @@ class CursorBatch(Batch):
             branches = Branches.of([plan.layout for plan in plans], num_fed)
         hidden = self._model.hidden(torch.tensor(fed), self.cache, branches)
         metrics = [plan.settings.metric for plan in plans]
-        draws = [self._draw(place, plan) for place, plan in enumerate(plans)]
+        draws = [self._draw(index, plan) for index, plan in enumerate(plans)]
         size = self._model.config.vocab_size
         penalties = [
-            plan.penalty(self.cache.cursors[place], plan.first_read, size, self._vocabulary.eos_ids)
-            for place, plan in enumerate(plans)
+            plan.penalty(self.cache.cursors[index], plan.first_read, size, self._vocabulary.eos_ids)
+            for index, plan in enumerate(plans)
         ]
         num_slots = max(plan.num_slots for plan in plans)
         head = slots_to_read([plan.first_read for plan in plans], num_slots, num_fed)
-        groups = [group for place, plan in enumerate(plans) for group in plan.ranked(place)]
+        groups = [
+            group for index, plan in enumerate(plans) for group in plan.groups_to_rerank(index)
+        ]
         try:
             sampling = SamplingMetadata(self._forbidden, metrics, draws, groups, penalties)
             predictions = self._model.read(hidden, head, sampling)
         except DecodeError as error:
-            numbers = tuple(plans[place].row.number for place in error.rows)
+            numbers = tuple(plans[index].row.number for index in error.rows)
             raise DecodeError(str(error), numbers) from error
         self._latest = hidden, plans
         return predictions
 
-    def _draw(self, place: int, plan: RowPlan) -> Draw | None:
-        first = self.cache.cursors[place] + 1
+    def _draw(self, index: int, plan: RowPlan) -> Draw | None:
+        first = self.cache.cursors[index] + 1
         return Draw.of(plan.settings, [first + position for position in plan.read_positions()])
 
-    def _settle(self, place: int, outcome: RowOutcome, drafted: Drafted) -> RowStep:
+    def _apply(self, index: int, outcome: RowOutcome, drafted: Drafted) -> RowStep:
+        """Update a row with the result of a forward pass and return its event."""
         row, judgement = outcome.plan.row, outcome.judgement
-        done = outcome.step(self.cache.cursors[place], drafted)
-        # Commit: the tokens that had been emitted before, and the drafts that AR confirmed, are
-        # final.
-        self.cache.cursors[place] += outcome.plan.first_slot + 1 + judgement.num_agreed
-        drafts = [*outcome.ahead.tokens, *drafted.tokens]
+        step = outcome.step(self.cache.cursors[index], drafted)
+        # The keys and values of emitted tokens and of confirmed drafts are now final.
+        self.cache.cursors[index] += outcome.plan.first_slot + 1 + judgement.num_agreed
+        drafts = [*outcome.next_drafts.tokens, *drafted.tokens]
         row.emit(judgement.emitted, judgement.num_agreed, drafts)
         row.raised, row.is_sound = outcome.raised, True
-        return done
+        return step

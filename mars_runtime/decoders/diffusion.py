@@ -1,15 +1,15 @@
 """Block diffusion: fill a block of masks in order of confidence.
 
-For checkpoints that were trained with attention in both directions inside a block (Arriola et al.
-2025, arXiv 2503.09573; the MARS paper compares itself with such a model). A forward feeds
-``[clean tokens of the previous block | the block]``. The clean tokens are causal, so their keys and
-values become final. Every position of the block attends to everything before it and to the whole
-block, masks and filled tokens. A mask predicts the token at its own position. Each forward fills
-the open positions whose confidence reaches tau, and at least the most confident one. Positions
-behind an EOS token are dropped. Tokens are emitted in order, as far as no position before them is
-open. Nothing is verified.
+This is for checkpoints trained with bidirectional attention inside a block (Arriola et al. 2025,
+arXiv 2503.09573; the MARS paper compares itself with such a model). A forward pass feeds ``[clean
+tokens of the previous block | the block]``. Attention is causal for the clean tokens, so their keys
+and values become final. Every position of the block attends to everything before the block and to
+the whole block, masks and filled tokens. A mask predicts the token at its own position. Each
+forward pass fills the open positions whose confidence is at least τ, and always the most confident
+one. Positions after an EOS token are dropped. Tokens are emitted in order, up to the first open
+position. Nothing is verified.
 
-Decodes one row at a time.
+One row is decoded at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from mars_runtime.acceptance import DecodeError, Draw, eos_in_force, surest
+from mars_runtime.acceptance import DecodeError, Draw, accept_by_confidence, eos_in_force
 from mars_runtime.decoders.base import (
     NoMaskError,
     SettingsSource,
@@ -33,7 +33,7 @@ from mars_runtime.loops import up_to_loop
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.settings import DecodeSettings
 
-UNTRAINED = "This checkpoint was not trained to fill blocks: choose another method."
+UNTRAINED = "This checkpoint was not trained for block diffusion: choose another method."
 
 
 def decode(
@@ -45,11 +45,11 @@ def decode(
 ) -> Iterator[Event]:
     """Decode one prompt.
 
-    block_size: size of the blocks in training. It is B where the settings leave it automatic, and
-    an upper bound otherwise.
+    ``block_size`` is the size of the blocks in training. It is used as B if the settings leave B
+    automatic, and is an upper bound on B otherwise.
 
-    Yields one Prefill, then one Step per forward; ``seconds`` stay 0 and there is no End. A step
-    may emit nothing: ``RowStep.taken`` holds the positions it filled. Raises DecodeError
+    Yields one Prefill, then one Step per forward pass; ``seconds`` stay 0 and there is no End. A
+    step may emit nothing: ``RowStep.taken`` contains the positions it filled. Raises DecodeError
     immediately if the prompt does not fit.
     """
     check_prompt(model, prompt, settings().max_new_tokens)
@@ -57,15 +57,16 @@ def decode(
         raise DecodeError(UNTRAINED)
     if vocabulary.mask_id is None:
         raise NoMaskError
-    return _Filling(model, vocabulary, prompt, settings, block_size).events()
+    return _BlockFiller(model, vocabulary, prompt, settings, block_size).events()
 
 
-class _Filling:
-    """A row that is being decoded.
+class _BlockFiller:
+    """Decodes one row.
 
-    pending: clean tokens behind the cursor. block: the prediction that filled each position, or
-    None; the first ``num_left`` positions have been emitted. limit: maximum number of emitted
-    tokens.
+    _pending: clean tokens after the cursor, which the next forward pass feeds.
+    _block: for each position, the prediction that filled it, or None while it is open.
+    _num_emitted: number of leading positions of the block that have been emitted.
+    _limit: maximum number of emitted tokens.
     """
 
     def __init__(
@@ -80,18 +81,18 @@ class _Filling:
         self._vocabulary = vocabulary
         self._prompt = prompt
         self._settings = settings
-        self._most = block_size
+        self._max_size = block_size
         self._limit = settings().max_new_tokens
         self._cache: Any = model.new_cache(1, len(prompt) + self._limit + block_size)
         self._forbidden = forbidden_ids(vocabulary, model)
         self._pending = [prompt[-1]]
         self._block: list[Proposal | None] = []
-        self._num_left = 0
+        self._num_emitted = 0
         self._written: list[int] = []
 
     def events(self) -> Iterator[Event]:
-        """Yield the events of the whole decoding."""
-        yield Prefill(self._read(), cache_bytes=self._cache.num_bytes)
+        """Yield all events, from the Prefill to the last Step."""
+        yield Prefill(self._prefill(), cache_bytes=self._cache.num_bytes)
         is_over = False
         while not is_over:
             step = self._step(self._settings())
@@ -99,60 +100,59 @@ class _Filling:
             yield Step((step,))
 
     @torch.inference_mode()
-    def _read(self) -> int:
-        """Prefill all but the last token of the prompt, without head; return their number."""
+    def _prefill(self) -> int:
+        """Prefill all but the last token of the prompt and return the number of tokens fed."""
         return prefill_whole(self._model, self._cache, self._prompt)
 
     @torch.inference_mode()
     def _step(self, settings: DecodeSettings) -> RowStep:
-        """Run one forward.
-
-        A new block, with the current B, starts when the previous one is full.
-        """
+        """Run one forward pass. If the block is full, start a new one with the current B."""
         remaining = max(1, min(self._limit, settings.max_new_tokens) - len(self._written))
         if not self._block:
-            size = self._most if settings.block_size == "auto" else settings.block_size
-            self._block = [None] * min(size, self._most)
-        del self._block[self._num_left + remaining :]
+            size = self._max_size if settings.block_size == "auto" else settings.block_size
+            self._block = [None] * min(size, self._max_size)
+        del self._block[self._num_emitted + remaining :]
         slots, cursor, num_pending = self._predict(settings)
         width = len(self._block)
-        taken = self._take(slots, settings)
-        first, self._num_left = self._num_left, _num_filled(self._block)
-        left = [
+        filled = self._fill(slots, settings)
+        first, self._num_emitted = self._num_emitted, _num_filled(self._block)
+        emitted = [
             prediction.token
-            for prediction in self._block[first : self._num_left]
+            for prediction in self._block[first : self._num_emitted]
             if prediction is not None
         ]
-        stop = self._stop(eos_in_force(settings, self._vocabulary.eos_ids), len(left) >= remaining)
-        if settings.stop_loops and (count := up_to_loop(self._written, left)) is not None:
-            left, stop = left[:count], "repeats"
-        done = RowStep(
+        eos_ids = eos_in_force(settings, self._vocabulary.eos_ids)
+        stop = self._stop(eos_ids, len(emitted) >= remaining)
+        if settings.stop_loops and (count := up_to_loop(self._written, emitted)) is not None:
+            emitted, stop = emitted[:count], "repeats"
+        proposals = tuple(prediction or slots[at] for at, prediction in enumerate(self._block))
+        step = RowStep(
             row=0,
             start=len(self._written),
             cursor=cursor,
             num_pending=num_pending,
             num_fed=num_pending + width,
-            proposals=tuple(filled or slots[at] for at, filled in enumerate(self._block))[first:],
-            accepted=tuple(left),
+            proposals=proposals[first:],
+            accepted=tuple(emitted),
             num_drafted=0,
             settings=settings,
             stop=stop,
-            block_size=self._most if settings.is_auto else 0,
-            taken=tuple(position - first for position in taken),
+            block_size=self._max_size if settings.is_auto else 0,
+            taken=tuple(position - first for position in filled),
         )
-        self._written += left
-        if self._num_left == len(self._block):
+        self._written += emitted
+        if self._num_emitted == len(self._block):
             self._pending = [
                 prediction.token for prediction in self._block if prediction is not None
             ]
-            self._block, self._num_left = [], 0
-        return done
+            self._block, self._num_emitted = [], 0
+        return step
 
     def _predict(self, settings: DecodeSettings) -> tuple[list[Proposal], int, int]:
-        """Return the predictions of the block's positions, the cursor, and the number of clean
-        tokens fed.
+        """Return the predictions for the block, the cursor before, and the number of clean tokens
+        fed.
 
-        The clean tokens are final after this.
+        The keys and values of the clean tokens are final afterwards.
         """
         cursor, num_pending = self._cache.cursors[0], len(self._pending)
         assert self._vocabulary.mask_id is not None
@@ -172,17 +172,19 @@ class _Filling:
         self._pending = []
         return slots, cursor, num_pending
 
-    def _take(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
-        """Fill the positions with enough confidence; return them.
+    def _fill(self, slots: Sequence[Proposal], settings: DecodeSettings) -> list[int]:
+        """Fill the positions whose confidence suffices and return them.
 
-        The block ends with its first EOS.
+        The block is cut after its first EOS token.
         """
-        is_open = [
+        open_positions = [
             position for position, prediction in enumerate(self._block) if prediction is None
         ]
-        chosen = surest([slots[position].confidence for position in is_open], settings.tau)
-        taken = sorted(is_open[index] for index in chosen)
-        for position in taken:
+        chosen = accept_by_confidence(
+            [slots[position].confidence for position in open_positions], settings.tau
+        )
+        filled = sorted(open_positions[index] for index in chosen)
+        for position in filled:
             self._block[position] = slots[position]
         for position, prediction in enumerate(self._block):
             if prediction is not None and prediction.token in eos_in_force(
@@ -190,11 +192,11 @@ class _Filling:
             ):
                 del self._block[position + 1 :]
                 break
-        return [position for position in taken if position < len(self._block)]
+        return [position for position in filled if position < len(self._block)]
 
     def _stop(self, eos_ids: frozenset[int], is_limit: bool) -> Stop:
-        """Return why no more tokens were emitted."""
-        if self._num_left < len(self._block):
+        """Return why the step emitted no more tokens."""
+        if self._num_emitted < len(self._block):
             return "threshold"
         last = self._block[-1]
         if last is not None and last.token in eos_ids:
@@ -203,5 +205,5 @@ class _Filling:
 
 
 def _num_filled(block: Sequence[Proposal | None]) -> int:
-    """Return the number of leading positions without an open one."""
+    """Return the number of filled positions before the first open one."""
     return block.index(None) if None in block else len(block)

@@ -1,12 +1,10 @@
-"""Draft models: a smaller model drafts tokens, and the batch's next forward verifies them.
+"""Draft models: a smaller model drafts tokens, and the target's next forward pass verifies them.
 
-Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition (MARS): a draft
-model that was trained for masks drafts several tokens per forward, by the rule of unverified MARS.
-A draft model has its own cursor cache, so following the target's committed tokens only moves a
-cursor: ``CursorBatch.rewind``. At a temperature above 0 it samples with the target's noise, so the
-two agree more often than by chance.
-
-This module sees only the tokens of the target's rows.
+This is speculative decoding (Leviathan et al. 2023, arXiv 2211.17192) with one addition by MARS: a
+draft model that was trained for masks drafts several tokens per forward pass, by the rule of
+unverified MARS. A draft model has its own cursor cache, so ``CursorBatch.rewind`` can replace
+rejected drafts by moving a cursor. At temperatures above 0 the draft model samples with the
+target's noise, so the two models agree more often than by chance.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from mars_runtime.settings import MAX_DRAFTS, MAX_NEW_TOKENS, DecodeSettings
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model, its vocabulary (the target's ids) and the B that it was trained with."""
+    """A draft model, its vocabulary (with the target's ids) and the B it was trained with."""
 
     model: CausalModel
     vocabulary: Vocabulary
@@ -35,8 +33,8 @@ class DraftModel:
 class DraftModels:
     """Access to draft models.
 
-    find: returns the draft model of a name, "" for the default one; raises DecodeError. block_size:
-    the B that the target was trained with, which caps its masks.
+    find: returns the draft model with a name ("" is the default one); raises DecodeError.
+    block_size: the B that the target was trained with, an upper bound on the target's B.
     """
 
     find: Callable[[str], DraftModel]
@@ -47,7 +45,8 @@ class DraftModels:
 class DraftRequest:
     """Request for up to ``at_most`` further drafts for ``row``.
 
-    They follow the tokens it is about to emit and ``drafts``, which another source proposed.
+    The drafts follow the tokens that the row is about to emit (``emitted``) and the drafts that it
+    already has (``drafts``).
     """
 
     row: Row
@@ -59,38 +58,38 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """Tokens that a draft model added to a row's drafts, and its number of forwards for that
-    row."""
+    """Tokens that a draft model drafted for a row, and the number of forward passes this took."""
 
     tokens: tuple[int, ...] = ()
     num_forwards: int = 0
 
 
 class RewindableBatch(Batch, Protocol):
-    """A batch whose rows can replace the end of their text; see ``CursorBatch``."""
+    """A batch that can replace the end of a row's text. ``CursorBatch`` implements it."""
 
     def rewind(self, number: int, start: int, tokens: Sequence[int]) -> None:
-        """Replace the text of a row from position ``start`` on with ``tokens``."""
+        """Replace the row's text from position ``start`` on with ``tokens``."""
 
 
 @dataclass(slots=True)
 class _DraftRow:
-    """The row of a draft model for one row of the batch.
+    """The row of a draft model that drafts for one row of the target.
 
-    num_known: leading tokens of its text that the target has committed. now: current settings.
+    name: name of the draft model.
+    settings: current settings of the draft row.
+    num_known: number of leading tokens of its text that the target has committed.
     """
 
     name: str
     batch: RewindableBatch
-    now: DecodeSettings
+    settings: DecodeSettings
     num_known: int
 
 
 class DraftRows:
-    """Draft-model rows for a batch of ``num_rows`` rows of ``capacity`` tokens.
+    """Rows of draft models for a batch of ``num_rows`` rows of ``capacity`` tokens.
 
-    The batch verifies their drafts with its next forward. Rows are created at the first request, on
-    one batch per draft model, made by ``new_batch``.
+    A row is created at its first request. ``new_batch`` creates one batch per draft model.
     """
 
     def __init__(
@@ -107,64 +106,68 @@ class DraftRows:
         self._new_batch = new_batch
         self._batches: dict[str, RewindableBatch] = {}
 
-    def read(self, row: Row, at_most: int) -> int:
-        """Prefill the next chunk of the row's prompt; return the number of tokens left.
+    def prefill(self, row: Row, at_most: int) -> int:
+        """Prefill the next chunk of the row's prompt and return how many tokens are left.
 
         Raises DecodeError.
         """
-        return self._joined(row, row.settings()).batch.read(row.number, at_most)
+        return self._draft_row(row, row.settings()).batch.read(row.number, at_most)
 
-    def leave(self, row: Row) -> None:
-        """Remove the draft model's row."""
+    def remove(self, row: Row) -> None:
+        """Remove the draft row of ``row``, if it has one."""
         draft_row, row.draft_row = row.draft_row, None
         if draft_row is not None:
             draft_row.batch.drop(row.number)
 
     def propose(self, requests: Sequence[DraftRequest]) -> dict[int, Drafted]:
-        """Draft for rows; the rows of one draft model share its forwards. Returns drafts by row
-        number.
+        """Draft tokens and return them by row number.
 
-        A draft ends with its first EOS token, unless the row ignores EOS. Raises DecodeError with
-        the numbers of the rows concerned.
+        Rows with the same draft model share its forward passes. Drafts end with their first EOS
+        token, unless the row ignores EOS. Raises DecodeError with the numbers of the rows that
+        caused it.
         """
         drafted: dict[int, Drafted] = {}
         batches: dict[str, list[DraftRequest]] = {}
         for request in requests:
-            draft_row = self._joined(request.row, request.settings)
+            draft_row = self._draft_row(request.row, request.settings)
             drafted[request.row.number] = Drafted((), self._catch_up(draft_row, request))
             batches.setdefault(draft_row.name, []).append(request)
-        for name, of_model in batches.items():
-            going = of_model
-            while going:
-                self._steer(going, drafted)
-                step = self._batches[name].step([request.row.number for request in going])
-                settings = {request.row.number: request.settings for request in going}
-                for done in step.rows:
-                    before, ends = drafted[done.row], self._ends(settings[done.row])
-                    tokens = up_to_end([*before.tokens, *done.accepted], ends)
-                    drafted[done.row] = Drafted(tuple(tokens), before.num_forwards + 1)
-                going = [request for request in going if self._wants_more(request, drafted)]
+        for name, unfinished in batches.items():
+            while unfinished:
+                self._update_settings(unfinished, drafted)
+                step = self._batches[name].step([request.row.number for request in unfinished])
+                settings = {request.row.number: request.settings for request in unfinished}
+                for row_step in step.rows:
+                    before, ends = drafted[row_step.row], self._ends(settings[row_step.row])
+                    tokens = up_to_end([*before.tokens, *row_step.accepted], ends)
+                    drafted[row_step.row] = Drafted(tuple(tokens), before.num_forwards + 1)
+                unfinished = [
+                    request for request in unfinished if self._needs_more(request, drafted)
+                ]
         return drafted
 
-    def _wants_more(self, request: DraftRequest, drafted: dict[int, Drafted]) -> bool:
+    def _needs_more(self, request: DraftRequest, drafted: dict[int, Drafted]) -> bool:
         tokens = drafted[request.row.number].tokens
         return len(tokens) < request.at_most and tokens[-1] not in self._ends(request.settings)
 
     def _ends(self, settings: DecodeSettings) -> frozenset[int]:
         return eos_in_force(settings, self._eos_ids)
 
-    def _steer(self, requests: Sequence[DraftRequest], drafted: dict[int, Drafted]) -> None:
-        """Set the draft rows' settings: at most the missing number of tokens, and no end of their
-        own."""
+    def _update_settings(
+        self, requests: Sequence[DraftRequest], drafted: dict[int, Drafted]
+    ) -> None:
+        """Set the settings of the draft rows: how many tokens to draft, and no stop at EOS or at a
+        loop.
+        """
         for request in requests:
             draft, settings = self._find(request.settings.draft), request.settings
-            wanted = request.at_most - len(drafted[request.row.number].tokens)
+            num_missing = request.at_most - len(drafted[request.row.number].tokens)
             has_masks = draft.block_size > 1 and draft.vocabulary.mask_id is not None
             is_masked = has_masks and settings.masked in ("both", "draft")
-            request.row.draft_row.now = replace(
+            request.row.draft_row.settings = replace(
                 settings,
                 method="mars" if is_masked else "ar",
-                block_size=min(wanted, draft.block_size),
+                block_size=min(num_missing, draft.block_size),
                 lossless=False,
                 tau_policy="fixed",
                 stop_loops=False,
@@ -173,7 +176,10 @@ class DraftRows:
             )
 
     def _catch_up(self, draft_row: _DraftRow, request: DraftRequest) -> int:
-        """Make the draft's text equal the target's, drafts included; return the forwards needed."""
+        """Make the text of a draft row equal the target's text, drafts included.
+
+        Returns the number of forward passes this took.
+        """
         row, batch, num_forwards = request.row, draft_row.batch, 0
         while batch.read(row.number):
             num_forwards += 1
@@ -184,18 +190,18 @@ class DraftRows:
             num_forwards += 1
         return num_forwards
 
-    def _joined(self, row: Row, settings: DecodeSettings) -> _DraftRow:
-        """Return the draft row for the draft model that the settings name; create it if needed."""
+    def _draft_row(self, row: Row, settings: DecodeSettings) -> _DraftRow:
+        """Return the draft row for the draft model in the settings; create it if necessary."""
         if isinstance(row.draft_row, _DraftRow) and row.draft_row.name == settings.draft:
             return row.draft_row
-        self.leave(row)
+        self.remove(row)
         limit = max(1, row.limit - row.num_emitted)
         draft_settings = DecodeSettings("ar", max_new_tokens=limit)
         try:
             batch = self._batch(settings.draft)
             draft_row = _DraftRow(settings.draft, batch, draft_settings, len(row.text))
-            batch.join(row.number, row.text, lambda: draft_row.now)
-        except DecodeError as error:  # the error concerns this row only
+            batch.join(row.number, row.text, lambda: draft_row.settings)
+        except DecodeError as error:  # Other rows can continue, so the error names this row.
             raise DecodeError(str(error), (row.number,)) from None
         row.draft_row = draft_row
         return draft_row
@@ -203,8 +209,8 @@ class DraftRows:
     def _batch(self, name: str) -> RewindableBatch:
         if name not in self._batches:
             draft = self._find(name)
-            room = self._capacity + MAX_DRAFTS
+            capacity = self._capacity + MAX_DRAFTS
             self._batches[name] = self._new_batch(
-                draft.model, draft.vocabulary, self._num_rows, room
+                draft.model, draft.vocabulary, self._num_rows, capacity
             )
         return self._batches[name]

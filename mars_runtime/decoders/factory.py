@@ -1,4 +1,4 @@
-"""Decode prompts on a batch of their own, on any device."""
+"""Decode prompts on a new batch, on any device."""
 
 from __future__ import annotations
 
@@ -30,17 +30,22 @@ def decode(
     hit: PrefixHit | None = None,
     draft_models: DraftModels | None = None,
 ) -> Decoding:
-    """Decode a ragged batch by the method that the settings name at each step.
+    """Decode prompts of any lengths together, with the method of the current settings.
 
-    Yields one Prefill, then one Step per forward. ``seconds`` stay 0 and there is no End: the
-    engine measures time. costs: required by ``block_size="auto"``. forced: acceptance histogram, to
-    time models with random weights. hit: the cached prefix of a single prompt. draft_models:
-    required by ``speculative``. Raises DecodeError immediately if a prompt does not fit.
+    Yields one Prefill, then one Step per forward pass. ``seconds`` stay 0 and there is no End,
+    because the engine measures time.
+
+    costs: costs of forward passes on this device; required for ``block_size="auto"``.
+    forced: acceptance histogram to impose, for timing models with random weights.
+    hit: the cached prefix, for a single prompt.
+    draft_models: required for the method ``speculative``.
+
+    Raises DecodeError immediately if a prompt does not fit.
     """
     limit = settings().max_new_tokens
     check_prompts(model, prompts, limit)
     num_rows, capacity = len(prompts), max(map(len, prompts)) + limit
-    assert hit is None or num_rows == 1, "a hit is of one prompt"
+    assert hit is None or num_rows == 1, "a prefix hit belongs to a single prompt"
     if forced is not None:
         model = ForcedModel(model, forced, vocabulary.mask_id)
     shape = (num_rows, capacity, costs)

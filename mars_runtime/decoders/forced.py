@@ -1,7 +1,7 @@
 """Impose an acceptance histogram on a model, to time weights that were not trained for masks.
 
-``ForcedModel`` wraps a model. It runs the same computation and then replaces tokens and
-confidences, so its text is meaningless.
+``ForcedModel`` performs the computation of the wrapped model and then replaces tokens and
+confidences, so the generated text is meaningless.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mars_runtime.events import Proposal
 from mars_runtime.model.forward import Branches, CausalModel, SamplingMetadata
 from mars_runtime.settings import MAX_BLOCK_SIZE
 
-TAKEN, REFUSED = 1.0, -1.0
-"""Confidences that are above and below every τ."""
+ACCEPTED, REJECTED = 1.0, -1.0
+"""Confidences of imposed proposals: always accepted, and never accepted (below every τ)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedAcceptance:
     """Acceptance histogram: ``shares[k - 1]`` is the share of forward passes that accept k tokens.
 
-    The shares add up to 1. A forward pass accepts at most B tokens, even if the draw is larger. The
-    draw depends only on (seed, row, position in the answer), so all compared methods get the same
-    draws. In lossless mode every draft is accepted, so the same histogram applies one forward pass
-    later. Raises DecodeError for an invalid histogram.
+    The shares add up to 1. A forward pass never accepts more than B tokens. The number is drawn
+    from (seed, row, position in the answer) only, so all compared methods draw the same numbers. In
+    lossless mode every draft is confirmed, so the same histogram applies one forward pass later.
+    Raises DecodeError for an invalid histogram.
     """
 
     shares: tuple[float, ...]
@@ -46,8 +46,8 @@ class ForcedAcceptance:
         )
         if not is_valid:
             raise DecodeError(
-                "Give an acceptance histogram as the shares of forwards that take 1, 2, 3 ... "
-                f"tokens, at most {MAX_BLOCK_SIZE} numbers that add up to 1."
+                "The acceptance histogram must be the shares of forward passes that accept 1, 2, "
+                f"3 ... tokens: at most {MAX_BLOCK_SIZE} numbers that add up to 1."
             )
 
     @classmethod
@@ -61,7 +61,8 @@ class ForcedAcceptance:
 
     @classmethod
     def recorded(cls, counts: Mapping[int, int], seed: int = 0) -> ForcedAcceptance:
-        """Build the histogram from counts of real runs: k -> forward passes that accepted k tokens.
+        """Build the histogram of real runs from ``counts``: k -> number of passes that accepted k
+        tokens.
 
         Raises DecodeError.
         """
@@ -70,11 +71,11 @@ class ForcedAcceptance:
 
     @property
     def mean(self) -> float:
-        """Mean number of tokens per forward pass if B does not limit it."""
+        """Mean number of tokens per forward pass, if B does not limit it."""
         return sum(k * share for k, share in enumerate(self.shares, 1))
 
     def count(self, row: int, position: int) -> int:
-        """Return how many tokens the forward pass accepts whose first new token is at
+        """Return how many tokens a forward pass accepts if its first new token is at
         ``position``."""
         key = hashlib.blake2b(f"{self.seed} {row} {position}".encode(), digest_size=4).digest()
         bounds = list(accumulate(self.shares))[:-1]
@@ -82,10 +83,10 @@ class ForcedAcceptance:
 
 
 class ForcedModel(CausalModel):
-    """Wrapped model that confirms every draft and is confident in as many proposals as are drawn.
+    """Wraps a model so that it confirms every draft and accepts as many proposals as drawn.
 
-    It supports only one group of masks, after the last token. mask_id: id of the mask token; None
-    if masks are never fed.
+    Only one group of masks, after the last token, is supported. ``mask_id`` is None if masks are
+    never fed.
     """
 
     def __init__(self, model: CausalModel, forced: ForcedAcceptance, mask_id: int | None) -> None:
@@ -99,13 +100,13 @@ class ForcedModel(CausalModel):
         return self._model.new_cache(rows, capacity)
 
     def hidden(self, tokens: Tensor, cache: Any, branches: Branches | None = None) -> Any:
-        """Run the model and store the fed tokens."""
-        assert branches is None, "acceptance is imposed on one group of masks"
+        """Run the model and store the fed tokens for ``read``."""
+        assert branches is None, "only one group of masks is supported"
         self._fed, self._cursors = tokens.tolist(), list(cache.cursors[: len(tokens)])
         return self._model.hidden(tokens, cache)
 
     def logits(self, hidden: Any, head: Tensor | slice) -> Tensor:
-        """Return the model's own logits."""
+        """Return the logits of the wrapped model, unchanged."""
         return self._model.logits(hidden, head)
 
     def read(
@@ -126,12 +127,12 @@ class ForcedModel(CausalModel):
         self, row: int, proposals: Sequence[Proposal], slots: Sequence[int]
     ) -> list[Proposal]:
         fed = self._fed[row]
-        masks = [place for place, token in enumerate(fed) if token == self._mask_id]
+        masks = [slot for slot, token in enumerate(fed) if token == self._mask_id]
         last = (masks[0] if masks else len(fed)) - 1
         count = self._forced.count(row, self._cursors[row] + last)
         imposed = []
         for slot, proposal in zip(slots, proposals, strict=True):
             token = fed[slot + 1] if slot < last else proposal.token
-            confidence = TAKEN if slot < last + count else REFUSED
+            confidence = ACCEPTED if slot < last + count else REJECTED
             imposed.append(proposal._replace(token=token, confidence=confidence))
         return imposed

@@ -1,6 +1,6 @@
-"""Cost of forwards on one device, by tokens per row.
+"""Costs of forward passes on one device, by the number of tokens per row.
 
-Costs are measured once (``engine/costs.py``) and then corrected from the times of real steps.
+The costs are measured once (``engine/costs.py``) and then corrected by the times of real steps.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from mars_runtime.events import Step
 from mars_runtime.settings import MAX_FED
 
 REFERENCE = Path(__file__).with_name("reference_costs.json")
-# Variances of log step times. NOISE: of a single step. WANDERING: the drift of each tracked number
-# from step to step. UNKNOWN: the initial variance of each.
-NOISE = 0.06**2
-WANDERING = 0.01**2, 0.005**2, 0.03**2
-UNKNOWN = 0.1**2, 0.1**2, 0.5**2
-UNSURE = 0.1**2  # variance of the level above which a step of one token is requested
-JUMP = 4.0  # standard deviations of a residual that mean that the machine's speed has changed
+# Variances for ``Tracking``: noise of the log time of a single step; drift per step and initial
+# variance of each tracked factor.
+STEP_VARIANCE = 0.06**2
+DRIFT_VARIANCES = 0.01**2, 0.005**2, 0.03**2
+INITIAL_VARIANCES = 0.1**2, 0.1**2, 0.5**2
+MAX_LEVEL_VARIANCE = 0.1**2  # above this, the level is unsure and a step of one token is needed
+JUMP = 4.0  # a residual of more standard deviations means that the machine's speed has changed
 
 
 class Curve(NamedTuple):
-    """Cost of forwards with one number of rows, in units of a forward of one token per row.
+    """Costs of forward passes for a fixed number of rows. The unit is a pass of one token per row.
 
-    plain: cost of 1, 2, 3 ... tokens per row. masks: additional cost of masks among them, from an
-    adapter that acts on masks. is_sure: whether the level is known; if not, the caller should run a
-    step of one token.
+    plain: cost of a pass of 1, 2, 3 ... tokens per row.
+    masks: additional cost if some of them are masks and an adapter acts on masks.
+    is_sure: false if the time of a one-token step is uncertain; callers should then run one.
     """
 
     plain: Sequence[float]
@@ -40,20 +40,20 @@ class Curve(NamedTuple):
     is_sure: bool = True
 
     def of(self, width: int, num_masks: int) -> float:
-        """Return the cost of ``width`` tokens per row, ``num_masks`` of them in mask groups."""
+        """Return the cost of ``width`` tokens per row, of which ``num_masks`` are masks."""
         return self.plain[width - 1] + (self.masks if num_masks else 0.0)
 
     def at(self, share: float) -> Curve:
-        """Return the curve with the cost beyond one token scaled by ``share``."""
+        """Return the curve with all costs beyond one token multiplied by ``share``."""
         return Curve([1.0 + share * (cost - 1.0) for cost in self.plain], share * self.masks)
 
 
 @cache
 def reference_curve() -> Curve:
-    """Return the committed costs of a forward, which are the same on every machine.
+    """Return the committed costs, which are the same on every machine.
 
-    ``tools/reference_costs.py`` measured them. ``auto`` uses them with the objective ``passes``, so
-    that a prompt takes the same forward passes on every machine.
+    ``tools/reference_costs.py`` measured them. Automatic B uses them with the objective ``passes``,
+    so a prompt takes the same forward passes on every machine.
     """
     measured = json.loads(REFERENCE.read_text(encoding="utf-8"))
     plain = [_between(measured["plain"], length) for length in range(1, MAX_FED + 1)]
@@ -61,74 +61,79 @@ def reference_curve() -> Curve:
 
 
 class Tracking:
-    """Corrections of the measured costs, since the speed of a machine changes with its other load.
+    """Corrects measured costs, because other load changes the speed of a machine.
 
-    Tracks the logs of three numbers. level: factor on the time of a step of one token. apartness:
-    factor on the time of all wider steps, on top of the level. dearness: factor on the cost of
-    further tokens. An extended Kalman filter estimates them from step times (the cost of further
-    tokens is not linear in the logs). Steps of one token update the level only; others update all
-    three, each in proportion to its uncertainty.
+    Tracks the logarithms of three factors. level: on the time of a step of one token. apartness: on
+    the time of all longer steps, in addition to the level. dearness: on the cost of each further
+    token. An extended Kalman filter estimates them from step times, since the cost of further
+    tokens is not linear in the logarithms. Steps of one token update the level only. Longer steps
+    update all three, each in proportion to its uncertainty.
     """
 
     def __init__(self) -> None:
-        self._found = [0.0, 0.0, 0.0]
-        self._spread = [
+        self._estimates = [0.0, 0.0, 0.0]
+        self._covariance = [
             [variance if row == column else 0.0 for column in range(3)]
-            for row, variance in enumerate(UNKNOWN)
+            for row, variance in enumerate(INITIAL_VARIANCES)
         ]
 
     @property
     def is_sure(self) -> bool:
-        """Whether the level is known: it is not if no step of one token was seen for long."""
-        return self._spread[0][0] <= UNSURE
-
-    def now(self, measured: Curve) -> Curve:
-        """Return the measured curve with the corrections applied."""
-        apart = math.exp(self._found[1])
-        dear = apart * math.exp(self._found[2])
-        first, *further = measured.plain
-        plain = [first, *[apart + dear * (cost - 1.0) for cost in further]]
-        return Curve(plain, dear * measured.masks, self.is_sure)
-
-    def note(self, added: float, ratio: float) -> None:
-        """Update the estimates with one step.
-
-        added: measured cost of the step beyond one token. ratio: its time over the measured time of
-        one token.
+        """Whether the level is well known. It becomes uncertain if no step of one token runs for a
+        while.
         """
-        level, apart, dear = self._found
-        base = 1.0 + math.exp(dear) * added
-        missed = math.log(ratio / base) - level - (apart if added else 0.0)
-        slopes = (1.0, 1.0, (base - 1.0) / base) if added else (1.0, 0.0, 0.0)
-        for number, drift in enumerate(WANDERING):
-            self._spread[number][number] += drift
-        shared, whole = self._spread_of(slopes)
-        if missed**2 > JUMP**2 * whole:
-            self._spread[0][0] += missed**2
-            shared, whole = self._spread_of(slopes)
-        self._found = [
-            estimate + share / whole * missed
-            for estimate, share in zip(self._found, shared, strict=True)
-        ]
-        for row, share in zip(self._spread, shared, strict=True):
-            for column in range(3):
-                row[column] -= share * shared[column] / whole
+        return self._covariance[0][0] <= MAX_LEVEL_VARIANCE
 
-    def _spread_of(self, slopes: Sequence[float]) -> tuple[list[float], float]:
-        """Return the covariance of a step's log time with each number, and its own variance."""
-        shared = [sum(map(operator.mul, row, slopes)) for row in self._spread]
-        return shared, sum(map(operator.mul, shared, slopes)) + NOISE
+    def corrected(self, measured: Curve) -> Curve:
+        """Return the measured curve with the corrections applied."""
+        apartness = math.exp(self._estimates[1])
+        dearness = apartness * math.exp(self._estimates[2])
+        first, *further = measured.plain
+        plain = [first, *[apartness + dearness * (cost - 1.0) for cost in further]]
+        return Curve(plain, dearness * measured.masks, self.is_sure)
+
+    def update(self, added: float, ratio: float) -> None:
+        """Update the estimates with the time of one step.
+
+        added: measured cost of the step beyond one token.
+        ratio: time of the step divided by the measured time of a step of one token.
+        """
+        level, apartness, dearness = self._estimates
+        expected = 1.0 + math.exp(dearness) * added
+        residual = math.log(ratio / expected) - level - (apartness if added else 0.0)
+        slopes = (1.0, 1.0, (expected - 1.0) / expected) if added else (1.0, 0.0, 0.0)
+        for number, drift in enumerate(DRIFT_VARIANCES):
+            self._covariance[number][number] += drift
+        covariances, variance = self._covariance_with(slopes)
+        if residual**2 > JUMP**2 * variance:
+            self._covariance[0][0] += residual**2
+            covariances, variance = self._covariance_with(slopes)
+        self._estimates = [
+            estimate + covariance / variance * residual
+            for estimate, covariance in zip(self._estimates, covariances, strict=True)
+        ]
+        for row, covariance in zip(self._covariance, covariances, strict=True):
+            for column in range(3):
+                row[column] -= covariance * covariances[column] / variance
+
+    def _covariance_with(self, slopes: Sequence[float]) -> tuple[list[float], float]:
+        """Return the covariance of a step's log time with each factor, and the variance of that log
+        time.
+        """
+        covariances = [sum(map(operator.mul, row, slopes)) for row in self._covariance]
+        return covariances, sum(map(operator.mul, covariances, slopes)) + STEP_VARIANCE
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardCosts:
-    """Costs of forwards on one device.
+    """Costs of forward passes on one device.
 
-    depth: the B that the model was trained with, an upper bound on every choice. rho: number of
-    rows -> time of forwards of 1, 2, 3 ... tokens per row, relative to 1 token. masks: number of
-    rows -> additional cost of masks, in the same unit. seconds: time of a forward of one token for
-    the fewest rows; 0 if unknown. fewer: number of threads -> costs with that many threads;
-    ``in_force`` returns the current number.
+    depth: the B that the model was trained with, an upper bound on automatic B.
+    rho: number of rows -> time of a pass of 1, 2, 3 ... tokens per row, relative to 1 token.
+    seconds: time of a pass of one token for the smallest number of rows; 0 if unknown.
+    masks: number of rows -> additional cost of masks, in the unit of ``rho``.
+    fewer: number of threads -> costs with that number, for fewer threads than usual.
+    in_force: returns the current number of threads.
     """
 
     depth: int
@@ -144,30 +149,31 @@ class ForwardCosts:
         """Return the costs for ``num_rows`` rows of up to MAX_FED tokens, corrected for the current
         speed.
 
-        Uses the next larger measured batch, else the largest, with the current number of threads.
-        Lengths beyond the measured ones cost in proportion.
+        Uses the measurement with the next larger number of rows, or the largest one. Lengths beyond
+        the measured ones are extrapolated in proportion.
         """
-        current = self._now()
-        return current._tracking.now(current._measured(num_rows))
+        current = self._for_current_threads()
+        return current._tracking.corrected(current._measured(num_rows))
 
-    def note(self, step: Step, seconds: float) -> None:
-        """Update the corrections from a step, if it had one row and no forwards of a draft
-        model."""
+    def record_step(self, step: Step, seconds: float) -> None:
+        """Update the corrections with a step of one row that used no draft model; ignore other
+        steps.
+        """
         if len(step.rows) == 1 and not step.rows[0].num_draft_forwards:
             (row,) = step.rows
-            self.took(row.num_fed, row.num_fed - row.num_pending, seconds)
+            self.record_time(row.num_fed, row.num_fed - row.num_pending, seconds)
 
-    def took(self, width: int, num_masks: int, seconds: float) -> None:
-        """Update the corrections from the time of a step of one row.
+    def record_time(self, width: int, num_masks: int, seconds: float) -> None:
+        """Update the corrections with the time of a step of one row.
 
-        width: tokens fed. num_masks: how many of them are masks in groups.
+        ``width`` is the number of fed tokens, of which ``num_masks`` are masks.
         """
-        current = self._now()
+        current = self._for_current_threads()
         if current.seconds and width <= MAX_FED:
             added = current._measured(1).of(width, num_masks) - 1.0
-            current._tracking.note(added, seconds / current.seconds)
+            current._tracking.update(added, seconds / current.seconds)
 
-    def _now(self) -> ForwardCosts:
+    def _for_current_threads(self) -> ForwardCosts:
         """Return the costs for the current number of threads."""
         return self.fewer.get(self.in_force(), self) if self.in_force is not None else self
 
@@ -176,7 +182,8 @@ class ForwardCosts:
             enough = [rows for rows in self.rho if rows >= num_rows]
             nearest = min(enough) if enough else max(self.rho)
             known = self.rho[nearest]
-            # The cost depends on the number of tokens, so more rows count as fewer, longer rows.
+            # The cost depends on the total number of tokens, so rows beyond the measured number
+            # are counted as more tokens per row.
             times = max(1.0, num_rows / nearest)
             unit = _between(known, times)
             plain = [_between(known, times * length) / unit for length in range(1, MAX_FED + 1)]
@@ -185,7 +192,9 @@ class ForwardCosts:
 
 
 def _between(known: Sequence[float], length: float) -> float:
-    """Return the cost of ``length``: linear between measured lengths, proportional beyond them."""
+    """Return the cost of ``length``: interpolated between measured lengths, proportional beyond
+    them.
+    """
     if length >= len(known):
         return known[-1] * length / len(known)
     below = int(length)

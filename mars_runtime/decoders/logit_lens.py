@@ -1,8 +1,9 @@
-"""Run a forward again and read its predictions after every layer, in pieces.
+"""Run a forward pass again, in pieces, and read its predictions after every layer.
 
-Each ``next`` of ``look`` runs one piece, shorter than a forward: some layers of a few tokens of the
-text before, one layer of the forward, or the head for a few states. Other runs on the same device
-wait for at most one piece. ``mars_runtime/layers.py`` defines and interprets the results.
+Each ``next`` on ``read_layers`` runs one piece, which takes less time than a forward pass: some
+layers of a few earlier tokens, one layer of the pass, or the output head for a few hidden states.
+So other runs on the same device wait for at most one piece. ``mars_runtime/layers.py`` defines and
+interprets the results.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ from torch import Tensor
 
 from mars_runtime.acceptance import DecodeError
 from mars_runtime.decoders.base import Vocabulary, check_prompt, forbidden_ids
-from mars_runtime.layers import Column, Fed, Layers, Saying
+from mars_runtime.layers import Column, Fed, LayerPrediction, Layers
 from mars_runtime.model.build import Model
 from mars_runtime.model.forward import Branches, Layout, Part, SamplingMetadata
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED
 
-NUM_TOKENS = 16  # tokens of the preceding text per piece
-SHARE = 8  # an eighth of the layers per piece
-NUM_STATES = 8  # states per piece to which the head is applied
-UNFIT = "This forward cannot be run again: choose another one."
+NUM_TOKENS = 16  # tokens of the earlier text in a piece
+NUM_PARTS = 8  # a piece of the earlier text runs this fraction of the layers: 1 / NUM_PARTS
+NUM_STATES = 8  # hidden states in a piece of the output head
+UNFIT = "This forward pass cannot be run again: choose another one."
 
 
-def look(
+def read_layers(
     model: Model,
     vocabulary: Vocabulary,
     fed: Fed,
     prefix_cache: PrefixCache | None = None,
 ) -> Generator[None, None, Layers]:
-    """Yield after each piece; return the predictions of the forward after each layer.
+    """Yield after each piece; return the predictions of the forward pass after each layer.
 
-    prefix_cache: keys and values of earlier texts. Raises DecodeError for a forward that
-    this model cannot run.
+    ``prefix_cache`` contains keys and values of earlier texts. Raises DecodeError if the model
+    cannot run the forward pass.
     """
     _check(model, vocabulary, fed)
     with torch.inference_mode():
-        looking = _Looking(model, vocabulary, fed)
-    steps = looking.steps(prefix_cache)
+        reader = _LayerReader(model, vocabulary, fed)
+    steps = reader.steps(prefix_cache)
     while True:
         with torch.inference_mode():
             try:
@@ -54,7 +55,7 @@ def look(
 
 
 def _check(model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
-    """Raise DecodeError for a forward that this model cannot run."""
+    """Raise DecodeError if the model cannot run the forward pass."""
     num_masks = sum(fed.groups)
     is_fit = (
         0 <= fed.cursor < len(fed.ids)
@@ -70,8 +71,8 @@ def _check(model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
             check_prompt(model, ids, 1)
 
 
-class _Looking:
-    """One forward that is run again on a KV cache of its own."""
+class _LayerReader:
+    """Runs one forward pass again, on a new KV cache."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary, fed: Fed) -> None:
         self._model = model
@@ -81,35 +82,37 @@ class _Looking:
         self._cache: Any = model.new_cache(1, fed.cursor + MAX_FED)
         self._num_layers: int = model.config.num_layers
 
-    def steps(self, kept: PrefixCache | None) -> Generator[None, None, Layers]:
-        """Run the preceding text, the forward, then the real tokens; yield after each piece."""
+    def steps(self, prefix_cache: PrefixCache | None) -> Generator[None, None, Layers]:
+        """Run the earlier text, the forward pass and then its real tokens; yield after each
+        piece."""
         fed, layout = self._fed, Layout(self._fed.num_pending, self._fed.groups)
-        yield from self._read_text(kept)
+        yield from self._restore_text(prefix_cache)
         tokens = [*fed.ids[fed.cursor :], *[self._mask_id or 0] * sum(fed.groups)]
         branches = None
         if any(fed.groups[:-1]):
             branches = Branches.of([layout], layout.num_fed)
-        predictions = yield from self._said(tokens, branches)
+        predictions = yield from self._predictions(tokens, branches)
         positions, roots, _ = layout.numbers(layout.num_fed)
         columns = tuple(
             Column(
                 fed.cursor + position,
                 None if number < fed.num_pending else fed.cursor + root,
-                saying,
+                by_layer,
             )
-            for number, (position, root, saying) in enumerate(
+            for number, (position, root, by_layer) in enumerate(
                 zip(positions, roots, predictions, strict=True)
             )
         )
-        return Layers(columns, (yield from self._real(columns)))
+        return Layers(columns, (yield from self._real_columns(columns)))
 
-    def _read_text(self, kept: PrefixCache | None) -> Iterator[None]:
-        """Compute the keys and values that the forward found in the KV cache."""
+    def _restore_text(self, prefix_cache: PrefixCache | None) -> Iterator[None]:
+        """Restore the keys and values of the text before the forward pass."""
         unread = list(self._fed.ids[: self._fed.cursor])
-        for index, block in enumerate(kept.find(unread) if kept is not None else ()):
-            self._cache.put(0, index, block)
-            self._cache.cursors[0] += kept.length if kept is not None else 0
-        size = -(-self._num_layers // SHARE)
+        if prefix_cache is not None:
+            for index, block in enumerate(prefix_cache.find(unread)):
+                self._cache.put(0, index, block)
+                self._cache.cursors[0] += prefix_cache.length
+        size = -(-self._num_layers // NUM_PARTS)
         while (cursor := self._cache.cursors[0]) < len(unread):
             chunk = unread[cursor : cursor + NUM_TOKENS]
             yield from self._states(chunk, None, size)
@@ -118,7 +121,9 @@ class _Looking:
     def _states(
         self, tokens: Sequence[int], branches: Branches | None, size: int
     ) -> Generator[None, None, list[Tensor]]:
-        """Return the embeddings and the states after every ``size`` layers: [1, Q, hidden] each."""
+        """Return the embeddings and the hidden states after every ``size`` layers: [1, Q, hidden]
+        each.
+        """
         fed = torch.tensor([list(tokens)])
         states: list[Tensor] = []
         bounds = (0, 0, *range(size, self._num_layers, size), self._num_layers)
@@ -128,32 +133,32 @@ class _Looking:
             yield
         return states
 
-    def _said(
+    def _predictions(
         self, tokens: Sequence[int], branches: Branches | None
-    ) -> Generator[None, None, list[tuple[Saying, ...]]]:
+    ) -> Generator[None, None, list[tuple[LayerPrediction, ...]]]:
         """Return for each token its predictions before the first layer and after each layer."""
         states = yield from self._states(tokens, branches, 1)
-        predictions: list[list[Saying]] = [[] for _ in tokens]
+        predictions: list[list[LayerPrediction]] = [[] for _ in tokens]
         sampling = SamplingMetadata(self._forbidden, ["probability"])
         for state in states:
             for first in range(0, len(tokens), NUM_STATES):
-                some = slice(first, min(first + NUM_STATES, len(tokens)))
-                (slots,) = self._model.read(state, some, sampling)
-                for column, slot in zip(predictions[some], slots, strict=True):
-                    column.append((slot.token, slot.confidence))
+                piece = slice(first, min(first + NUM_STATES, len(tokens)))
+                (proposals,) = self._model.read(state, piece, sampling)
+                for column, proposal in zip(predictions[piece], proposals, strict=True):
+                    column.append((proposal.token, proposal.confidence))
                 yield
         return [tuple(column) for column in predictions]
 
-    def _real(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
-        """Return the columns of the tokens that the run emitted at the masks' positions."""
+    def _real_columns(self, columns: Sequence[Column]) -> Generator[None, None, tuple[Column, ...]]:
+        """Return the columns of the tokens that the run emitted at the positions of the masks."""
         fed = self._fed
         wanted = {column.position for column in columns if column.root is not None}
         end = min(len(fed.text), max(wanted, default=-1) + 1)
         if fed.text[: fed.cursor] != fed.ids[: fed.cursor] or end <= fed.cursor:
             return ()
-        predictions = yield from self._said(fed.text[fed.cursor : end], None)
+        predictions = yield from self._predictions(fed.text[fed.cursor : end], None)
         return tuple(
-            Column(position, None, saying)
-            for position, saying in enumerate(predictions, fed.cursor)
+            Column(position, None, by_layer)
+            for position, by_layer in enumerate(predictions, fed.cursor)
             if position in wanted
         )

@@ -1,7 +1,7 @@
-"""Prompt lookup: draft what followed an earlier occurrence of the last tokens of a text.
+"""Prompt lookup: draft the tokens that followed an earlier occurrence of a text's last tokens.
 
-A second source of drafts that needs no forward (related to arXiv 2304.04487 and to prompt lookup in
-transformers). Works on token ids.
+This source of drafts needs no forward pass. It is related to arXiv 2304.04487 and to prompt lookup
+in transformers. It works on token ids.
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ from itertools import cycle, islice
 from mars_runtime.settings import MAX_DRAFTS
 
 LONGEST = 4
-"""Maximum match length, in tokens. The longest match is used; at least one token must match."""
+"""Maximum length of a match, in tokens."""
 
 REACH = (1, 4, 8, MAX_DRAFTS)
-"""Number of tokens to draft behind a match of 1, 2, 3 ... tokens, without other statistics.
+"""Number of tokens to draft after a match of 1, 2, 3 ... tokens, without other statistics.
 
-In a chat model's answers the first token was right in 25, 56, 63 and 67 of 100 cases, and each
-further one in 70 to 90.
+In a chat model's answers the first drafted token was right in 25, 56, 63 and 67 of 100 cases, and
+each further one in 70 to 90.
 """
 
 
 class Lookup:
-    """A growing text with an index. Appending a token takes constant time."""
+    """Index of a growing text. Appending a token takes constant time."""
 
     def __init__(self) -> None:
         self._text: list[int] = []
-        # For each length: the last tokens before a position -> the latest such position before the
-        # end.
+        # For each length: n-gram -> the position after its latest occurrence before the end.
         self._ends: dict[int, dict[tuple[int, ...], int]] = {
             length: {} for length in range(LONGEST, 0, -1)
         }
@@ -46,11 +45,10 @@ class Lookup:
             self._text.append(token)
 
     def following(self, at_most: int) -> tuple[list[int], int]:
-        """Return the tokens behind the latest earlier occurrence of the last tokens, and the match
-        length.
+        """Return the tokens after the latest earlier occurrence of the text's last tokens.
 
-        The longest match is used; returns ([], 0) without a match. If the text ends before
-        ``at_most`` tokens, it is assumed to repeat what followed.
+        Uses the longest match of up to LONGEST tokens and also returns its length; returns ([], 0)
+        without a match. If fewer than ``at_most`` tokens follow the match, they are repeated.
         """
         for length, ends in self._ends.items():
             if length <= len(self._text) and (start := ends.get(tuple(self._text[-length:]))):

@@ -1,20 +1,21 @@
-"""Plan and settle one forward for each row of a cursor cache: what to feed, accept and draft next.
+"""Plan one forward pass for each row and apply its predictions: what to feed, accept and draft.
 
-``Steering.feeds`` returns how much may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
-judges the predictions and lets ``Steering`` draft. Nothing is committed before every row has been
-judged. The module works on values: it uses no tensors, model or cache.
+``Steering.feeds`` limits what may be fed, ``plan_row`` builds the plan, and ``RowOutcome.of``
+judges the predictions and lets ``Steering`` choose the next drafts. Rows change only after all rows
+of the batch have been judged. This module computes with plain values and uses no tensors, model or
+cache.
 
-τ of an unverified forward may adapt. Both rules start from the τ of the settings and never go below
-it.
+τ may adapt in unverified runs. Both rules start from the τ of the settings and never go below it.
 
-- Entropy: the more uncertain the forward's own AR token, the higher τ. The entropy, computed from
-  the token's known rivals, falls into a class; each class moves τ a share of the way to 1.
-- Agreement: accepted tokens are fed again as real tokens, and the same forward yields AR's choice
-  for their positions at no extra cost. Each token that AR would not have chosen raises τ and each
-  other token lowers it, in such proportion that they balance where the share of agreement is the
-  target (the rule of adaptive conformal inference, arXiv 2106.00193).
+- Entropy: the more uncertain AR's own prediction, the higher τ. Its entropy, computed from the
+  token's runners-up, falls into one of ``CLASSES``, and each class moves τ a share of the distance
+  to 1.
+- Agreement: accepted tokens are fed again as real tokens, so the same forward pass also predicts
+  AR's choices for their positions at no extra cost. Each token that AR would not have chosen raises
+  τ, and every other token lowers it. The two balance when the share of agreement equals the target
+  (the rule of adaptive conformal inference, arXiv 2106.00193).
 
-The events of a run contain everything these decisions depend on, so they can be recomputed from its
+These decisions depend only on what the events of a run contain, so they can be recomputed from its
 trace.
 """
 
@@ -37,11 +38,11 @@ from mars_runtime.acceptance import (
 from mars_runtime.decoders.base import NOT_MEASURED, NoMaskError
 from mars_runtime.decoders.draft_model import Drafted, DraftRequest, DraftRows
 from mars_runtime.decoders.drafting import (
-    PLAIN,
+    AR_REQUEST,
     BlockSizes,
     Drafter,
     FeedLimits,
-    agreed_width,
+    best_width,
 )
 from mars_runtime.decoders.forward_costs import Curve, ForwardCosts, reference_curve
 from mars_runtime.decoders.lookup import REACH
@@ -50,24 +51,27 @@ from mars_runtime.events import FINAL, Proposal, RowStep
 from mars_runtime.model.forward import Layout, MaskGroup
 from mars_runtime.settings import MAX_DRAFTS, MAX_FED, DecodeSettings
 
-NO_DRAFT = "No draft model is known here: choose another method."
+NO_DRAFT = "No draft model is available here: choose another method."
 CLASSES = ((0.05, 0.0), (0.3, 0.5), (1.0, 0.8), (math.inf, 0.95))
-"""(maximum entropy in nats, share of the way from τ to 1) for each class."""
-RATE = 0.2  # share of the way that one token moves τ, for a target of 1
-MOST = 0.98  # maximum share of the way: at 1 no draft would be accepted and nothing learnt
+"""For each class: the maximum entropy in nats, and the share of the distance from τ to 1."""
+RATE = 0.2  # how far one token moves τ if the target is 1, as a share of the distance to 1
+# Maximum share of the distance to 1. At τ = 1 nothing would be accepted, so τ could never adapt
+# again.
+MAX_RAISED = 0.98
 
 
 @dataclass(slots=True)
 class RowPlan:
-    """What one forward does for one row.
+    """What one forward pass does for one row.
 
-    tokens: real tokens to feed, of which the last ``num_drafts`` are drafts. groups: masks after
-    the token before the first draft, and after each draft. remaining: maximum number of tokens to
-    emit.
-
-    layout: how the tokens are laid out. is_tree: whether masks follow a token other than the last
-    pending one. first_slot: the slot that predicts the first position not emitted yet. num_checks:
-    slots read before it, which hold AR's choices for positions already emitted.
+    tokens: real tokens to feed; the last ``num_drafts`` are drafts.
+    groups: number of masks after the token before the first draft, and after each draft.
+    remaining: maximum number of tokens to emit.
+    layout: order of the fed tokens and masks.
+    is_tree: whether masks follow a token other than the last pending one.
+    first_slot: the fed token that predicts the first position not emitted yet.
+    num_checks: number of fed tokens before ``first_slot`` whose predictions are read. They are AR's
+        choices for positions that were emitted before.
     """
 
     row: Row
@@ -85,74 +89,75 @@ class RowPlan:
         self.layout = Layout(len(self.tokens), self.groups)
         self.is_tree = any(self.groups[:-1])
         self.first_slot = len(self.tokens) - self.num_drafts - 1
-        follows = self.settings.is_adaptive and self.settings.tau_policy == "agreement"
-        self.num_checks = self.first_slot if follows else 0
+        needs_checks = self.settings.is_adaptive and self.settings.tau_policy == "agreement"
+        self.num_checks = self.first_slot if needs_checks else 0
 
     @property
     def num_slots(self) -> int:
-        """Number of consecutive slots to read: checks, AR's choice for each group, and its
+        """Number of consecutive predictions to read: checks, one choice per group, and the
         masks."""
         return self.num_checks + len(self.groups) + sum(self.groups)
 
     @property
     def first_read(self) -> int:
-        """The first slot to read."""
+        """Index of the first fed token whose prediction is read."""
         return self.first_slot - self.num_checks
 
     @property
     def drafts(self) -> list[int]:
         return self.tokens[len(self.tokens) - self.num_drafts :]
 
-    def risen(self, checks: list[Proposal]) -> float:
-        """Return how far τ has risen, given AR's choices for the row's latest tokens.
+    def raised_after(self, checks: list[Proposal]) -> float:
+        """Return how far τ is raised, given AR's choices for the row's latest tokens.
 
-        The row itself is updated only when the forward is committed.
+        The row is updated only when the result of the forward pass is applied.
         """
-        left = self.tokens[1 : 1 + len(checks)]
-        agreed = [check.token == token for check, token in zip(checks, left, strict=True)]
+        emitted = self.tokens[1 : 1 + len(checks)]
+        agreed = [check.token == token for check, token in zip(checks, emitted, strict=True)]
         return raised_after(self.row.raised, agreed, self.settings.agreement_target)
 
     def read_positions(self) -> list[int]:
-        """Return the positions of the slots to read, relative to the cursor."""
+        """Return the positions of the tokens whose predictions are read, relative to the cursor."""
         layout = self.layout
         return layout.numbers(layout.num_fed)[0][self.first_read :]
 
     def penalty(
         self, cursor: int, first: int, vocab_size: int, eos_ids: frozenset[int]
     ) -> Penalty | None:
-        """Return the penalties on tokens that occurred, for the slots from ``first`` on.
+        """Return the penalties for the predictions of the fed tokens from number ``first`` on.
 
-        The slot of a real token counts all tokens up to its own, drafts included. The slot of a
-        mask counts the tokens up to the one that its group follows: later ones are unknown before
-        the forward.
+        The prediction of a real token is penalised by all tokens up to that token, drafts included.
+        The prediction of a mask is penalised by the tokens up to the one that its group follows,
+        because later tokens are unknown before the forward pass.
         """
         num_pending, text = len(self.tokens), self.row.text[:cursor] + self.tokens
-        places, roots, _ = self.layout.numbers(self.layout.num_fed)
+        offsets, roots, _ = self.layout.numbers(self.layout.num_fed)
         known = [cursor + count for count in (*range(1, num_pending + 1), *roots[num_pending:])]
-        positions = [cursor + place + 1 for place in places]
+        positions = [cursor + offset + 1 for offset in offsets]
         return Penalty.of(
             *(self.settings, text, self.row.num_prompt, known[first:], vocab_size),
             *(eos_ids, positions[first:]),
         )
 
-    def ranked(self, place: int) -> list[MaskGroup]:
-        """Return the mask groups that a sampler head may rerank. ``place``: place of the row.
+    def groups_to_rerank(self, index: int) -> list[MaskGroup]:
+        """Return the mask groups whose candidates a sampler head may rerank.
 
-        The first mask of a group follows AR's choice behind the token that the group follows.
-        Returns none for rows that sample, which keep the sampled token, and for the metric entropy,
-        which does not score single candidates.
+        ``index`` is the index of the row in the batch. The first mask of a group follows AR's
+        choice after the token that the group follows. The list is empty for rows that sample,
+        because the sampled token must not change, and for the metric entropy, which does not score
+        single candidates.
         """
         if self.settings.temperature > 0 or self.settings.metric == "entropy":
             return []
         groups, at = [], self.num_checks + len(self.groups)
         for number, size in enumerate(self.groups):
             if size:
-                groups.append(MaskGroup(place, self.num_checks + number, range(at, at + size)))
+                groups.append(MaskGroup(index, self.num_checks + number, range(at, at + size)))
             at += size
         return groups
 
     def split(self, slots: list[Proposal]) -> tuple[list[Proposal], list[list[Proposal]]]:
-        """Split the slots into choices and groups, the arguments of ``acceptance.judge``."""
+        """Split the predictions into choices and groups, the first two arguments of ``judge``."""
         at, groups = len(self.groups), []
         for size in self.groups:
             groups.append(slots[at : at + size])
@@ -161,11 +166,11 @@ class RowPlan:
 
 
 def plan_row(row: Row, settings: DecodeSettings, feed: FeedLimits, has_mask: bool) -> RowPlan:
-    """Return the plan of a row's next forward.
+    """Return the plan of a row's next forward pass.
 
-    Drafts are dropped when lossless was switched off or the limit was lowered; they were never
-    emitted. feed: maximum drafts and masks. has_mask: whether there is a mask token. Raises
-    DecodeError if one is needed and missing.
+    Drafts that no longer fit are dropped, because lossless was switched off or the limit was
+    lowered. ``feed`` limits drafts and masks. Raises DecodeError if masks are needed but
+    ``has_mask`` is false.
     """
     limit = min(row.limit, settings.max_new_tokens)
     remaining = max(1, limit - row.num_emitted)
@@ -184,7 +189,7 @@ def group_sizes(
 ) -> tuple[int, ...]:
     """Return how many masks follow the last emitted token and each of ``num_drafts`` drafts.
 
-    Leaves out masks that cannot be used and feeds at most MAX_FED tokens in all.
+    Omits masks whose proposals could not be used, and feeds at most MAX_FED tokens in total.
     """
     tokens = range(num_drafts + 1)
     roots = {num_drafts} if feed.roots is None else set(tokens).intersection(feed.roots)
@@ -199,15 +204,17 @@ def group_sizes(
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """What a forward decided for a row, before it is committed.
+    """Result of a forward pass for one row, before the row is updated.
 
-    ahead: drafts for the next forward, without a draft model's. checks: AR's choices for the row's
-    last tokens. raised: how far they raise τ. threshold: the resulting τ, if τ adapts.
+    next_drafts: drafts for the next forward pass, without those of a draft model.
+    raised: how far agreement with AR has raised τ.
+    checks: AR's choices for the row's latest emitted tokens.
+    threshold: the τ that was used, or None if τ does not adapt.
     """
 
     plan: RowPlan
     judgement: Acceptance
-    ahead: Ahead
+    next_drafts: NextDrafts
     raised: float
     checks: tuple[Proposal, ...] = ()
     threshold: float | None = None
@@ -216,33 +223,33 @@ class RowOutcome:
     def of(
         cls, plan: RowPlan, slots: list[Proposal], steering: Steering, eos_ids: frozenset[int]
     ) -> RowOutcome:
-        """Judge the predictions in the row's slots and draft for the next forward."""
+        """Judge the predictions of one row and draft for its next forward pass."""
         checks, slots = slots[: plan.num_checks], slots[plan.num_checks :]
         choices, groups = plan.split(slots)
         settings, raised, threshold = plan.settings, plan.row.raised, None
         if settings.is_adaptive:
-            raised = plan.risen(checks)
+            raised = plan.raised_after(checks)
             threshold = threshold_for(settings, choices[0], raised)
             settings = replace(settings, tau=threshold)
         written = plan.row.written if settings.stop_loops else ()
         judgement = judge(choices, groups, plan.drafts, settings, plan.remaining, eos_ids, written)
-        ahead = steering.settle(plan, judgement)
-        return cls(plan, judgement, ahead, raised, tuple(checks), threshold)
+        next_drafts = steering.update(plan, judgement)
+        return cls(plan, judgement, next_drafts, raised, tuple(checks), threshold)
 
     def request(self, eos_ids: frozenset[int]) -> DraftRequest | None:
-        """Return the request to a draft model, or None if there is nothing to draft."""
-        settings, judgement, drafts = self.plan.settings, self.judgement, self.ahead.tokens
+        """Return the request to the draft model, or None if there is nothing to draft."""
+        settings, judgement, drafts = self.plan.settings, self.judgement, self.next_drafts.tokens
         if settings.method != "speculative" or judgement.stop in FINAL:
             return None
-        room = self.plan.remaining - len(judgement.emitted) - 1
-        at_most = min(settings.num_drafts, room) - len(drafts)
+        num_left = self.plan.remaining - len(judgement.emitted) - 1
+        at_most = min(settings.num_drafts, num_left) - len(drafts)
         if at_most < 1 or (drafts and drafts[-1] in eos_in_force(settings, eos_ids)):
             return None
         return DraftRequest(self.plan.row, judgement.emitted, drafts, at_most, settings)
 
     def step(self, cursor: int, drafted: Drafted) -> RowStep:
         """Return the event of the row."""
-        plan, judgement, ahead = self.plan, self.judgement, self.ahead
+        plan, judgement, next_drafts = self.plan, self.judgement, self.next_drafts
         return RowStep(
             row=plan.row.number,
             start=plan.row.num_emitted,
@@ -251,13 +258,13 @@ class RowOutcome:
             num_fed=plan.layout.num_fed,
             proposals=judgement.proposals,
             accepted=tuple(judgement.emitted),
-            num_drafted=len(ahead.proposed),
+            num_drafted=len(next_drafts.proposed),
             settings=plan.settings,
             stop=judgement.stop,
             block_size=max(plan.groups) + 1 if plan.settings.is_auto else 0,
             groups=plan.groups if plan.is_tree else (),
-            looked_up=tuple(ahead.looked_up),
-            guessed=(*ahead.guessed, *drafted.tokens),
+            looked_up=tuple(next_drafts.looked_up),
+            guessed=(*next_drafts.guessed, *drafted.tokens),
             num_draft_forwards=drafted.num_forwards,
             checks=tuple((slot.token, slot.confidence) for slot in self.checks),
             threshold=self.threshold,
@@ -267,7 +274,7 @@ class RowOutcome:
 def drafted_for(
     outcomes: Sequence[RowOutcome], draft_rows: DraftRows | None, eos_ids: frozenset[int]
 ) -> dict[int, Drafted]:
-    """Return what draft models add to the drafts, by row number. Raises DecodeError."""
+    """Ask the draft models for drafts and return them by row number. Raises DecodeError."""
     requests = [
         request for outcome in outcomes if (request := outcome.request(eos_ids)) is not None
     ]
@@ -278,9 +285,13 @@ def drafted_for(
     return draft_rows.propose(requests)
 
 
-class Ahead(NamedTuple):
-    """Draft tokens of a row: proposals of its forward or looked-up tokens, and guesses behind
-    them."""
+class NextDrafts(NamedTuple):
+    """Drafts for the next forward pass of a row.
+
+    proposed: accepted proposals of the model itself.
+    looked_up: tokens from prompt lookup, used instead of proposals.
+    guessed: guesses of jacobi, after the other drafts.
+    """
 
     proposed: Sequence[int] = ()
     looked_up: Sequence[int] = ()
@@ -288,15 +299,16 @@ class Ahead(NamedTuple):
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens that the next forward verifies."""
+        """All drafts in order."""
         return [*self.proposed, *self.looked_up, *self.guessed]
 
 
 class Steering:
-    """Decide what the rows of one batch draft, by their settings or by what pays.
+    """Decide what each row of a batch drafts and feeds.
 
-    costs: of forwards on this device; None rejects automatic B. block_size: cap on B with a draft
-    model. has_mask: whether there is a mask token.
+    costs: costs of forward passes on this device; without them automatic B is rejected.
+    block_size: upper bound on B with a draft model.
+    has_mask: whether the checkpoint has a mask token.
     """
 
     def __init__(
@@ -312,10 +324,10 @@ class Steering:
         self._block_size = block_size
         self._most_masks = costs.depth - 1 if costs is not None and has_mask else 0
         self._sizes = BlockSizes(costs) if costs is not None else None
-        self._curve = Curve([1.0])  # of the rows of the latest forward
+        self._curve = Curve([1.0])  # costs for the number of rows of the latest forward pass
 
     def feeds(self, rows: Sequence[Row], settings: Sequence[DecodeSettings]) -> list[FeedLimits]:
-        """Return what the next forward may feed for each row.
+        """Return for each row what the next forward pass may feed.
 
         Raises DecodeError with the numbers of the rows with automatic B if no costs were measured.
         """
@@ -333,16 +345,17 @@ class Steering:
         ]
         size = self._sizes.choose(unverified) if unverified else 1
         feeds = [self._feed(row, current, size) for row, current in both]
-        return self._agreed(both, feeds) if len(rows) > 1 else feeds
+        return self._limited_by_batch(both, feeds) if len(rows) > 1 else feeds
 
-    def _agreed(
+    def _limited_by_batch(
         self, both: Sequence[tuple[Row, DecodeSettings]], feeds: Sequence[FeedLimits]
     ) -> list[FeedLimits]:
-        """Let rows draft only as far as that pays for all rows of the forward.
+        """Reduce drafting to what pays for all rows of the forward pass together.
 
-        Returns ``feeds`` unchanged if a row's width is fixed or its objective is ``passes``.
+        Returns ``feeds`` unchanged if any row has a fixed number of tokens or the objective
+        ``passes``.
         """
-        stakes = []
+        requests = []
         for row, current in both:
             if (
                 current.is_auto
@@ -350,22 +363,22 @@ class Steering:
                 and current.auto_objective == "time"
                 and row.drafter is not None
             ):
-                stakes.append(row.drafter.stake)
+                requests.append(row.drafter.request)
             elif current.method == "ar":
-                stakes.append(PLAIN)
+                requests.append(AR_REQUEST)
             else:
                 return list(feeds)
-        width = agreed_width(stakes, self._curve)
+        width = best_width(requests, self._curve)
         return [
-            feed if stake.width <= width else FeedLimits(0, 0)
-            for feed, stake in zip(feeds, stakes, strict=True)
+            feed if request.width <= width else FeedLimits(0, 0)
+            for feed, request in zip(feeds, requests, strict=True)
         ]
 
     def _feed(self, row: Row, settings: DecodeSettings, size: int) -> FeedLimits:
-        """Return what the next forward may feed for a row.
+        """Return what the next forward pass may feed for one row.
 
-        size: the B that unverified rows share whose objective is least time. Where fewest passes
-        are the objective, a row decides without the others.
+        ``size`` is the common B of all unverified rows with the objective ``time``. Rows with the
+        objective ``passes`` choose their own.
         """
         if not settings.is_auto:
             return FeedLimits.of(settings, self._block_size)
@@ -378,20 +391,22 @@ class Steering:
         return FeedLimits(0, size - 1)
 
     def _curve_for(self, settings: DecodeSettings) -> Curve:
-        """Return the costs that count for the objective: measured here, or the committed ones."""
+        """Return the costs for the objective: the committed ones for ``passes``, else the measured
+        ones.
+        """
         return reference_curve() if settings.auto_objective == "passes" else self._curve
 
-    def settle(self, plan: RowPlan, judgement: Acceptance) -> Ahead:
-        """Learn from a forward and return the row's drafts."""
+    def update(self, plan: RowPlan, judgement: Acceptance) -> NextDrafts:
+        """Update the statistics of a row after a forward pass and return its next drafts."""
         row, settings = plan.row, plan.settings
         if not settings.is_verified:
-            if settings.is_auto and row.outlook is not None:
-                row.outlook.observe(judgement, 0, max(plan.groups) + 1)
-            return Ahead()
+            if settings.is_auto and row.estimate is not None:
+                row.estimate.observe(judgement, 0, max(plan.groups) + 1)
+            return NextDrafts()
         if judgement.stop in FINAL:
-            return Ahead()
+            return NextDrafts()
         if settings.method == "jacobi":
-            return self._guess(plan, judgement)
+            return self._jacobi_drafts(plan, judgement)
         looked_up: list[int] = []
         num_matching, ends = 0, eos_in_force(settings, self._eos_ids)
         if settings.lookup:
@@ -400,10 +415,10 @@ class Steering:
         if not settings.is_auto:
             looked_up = looked_up[: REACH[num_matching - 1]] if looked_up else []
             is_longer = len(looked_up) > len(judgement.drafts)
-            return Ahead(looked_up=looked_up) if is_longer else Ahead(judgement.drafts)
-        group = judgement.proposals[len(judgement.emitted) :] if judgement.may_go_on else ()
+            return NextDrafts(looked_up=looked_up) if is_longer else NextDrafts(judgement.drafts)
+        group = judgement.proposals[len(judgement.emitted) :] if judgement.has_continuation else ()
         drafter = self._drafter(row, settings)
-        drafts, is_found = drafter.settle(
+        drafts, is_lookup = drafter.update(
             judgement.emitted,
             judgement.num_agreed,
             group,
@@ -412,38 +427,39 @@ class Steering:
             self._curve_for(settings),
         )
         drafts = up_to_end(drafts, ends)
-        drafter.cut(len(drafts))
-        return Ahead(looked_up=drafts) if is_found else Ahead(drafts)
+        drafter.truncate(len(drafts))
+        return NextDrafts(looked_up=drafts) if is_lookup else NextDrafts(drafts)
 
-    def _guess(self, plan: RowPlan, judgement: Acceptance) -> Ahead:
-        """Return the Jacobi guesses: as many as B and the limit allow."""
+    def _jacobi_drafts(self, plan: RowPlan, judgement: Acceptance) -> NextDrafts:
+        """Return the drafts of jacobi: AR's answers to the last guesses, extended by new
+        guesses."""
         last, answers, settings = judgement.emitted[-1], judgement.drafts, plan.settings
         count = min(settings.num_guesses, plan.remaining - len(judgement.emitted) - 1)
         ends = eos_in_force(settings, self._eos_ids)
-        return Ahead(answers, guessed=first_guesses(last, answers, count, ends))
+        return NextDrafts(answers, guessed=first_guesses(last, answers, count, ends))
 
     def _drafter(self, row: Row, settings: DecodeSettings) -> Drafter:
-        """Return the row's drafter; create one if it has none or the settings changed."""
+        """Return the row's drafter. A new one is created if the relevant settings changed."""
         if row.drafter is None or not row.drafter.fits(settings):
             row.drafter = Drafter(settings, self._most_masks)
         return row.drafter
 
 
 def first_guesses(last: int, answers: Sequence[int], count: int, ends: frozenset[int]) -> list[int]:
-    """Return Jacobi guesses that extend ``answers`` to ``count`` tokens; none after an EOS token.
+    """Return Jacobi guesses that extend ``answers`` to ``count`` tokens.
 
-    last: the token before the answers, used if there are none. A position that is new in the window
-    has no answer yet: its first guess repeats the token before it.
+    A new position has no answer yet, so its first guess repeats the token before it, which is
+    ``last`` if ``answers`` is empty. Returns no guesses after an EOS token.
     """
     before = answers[-1] if answers else last
     return [] if before in ends else [before] * (count - len(answers))
 
 
 def entropy(prediction: Proposal) -> float:
-    """Return the entropy of a distribution in nats.
+    """Return the entropy of a prediction in nats.
 
-    It is computed from the token's runners-up, with the remaining probability as one more outcome.
-    The runners-up are probabilities whatever the confidence metric is.
+    It is computed from the probabilities of the runners-up; the remaining probability counts as one
+    more outcome.
     """
     shares = [share for _, share in prediction.runners_up]
     shares.append(max(0.0, 1.0 - sum(shares)))
@@ -451,9 +467,9 @@ def entropy(prediction: Proposal) -> float:
 
 
 def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float) -> float:
-    """Return τ of a forward whose AR token is ``prediction``.
+    """Return the τ of a forward pass whose AR prediction is ``prediction``.
 
-    ``raised``: share of the way, by agreement.
+    ``raised`` is the share of the distance from τ to 1 that agreement with AR adds.
     """
     share = raised
     if settings.tau_policy == "entropy":
@@ -463,9 +479,12 @@ def threshold_for(settings: DecodeSettings, prediction: Proposal, raised: float)
 
 
 def raised_after(raised: float, agreed: Iterable[bool], target: float) -> float:
-    """Return how far τ has risen after tokens for which ``agreed`` says whether AR chose the
-    same."""
+    """Return how far τ is raised after more tokens were checked.
+
+    ``agreed`` contains for each token whether AR chose the same token. The result is a share of the
+    distance from τ to 1.
+    """
     for is_same in agreed:
         raised += -RATE * (1.0 - target) if is_same else RATE * target
-        raised = min(MOST, max(0.0, raised))
+        raised = min(MAX_RAISED, max(0.0, raised))
     return raised

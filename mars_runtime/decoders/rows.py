@@ -1,15 +1,17 @@
-"""Rows of a KV cache: the place of each row, and its tokens that are still to be fed.
+"""Rows of a KV cache: their order in the cache and the tokens that are still to be fed.
 
-The rows of the next forward occupy the first places. An invariant holds for every row: its cached,
-unread and pending tokens without the drafts are its prompt and the tokens it has emitted.
+The rows of the next forward pass come first in the cache. For every row, the cached, unread and
+pending tokens without the drafts are its prompt and the tokens it has emitted.
 
-With a prefix cache, blocks are copied in before the rest of a prompt is prefilled, and copied out
-of a finished text as far as it is final. Keys and values of a real token depend only on the tokens
-up to it: sampling decides which tokens are emitted, and an adapter acts on masks only. A prompt
-that contains the mask token is cached up to that token. A block may come from a forward of another
-shape (a whole prompt, or a few tokens of an answer). That changes no bit if the model is bitwise.
-On a GPU it may change the last bits, as any other shape of a forward does there. A model on a CPU
-that is not bitwise gets no prefix cache.
+With a prefix cache, cached blocks are copied into a row before the rest of its prompt is prefilled.
+When a row leaves, its final blocks are copied to the prefix cache. This is valid because the keys
+and values of a real token depend only on the tokens up to it: sampling only decides which tokens
+are emitted, and an adapter acts on masks only. A prompt that contains the mask token is cached up
+to that token.
+
+A block may have been computed by a forward pass with another number of tokens. A bitwise model
+computes the same bits anyway. On a GPU the last bits may differ, as they do between forward passes
+of different shapes. A CPU model that is not bitwise gets no prefix cache.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mars_runtime.decoders.drafting import BlockSizes, Drafter, Outlook
+from mars_runtime.decoders.drafting import AcceptanceEstimate, BlockSizes, Drafter
 from mars_runtime.decoders.lookup import Lookup
 from mars_runtime.prefix_cache import PrefixCache
 from mars_runtime.settings import MAX_FED, DecodeSettings
@@ -28,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 class RowCache(Protocol):
-    """Interface of a KV cache, which ``cache.BlockKVCache`` implements.
+    """KV cache with several rows; ``cache.BlockKVCache`` implements this interface.
 
-    ``block`` and ``put`` copy keys and values of a row's prefix out and in; only a prefix cache
-    needs them.
+    ``block`` and ``put`` copy a block of keys and values out of a row and into a row. They are
+    needed only with a prefix cache.
     """
 
     rows: int
@@ -46,21 +48,21 @@ class RowCache(Protocol):
 
 @dataclass(slots=True)
 class Row:
-    """A row that is being decoded. Its cursor is stored in the cache, by place.
+    """A row that is being decoded. Its cursor is stored in the KV cache.
 
-    limit: maximum number of emitted tokens, for which the cache has room.
-    unread: prompt tokens to feed before the row can decode.
-    pending: tokens behind the cursor: emitted ones, then ``num_drafts`` drafts to be verified.
-    num_prompt: number of leading tokens of ``text`` that are the prompt.
-    text: the prompt and all emitted tokens; ``lookup`` indexes as much of it as was needed so far.
-    num_reused: prompt tokens copied from the prefix cache instead of fed.
-    prefix: blocks that the prefix cache has for the prompt, until they are copied.
-    raised: how far τ has risen by agreement with AR.
-    outlook, drafter: acceptance statistics of the row, if B is chosen automatically.
-    sizes: chooses B for an unverified row with the objective ``passes``.
-    draft_row: the corresponding row of a draft model (``draft_model.py``).
-    is_sound: whether the latest forward of the row succeeded. Its predictions were finite, so the
-        keys and values of all tokens before them are finite as well.
+    limit: maximum number of emitted tokens, for which cache memory is reserved.
+    unread: prompt tokens that are still to be prefilled.
+    pending: tokens after the cursor: emitted tokens, then ``num_drafts`` drafts to verify.
+    text: the prompt (``num_prompt`` tokens) and all emitted tokens.
+    lookup: index of ``text`` for prompt lookup, updated when it is used.
+    num_reused: prompt tokens copied from the prefix cache instead of prefilled.
+    prefix: blocks of the prompt in the prefix cache, until they are copied.
+    raised: how far agreement with AR has raised τ, from 0 to 1 (``plan.raised_after``).
+    estimate, drafter: acceptance statistics of the row, if B is chosen automatically.
+    sizes: chooses B if the row is unverified and its objective is ``passes``.
+    draft_row: the row of a draft model that drafts for this row (``draft_model.py``).
+    is_sound: whether the latest forward pass succeeded. Its predictions were finite, so the keys
+        and values of all earlier tokens are finite too.
     """
 
     number: int
@@ -77,7 +79,7 @@ class Row:
     is_sound: bool = False
     prefix: list[object] = field(default_factory=list)
     lookup: Lookup = field(default_factory=Lookup)
-    outlook: Outlook | None = None
+    estimate: AcceptanceEstimate | None = None
     sizes: BlockSizes | None = None
     drafter: Drafter | None = None
     draft_row: Any = None
@@ -88,14 +90,18 @@ class Row:
         return self.text[len(self.text) - self.num_emitted :]
 
     def emit(self, emitted: list[int], num_agreed: int, drafts: list[int]) -> None:
-        """Append emitted tokens, of which the first ``num_agreed`` were pending as drafts."""
+        """Append emitted tokens and replace the drafts by ``drafts``.
+
+        The first ``num_agreed`` emitted tokens are confirmed drafts, which the last forward pass
+        fed.
+        """
         self.pending = emitted[num_agreed:] + drafts
         self.num_drafts = len(drafts)
         self.num_emitted += len(emitted)
         self.text += emitted
 
     def look_up(self, emitted: list[int], at_most: int) -> tuple[list[int], int]:
-        """Return the prompt lookup behind the text with ``emitted`` appended.
+        """Return what prompt lookup proposes after the text and ``emitted``.
 
         Returns up to ``at_most`` tokens and the length of the match.
         """
@@ -105,21 +111,26 @@ class Row:
 
 
 class Rows:
-    """The rows on one KV cache, in the order of their places."""
+    """The rows of one KV cache, in the order in which the cache stores them.
+
+    The index of a row is its number in the KV cache; it changes when rows move. ``Row.number``
+    never changes.
+    """
 
     def __init__(
         self, cache: RowCache, prefix_cache: PrefixCache | None = None, mask_id: int | None = None
     ) -> None:
-        """``mask_id``: the token at which the part of a text that can be cached ends."""
+        """``mask_id``: a text is stored in the prefix cache only up to this token."""
         self._cache = cache
         self._prefix_cache = prefix_cache
         self._mask_id = mask_id
         self._rows: list[Row] = []
-        self._left = [0] * cache.rows  # per free place: slots that its last row may have written
+        # For each free index: the number of cache slots that its last row may have written.
+        self._num_dirty = [0] * cache.rows
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Numbers of the rows, in the order of their places."""
+        """Numbers of the rows in the order of the cache."""
         return tuple(row.number for row in self._rows)
 
     @property
@@ -129,29 +140,29 @@ class Rows:
 
     @property
     def is_full(self) -> bool:
-        """Whether every place is taken."""
+        """Whether the cache has no free row."""
         return len(self._rows) == self._cache.rows
 
     def find(self, number: int) -> tuple[int, Row]:
-        """Return the place and the row. Raises KeyError."""
-        for place, row in enumerate(self._rows):
+        """Return the index and the row with this number. Raises KeyError."""
+        for index, row in enumerate(self._rows):
             if row.number == number:
-                return place, row
+                return index, row
         raise KeyError(number)
 
     def join(
         self, number: int, prompt: Sequence[int], settings: Callable[[], DecodeSettings], limit: int
     ) -> None:
-        """Take the next free place and clear it.
+        """Add a row at the end and clear its cache memory.
 
-        The last prompt token is pending and the rest unread, so every emitted token results from a
-        step.
+        The last prompt token is pending and the others are unread, so every emitted token is the
+        result of a step.
         """
-        assert not self.is_full, "there is a free place"
-        assert number not in self.numbers, "a number is used once at a time"
-        place = len(self._rows)
-        self._cache.clear(place, self._left[place])
-        self._left[place] = 0
+        assert not self.is_full, "the cache has no free row"
+        assert number not in self.numbers, "another row has this number"
+        index = len(self._rows)
+        self._cache.clear(index, self._num_dirty[index])
+        self._num_dirty[index] = 0
         row = Row(
             number, settings, limit, list(prompt[:-1]), [prompt[-1]], list(prompt), len(prompt)
         )
@@ -159,65 +170,70 @@ class Rows:
             row.prefix = self._prefix_cache.find(row.unread)
         self._rows.append(row)
 
-    def reuse(self, place: int) -> None:
-        """Copy the prompt's blocks from the prefix cache, once, and move the cursor behind them."""
-        row = self._rows[place]
+    def copy_prefix(self, index: int) -> None:
+        """Copy the blocks found in the prefix cache into the row and advance its cursor.
+
+        Further calls for the same row do nothing.
+        """
+        row = self._rows[index]
         blocks, row.prefix = row.prefix, []
         if self._prefix_cache is None or not blocks:
             return
-        for index, block in enumerate(blocks):
-            self._cache.put(place, index, block)
+        for number, block in enumerate(blocks):
+            self._cache.put(index, number, block)
         row.num_reused = len(blocks) * self._prefix_cache.length
-        self._cache.cursors[place] += row.num_reused
+        self._cache.cursors[index] += row.num_reused
         del row.unread[: row.num_reused]
 
     def drop(self, number: int) -> Row:
-        """Free the row's place at once; the last row moves into it. Raises KeyError."""
-        place, row = self.find(number)
-        self._keep(place, row)
+        """Remove a row and move the last row to its index. Raises KeyError."""
+        index, row = self.find(number)
+        self._store(index, row)
         last = len(self._rows) - 1
-        used, self._left[last] = self._used(place), self._used(last)
-        if place != last:
-            self._cache.move(last, place, used)
-            self._rows[place] = self._rows[last]
+        num_dirty, self._num_dirty[last] = self._num_written(index), self._num_written(last)
+        if index != last:
+            self._cache.move(last, index, num_dirty)
+            self._rows[index] = self._rows[last]
         self._rows.pop()
         self._cache.cursors[last] = 0
         return row
 
-    def _keep(self, place: int, row: Row) -> None:
-        """Copy the final part of a leaving row into the prefix cache.
+    def _store(self, index: int, row: Row) -> None:
+        """Copy the final tokens of a leaving row to the prefix cache.
 
-        Does nothing if the row's latest forward failed or it had none. A failure is only logged, so
-        that the row is always freed.
+        Does nothing unless the latest forward pass of the row succeeded. Errors are only logged,
+        because the row must be removed in any case.
         """
         if self._prefix_cache is None or not row.is_sound:
             return
-        final = row.text[: self._cache.cursors[place]]
+        final = row.text[: self._cache.cursors[index]]
         if self._mask_id in final:
             del final[final.index(self._mask_id) :]
         try:
-            self._prefix_cache.keep(final, lambda index: self._cache.block(place, index))
+            self._prefix_cache.keep(final, lambda number: self._cache.block(index, number))
         except (MemoryError, RuntimeError) as error:
-            _log.warning("What a run computed could not be kept (%s)", type(error).__name__)
+            _log.warning("A run was not added to the prefix cache (%s)", type(error).__name__)
 
-    def _used(self, place: int) -> int:
-        """Return how many slots of a place may have been written, also by a failed forward."""
-        return self._cache.cursors[place] + len(self._rows[place].unread) + MAX_FED
+    def _num_written(self, index: int) -> int:
+        """Return how many cache slots of a row may have been written, including by a failed forward
+        pass.
+        """
+        return self._cache.cursors[index] + len(self._rows[index].unread) + MAX_FED
 
     def gather(self, numbers: Sequence[int]) -> list[Row]:
-        """Move these rows to the first places, with as few swaps as possible.
+        """Move these rows to the front of the cache with as few swaps as possible.
 
-        Returns them in the order of their places. Raises KeyError.
+        Returns the rows in the order of the cache. Raises KeyError.
         """
         wanted = set(numbers)
         if unknown := wanted.difference(self.numbers):
             raise KeyError(min(unknown))
         count = len(wanted)
-        out = [place for place in range(count) if self._rows[place].number not in wanted]
-        if out:
-            behind = range(count, len(self._rows))
-            into = [place for place in behind if self._rows[place].number in wanted]
-            for source, target in zip(out, into, strict=True):
+        unwanted = [index for index in range(count) if self._rows[index].number not in wanted]
+        if unwanted:
+            later = range(count, len(self._rows))
+            wanted_later = [index for index in later if self._rows[index].number in wanted]
+            for source, target in zip(unwanted, wanted_later, strict=True):
                 self._cache.swap(source, target)
                 self._rows[source], self._rows[target] = self._rows[target], self._rows[source]
         return self._rows[:count]

@@ -1,4 +1,4 @@
-"""Many requests on one model: submit a request, read and steer its run."""
+"""Serve many requests on one model: submit a request, read its run and change its settings."""
 
 from mars_runtime.engine.engine import Engine, EngineBusy, EngineError
 from mars_runtime.engine.request import Request, RequestError, Solo

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.base import NO_LOOK
+from mars_runtime.engine.base import NO_LAYERS
 from mars_runtime.engine.request import Asked, Request, RequestError, Solo
 from mars_runtime.events import FINAL, Event
 from mars_runtime.layers import Fed, Layers
@@ -82,10 +82,10 @@ class Backend(ABC):
         ``EventStream``.
         """
 
-    def look(self, fed: Fed) -> Generator[None, None, Layers]:
+    def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
         """Return what a forward predicts after each layer, computed in pieces. The worker thread
         runs the pieces. Raises RequestError at once if this backend does not support it."""
-        raise RequestError(NO_LOOK)
+        raise RequestError(NO_LAYERS)
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -100,9 +100,10 @@ def as_backend(source: Checkpoint | Backend) -> Backend:
 class CheckpointBackend(Backend):
     """Backend of a loaded checkpoint.
 
-    num_bytes: memory for the keys and values of runs that share forward passes and for the prefix
-    cache; by default what the device can spare. keeps: whether there is a prefix cache; off for
-    measurements. On a CPU there is none for a model that is not bitwise (``memory.store_for``).
+    num_bytes: memory for the prefix cache and for the keys and values of runs that share forward
+        passes; by default, what the device can spare.
+    keeps: whether to use a prefix cache; false for measurements. A CPU model that is not bitwise
+        never uses one (``memory.new_prefix_cache``).
     registry_path: the registry that names draft models.
     """
 
@@ -114,13 +115,13 @@ class CheckpointBackend(Backend):
         keeps: bool = True,
         registry_path: Path = REGISTRY,
     ) -> None:
-        from mars_runtime.engine.memory import free_bytes, store_for
+        from mars_runtime.engine.memory import free_bytes, new_prefix_cache
 
         self._drafts = draft_models(checkpoint, registry_path)
         self._checkpoint = checkpoint
         self._is_cuda = checkpoint.model.device.type == "cuda"
         available = free_bytes(checkpoint.model) if num_bytes is None else num_bytes
-        self._store = store_for(checkpoint.model, available) if keeps else None
+        self._store = new_prefix_cache(checkpoint.model, available) if keeps else None
         self._num_bytes = num_bytes
         self._room = self._room_for(1)
         self._batch: Batch | None = None
@@ -264,12 +265,12 @@ class CheckpointBackend(Backend):
             draft_models=self._drafts,
         )
 
-    def look(self, fed: Fed) -> Generator[None, None, Layers]:
+    def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
         """Return what a forward predicts after each layer; see ``decoders/logit_lens.py``."""
-        from mars_runtime.decoders.logit_lens import look
+        from mars_runtime.decoders.logit_lens import read_layers
 
         checkpoint = self._checkpoint
-        return (yield from look(checkpoint.model, checkpoint.tokenizer, fed, self._store))
+        return (yield from read_layers(checkpoint.model, checkpoint.tokenizer, fed, self._store))
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is done when the call returns."""

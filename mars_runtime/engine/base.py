@@ -1,5 +1,7 @@
-"""Interface of an engine: in a thread of this process (``engine.py``) or on a device that is leased
-for each run (``leased/``).
+"""Interface of an engine.
+
+``engine.py`` implements it in a thread of this process, and ``leased/`` on a device that is leased
+for each run.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from mars_runtime.engine.request import SoloDecode
 
 MAX_LANES = 8
-NO_LOOK = "The layers are only shown where the model runs in the page's own process."
+NO_LAYERS = "The layers can be shown only if the model runs in the page's own process."
 
 
 class BaseEngine(ABC):
@@ -52,7 +54,7 @@ class BaseEngine(ABC):
     @property
     @abstractmethod
     def is_alive(self) -> bool:
-        """Whether requests are served."""
+        """Whether the engine accepts requests."""
 
     @property
     @abstractmethod
@@ -60,40 +62,45 @@ class BaseEngine(ABC):
         """Maximum number of tokens of a prompt and its answer together."""
 
     def is_ready(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for the warm-up; return whether it is complete."""
+        """Wait up to ``timeout`` seconds for the warm-up and return whether it is complete."""
         return True
 
     @abstractmethod
     def costs(self) -> ForwardCosts | None:
-        """Return the costs of forwards on this device; None if they were not measured."""
+        """Return the costs of forward passes on this device, or None if they were not measured."""
 
-    def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """Compute the predictions of a forward after each layer, in the background.
+    def read_layers(self, fed: Fed, owner: str = "") -> Future[Layers]:
+        """Compute the predictions of a forward pass after each layer, in the background.
 
-        The work is done in short pieces between forwards of runs, which it barely delays. Cancel
-        the Future if its result is no longer needed. ``owner`` as in Request.
+        The work is done in short pieces between the forward passes of runs, which it barely delays.
+        Cancel the Future if its result is no longer needed. ``owner`` is the client, as in Request.
 
-        Raises EngineBusy, EngineError (closed) or RequestError (not supported), and through the
-        Future DecodeError; each message is one sentence.
+        Raises EngineBusy, EngineError (closed) or RequestError (not supported). The Future may
+        raise DecodeError. Each message is one sentence.
         """
-        raise RequestError(NO_LOOK)
+        raise RequestError(NO_LAYERS)
 
     @abstractmethod
     def close(self) -> None:
-        """End every run and the engine, within one forward. Further calls do nothing."""
+        """End all runs and the engine within one forward pass. Further calls do nothing."""
 
     @abstractmethod
     def _serve(self, requests: Sequence[Asked], pace: float, is_shared: bool = False) -> list[Run]:
-        """Start runs that are scheduled together. is_shared: whether a run may share forwards."""
+        """Start runs that are scheduled together.
+
+        ``is_shared`` allows a single run to share forward passes with others.
+        """
 
     def submit(self, request: Request, pace: float = 0.0, *, is_alone: bool = False) -> Run:
-        """Start a run for a request, which shares forwards with other runs.
+        """Start a run for a request. It shares forward passes with other runs.
 
-        is_alone: do not share forwards, for timing; the whole prompt is then prefilled, without the
-        prefix cache. pace: rest of N times each forward, not counted by any clock.
+        pace: slow motion: after each forward pass the run pauses ``pace`` times as long as the pass
+            took. No clock includes the pauses.
+        is_alone: do not share forward passes, for timing. The whole prompt is then prefilled
+            without the prefix cache.
 
-        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each with one
-        sentence.
+        Raises EngineBusy, EngineError (closed), RequestError or SettingsError, each with a
+        one-sentence message.
         """
         is_alone = is_alone or METHODS[request.settings.method].is_alone
         return self._serve([request], pace, is_shared=not is_alone)[0]
@@ -107,24 +114,24 @@ class BaseEngine(ABC):
         pace: float = 0.0,
         owner: str = "",
     ) -> Run:
-        """Start a run of any decoder on this model, alone on the device; its Steps may have many
-        rows.
+        """Start a run of any decoder, alone on the device. Its Steps may have many rows.
 
-        The worker thread calls ``decode`` with the model, its vocabulary and the source of this
-        run's settings; see Solo. The run ends with ``eos`` if every row did, else with ``limit``.
-        Raises the same errors as ``submit``.
+        The worker thread calls ``decode`` with the model, its vocabulary, the source of this run's
+        settings and the costs (see Solo). The run ends with ``limit`` if any row ended at its
+        limit, else with ``repeats`` if any row repeated itself, else with ``eos``. Raises the same
+        errors as ``submit``.
         """
         return self._serve([Solo(decode, settings, deadline, owner)], pace)[0]
 
     def race(self, asked: Sequence[Asked], pace: float = 0.0) -> list[Run]:
-        """Start several runs that take turns on a fair clock: the one with the smallest clock is
-        next.
+        """Start several runs that take turns: the one with the least device time so far is next.
 
-        All runs reuse the same number of cached tokens of their prompts. Forwards of a race are not
-        shared; a single request is served as by ``submit``. Raises the same errors as ``submit``.
+        All runs reuse the same number of cached tokens of their prompts. The runs of a race share
+        no forward passes. A single request is served as by ``submit``. Raises the same errors as
+        ``submit``.
         """
         if not 1 <= len(asked) <= MAX_LANES:
-            raise RequestError(f"A race has 1 to {MAX_LANES} runs.")
+            raise RequestError(f"A race must have 1 to {MAX_LANES} runs, got {len(asked)}.")
         first = asked[0]
         if len(asked) == 1 and isinstance(first, Request):
             return [self.submit(first, pace)]

@@ -1,6 +1,6 @@
-"""Measure the cost of a forward of Q tokens on this device, once before serving.
+"""Measure the cost of a forward pass of Q tokens on this device, once before serving.
 
-Times the model and the reading of its logits, as in a step.
+The measurement includes reading the logits, as in a step.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ from mars_runtime.model.threads import ladder
 from mars_runtime.settings import MAX_FED, Metric
 
 MASKED = range(2, 6)  # lengths at which the additional cost of masks is measured
-CONTEXT = 128  # number of tokens before the timed ones
-SHORT = 0.02  # seconds of a forward of one token, below which MANY lengths are timed, else FEW
-MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # for one row, with all threads
-FEW = (1, 2, 3, 5, 8, 16, 32)  # lengths in between are interpolated linearly
-BUDGET = 1.2  # seconds of measuring per number of rows, after the first rounds
-ROUNDS = range(4, 16)
+CONTEXT = 128  # number of tokens in the KV cache before the timed ones
+SHORT = 0.02  # if a pass of one token takes less than this many seconds, MANY lengths are timed
+MANY = (*range(1, 9), 10, 12, 15, 16, 24, 32)  # used for one row, with all threads
+FEW = (1, 2, 3, 5, 8, 16, 32)  # used otherwise; lengths in between are interpolated linearly
+BUDGET = 1.2  # maximum seconds per number of rows, after the minimum number of rounds
+ROUNDS = range(4, 16)  # minimum and maximum number of rounds
 
 
 def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> ForwardCosts:
     """Return the costs for each number of rows, with the current threads.
 
-    For a model that chooses its number of threads, they are measured for each number it may choose.
+    If the model chooses its number of threads, the costs are measured for each number that it may
+    choose.
 
-    Lengths are timed in turn, repeatedly, so that other load on the machine affects all of them.
-    The minimum time counts, since other load can only add to it, and no length costs less than a
-    shorter one. The longest comes first: a processor may be slower for a while after it, which
-    would distort the forward of one token most, the unit of all others. After a change of the
-    number of threads one forward is not timed, because idle threads have to wake up first.
+    All lengths are timed in turn, several times, so that other load on the machine affects all of
+    them. The minimum of each length is used, because other load can only increase a time, and a
+    length never costs less than a shorter one. The longest length comes first in each round, so the
+    one-token pass does not directly follow it: a processor may be slower for a while after a long
+    pass, and an error in the one-token pass would distort all costs, because it is their unit.
+    After a change of the number of threads, one forward pass is not timed, because idle threads
+    have to wake up first.
     """
     model = checkpoint.model
     threads = model.threads if isinstance(model, NativeModel) else None
@@ -59,15 +62,20 @@ def measure_costs(checkpoint: Checkpoint, rows: Sequence[int] = (1,)) -> Forward
     return replace(by_count.pop(counts[-1]), fewer=by_count, in_force=lambda: threads.in_force)
 
 
-class _Found(NamedTuple):
-    """For one number of rows: seconds of a forward of one token, and the fields of ForwardCosts."""
+class _Measurement(NamedTuple):
+    """Measurements for one number of rows: the fields of ForwardCosts for a single entry.
+
+    ``seconds`` is the time of a forward pass of one token per row.
+    """
 
     seconds: float
     rho: tuple[float, ...]
     masks: float
 
 
-def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> dict[int, _Found]:
+def _measure(
+    checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]
+) -> dict[int, _Measurement]:
     """Return the measurements by number of threads; 0 is the current number."""
     longest = max(2 * checkpoint.block_size - 1, MANY[-1])
     timer = _Timer(checkpoint, num_rows, longest)
@@ -81,10 +89,10 @@ def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> di
         (length, num_masks, count)
         for count in counts
         for length in reversed(lengths[count])
-        for num_masks in ((0, length - 1) if timer.tells_masks and length in MASKED else (0,))
+        for num_masks in ((0, length - 1) if timer.has_mask and length in MASKED else (0,))
     ]
     for feed in feeds:
-        timer.seconds(*feed)  # the first forward of a shape may plan, allocate or compile
+        timer.seconds(*feed)  # The first pass of a shape may plan, allocate or compile.
     seconds: list[list[float]] = []
     began = time.perf_counter()
     for done in range(ROUNDS.stop):
@@ -93,13 +101,15 @@ def _measure(checkpoint: Checkpoint, num_rows: int, counts: Sequence[int]) -> di
         seconds.append(list(_round(timer, feeds)))
     minima = dict(zip(feeds, map(min, zip(*seconds, strict=True)), strict=True))
     return {
-        count: _found({feed[:2]: least for feed, least in minima.items() if feed[2] == count})
+        count: _relative({feed[:2]: least for feed, least in minima.items() if feed[2] == count})
         for count in counts
     }
 
 
 def _round(timer: _Timer, feeds: Sequence[tuple[int, int, int]]) -> Iterator[float]:
-    """Yield the seconds of each of these forwards, given as length, masks and threads."""
+    """Yield the seconds of each forward pass, given as (length, number of masks, number of
+    threads).
+    """
     awake = None
     for length, num_masks, count in feeds:
         if count != awake:
@@ -108,20 +118,20 @@ def _round(timer: _Timer, feeds: Sequence[tuple[int, int, int]]) -> Iterator[flo
         yield timer.seconds(length, num_masks, count)
 
 
-def _lengths(some: Sequence[int], longest: int) -> list[int]:
-    return sorted({*(length for length in some if length < longest), longest})
+def _lengths(candidates: Sequence[int], longest: int) -> list[int]:
+    return sorted({*(length for length in candidates if length < longest), longest})
 
 
-def _found(minima: Mapping[tuple[int, int], float]) -> _Found:
-    """Convert minimum seconds, by tokens per row and number of masks among them."""
+def _relative(minima: Mapping[tuple[int, int], float]) -> _Measurement:
+    """Convert minimum seconds by (tokens per row, number of masks) to relative costs."""
     unit = minima[1, 0]
     rho = _rising({length: minima[length, 0] / unit for length, masks in minima if not masks})
     more = [(minima[length, masks] - minima[length, 0]) / unit for length, masks in minima if masks]
-    return _Found(unit, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
+    return _Measurement(unit, rho, round(max(0.0, statistics.median(more)), 4) if more else 0.0)
 
 
 def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:
-    """Return times by length relative to length 1: non-decreasing, with gaps interpolated."""
+    """Return costs by length relative to length 1: non-decreasing, with gaps interpolated."""
     curve = [1.0]
     for length, measured in sorted(ratios.items()):
         before, first = curve[-1], len(curve)
@@ -132,7 +142,7 @@ def _rising(ratios: Mapping[int, float]) -> tuple[float, ...]:
 
 
 class _Timer:
-    """Times one forward with all slots read, in seconds."""
+    """Times single forward passes in which the predictions of all tokens are read."""
 
     def __init__(self, checkpoint: Checkpoint, num_rows: int, longest: int) -> None:
 
@@ -147,19 +157,19 @@ class _Timer:
         self._forbidden = forbidden_ids(checkpoint.tokenizer, model)
 
     @property
-    def tells_masks(self) -> bool:
+    def has_mask(self) -> bool:
         """Whether the checkpoint has a mask token, so that the cost of masks can be measured."""
         return self._mask is not None
 
     def seconds(self, length: int, num_masks: int = 0, count: int = 0) -> float:
-        """Return the seconds of a forward of ``length`` tokens per row, the last ``num_masks``
+        """Return the seconds of a pass of ``length`` tokens per row, the last ``num_masks`` of them
         masks.
 
-        count: number of threads; 0 is the current number.
+        ``count`` is the number of threads; 0 is the current number.
         """
         if not count:
             return self._seconds(length, num_masks)
-        assert isinstance(self._model, NativeModel), "the others do not choose"
+        assert isinstance(self._model, NativeModel), "only native models choose their threads"
         self._model.threads.fixed = count
         try:
             return self._seconds(length, num_masks)

@@ -1,10 +1,10 @@
-"""Carries out the turns of the scheduler on the device, and times each of them.
+"""Carries out the turns of the scheduler on the device and measures their time.
 
-Only the worker thread uses it. Each event is added to its run with its device time, which is also
-charged to the job. A forward pass that several runs share becomes a Step of each run, with the
-seconds of the whole pass, because each run waited that long. A Prefill has the sum over the chunks
-of its prompt; copying keys and values from the prefix cache counts as prefill. Moving paused rows,
-allocating rows, storing ended rows in the prefix cache and the checks of a step are not timed.
+Only the worker thread uses it. Each event is added to its run with its device time, which also
+counts for the job. If several runs share a forward pass, each run gets a Step with the seconds of
+the whole pass, because each run waited that long. A Prefill has the total time of the prompt's
+chunks; copying keys and values from the prefix cache counts as prefill. Not timed: moving paused
+rows, allocating rows, storing ended rows in the prefix cache, and the checks of a step.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ T = TypeVar("T")
 
 
 class Device:
-    """Rows and decoders of the runs: rows of the shared batch, or a decoder for each exclusive
-    run."""
+    """The rows and decoders of the runs.
+
+    A run that shares forward passes has a row of the batch; an exclusive run has a decoder.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -43,12 +45,16 @@ class Device:
         self._num_joined = 0
 
     def carry_out(self, turn: DeviceTurn[Run]) -> dict[Run, End]:
-        """Carry out the turn; return the End of each run that ended with it."""
+        """Carry out the turn and return the End of each run that ended with it."""
         try:
             if turn.kind == "step":
                 return self._step(turn.lanes)
             (run,) = turn.lanes
-            return self._alone(run) if turn.kind == "alone" else self._read(run, turn.is_waited_for)
+            return (
+                self._exclusive_step(run)
+                if turn.kind == "alone"
+                else self._prefill(run, turn.is_waited_for)
+            )
         except Exception as error:
             # Logged as text, because a traceback object would keep its tensors alive.
             _log.error("A forward pass failed\n%s", where(error))
@@ -73,7 +79,7 @@ class Device:
         self._backend.synchronize()
         return result, (time.perf_counter_ns() - started) / 1e9
 
-    def _alone(self, run: Run) -> dict[Run, End]:
+    def _exclusive_step(self, run: Run) -> dict[Run, End]:
         """Compute the next event of an exclusive run."""
         if run not in self._decoders:
             self._open(run)
@@ -84,7 +90,7 @@ class Device:
         assert not isinstance(event, End), "only the engine ends runs"
         if isinstance(event, Step) and _is_checked(run):
             event = decoder.checked(event)
-        _keep(run, replace(event, seconds=seconds), seconds)
+        _record(run, replace(event, seconds=seconds), seconds)
         if isinstance(run.asked, Solo) or not isinstance(event, Step):
             return {}
         return {run: _end_of(run)} if event.rows[0].stop in FINAL else {}
@@ -94,8 +100,8 @@ class Device:
 
         Lanes of a race are compared, so all must reuse the same number of cached prompt tokens: the
         smallest number that any of them could reuse. It is determined here, before the first lane
-        adds to the prefix cache. A single exclusive run is timed and reuses nothing. A race in
-        which a lane cannot reuse, such as a Solo, reuses nothing either.
+        adds to the prefix cache. A single exclusive run is timed and reuses nothing. If a lane
+        cannot reuse tokens (such as a Solo), no lane of the race does.
         """
         lanes = [lane for lane in run.job.lanes if not lane.is_finished]
         if len(lanes) == 1 or not all(_reuses(lane) for lane in lanes):
@@ -109,7 +115,7 @@ class Device:
     def _decoder(self, run: Run) -> EventStream:
         return EventStream.of(self._backend.decode(run.asked, lambda: run.settings))
 
-    def _read(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
+    def _prefill(self, run: Run, is_waited_for: bool) -> dict[Run, End]:
         """Prefill the next chunk of a prompt, a short one if other runs wait to decode."""
         batch, request = self._open_batch(), run.asked
         assert isinstance(request, Request), "a shared run has a Request"
@@ -117,7 +123,7 @@ class Device:
             self._num_joined += 1
             batch.join(self._num_joined, request.prompt_ids, lambda: run.settings)
             if not request.reuses:
-                batch.forgo(self._num_joined)
+                batch.skip_prefix_cache(self._num_joined)
             self._numbers[run] = self._num_joined
             self._runs[self._num_joined] = run
         number, chunk = self._numbers[run], READ_BESIDE if is_waited_for else READ_ALONE
@@ -140,11 +146,11 @@ class Device:
         for row in step.rows:
             run = self._runs[row.row]
             run.num_sharing = len(runs) - 1
-            _keep(run, Step((replace(row, row=0),), seconds), seconds)
-            if row.stop in FINAL:  # gone from the batch
+            _record(run, Step((replace(row, row=0),), seconds), seconds)
+            if row.stop in FINAL:  # The batch has removed the row.
                 del self._runs[self._numbers.pop(run)]
                 ends[run] = _end_of(run)
-        batch.tidy()
+        batch.release_ended()
         return ends
 
     def _open_batch(self) -> Batch:
@@ -168,7 +174,7 @@ def _is_checked(run: Run) -> bool:
     return isinstance(run.asked, Request) and run.asked.is_checked
 
 
-def _keep(run: Run, event: Event, seconds: float) -> None:
+def _record(run: Run, event: Event, seconds: float) -> None:
     run.add(event)
     run.job.spend(run, seconds, time.monotonic(), has_rest=isinstance(event, Step))
 

@@ -20,8 +20,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from mars_runtime.engine.asides import Aside, Asides, AsidesFullError
 from mars_runtime.engine.backend import Backend, as_backend, where
+from mars_runtime.engine.background import BackgroundJob, BackgroundJobs, BackgroundQueueFullError
 from mars_runtime.engine.base import BaseEngine
 from mars_runtime.engine.device import Device
 from mars_runtime.engine.request import Asked
@@ -42,7 +42,9 @@ HEARTBEAT_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Maximum seconds that ``close`` waits for an unfinished warm-up."""
 BUSY = "All places are taken and {} runs are queued. Try again in a moment."
-LOOKING = "The server is reading the layers of other forward passes. Try again in a moment."
+BUSY_READING_LAYERS = (
+    "The server is reading the layers of other forward passes. Try again in a moment."
+)
 DEAD = "The engine stopped unexpectedly: run it again in a moment."
 _log = logging.getLogger(__name__)
 
@@ -74,7 +76,7 @@ class Engine(BaseEngine):
         self._bell = Bell()
         self._scheduler: Scheduler[Run] = Scheduler(self._backend.reserve(max_runs), max_waiting)
         self._observers: list[Observer] = []
-        self._asides = Asides()
+        self._background = BackgroundJobs()
         self._next_deadline = math.inf
         self._is_closed = False
         self._why_over = "The engine was closed: start the program again."
@@ -130,18 +132,18 @@ class Engine(BaseEngine):
         self._is_ready.wait()
         return self._backend.costs
 
-    def look(self, fed: Fed, owner: str = "") -> Future[Layers]:
-        """Compute the predictions after each layer, as ``BaseEngine.look`` says."""
+    def read_layers(self, fed: Fed, owner: str = "") -> Future[Layers]:
+        """Compute the predictions after each layer, as ``BaseEngine.read_layers`` says."""
         with self._bell:
             if self._is_closed:
                 raise EngineError(self._why_over)
-            aside = Aside(owner, self._backend.look(fed))
+            job = BackgroundJob(owner, self._backend.read_layers(fed))
             try:
-                self._asides.add(aside)
-            except AsidesFullError:
-                raise EngineBusy(LOOKING) from None
+                self._background.add(job)
+            except BackgroundQueueFullError:
+                raise EngineBusy(BUSY_READING_LAYERS) from None
             self._bell.ring()
-        return aside.found
+        return job.result
 
     def close(self) -> None:
         """End every run and the worker, within one forward pass. A second call does nothing.
@@ -177,9 +179,9 @@ class Engine(BaseEngine):
             while (turn := self._next_turn()) is not None:
                 now = time.monotonic()
                 self._must_beat_by = now + self._max_turn_seconds
-                if isinstance(turn, Aside):
-                    turn.go_on()
-                    self._asides.rest((end := time.monotonic()) - now, end)
+                if isinstance(turn, BackgroundJob):
+                    turn.run_piece()
+                    self._background.schedule_pause((end := time.monotonic()) - now, end)
                 else:
                     self._carry_out(turn, now)
                 self._must_beat_by = math.inf
@@ -194,7 +196,7 @@ class Engine(BaseEngine):
                 self._is_closed = True
                 for run in list(self._scheduler.lanes()):
                     self._finish(run, last)
-                self._asides.end(EngineError(self._why_over))
+                self._background.fail_all(EngineError(self._why_over))
             self._is_over.set()
 
     def _carry_out(self, turn: DeviceTurn[Run], now: float) -> None:
@@ -239,7 +241,7 @@ class Engine(BaseEngine):
             self._is_ready.set()
             self._is_over.set()
 
-    def _next_turn(self) -> DeviceTurn[Run] | Aside | None:
+    def _next_turn(self) -> DeviceTurn[Run] | BackgroundJob | None:
         """Sleep until a run or a background job is due, and return its turn.
 
         Returns None once the engine is closed.
@@ -249,9 +251,9 @@ class Engine(BaseEngine):
                 now = time.monotonic()
                 if self._bell.has_news or now >= self._next_deadline:
                     self._sweep(now)
-                if self._asides and (aside := self._asides.next(now, is_free=False)):
-                    return aside
-                turn = self._scheduler.next_turn(now) or self._asides.next(now, is_free=True)
+                if self._background and (job := self._background.next(now, is_free=False)):
+                    return job
+                turn = self._scheduler.next_turn(now) or self._background.next(now, is_free=True)
                 if turn is not None:
                     return turn
                 wake = self._scheduler.next_wake()

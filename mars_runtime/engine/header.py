@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mars_runtime.model.load import Checkpoint
 
 VERSIONED = ("mars-live", "torch", "python")
-"""Programs whose versions a header holds: those that results and times depend on."""
+"""Programs whose versions are stored in a header, because results and times depend on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A checkpoint and the device it runs on; the fields as in ``Header``."""
+    """A checkpoint and the device it runs on; the fields are those of ``Header``."""
 
     checkpoint: str
     hardware: str = ""
@@ -36,7 +36,7 @@ class Facts:
 
 
 def facts_of(checkpoint: Checkpoint, costs: ForwardCosts | None = None) -> Facts:
-    """Return the facts of a loaded checkpoint. costs: as measured by its engine."""
+    """Return the facts of a loaded checkpoint. ``costs`` are those measured by its engine."""
     from mars_runtime.engine.memory import slot_bytes
 
     model = checkpoint.model
@@ -64,11 +64,13 @@ def make_header(
     context: Context = ALONE,
     room: int = 0,
 ) -> Header:
-    """Return the header for the trace of ``request`` with the text ``prompt``, dated now.
+    """Return the header for the trace of ``request``, with the current date.
 
-    about: the checkpoint if it is loaded here, else its facts. costs: as measured by the engine
-    that serves it here. context: the conversation before the prompt, and the given beginning of the
-    answer. room: the engine's capacity.
+    about: the checkpoint if it is loaded in this process, else its facts.
+    prompt: the text of the prompt.
+    costs: the costs measured by the engine, if the checkpoint is loaded in this process.
+    context: the conversation before the prompt, and the given beginning of the answer.
+    room: the engine's capacity.
     """
     facts = about if isinstance(about, Facts) else facts_of(about, costs)
     return Header(

@@ -1,4 +1,4 @@
-"""Memory of an engine's keys and values: number and length of its rows, fixed at the start."""
+"""Memory for an engine's keys and values: number and length of its rows, fixed at the start."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ if TYPE_CHECKING:
     from mars_runtime.model.build import Model
 
 CPU_BYTES = 2**30
+"""Memory for keys and values on a CPU, in bytes."""
 CUDA_SHARE = 0.5
-"""Memory for keys and values: CPU_BYTES on a CPU, CUDA_SHARE of the memory that is free on a GPU
-after loading the weights. The rest is for races and solo runs, which allocate their own."""
-KEPT_SHARE = 0.25
-"""Share of that memory for the prefix cache (``prefix_cache.py``)."""
-WORTHWHILE_TOKENS = 1024
-"""Minimum length of a row (or the model's maximum): with less memory the number of rows shrinks."""
+"""Share of the free GPU memory, after loading the weights, that is used for keys and values.
+
+The rest is for races and solo runs, which allocate their own caches.
+"""
+PREFIX_CACHE_SHARE = 0.25
+"""Share of the memory for keys and values that the prefix cache may use (``prefix_cache.py``)."""
+MIN_ROW_TOKENS = 1024
+"""Minimum length of a row in tokens, unless the model's maximum is lower.
+
+If memory is short, the number of rows is reduced first.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +37,34 @@ class Room:
 
 
 def room_for(model: Model, max_rows: int, num_bytes: int) -> Room:
-    """Return up to ``max_rows`` rows, each as long as the model allows and ``num_bytes`` permit."""
+    """Return up to ``max_rows`` rows, each as long as the model and ``num_bytes`` allow."""
     num_tokens = num_bytes // slot_bytes(model)
-    whole = model.config.max_positions
-    shortest = min(whole, WORTHWHILE_TOKENS) + MAX_FED
-    num_rows = max(1, min(max_rows, num_tokens // shortest))
-    return Room(num_rows, max(1, min(whole, num_tokens // num_rows - MAX_FED)))
+    max_length = model.config.max_positions
+    min_length = min(max_length, MIN_ROW_TOKENS) + MAX_FED
+    num_rows = max(1, min(max_rows, num_tokens // min_length))
+    return Room(num_rows, max(1, min(max_length, num_tokens // num_rows - MAX_FED)))
 
 
-def store_for(model: Model, num_bytes: int) -> BlockPrefixCache | None:
+def new_prefix_cache(model: Model, num_bytes: int) -> BlockPrefixCache | None:
     """Return a prefix cache that uses a share of ``num_bytes``, or None.
 
-    A model on a CPU that is not bitwise gets None: the last bits of its results, and so near ties,
-    would reveal whether a prefix was cached. On a GPU results vary in their last bits anyway.
+    The result is None for a CPU model that is not bitwise: the last bits of its output, and so near
+    ties, would reveal whether a prefix was cached. On a GPU the last bits vary anyway.
     """
     if not model.is_bitwise and model.device.type == "cpu":
         return None
     from mars_runtime.cache import BLOCK
 
-    return BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), int(num_bytes * KEPT_SHARE))
+    return BlockPrefixCache(BLOCK, BLOCK * slot_bytes(model), int(num_bytes * PREFIX_CACHE_SHARE))
 
 
 def slot_bytes(model: Model) -> int:
-    """Return the bytes of the keys and values of one token."""
+    """Return the size in bytes of the keys and values of one token."""
     return BlockKVCache.bytes_needed(model.config.cache_shape(1, 1), model.cache_dtype)
 
 
 def free_bytes(model: Model) -> int:
-    """Return the bytes available for keys and values on the model's device."""
+    """Return the number of bytes available for keys and values on the model's device."""
     if model.device.type != "cuda":
         return CPU_BYTES
     import torch

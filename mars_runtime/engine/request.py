@@ -1,4 +1,4 @@
-"""Requests to the engine: what to decode, settings and a deadline."""
+"""Requests to the engine: what to decode, with which settings, and until when."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ MAX_DEADLINE = 86_400.0
 
 
 class RequestError(MarsError, ValueError):
-    """A request cannot be served; the message is one sentence with the remedy."""
+    """A request cannot be served; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt to decode.
 
-    prompt_ids: as from ``Tokenizer.encode_prompt``. settings: initial settings.
-    deadline: maximum seconds of real time from submission to the end, waiting and rests included.
-    is_checked: whether steps include AR's choices (RowStep.checks). They are read after each
-        forward and outside its time, but delay the next forward.
+    prompt_ids: token ids, usually from ``Tokenizer.encode_prompt``.
+    settings: initial settings.
+    deadline: maximum seconds from submission to the end, including waiting and pauses.
+    is_checked: whether steps include AR's choices (RowStep.checks). They are computed after each
+        forward pass, outside its time, but delay the next one.
     reuses: whether the prefix cache is used; an exclusive run never uses it.
-    owner: the client, such as an address: the scheduler is fair among owners.
+    owner: the client, such as an address. The scheduler is fair among owners.
+
     Raises RequestError.
     """
 
@@ -50,20 +52,22 @@ class Request:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt_ids", tuple(self.prompt_ids))
         if not self.prompt_ids:
-            raise RequestError("Type a prompt: it has no tokens.")
+            raise RequestError("The prompt has no tokens: type something.")
         if not all(type(token) is int and token >= 0 for token in self.prompt_ids):
-            raise RequestError("The tokens of a prompt must be whole numbers from 0 on.")
+            raise RequestError("The tokens of a prompt must be whole numbers of at least 0.")
         _check(self.settings, self.deadline)
 
 
 @dataclass(frozen=True, slots=True)
 class Solo:
-    """A decoder of any kind, with any number of rows, that has the device to itself.
+    """A decoder of any type, with any number of rows, that uses the device exclusively.
 
-    decode: given the model, its vocabulary, the source of settings and the costs of forwards on
-        this device (None if not measured), yields a Prefill and Steps; the run ends when it is
-        exhausted.
-    settings, deadline, owner: as in Request. Raises RequestError.
+    decode: receives the model, its vocabulary, the source of settings, and the costs of forward
+        passes on this device (None if not measured). It yields a Prefill and Steps; the run ends
+        after the last one.
+    settings, deadline, owner: as in Request.
+
+    Raises RequestError.
     """
 
     decode: SoloDecode
@@ -80,6 +84,8 @@ Asked = Request | Solo
 
 def _check(settings: DecodeSettings, deadline: float) -> None:
     if not isinstance(settings, DecodeSettings):
-        raise RequestError("Give the request settings.")
+        raise RequestError("The settings of a request must be DecodeSettings.")
     if not math.isfinite(deadline) or not 0 < deadline <= MAX_DEADLINE:
-        raise RequestError(f"The deadline must be more than 0 and at most {MAX_DEADLINE:g} s.")
+        raise RequestError(
+            f"The deadline must be more than 0 and at most {MAX_DEADLINE:g} s, got {deadline:g}."
+        )

@@ -43,8 +43,8 @@ class Looking(ScriptedBackend):
         super().__init__(TEXT, 0.001)
         self.asked: list[Fed] = []
 
-    def look(self, fed: Fed) -> Generator[None, None, Layers]:
-        return self._looked(fed) if self.is_open else super().look(fed)
+    def read_layers(self, fed: Fed) -> Generator[None, None, Layers]:
+        return self._looked(fed) if self.is_open else super().read_layers(fed)
 
     def _looked(self, fed: Fed) -> Generator[None, None, Layers]:
         self.asked.append(fed)

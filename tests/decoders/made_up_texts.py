@@ -66,7 +66,7 @@ def write(
         sizes = group_sizes(AUTO, feed, 10**6, len(fed))
         took = costs[len(fed) + sum(sizes)]
         if known:
-            known.took(len(fed) + 1 + sum(sizes), sum(sizes), took)
+            known.record_time(len(fed) + 1 + sum(sizes), sum(sizes), took)
         cost += took
         forwards += 1
         num_agreed = 0
@@ -75,5 +75,5 @@ def write(
         emitted = list(range(place, place + num_agreed + 1))
         place += len(emitted)
         group = text.group(place, sizes[num_agreed])
-        drafts, _ = drafter.settle(emitted, num_agreed, group, [], 0, curve)
+        drafts, _ = drafter.update(emitted, num_agreed, group, [], 0, curve)
     return cost, forwards

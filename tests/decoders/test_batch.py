@@ -82,9 +82,12 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"method": "magic"}, "Choose a method among ar, cursor, block, uncached."),
-        ({"batch_size": 0}, "The batch size must be a whole number from 1 to 64."),
-        ({"batch_size": 2.0}, "The batch size must be a whole number from 1 to 64."),
+        (
+            {"method": "magic"},
+            "The method must be one of ar, cursor, block, uncached",
+        ),
+        ({"batch_size": 0}, "The batch size must be a whole number from 1 to 64, got 0."),
+        ({"batch_size": 2.0}, "The batch size must be a whole number from 1 to 64, got 2.0."),
         *[
             ({"method": "block", "cache_block": size}, "The cache block must be a whole number")
             for size in (3, 257, 8.0, "8", True, None)
@@ -93,7 +96,10 @@ def test_no_cache_equals_the_slow_twin(seed, lengths, block_size, tau, limit, te
         ({"prompts": [[3], []]}, "The prompt has no tokens"),
         ({"prompts": [[3], [99]]}, "token ids outside"),
         ({"settings": DecodeSettings(block_size="auto")}, "choose a number as B"),
-        ({"method": "block", "settings": DecodeSettings(block_size="auto")}, "give a number as B"),
+        (
+            {"method": "block", "settings": DecodeSettings(block_size="auto")},
+            "choose a number as B",
+        ),
         ({"method": "block", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         ({"method": "uncached", "settings": DecodeSettings(lossless=True)}, "switch lossless off"),
         (

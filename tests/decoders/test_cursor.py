@@ -152,7 +152,7 @@ def test_nan_is_a_sentence_and_names_the_rows_and_the_rest_goes_on() -> None:
         ([], 4, "no tokens"),
         ([3, 18], 4, "outside 0 to 17"),
         ([-1], 4, "outside 0 to 17"),
-        ([3] * 509, 4, "this model holds 512 together"),
+        ([3] * 509, 4, "this model supports 512 together"),
     ],
 )
 def test_prompts_that_cannot_be_served_are_refused_at_once(prompt, limit, sentence) -> None:
@@ -163,10 +163,10 @@ def test_prompts_that_cannot_be_served_are_refused_at_once(prompt, limit, senten
 
 def test_a_full_batch_and_a_short_cache_say_so() -> None:
     batch = CursorBatch(ScriptedModel(counting), IDS, 1, 10)
-    with pytest.raises(DecodeError, match="each row of this batch holds 10 together"):
+    with pytest.raises(DecodeError, match="each row of this batch fits 10 together"):
         batch.add(0, [3, 4, 5], lambda: COUNT)
     batch.add(0, [3, 4], lambda: COUNT)
-    with pytest.raises(DecodeError, match="rows are taken"):
+    with pytest.raises(DecodeError, match="rows are in use"):
         batch.add(1, [3, 4], lambda: COUNT)
     for refuse in (batch.drop, batch.read, batch.num_reused, lambda row: batch.step([row])):
         with pytest.raises(KeyError):
@@ -237,7 +237,7 @@ def test_rows_that_join_are_read_sit_out_and_leave_change_no_other_row(seed, row
             number = data.draw(st.sampled_from(batch.rows))
             left.add(number)
             batch.drop(number)
-        batch.tidy()
+        batch.release_ended()
     for number, (prompt, settings) in enumerate(rows):
         alone = steps_of(decode(model, IDS, [prompt], lambda settings=settings: settings))
         actual_steps = [fed_alone(step) for step in steps_of(events, number)]

@@ -16,16 +16,16 @@ from made_up_texts import AUTO, CHAT, CURVES, MATHS, MOST_MASKS, NOTHING, SURE, 
 from mars_runtime.decoders import CursorBatch, decode
 from mars_runtime.decoders.drafting import (
     ADVANCE,
-    AR,
+    AR_POLICY,
     FULL,
     LEAST_SHARE,
     PACE,
     Calibration,
-    Course,
     Drafter,
+    DraftPolicy,
     FeedLimits,
-    Reserve,
-    best_option,
+    TimeBudget,
+    best_candidate,
     chains_of,
     rate_of,
 )
@@ -46,7 +46,7 @@ def test_chances_follow_what_came_of_predictions() -> None:
     before = actual.chances([(5, sure), (6, unsure)])
     assert before == pytest.approx([0.9, 0.9 * 0.3])
     for _ in range(50):
-        actual.expect([(5, sure), (6, unsure), (7, unsure)])
+        actual.store([(5, sure), (6, unsure), (7, unsure)])
         actual.observe([5, 9])  # the third is not judged: it continued another text
         actual.observe([7])
     (right,) = actual.chances([(1, sure), (2, unsure)])  # both are not worth a thought any more
@@ -58,7 +58,7 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
     slow, fast = Calibration(), Calibration()
     _, chain = chains_of([], [5, 6, 7], 2)
     for calibration, parts in ((slow, [[5], [6], [8]]), (fast, [[5, 6, 8]])):
-        calibration.expect(chain)
+        calibration.store(chain)
         for part in parts:
             calibration.observe(part)
     assert slow.chances(chain) == fast.chances(chain)
@@ -68,25 +68,28 @@ def test_a_prediction_waits_until_its_place_is_written() -> None:
 
 def test_a_draft_is_fed_if_its_chance_pays_for_it_by_hand() -> None:
     curve = Curve([1.0, 1.2, 1.4, 1.6, *[9.0] * 60])
-    actual = best_option([0.5, 0.3, 0.1], AR, curve, may_branch=True)
+    actual = best_candidate([0.5, 0.3, 0.1], AR_POLICY, curve, may_branch=True)
     assert actual.feed == FeedLimits(2, 0, ())
     assert actual.value == pytest.approx(0.8 - 1.4)
     assert actual.gain == pytest.approx(0.8)
     # At a rate of 2 the same positions have to bring twice as much.
-    assert best_option([0.5, 0.3], Course(0, 2.0, 0.0), curve, may_branch=True).feed.num_drafts == 1
+    assert (
+        best_candidate([0.5, 0.3], DraftPolicy(0, 2.0, 0.0), curve, may_branch=True).feed.num_drafts
+        == 1
+    )
     # Proposals for the next forward are worth 0.5 here: a mask after the draft earns that if the
     # draft is right, a mask after each token always, for one position more.
-    course = Course(1, 1.0, 0.5)
-    assert best_option([0.9], course, curve, may_branch=True).feed == FeedLimits(1, 1, (1,))
-    assert best_option([0.45], course, curve, may_branch=True).feed == FeedLimits(1, 1, (0, 1))
-    assert best_option([0.45], course, curve, may_branch=False).feed == FeedLimits(0, 1, (0,))
+    policy = DraftPolicy(1, 1.0, 0.5)
+    assert best_candidate([0.9], policy, curve, may_branch=True).feed == FeedLimits(1, 1, (1,))
+    assert best_candidate([0.45], policy, curve, may_branch=True).feed == FeedLimits(1, 1, (0, 1))
+    assert best_candidate([0.45], policy, curve, may_branch=False).feed == FeedLimits(0, 1, (0,))
     # If a third token costs little and a fourth much, the mask goes where the draft is likely to be
     # wrong: 0.3 + 0.7 / 2 for the 1.25 of three tokens.
     steep = Curve([1.0, 1.2, 1.25, 1.6, *[9.0] * 60])
-    actual = best_option([0.3], course, steep, may_branch=True)
+    actual = best_candidate([0.3], policy, steep, may_branch=True)
     assert actual.feed == FeedLimits(1, 1, (0,))
     assert actual.value == pytest.approx(0.65 - 1.25)
-    assert actual.going_on == pytest.approx(0.7)
+    assert actual.continues == pytest.approx(0.7)
 
 
 @given(
@@ -111,16 +114,18 @@ def test_no_way_to_feed_is_better_than_the_best(
         for number in range((count + 2) if masks else 1)
         for roots in combinations(range(count + 1), number)
     ]
-    actual = best_option(chances, Course(masks, rate, worth), Curve(plain, 0.1), may_branch=True)
+    actual = best_candidate(
+        chances, DraftPolicy(masks, rate, worth), Curve(plain, 0.1), may_branch=True
+    )
     assert actual.value == pytest.approx(max(values))
 
 
 def test_masks_cost_what_an_adapter_adds_and_drafts_alone_do_not() -> None:
     plain = [1.0, 1.1, 1.2, 1.3, *[9.0] * 60]
-    course = Course(1, 1.0, 0.3)
-    assert best_option([], course, Curve(plain), may_branch=True).feed.num_masks == 1
-    assert best_option([], course, Curve(plain, 0.25), may_branch=True).feed.num_masks == 0
-    dear = best_option([0.9], course, Curve(plain, 0.25), may_branch=True)
+    policy = DraftPolicy(1, 1.0, 0.3)
+    assert best_candidate([], policy, Curve(plain), may_branch=True).feed.num_masks == 1
+    assert best_candidate([], policy, Curve(plain, 0.25), may_branch=True).feed.num_masks == 0
+    dear = best_candidate([0.9], policy, Curve(plain, 0.25), may_branch=True)
     assert dear.feed == FeedLimits(1, 0, ())
     assert dear.value == pytest.approx(0.9 - 1.1)
     actual = rate_of(1, [([0.5], [])], Curve(plain, 0.1), may_branch=True, rate=1.15)
@@ -305,7 +310,7 @@ def test_a_model_that_foresees_nothing_is_never_asked() -> None:
     curve = Curve(CURVES["flat"])
     for place in range(300):
         assert drafter.feed(curve) == FeedLimits(0, 0, ())
-        drafter.settle([place], 0, [], [], 0, curve)
+        drafter.update([place], 0, [], [], 0, curve)
 
 
 def test_part_of_a_cost_by_hand() -> None:
@@ -315,18 +320,18 @@ def test_part_of_a_cost_by_hand() -> None:
 
 
 def test_the_reserve_of_fewest_passes_by_hand() -> None:
-    reserve = Reserve()
-    assert reserve.share == pytest.approx(1.0 - ADVANCE / FULL)
+    budget = TimeBudget()
+    assert budget.share == pytest.approx(1.0 - ADVANCE / FULL)
     for _ in range(18):  # AR's own steps, at 0.9 of the pace that is asked for
-        reserve.spend(1.0)
-        reserve.earn(1)
-    assert reserve.share == pytest.approx(1.0 - (ADVANCE + 18 * (1 / PACE - 1)) / FULL)
-    reserve.earn(100)  # a fast stretch pays for no slow one later
-    assert reserve.share == LEAST_SHARE
-    reserve.spend(FULL)
-    assert reserve.share == 1.0
-    reserve.spend(5.0)
-    assert reserve.share == 1.0
+        budget.spend(1.0)
+        budget.earn(1)
+    assert budget.share == pytest.approx(1.0 - (ADVANCE + 18 * (1 / PACE - 1)) / FULL)
+    budget.earn(100)  # a fast stretch pays for no slow one later
+    assert budget.share == LEAST_SHARE
+    budget.spend(FULL)
+    assert budget.share == 1.0
+    budget.spend(5.0)
+    assert budget.share == 1.0
 
 
 @pytest.mark.parametrize("curve", CURVES)
@@ -348,12 +353,12 @@ def test_the_pace_is_held_where_forwards_cost_more_than_was_measured() -> None:
     speeds = {}
     for hears in (False, True):
         known = ForwardCosts(8, {1: tuple(CURVES["gentle"])}, seconds=0.01 if hears else 0.0)
-        for turn in range(20):  # as in a race: plain AR, and a run that drafts
+        for turn in range(20):  # as in a race: plain AR_POLICY, and a run that drafts
             slow = 0.02 if turn < 10 else 0.05  # the machine is busy, for both
-            known.took(1, 0, slow)
-            known.took(4, 3, slow * real[3])
+            known.record_time(1, 0, slow)
+            known.record_time(4, 3, slow * real[3])
         for _ in range(99):  # with a single run, the machine's share of the time is unknown
-            known.took(4, 3, 0.5)
+            known.record_time(4, 3, 0.5)
         assert known.curve(1).of(4, 3) == pytest.approx(
             real[3] if hears else known.rho[1][3], rel=0.01
         )
@@ -423,14 +428,14 @@ def test_the_parts_of_a_step_time_are_separated_as_by_hand() -> None:
     """
     costs = ForwardCosts(4, {1: (1.0, 1.1, 1.2, 1.3)}, seconds=0.01, masks={1: 0.1})
     for _ in range(200):
-        costs.took(1, 0, 0.02)
-        costs.took(4, 3, 0.02 * (1.0 + 3.0 * 0.4))
-        costs.took(2, 0, 0.02 * (1.0 + 3.0 * 0.1))
+        costs.record_time(1, 0, 0.02)
+        costs.record_time(4, 3, 0.02 * (1.0 + 3.0 * 0.4))
+        costs.record_time(2, 0, 0.02 * (1.0 + 3.0 * 0.1))
     curve = costs.curve(1)
     assert curve.plain[:4] == pytest.approx([1.0, 1.3, 1.6, 1.9], abs=0.02)
     assert curve.masks == pytest.approx(0.3, abs=0.01)
     for _ in range(200):  # of one token only: the relative cost of others is not forgotten
-        costs.took(1, 0, 0.05)
+        costs.record_time(1, 0, 0.05)
     assert costs.curve(1).plain[3] == pytest.approx(1.9, abs=0.03)
 
 

@@ -17,7 +17,7 @@ from law_checkpoints import load, run, task_prompts
 from native_models import MASK_ID, native_model
 
 from mars_runtime.acceptance import DecodeError
-from mars_runtime.decoders.logit_lens import NUM_STATES, look
+from mars_runtime.decoders.logit_lens import NUM_STATES, read_layers
 from mars_runtime.events import RowStep
 from mars_runtime.layers import Column, Fed, Layers, counted_masks
 from mars_runtime.model.files import weight_files
@@ -99,7 +99,7 @@ def test_numbers_equal_transformers_hidden_states(way: str) -> None:
     num_masks = 0
     for index in range(0, len(rows), 3):
         fed = Fed.by(prompt, rows, index)
-        layers, _ = drained(look(checkpoint.model, checkpoint.tokenizer, fed))
+        layers, _ = drained(read_layers(checkpoint.model, checkpoint.tokenizer, fed))
         real = direct(fed.ids, forbidden)
         assert [entry.position for entry in layers.columns[: fed.num_pending]] == list(
             range(fed.cursor, len(fed.ids))
@@ -129,7 +129,7 @@ def test_the_last_layer_says_what_the_run_proposed(way: str) -> None:
     checkpoint, (prompt, rows) = load("mars-tiny"), rows_of(way)
     for index, row in enumerate(rows):
         fed = Fed.by(prompt, rows, index)
-        layers, _ = drained(look(checkpoint.model, checkpoint.tokenizer, fed))
+        layers, _ = drained(read_layers(checkpoint.model, checkpoint.tokenizer, fed))
         last = {mask.position: mask.says[-1] for mask in counted_masks(fed, layers.columns)}
         for place, proposal in enumerate(row.proposals, len(prompt) + row.start - 1):
             if place in last:
@@ -205,7 +205,7 @@ def test_what_was_kept_need_not_be_read_again() -> None:
     store.keep(ids, lambda index: cache_.block(0, index))
     fed = Fed(ids, 98, (2,), ids)
     (actual, few), (wanted, many) = (
-        drained(look(model, vocabulary, fed, item)) for item in (store, None)
+        drained(read_layers(model, vocabulary, fed, item)) for item in (store, None)
     )
     assert actual == wanted
     assert few < many
@@ -233,7 +233,7 @@ class Counted:
 def test_no_piece_is_longer_than_a_forward() -> None:
     model, vocabulary = Counted(native_model("large")), Ids(size=150, mask_id=MASK_ID)
     ids = tuple(range(5, 105))
-    for _ in look(model, vocabulary, Fed(ids, 98, (6,), ids)):
+    for _ in read_layers(model, vocabulary, Fed(ids, 98, (6,), ids)):
         assert len(model.work) == 1
         assert model.work.pop() <= 2 * model.config.num_layers
 
@@ -253,4 +253,4 @@ def test_no_piece_is_longer_than_a_forward() -> None:
 )
 def test_what_is_no_forward_is_refused(fed: Fed) -> None:
     with pytest.raises(DecodeError):
-        next(look(native_model("llama"), Ids(size=150, mask_id=MASK_ID), fed))
+        next(read_layers(native_model("llama"), Ids(size=150, mask_id=MASK_ID), fed))

@@ -43,7 +43,7 @@ def finish(batch: CursorBatch, number: int = 0) -> list[RowStep]:
     collected: list[RowStep] = []
     while number in batch.rows:
         collected += batch.step([number]).rows
-    batch.tidy()
+    batch.release_ended()
     return collected
 
 
@@ -93,7 +93,7 @@ def test_conversations_are_the_same_with_and_without(seed, num_blocks, turns) ->
                 steps += batch.step().rows
             for row in batch.rows:
                 batch.drop(row)
-            batch.tidy()
+            batch.release_ended()
             collected.append(steps)
         assert collected[0] == collected[1]
         texts[which] = text_of(prompt, collected[1])
@@ -110,7 +110,7 @@ def test_what_is_stopped_while_it_is_read_leaves_nothing() -> None:
     batch.drop(1)
     batch.add(2, [5] * 30, lambda: PLAIN)
     batch.drop(2)
-    batch.tidy()
+    batch.release_ended()
     assert store.num_bytes == 0
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mars_runtime.decoders import decode
 from mars_runtime.decoders.plan import (
-    MOST,
+    MAX_RAISED,
     RATE,
     raised_after,
     threshold_for,
@@ -43,7 +43,7 @@ def test_the_threshold_settles_where_agreement_is_the_target() -> None:
     assert raised_after(0.5, nine_of_ten, 0.9) == pytest.approx(0.5)
     assert raised_after(0.5, [False], 0.9) == pytest.approx(0.5 + RATE * 0.9)
     assert raised_after(0.0, [True] * 9, 0.9) == 0.0
-    assert raised_after(0.9, [False] * 9, 0.9) == MOST
+    assert raised_after(0.9, [False] * 9, 0.9) == MAX_RAISED
 
 
 def replayed(steps: Sequence[RowStep]) -> list[float]:

@@ -137,7 +137,7 @@ class Script(Backend):
     def num_reused(self, number: int) -> int:
         return 0
 
-    def tidy(self) -> None:
+    def release_ended(self) -> None:
         pass
 
     def drop(self, number: int) -> None:

@@ -24,7 +24,7 @@ class Timer:
     """One token takes 2 s, each further one 0.2 s, and masks 0.6 s however many they are; further
     ones three times that on a single thread of two."""
 
-    tells_masks = True
+    has_mask = True
 
     def __init__(self, checkpoint: object, num_rows: int, longest: int) -> None:
         self.fed: list[tuple[int, int]] = []
@@ -36,7 +36,7 @@ class Timer:
 
 
 class MasklessTimer(Timer):
-    tells_masks = False
+    has_mask = False
 
 
 CHECKPOINT = SimpleNamespace(

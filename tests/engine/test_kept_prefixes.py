@@ -14,7 +14,7 @@ from mars_runtime.cache import BLOCK
 from mars_runtime.decoders import decode
 from mars_runtime.engine import Engine, Request, Run, Solo
 from mars_runtime.engine.backend import CheckpointBackend
-from mars_runtime.engine.memory import KEPT_SHARE, Room, room_for, slot_bytes
+from mars_runtime.engine.memory import PREFIX_CACHE_SHARE, Room, room_for, slot_bytes
 from mars_runtime.events import Event, Prefill
 from mars_runtime.model.load import Checkpoint, load_checkpoint
 from mars_runtime.model.native.model import NativeModel
@@ -180,7 +180,7 @@ def test_a_run_that_is_stopped_or_fails_in_mid_prefill_leaves_the_store_sound(
 
 def test_what_is_kept_takes_a_share_of_the_memory_and_no_more(checkpoint: Checkpoint) -> None:
     num_bytes = 3000 * slot_bytes(checkpoint.model)
-    budget = int(num_bytes * KEPT_SHARE)
+    budget = int(num_bytes * PREFIX_CACHE_SHARE)
     for keeps, left in ((True, num_bytes - budget), (False, num_bytes)):
         backend = CheckpointBackend(checkpoint, num_bytes, keeps=keeps)
         room = room_for(checkpoint.model, 8, left)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mars_runtime.decoders import CursorBatch
 from mars_runtime.decoders.base import forbidden_ids
-from mars_runtime.engine.memory import CPU_BYTES, store_for
+from mars_runtime.engine.memory import CPU_BYTES, new_prefix_cache
 from mars_runtime.lab.benchmark.elsewhere import loader
 from mars_runtime.lab.evaluation.measure import decode_in_batches
 from mars_runtime.lab.evaluation.run import eval_model_of
@@ -248,7 +248,7 @@ def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> 
     """Decode NUM_DRAWS answers to a prompt, each with a different seed."""
     drawn: list[list[int]] = [[] for _ in range(NUM_DRAWS)]
     capacity = len(prompt) + way.max_new_tokens
-    prefix_cache = store_for(checkpoint.model, CPU_BYTES)  # all draws have the same prompt
+    prefix_cache = new_prefix_cache(checkpoint.model, CPU_BYTES)  # all draws have the same prompt
     model, vocabulary = checkpoint.model, checkpoint.tokenizer
     batch = CursorBatch(model, vocabulary, DRAW_BATCH, capacity, prefix_cache=prefix_cache)
     for first in range(0, NUM_DRAWS, DRAW_BATCH):
@@ -258,7 +258,7 @@ def draw(checkpoint: Checkpoint, prompt: Sequence[int], way: DecodeSettings) -> 
         while batch.rows:
             for row in batch.step().rows:
                 drawn[row.row] += row.accepted
-        batch.tidy()
+        batch.release_ended()
     return drawn
 
 
